@@ -1,0 +1,20 @@
+//! The map of a cluster and the words of its data path: pure types and pure functions.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number. Every other crate speaks in these types, so that no
+//! bare integer crosses a module's border.
+#![deny(unsafe_code)]
+
+pub mod id;
+pub mod layout;
+pub mod map;
+pub mod message;
+pub mod placement;
+pub mod version;
+
+pub use id::{
+    ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, StoreId, VolumeId,
+};
+pub use layout::{
+    BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, MAX_IO_BYTES,
+};
+pub use version::Version;

@@ -1,0 +1,272 @@
+//! What a sequencer and a store say to each other: the same types by a call, by a core-to-core ring, and (encoded by
+//! `fabric`) by a network.
+//!
+//! Bulk data travels beside the message, never inside it: a [`Request`] or [`Answer`] goes together with one payload
+//! slice, empty where the body names none.
+//!
+//! What every message carries and why: the *epoch* of the group (a store refuses an older one, so that every sequencer
+//! learns of a change: R2), the *generation* of the volume (a store refuses an older one: fencing, R6), and in every
+//! answer a *promise* (R4) and *credits* (R7).
+
+use crate::id::{Epoch, Generation, GroupId, NodeId, RequestId, StoreId, VolumeId};
+use crate::layout::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS};
+use crate::version::Version;
+use arrayvec::ArrayVec;
+
+/// The most members of a group.
+pub const MAX_MEMBERS: usize = 8;
+/// The most pieces of one write: [`MAX_IO_BLOCKS`], and one more when it starts inside a block.
+pub const MAX_PIECES: usize = MAX_IO_BLOCKS as usize + 1;
+/// The most entries that one answer to [`RequestBody::Changes`] or one [`RequestBody::Roll`] carries. (They are rare: a
+/// vector, so that the common messages stay small.)
+pub const MAX_CHANGES: usize = MAX_IO_BLOCKS as usize;
+
+/// The in-sync stores of a group.
+pub type MemberSet = ArrayVec<StoreId, MAX_MEMBERS>;
+
+/// CRC-32C (RFC 3720, appendix B.4) of each piece of a payload. A piece is what lies inside one block: the first and
+/// the last may be short, all others are whole blocks.
+pub type Sums = ArrayVec<u32, MAX_PIECES>;
+
+/// Under what right a request is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The sequencer's generation of it.
+    pub generation: Generation,
+    /// The group of the chunk.
+    pub group: GroupId,
+    /// The group's epoch as the sequencer knows it.
+    pub epoch: Epoch,
+}
+
+/// A sequencer's message to a store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Names the request on its link; the answer carries it. A resend has the id of the original.
+    pub id: RequestId,
+    /// Which store of the node is meant.
+    pub store: StoreId,
+    /// Under what right.
+    pub scope: Scope,
+    /// What to do.
+    pub body: RequestBody,
+}
+
+/// What a store is asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestBody {
+    /// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
+    /// everything accepted under an older generation first. Equal to what the store has: answered at once. A *newer
+    /// generation* waits until the promise given to the old owner has run out (R4), an older one is refused.
+    Fence {
+        /// The gateway that owns the generation.
+        owner: NodeId,
+        /// The group's in-sync set at this epoch.
+        in_sync: MemberSet,
+        /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
+        blocks_per_chunk: u16,
+    },
+    /// What version of this chunk do you hold?
+    Open {
+        /// The chunk.
+        chunk: ChunkIndex,
+    },
+    /// Write the payload. Applied only onto exactly `previous` (R1); an identical version that is already applied is
+    /// answered once durable (R8).
+    Write {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// First byte, inside the chunk. Need not be a multiple of the block: the store reads, merges and writes.
+        offset_bytes: u32,
+        /// Bytes; equals the payload's length; at most `MAX_IO_BYTES`.
+        length_bytes: u32,
+        /// This write's version.
+        version: Version,
+        /// The version that it follows.
+        previous: Version,
+        /// CRC-32C of each piece.
+        sums: Sums,
+    },
+    /// Unmap blocks: they read as zeros. Leaves a versioned entry. Any range inside the chunk; no payload.
+    Clear {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// The blocks.
+        range: BlockRange,
+        /// This write's version.
+        version: Version,
+        /// The version that it follows.
+        previous: Version,
+    },
+    /// Read whole blocks, at most `MAX_IO_BLOCKS`.
+    Read {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// The blocks.
+        range: BlockRange,
+        /// A store whose chunk is older refuses (R8).
+        least: Version,
+    },
+    /// List the entries whose version is above `since`, in order of their block, from block `from` on. For a
+    /// roll-forward (R6).
+    Changes {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// Entries above this one only.
+        since: Version,
+        /// The first block to list.
+        from: BlockIndex,
+    },
+    /// One part of a roll-forward of the chunk from `previous` to `version`. Parts are kept in memory until the one
+    /// with `last`; then all of them are applied by one record, or none (R6). The payload holds the blocks of the
+    /// entries that have data, in their order.
+    Roll {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// The version that the chunk gets.
+        version: Version,
+        /// The version that the member has now.
+        previous: Version,
+        /// The entries of this part.
+        entries: Vec<Change>,
+        /// The first part empties what an earlier attempt left.
+        first: bool,
+        /// With this part the roll-forward is whole.
+        last: bool,
+    },
+    /// Nothing but a promise is wanted (R4).
+    Confirm,
+    /// Which blocks of a chunk are allocated?
+    Allocation {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// As of at least this version.
+        least: Version,
+    },
+}
+
+/// A block's entry, as it travels in a roll-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The block.
+    pub block: BlockIndex,
+    /// The version of the write that made the entry.
+    pub version: Version,
+    /// CRC-32C of the whole block, or `None` where the block was cleared.
+    pub sum: Option<u32>,
+}
+
+/// A store's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The request's.
+    pub id: RequestId,
+    /// Which store answers.
+    pub store: StoreId,
+    /// For how long from now, in milliseconds, the store accepts no newer generation of the request's volume (R4).
+    /// Zero: no promise. The sequencer counts it from the time when it sent the request.
+    pub promise_ms: u16,
+    /// Blocks of space granted to the link that asked, on top of what it has left (R7).
+    pub credit_blocks: u32,
+    /// What came of it.
+    pub result: Result<AnswerBody, Refusal>,
+}
+
+/// What a store did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnswerBody {
+    /// The fence is durable and all that was accepted under older generations is durable or dropped.
+    Fenced,
+    /// The chunk's version, and whether the store holds it whole (R5).
+    Opened {
+        /// [`Version::NONE`] where the store has no such chunk.
+        version: Version,
+    },
+    /// Durable: `Write`, `Clear` and the last part of a `Roll`; an earlier part of a `Roll` is only kept.
+    Done,
+    /// The blocks asked for are the payload; or, where all of them are unmapped, the payload is empty.
+    Data {
+        /// The newest version among the entries of the blocks (R3).
+        version: Version,
+        /// CRC-32C of each block; empty with an empty payload.
+        sums: Sums,
+    },
+    /// Entries of the chunk.
+    Changes {
+        /// In order of their block.
+        entries: Vec<Change>,
+        /// Ask again from here, if given.
+        more: Option<BlockIndex>,
+    },
+    /// Only the promise was wanted.
+    Confirmed,
+    /// One bit a block, little-endian, set where the block has data.
+    Allocation {
+        /// The bitmap: `MAX_BLOCKS_PER_CHUNK / 64` words.
+        allocated: Box<[u64; 16]>,
+    },
+}
+
+/// Why a store did not do it. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The group has moved on: the sequencer reads the metadata.
+    StaleEpoch {
+        /// The store's.
+        epoch: Epoch,
+    },
+    /// The store has not adopted that epoch or generation: the sequencer fences first.
+    NotFenced,
+    /// A newer sequencer owns the volume: the asker must stop.
+    Fenced {
+        /// The store's.
+        generation: Generation,
+    },
+    /// The write does not follow what the store holds.
+    WrongPredecessor {
+        /// What the store holds (accepted writes included).
+        current: Version,
+    },
+    /// The store is behind what the read must include.
+    Behind {
+        /// What the store holds.
+        current: Version,
+    },
+    /// A block's checksum is wrong on this store; it was not served.
+    Damaged {
+        /// Which.
+        block: BlockIndex,
+    },
+    /// No free space within the asker's credits.
+    NoSpace,
+    /// The payload does not match its checksums, or a field is out of range.
+    Invalid {
+        /// What is wrong, for the log.
+        what: Problem,
+    },
+    /// The store met an I/O error of unknown outcome and serves nothing until it is mounted anew.
+    Poisoned,
+    /// The node serves no store of that UUID.
+    NoSuchStore,
+    /// The store has as much to do as it can hold; ask again.
+    Busy,
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Problem {
+    /// A range outside the chunk, empty, or longer than allowed.
+    Range = 1,
+    /// The payload's length is not what the body says.
+    Length = 2,
+    /// A checksum of the payload is wrong.
+    Checksum = 3,
+    /// The version is not the successor of `previous`, or not of the scope's generation.
+    Version = 4,
+    /// A set of members is empty or does not name the store.
+    Members = 5,
+}

@@ -1,0 +1,1 @@
+//! Which stores hold a group: weighted rendezvous over failure domains.

@@ -1,0 +1,1 @@
+//! The coordinator: liveness, eviction, placement of pools.

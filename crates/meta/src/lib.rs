@@ -1,0 +1,1 @@
+//! The metadata: the client of the etcd v3 API and the embedded server.

@@ -1,0 +1,160 @@
+//! The one set of operations that everything above runs on. It has two faces: the kernel's `io_uring`
+//! ([`crate::uring`]) and a simulation with virtual time ([`crate::sim`]).
+//!
+//! An operation is started with a [`Token`] and ends in exactly one [`Completion`] that carries the token and gives
+//! back the buffers (an accept ends once per connection, until its listener is closed). Started operations go to the
+//! kernel together, at the next [`Driver::poll`]: that is where a pass ends and the next begins.
+
+use crate::buf::{BufMut, Pool, Segments};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// A moment: nanoseconds of a monotonic clock whose zero is the driver's start (virtual in the simulation).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The moment `after` later.
+    #[must_use]
+    pub fn plus(self, after: Duration) -> Time {
+        Time(self.0.saturating_add(after.as_nanos() as u64))
+    }
+
+    /// How long ago `earlier` was; zero when it is later.
+    #[must_use]
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Chosen by whoever starts an operation; comes back with its completion. The reactor does not look inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+/// An open file or block device of this driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(pub u32);
+
+/// A connected stream of this driver. Never reused for another while the driver lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketId(pub u64);
+
+/// A listening socket of this driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
+
+/// What is known of an open file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Offsets, lengths and memory of reads and writes are multiples of this (512 or 4096 with `O_DIRECT`, else 1).
+    pub alignment: u32,
+    /// Must a write be flushed before it survives a power cut? (`queue/write_cache` of the device beneath, for a file
+    /// too; false on memory.)
+    pub volatile_cache: bool,
+    /// Reads and writes complete inline: the backing is memory.
+    pub inline: bool,
+}
+
+/// What ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// The token that the operation was started with.
+    pub token: Token,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an operation ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A file read: all of the buffer was filled, or an error (a short read is an error, `UnexpectedEof`).
+    Read { buffer: BufMut, result: io::Result<()> },
+    /// A file write: all of it, or an error of which nothing can be said about what was written.
+    Written { data: Segments, result: io::Result<()> },
+    /// A flush: every write completed before its start is durable, or an error.
+    Flushed { result: io::Result<()> },
+    /// A connection came in on the listener whose token this is.
+    Accepted { socket: SocketId, peer: SocketAddr },
+    /// Accepting ended with an error (too many files, say); the driver goes on with it.
+    AcceptFailed { error: io::Error },
+    /// A connection was made, or not.
+    Connected { result: io::Result<SocketId> },
+    /// All segments are with the kernel, or the connection is broken. The emptied vector comes back for reuse.
+    Sent { data: Segments, result: io::Result<()> },
+    /// Bytes came in, at the front of the buffer; `Ok(0)` where the peer has ended its direction.
+    Received { buffer: BufMut, result: io::Result<usize> },
+    /// A timer's time has come.
+    Timer,
+    /// Another thread woke this core (see [`crate::mailbox`]); mailboxes are to be drained.
+    Woken,
+}
+
+/// For how long [`Driver::poll`] may wait when nothing has completed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all: there is work left.
+    No,
+    /// Until something completes (timers count).
+    UntilEvent,
+}
+
+/// The operations. One driver belongs to one core; nothing here is shared or locked.
+///
+/// Offsets and lengths are in bytes. No call blocks, except the ones that say so.
+pub trait Driver {
+    /// The time at the start of this pass; it moves only in [`Driver::poll`].
+    fn now(&self) -> Time;
+
+    /// The buffers of this core.
+    fn pool(&self) -> &Pool;
+
+    /// Opens a file or a block device for reading and writing, with `O_DIRECT` where the backing allows it, and takes
+    /// an exclusive advisory lock. Blocks; for the start only.
+    fn open(&mut self, path: &Path) -> io::Result<(FileId, FileInfo)>;
+
+    /// Fills the whole buffer from `offset`.
+    fn read(&mut self, file: FileId, offset: u64, buffer: BufMut, token: Token);
+
+    /// Writes all segments, one after the other, from `offset`.
+    fn write(&mut self, file: FileId, offset: u64, data: Segments, token: Token);
+
+    /// Makes all writes that have completed durable.
+    fn flush(&mut self, file: FileId, token: Token);
+
+    /// Listens; each connection completes `token` with [`Outcome::Accepted`]. Port 0 takes a free one. Blocks shortly;
+    /// for the start only. Returns the bound address.
+    fn listen(&mut self, address: SocketAddr, token: Token) -> io::Result<(ListenerId, SocketAddr)>;
+
+    /// Connects (with `TCP_NODELAY`); ends in [`Outcome::Connected`].
+    fn connect(&mut self, address: SocketAddr, token: Token);
+
+    /// Sends all segments in order. At most one send per socket may be under way: callers queue (see
+    /// [`crate::stream::Outbox`]).
+    fn send(&mut self, socket: SocketId, data: Segments, token: Token);
+
+    /// Receives at least one byte into the buffer. At most one receive per socket may be under way.
+    fn receive(&mut self, socket: SocketId, buffer: BufMut, token: Token);
+
+    /// Closes: what is under way ends with an error completion; the id is dead at once.
+    fn close(&mut self, socket: SocketId);
+
+    /// Fires once at `at` (or at the next poll, if that has passed).
+    fn timer(&mut self, at: Time, token: Token) -> TimerId;
+
+    /// Forgets a timer; one that has fired already is not an error.
+    fn cancel_timer(&mut self, timer: TimerId);
+
+    /// Hands what was started to the kernel, waits as told, and moves all that has completed to `completions`. The
+    /// time moves on.
+    fn poll(&mut self, wait: Wait, completions: &mut Vec<Completion>);
+
+    /// A sender of wake-ups for other threads: `Woken` completes here after [`Waker::wake`].
+    fn waker(&self) -> Waker;
+}
+
+pub use crate::timer::TimerId;
+pub use crate::waker::Waker;

@@ -1,0 +1,1 @@
+//! Cores, drivers, timers, buffers and mailboxes.

@@ -1,0 +1,1 @@
+//! One disk: format, log, index, allocator; a pure state machine.

@@ -1,0 +1,1 @@
+//! The storage service trait and the protocols over it.

@@ -1,0 +1,1 @@
+//! The sequencer: opens, orders, fences, reads, takes over.
