@@ -1,0 +1,36 @@
+# The four commands that people and scripts rely on. Each installs what it needs and finds missing (scripts/prepare),
+# so that it works on a fresh Debian 12 machine that has Rust.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench soak advisories clean
+
+# Extra arguments for the binary: `make demo ARGS=--keep`.
+ARGS ?=
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Three nodes on this machine, a volume with three copies, a node killed under load, everything checked
+	@scripts/prepare build demo
+	@scripts/build-release
+	@target/release/amita demo $(ARGS)
+
+test: ## Format, lints, licences, the simulator's fixed seeds, unit tests, end-to-end tests with the real binary
+	@scripts/prepare build test demo
+	@scripts/test
+
+bench: ## The figures that the design promises, measured here, as a table and in target/bench/latest.json
+	@scripts/prepare build demo
+	@scripts/build-release
+	@target/release/amita bench $(ARGS)
+
+soak: ## The simulator on fresh seeds, then kill-and-verify rounds on real processes, until MINUTES (default 10) are over
+	@scripts/prepare build test demo
+	@scripts/soak $(ARGS)
+
+advisories: ## Known vulnerabilities in the dependencies (fetches the advisory database)
+	@scripts/prepare build test
+	@cargo deny --log-level warn check advisories
+
+clean: ## Remove everything that was built
+	@cargo clean
