@@ -72,21 +72,55 @@ pub struct Completion {
 #[derive(Debug)]
 pub enum Outcome {
     /// A file read: all of the buffer was filled, or an error (a short read is an error, `UnexpectedEof`).
-    Read { buffer: BufMut, result: io::Result<()> },
+    Read {
+        /// The memory that was given; its contents mean something only after `Ok`.
+        buffer: BufMut,
+        /// Whole, or not at all.
+        result: io::Result<()>,
+    },
     /// A file write: all of it, or an error of which nothing can be said about what was written.
-    Written { data: Segments, result: io::Result<()> },
+    Written {
+        /// The segments that were given, for reuse of the vector.
+        data: Segments,
+        /// Whole, or unknown.
+        result: io::Result<()>,
+    },
     /// A flush: every write completed before its start is durable, or an error.
-    Flushed { result: io::Result<()> },
+    Flushed {
+        /// After an error nothing is known of any write since the last good flush.
+        result: io::Result<()>,
+    },
     /// A connection came in on the listener whose token this is.
-    Accepted { socket: SocketId, peer: SocketAddr },
+    Accepted {
+        /// The new stream (with `TCP_NODELAY`).
+        socket: SocketId,
+        /// Who connected.
+        peer: SocketAddr,
+    },
     /// Accepting ended with an error (too many files, say); the driver goes on with it.
-    AcceptFailed { error: io::Error },
+    AcceptFailed {
+        /// Why.
+        error: io::Error,
+    },
     /// A connection was made, or not.
-    Connected { result: io::Result<SocketId> },
+    Connected {
+        /// The new stream; `ConnectionRefused` where surely nobody listens.
+        result: io::Result<SocketId>,
+    },
     /// All segments are with the kernel, or the connection is broken. The emptied vector comes back for reuse.
-    Sent { data: Segments, result: io::Result<()> },
+    Sent {
+        /// The segments that were given, for reuse of the vector.
+        data: Segments,
+        /// All of them, or the stream is of no more use.
+        result: io::Result<()>,
+    },
     /// Bytes came in, at the front of the buffer; `Ok(0)` where the peer has ended its direction.
-    Received { buffer: BufMut, result: io::Result<usize> },
+    Received {
+        /// The memory that was given.
+        buffer: BufMut,
+        /// How many bytes came in, at the buffer's front.
+        result: io::Result<usize>,
+    },
     /// A timer's time has come.
     Timer,
     /// Another thread woke this core (see [`crate::mailbox`]); mailboxes are to be drained.

@@ -1,1 +1,21 @@
 //! Cores, drivers, timers, buffers and mailboxes.
+//!
+//! One thread per core runs a [`Service`](core::Service) to completion: the [`driver`] gives it what ended, it starts
+//! what follows, and the driver hands all of that to the kernel at once. Nothing is shared between cores but
+//! [`mailbox`] rings and reference-counted [`buf`] blocks, and no lock is taken on the path of an I/O.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+pub mod buf;
+pub mod driver;
+#[allow(unsafe_code)]
+pub mod mailbox;
+pub mod stream;
+pub mod timer;
+pub mod waker;
+
+pub use buf::{BufMut, Pool, PoolConfig, Segments, Slice};
+pub use driver::{Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait};
+pub use stream::{Inbox, Outbox};
+pub use waker::Waker;

@@ -1,0 +1,92 @@
+//! Waking a core from another thread, at no cost while it is awake.
+//!
+//! The state is one word. A core that is about to block says so; a waker that finds it asleep kicks it (writes its
+//! event file), one that finds it awake only leaves a note. Each side changes the word by an atomic exchange, so one
+//! of the two comes first: either the core sees the note and does not block, or the waker sees the core asleep.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+const NOTED: u32 = 2;
+
+/// What wakes a core that blocks.
+pub(crate) trait Kick: Send + Sync {
+    /// Ends the core's blocking, now or as soon as it blocks.
+    fn kick(&self);
+}
+
+struct Shared {
+    state: AtomicU32,
+    kick: Box<dyn Kick>,
+}
+
+/// Wakes one core; the core's driver then completes [`Woken`](crate::Outcome::Woken). Any number of wake-ups before
+/// the core looks are one.
+#[derive(Clone)]
+pub struct Waker {
+    shared: Arc<Shared>,
+}
+
+impl Waker {
+    pub(crate) fn new(kick: Box<dyn Kick>) -> Waker {
+        Waker {
+            shared: Arc::new(Shared {
+                state: AtomicU32::new(AWAKE),
+                kick,
+            }),
+        }
+    }
+
+    /// A waker that wakes nobody: for receivers that look by themselves, and for tests.
+    #[must_use]
+    pub fn idle() -> Waker {
+        struct Nobody;
+        impl Kick for Nobody {
+            fn kick(&self) {}
+        }
+        Waker::new(Box::new(Nobody))
+    }
+
+    /// Wakes the core. What was written before this call is seen by the core after it woke.
+    pub fn wake(&self) {
+        // The fence orders the caller's message before the look at the state; without it both sides could miss.
+        fence(Ordering::SeqCst);
+        if self.shared.state.load(Ordering::Relaxed) == NOTED {
+            return;
+        }
+        if self.shared.state.swap(NOTED, Ordering::SeqCst) == ASLEEP {
+            self.shared.kick.kick();
+        }
+    }
+
+    /// Of the core: takes the note; true if there was one.
+    pub(crate) fn take_note(&self) -> bool {
+        self.shared.state.load(Ordering::Relaxed) == NOTED && self.shared.state.swap(AWAKE, Ordering::SeqCst) == NOTED
+    }
+
+    /// Of the core: says that it is about to block; false (and awake) if there is a note instead. To be followed by
+    /// [`Waker::awake`].
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.shared
+            .state
+            .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    /// Of the core: no longer blocked. A note that came meanwhile stays, to be taken.
+    pub(crate) fn awake(&self) {
+        let _ = self
+            .shared
+            .state
+            .compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waker")
+    }
+}
