@@ -1,0 +1,361 @@
+//! Is there one order of the operations on a block that explains all their answers?
+//!
+//! A block is a register of [`SECTORS_PER_BLOCK`] sectors that are written and read together. A history of it is
+//! *linearizable* (Herlihy and Wing, 1990) when every operation can be given one moment between its start and its
+//! answer such that every read returns what the last writes before it left. Blocks are independent objects, so checking
+//! each one checks all of them (locality).
+//!
+//! The search is Wing and Gong's (1993) with Lowe's memory of visited configurations (2017): repeatedly choose, among
+//! the operations that no unplaced operation precedes, the one that comes next; go back when stuck; never visit a pair
+//! of (placed operations, register) twice. Three reductions, each of which neither loses nor gains an order, keep it
+//! small:
+//!
+//! * A read that may come next and agrees with the register is placed at once: it changes nothing, so it can be moved
+//!   to the front of any order that explains the rest.
+//! * A write of unknown outcome whose stamp is never read is left out: taking it out of an order changes no answer.
+//!   One whose stamp *is* read has happened before the first answer that shows it, so it becomes a write with that
+//!   answer as its end. (Stamps are unique.)
+//! * Clears of unknown outcome have no stamp of their own. They stay optional, and of several that cover the same
+//!   sectors the earliest is used first.
+//!
+//! The checker never says yes without an order in hand. It gives up, which counts as a failure, after
+//! [`MAX_CONFIGURATIONS`].
+
+use crate::stamp::{SECTORS_PER_BLOCK, Stamp};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One bit for each sector of a block.
+pub type Width = u8;
+
+const _: () = assert!(SECTORS_PER_BLOCK == Width::BITS as usize);
+
+/// The register: the stamp of each sector.
+pub type Values = [Stamp; SECTORS_PER_BLOCK];
+
+/// Configurations visited before the search gives up. Real runs need a few times as many as they have operations.
+pub const MAX_CONFIGURATIONS: usize = 1_000_000;
+
+/// What an operation did to one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Wrote (or cleared, with [`Stamp::ZERO`]) these sectors.
+    Write {
+        /// Which sectors.
+        sectors: Width,
+        /// What they hold then. Unique, except for zero.
+        stamp: Stamp,
+    },
+    /// Read these sectors.
+    Read {
+        /// Which sectors.
+        sectors: Width,
+        /// What they held; others are not looked at.
+        values: Values,
+    },
+}
+
+/// An operation on one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The number of the event of its start; unique in its history.
+    pub invoked: u64,
+    /// The number of the event of its answer, if there was one.
+    pub completed: Option<u64>,
+    /// What it did.
+    pub action: Action,
+}
+
+/// No register can have answered so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A read returned a stamp that no write had put there by then.
+    FromNowhere {
+        /// The start of the read.
+        read: u64,
+        /// What it returned.
+        stamp: Stamp,
+    },
+    /// No order explains the answers.
+    NoOrder {
+        /// The operations (by their start) that could not be placed in the longest order found; the first answered of
+        /// them is the one to look at.
+        unplaced: Vec<u64>,
+        /// What the register held there.
+        values: Values,
+    },
+    /// The search was given up.
+    Undecided,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Violation::FromNowhere { read, stamp } => {
+                write!(
+                    f,
+                    "the read #{read} returned {stamp}, which nobody had written there by then"
+                )
+            }
+            Violation::NoOrder { unplaced, values } => {
+                write!(f, "not linearizable: stuck at the register [")?;
+                for value in values {
+                    write!(f, " {value}")?;
+                }
+                write!(f, " ], where none of these can come next:")?;
+                unplaced.iter().take(6).try_for_each(|start| write!(f, " #{start}"))
+            }
+            Violation::Undecided => write!(f, "undecided after {MAX_CONFIGURATIONS} configurations"),
+        }
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Checks the history of one block, whose sectors are all zero at first.
+pub fn check(steps: &[Step]) -> Result<(), Violation> {
+    let steps = reduce(steps)?;
+    Search::new(&steps).run()
+}
+
+fn agrees(register: &Values, sectors: Width, values: &Values) -> bool {
+    (0..SECTORS_PER_BLOCK).all(|at| sectors & 1 << at == 0 || register[at] == values[at])
+}
+
+fn apply(register: &mut Values, sectors: Width, stamp: Stamp) {
+    for (at, value) in register.iter_mut().enumerate() {
+        if sectors & 1 << at != 0 {
+            *value = stamp;
+        }
+    }
+}
+
+/// Leaves out what cannot matter, gives an end to what must have happened, and orders by start.
+fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
+    let mut writes: BTreeMap<Stamp, (u64, Width)> = BTreeMap::new();
+    for step in steps {
+        if let Action::Write { sectors, stamp } = step.action
+            && stamp != Stamp::ZERO
+        {
+            let before = writes.insert(stamp, (step.invoked, sectors));
+            assert!(before.is_none(), "the stamp {stamp} was given out twice");
+        }
+    }
+    // The end of the first read that shows each stamp.
+    let mut shown: BTreeMap<Stamp, u64> = BTreeMap::new();
+    for step in steps {
+        let (Action::Read { sectors, values }, Some(completed)) = (step.action, step.completed) else {
+            continue;
+        };
+        for (at, stamp) in values.into_iter().enumerate() {
+            if sectors & 1 << at == 0 || stamp == Stamp::ZERO {
+                continue;
+            }
+            match writes.get(&stamp) {
+                Some((invoked, written)) if *invoked < completed && written & 1 << at != 0 => {
+                    shown
+                        .entry(stamp)
+                        .and_modify(|first| *first = completed.min(*first))
+                        .or_insert(completed);
+                }
+                _ => {
+                    return Err(Violation::FromNowhere {
+                        read: step.invoked,
+                        stamp,
+                    });
+                }
+            }
+        }
+    }
+    let mut reduced: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in steps {
+        let mut step = *step;
+        if step.completed.is_none() {
+            match step.action {
+                Action::Read { .. } => continue,
+                Action::Write { stamp: Stamp::ZERO, .. } => {}
+                Action::Write { stamp, .. } => match shown.get(&stamp) {
+                    Some(first) => step.completed = Some(*first),
+                    None => continue,
+                },
+            }
+        }
+        reduced.push(step);
+    }
+    reduced.sort_by_key(|step| step.invoked);
+    Ok(reduced)
+}
+
+/// The placed operations: all below `lowest`, and those whose bit is set above it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+struct Placed {
+    lowest: usize,
+    /// Bit `i` of word `w`: the operation `lowest / 64 * 64 + 64 * w + i`.
+    words: Vec<u64>,
+}
+
+impl Placed {
+    fn base(&self) -> usize {
+        self.lowest / 64 * 64
+    }
+
+    fn has(&self, index: usize) -> bool {
+        index < self.lowest
+            || self
+                .words
+                .get((index - self.base()) / 64)
+                .is_some_and(|word| word & 1 << (index % 64) != 0)
+    }
+
+    fn put(&mut self, index: usize) {
+        let word = (index - self.base()) / 64;
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (index % 64);
+        while self.has(self.lowest) {
+            self.lowest += 1;
+            if self.lowest.is_multiple_of(64) {
+                self.words.remove(0);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Configuration {
+    placed: Placed,
+    count: usize,
+    register: Values,
+}
+
+struct Search<'a> {
+    steps: &'a [Step],
+    seen: FxHashSet<(Placed, Values)>,
+    stack: Vec<Configuration>,
+    longest: Configuration,
+}
+
+impl<'a> Search<'a> {
+    fn new(steps: &'a [Step]) -> Search<'a> {
+        let start = Configuration {
+            placed: Placed::default(),
+            count: 0,
+            register: Values::default(),
+        };
+        Search {
+            steps,
+            seen: FxHashSet::default(),
+            longest: start.clone(),
+            stack: vec![start],
+        }
+    }
+
+    fn run(mut self) -> Result<(), Violation> {
+        let mut next = Vec::new();
+        while let Some(mut here) = self.stack.pop() {
+            if self.place_reads(&mut here) {
+                return Ok(());
+            }
+            if here.count > self.longest.count {
+                self.longest = here.clone();
+            }
+            if !self.seen.insert((here.placed.clone(), here.register)) {
+                continue;
+            }
+            if self.seen.len() > MAX_CONFIGURATIONS {
+                return Err(Violation::Undecided);
+            }
+            self.choices(&here, &mut next);
+            // The last pushed is tried first: the one that is answered earliest.
+            next.sort_by_key(|index| std::cmp::Reverse(self.steps[*index].completed.unwrap_or(u64::MAX)));
+            for index in next.drain(..) {
+                let Action::Write { sectors, stamp } = self.steps[index].action else {
+                    unreachable!("only writes")
+                };
+                let mut child = here.clone();
+                child.placed.put(index);
+                child.count += 1;
+                apply(&mut child.register, sectors, stamp);
+                self.stack.push(child);
+            }
+        }
+        let longest = &self.longest;
+        let mut unplaced: Vec<&Step> = (longest.placed.lowest..self.steps.len())
+            .filter(|index| !longest.placed.has(*index))
+            .map(|index| &self.steps[index])
+            .filter(|step| step.completed.is_some())
+            .collect();
+        unplaced.sort_by_key(|step| step.completed);
+        Err(Violation::NoOrder {
+            unplaced: unplaced.iter().map(|step| step.invoked).collect(),
+            values: longest.register,
+        })
+    }
+
+    /// Calls `visit` for every unplaced operation that no unplaced one precedes, in the order of their starts. True
+    /// when nothing that was answered is left.
+    fn minimal(&self, here: &Configuration, mut visit: impl FnMut(usize)) -> bool {
+        let mut bound = u64::MAX;
+        for index in here.placed.lowest..self.steps.len() {
+            // Sorted by start: nothing further on can be answered before `bound`.
+            if self.steps[index].invoked >= bound {
+                break;
+            }
+            if !here.placed.has(index) {
+                bound = bound.min(self.steps[index].completed.unwrap_or(u64::MAX));
+            }
+        }
+        for index in here.placed.lowest..self.steps.len() {
+            if self.steps[index].invoked >= bound {
+                break;
+            }
+            if !here.placed.has(index) {
+                visit(index);
+            }
+        }
+        bound == u64::MAX
+    }
+
+    /// Places all reads that may come next and agree; true when all that was answered is placed.
+    fn place_reads(&self, here: &mut Configuration) -> bool {
+        loop {
+            let mut reads: Vec<usize> = Vec::new();
+            let done = self.minimal(here, |index| {
+                if let Action::Read { sectors, values } = &self.steps[index].action
+                    && agrees(&here.register, *sectors, values)
+                {
+                    reads.push(index);
+                }
+            });
+            if done || reads.is_empty() {
+                return done;
+            }
+            here.count += reads.len();
+            reads.into_iter().for_each(|index| here.placed.put(index));
+        }
+    }
+
+    /// The writes that may come next.
+    fn choices(&self, here: &Configuration, next: &mut Vec<usize>) {
+        let mut unknown_clears: Vec<Width> = Vec::new();
+        self.minimal(here, |index| {
+            let step = &self.steps[index];
+            let Action::Write { sectors, .. } = step.action else {
+                return;
+            };
+            if step.completed.is_none() {
+                if unknown_clears.contains(&sectors) {
+                    return;
+                }
+                unknown_clears.push(sectors);
+            }
+            next.push(index);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

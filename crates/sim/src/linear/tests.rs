@@ -1,0 +1,337 @@
+use super::*;
+use crate::random::Random;
+
+const ALL: Width = Width::MAX;
+
+fn all(stamp: u32) -> Values {
+    [Stamp(stamp); SECTORS_PER_BLOCK]
+}
+
+fn write(invoked: u64, completed: u64, stamp: u32) -> Step {
+    Step {
+        invoked,
+        completed: Some(completed),
+        action: Action::Write {
+            sectors: ALL,
+            stamp: Stamp(stamp),
+        },
+    }
+}
+
+fn unknown(invoked: u64, stamp: u32) -> Step {
+    Step {
+        completed: None,
+        ..write(invoked, 0, stamp)
+    }
+}
+
+fn read(invoked: u64, completed: u64, stamp: u32) -> Step {
+    Step {
+        invoked,
+        completed: Some(completed),
+        action: Action::Read {
+            sectors: ALL,
+            values: all(stamp),
+        },
+    }
+}
+
+#[track_caller]
+fn right(steps: &[Step]) {
+    assert_eq!(check(steps), Ok(()));
+    assert!(brute_force(steps));
+}
+
+#[track_caller]
+fn wrong(steps: &[Step]) {
+    assert!(
+        matches!(check(steps), Err(Violation::NoOrder { .. })),
+        "{:?}",
+        check(steps)
+    );
+    assert!(!brute_force(steps));
+}
+
+/// Every order of every choice of the operations with unknown outcome, one by one: slow, and plainly right.
+fn brute_force(steps: &[Step]) -> bool {
+    fn extend(steps: &[Step], placed: &mut Vec<bool>, register: &Values) -> bool {
+        if steps
+            .iter()
+            .zip(placed.iter())
+            .all(|(step, placed)| *placed || step.completed.is_none())
+        {
+            return true;
+        }
+        for index in 0..steps.len() {
+            if placed[index] {
+                continue;
+            }
+            let preceded = (0..steps.len()).any(|other| {
+                !placed[other]
+                    && steps[other]
+                        .completed
+                        .is_some_and(|completed| completed < steps[index].invoked)
+            });
+            if preceded {
+                continue;
+            }
+            let mut after = *register;
+            match steps[index].action {
+                Action::Write { sectors, stamp } => apply(&mut after, sectors, stamp),
+                Action::Read { sectors, values } => {
+                    if steps[index].completed.is_some() && !agrees(register, sectors, &values) {
+                        continue;
+                    }
+                }
+            }
+            placed[index] = true;
+            let found = extend(steps, placed, &after);
+            placed[index] = false;
+            if found {
+                return true;
+            }
+        }
+        false
+    }
+    extend(steps, &mut vec![false; steps.len()], &all(0))
+}
+
+#[test]
+fn plain_histories_are_right() {
+    right(&[]);
+    right(&[read(1, 2, 0)]);
+    right(&[write(1, 2, 1), read(3, 4, 1), write(5, 6, 2), read(7, 8, 2)]);
+    // A read beside a write may see either.
+    right(&[write(1, 4, 1), read(2, 3, 0)]);
+    right(&[write(1, 4, 1), read(2, 3, 1)]);
+    // Two writes at once: either may be last.
+    right(&[write(1, 4, 1), write(2, 3, 2), read(5, 6, 1)]);
+    right(&[write(1, 4, 1), write(2, 3, 2), read(5, 6, 2)]);
+    // A clear.
+    right(&[
+        write(1, 2, 1),
+        write(3, 4, 0),
+        read(5, 6, 0),
+        write(7, 8, 2),
+        read(9, 10, 2),
+    ]);
+}
+
+#[test]
+fn a_stale_read_is_wrong() {
+    wrong(&[write(1, 2, 1), write(3, 4, 2), read(5, 6, 1)]);
+}
+
+#[test]
+fn a_lost_write_is_wrong() {
+    wrong(&[write(1, 2, 1), read(3, 4, 0)]);
+}
+
+#[test]
+fn a_read_that_goes_back_is_wrong() {
+    // The write is still under way: one read has seen it, the next has not (R3).
+    wrong(&[write(1, 10, 1), read(2, 3, 1), read(4, 5, 0)]);
+    // The same with a write whose outcome was never known.
+    wrong(&[unknown(1, 1), read(2, 3, 1), read(4, 5, 0)]);
+}
+
+#[test]
+fn a_failed_write_may_appear_late_but_not_vanish() {
+    right(&[unknown(1, 1), read(2, 3, 0), read(4, 5, 0)]);
+    right(&[unknown(1, 1), read(2, 3, 0), read(4, 5, 1), read(6, 7, 1)]);
+    wrong(&[unknown(1, 1), read(2, 3, 0), read(4, 5, 1), read(6, 7, 0)]);
+    // It may come after a later write, but then it stays.
+    right(&[unknown(1, 1), write(2, 3, 2), read(4, 5, 2), read(6, 7, 1)]);
+    wrong(&[unknown(1, 1), write(2, 3, 2), read(4, 5, 1), read(6, 7, 2)]);
+}
+
+#[test]
+fn clears_of_unknown_outcome_are_optional() {
+    right(&[
+        write(1, 2, 1),
+        unknown(3, 0),
+        read(4, 5, 1),
+        read(6, 7, 0),
+        read(8, 9, 0),
+    ]);
+    wrong(&[write(1, 2, 1), unknown(3, 0), read(4, 5, 0), read(6, 7, 1)]);
+    // Two of them explain two disappearances.
+    right(&[
+        write(1, 2, 1),
+        unknown(3, 0),
+        unknown(4, 0),
+        read(5, 6, 0),
+        write(7, 8, 2),
+        read(9, 10, 0),
+    ]);
+    wrong(&[
+        write(1, 2, 1),
+        unknown(3, 0),
+        read(5, 6, 0),
+        write(7, 8, 2),
+        read(9, 10, 0),
+    ]);
+}
+
+#[test]
+fn a_value_from_nowhere_is_named() {
+    let nowhere = |steps: &[Step], stamp| {
+        assert!(
+            matches!(check(steps), Err(Violation::FromNowhere { stamp: found, .. }) if found == Stamp(stamp)),
+            "{:?}",
+            check(steps)
+        );
+    };
+    nowhere(&[write(1, 2, 1), read(3, 4, 9)], 9);
+    // Read before it was written.
+    nowhere(&[read(1, 2, 1), write(3, 4, 1)], 1);
+    // Seen in a sector that the write did not touch.
+    let part = Step {
+        invoked: 1,
+        completed: Some(2),
+        action: Action::Write {
+            sectors: 0b0001,
+            stamp: Stamp(1),
+        },
+    };
+    nowhere(&[part, read(3, 4, 1)], 1);
+}
+
+#[test]
+fn parts_of_a_block_are_one_register() {
+    let part = |invoked, completed, sectors, stamp| Step {
+        invoked,
+        completed: Some(completed),
+        action: Action::Write {
+            sectors,
+            stamp: Stamp(stamp),
+        },
+    };
+    let values = |low: u32, high: u32| {
+        let mut values = all(high);
+        values[..4].fill(Stamp(low));
+        values
+    };
+    let see = |invoked, completed, values| Step {
+        invoked,
+        completed: Some(completed),
+        action: Action::Read { sectors: ALL, values },
+    };
+    right(&[write(1, 2, 1), part(3, 4, 0x0f, 2), see(5, 6, values(2, 1))]);
+    // The read-modify-write lost its neighbour.
+    wrong(&[write(1, 2, 1), part(3, 4, 0x0f, 2), see(5, 6, values(2, 0))]);
+    // A block written as a whole is never seen in halves.
+    wrong(&[write(1, 10, 1), see(2, 3, values(1, 0))]);
+    // Two parts at once both stay.
+    right(&[part(1, 4, 0x0f, 1), part(2, 3, 0xf0, 2), see(5, 6, values(1, 2))]);
+    wrong(&[part(1, 4, 0x0f, 1), part(2, 3, 0xf0, 2), see(5, 6, values(0, 2))]);
+}
+
+#[test]
+fn long_histories_are_quick() {
+    // Eight clients keep writing and reading one block; every answer is right.
+    let mut random = Random::new(3);
+    let mut steps = Vec::new();
+    let (mut event, mut register, mut stamp) = (0, 0, 0);
+    let mut under_way: Vec<Step> = Vec::new();
+    while steps.len() < 3000 {
+        event += 1;
+        if under_way.len() < 8 && random.percent(60) {
+            stamp += 1;
+            let mut step = if random.percent(50) {
+                write(event, 0, stamp)
+            } else {
+                read(event, 0, register)
+            };
+            if let Action::Write { stamp, .. } = step.action {
+                register = stamp.0; // Takes effect at once, is answered later.
+                if random.percent(3) {
+                    step.completed = None;
+                    steps.push(step);
+                    continue;
+                }
+            }
+            under_way.push(step);
+        } else if !under_way.is_empty() {
+            let mut step = under_way.swap_remove(random.below(under_way.len() as u64) as usize);
+            step.completed = Some(event);
+            steps.push(step);
+        }
+    }
+    assert_eq!(check(&steps), Ok(()));
+    // One early stale read among them is found.
+    let wrong = steps
+        .iter()
+        .position(|s| matches!(s.action, Action::Read { values, .. } if values[0].0 > 100))
+        .unwrap();
+    steps[wrong].action = Action::Read {
+        sectors: ALL,
+        values: all(1),
+    };
+    assert!(check(&steps).is_err());
+}
+
+#[test]
+fn agrees_with_brute_force_on_random_histories() {
+    let (mut right, mut wrong) = (0, 0);
+    for seed in 0..60_000 {
+        let mut random = Random::new(seed);
+        let count = random.within(2, 6);
+        // Random starts and ends: a shuffle of 2 * count events.
+        let mut events: Vec<u64> = (1..=2 * count).collect();
+        for index in (1..events.len()).rev() {
+            events.swap(index, random.below(index as u64 + 1) as usize);
+        }
+        let halves = [0x0f, 0xf0, 0xff, 0xff, 0xff];
+        let written: Vec<(Width, u32)> = (0..count)
+            .map(|index| {
+                (
+                    *random.pick(&halves),
+                    if random.percent(15) { 0 } else { index as u32 + 1 },
+                )
+            })
+            .collect();
+        let steps: Vec<Step> = (0..count as usize)
+            .map(|index| {
+                let (a, b) = (events[2 * index], events[2 * index + 1]);
+                let action = if random.percent(45) {
+                    let (sectors, stamp) = written[index];
+                    Action::Write {
+                        sectors,
+                        stamp: Stamp(stamp),
+                    }
+                } else {
+                    // Mostly stamps that somebody may have written.
+                    let mut values = Values::default();
+                    for half in values.chunks_mut(4) {
+                        half.fill(Stamp(if random.percent(30) {
+                            0
+                        } else {
+                            random.within(1, count) as u32
+                        }));
+                    }
+                    if random.percent(50) {
+                        values = [values[0]; SECTORS_PER_BLOCK];
+                    }
+                    Action::Read {
+                        sectors: *random.pick(&halves),
+                        values,
+                    }
+                };
+                let completed = random.percent(80).then_some(a.max(b));
+                Step {
+                    invoked: a.min(b),
+                    completed,
+                    action,
+                }
+            })
+            .collect();
+        let found = check(&steps).is_ok();
+        assert_eq!(found, brute_force(&steps), "seed {seed}: {steps:#?}");
+        if found { right += 1 } else { wrong += 1 }
+    }
+    assert!(
+        right > 5_000 && wrong > 5_000,
+        "both kinds are tried: {right} right, {wrong} wrong"
+    );
+}
