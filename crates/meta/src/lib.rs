@@ -1,1 +1,13 @@
 //! The metadata: the client of the etcd v3 API and the embedded server.
+//!
+//! * [`call`]: one transaction and its reply, events of a watch: plain types that state machines build and read.
+//! * [`model`]: what a server does with them, as a pure state machine; run by the embedded server and the simulator.
+//! * [`error`]: surely not done, may have been done, refused.
+#![deny(unsafe_code)]
+
+pub mod call;
+pub mod error;
+pub mod model;
+
+pub use call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_CALL_BYTES, MAX_OPS, Op, OpReply, Reply};
+pub use error::{Error, Refusal};

@@ -1,0 +1,480 @@
+//! The metadata as a pure state machine: keys with revisions, transactions, leases and the history that watches read.
+//!
+//! It does what etcd does for the subset that Amita uses, and is run by the embedded server and by the simulator. It
+//! has no clock: moments come in as the time since any fixed zero of a monotonic clock (`now`). The same calls in the
+//! same order give the same state and the same answers.
+//!
+//! Revisions are etcd's: an empty state is at 1; a transaction that changes anything, and a lease that takes keys with
+//! it, raise the revision by one, and all keys changed thereby carry it.
+
+use crate::call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_OPS, Op, OpReply, Reply};
+use crate::error::Refusal;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// The longest lease: a day. (Leases say that a process lives; nothing that lives is silent for longer.)
+pub const MAX_TTL_S: u64 = 24 * 60 * 60;
+/// The most leases: each node has one, and operators' tools a few.
+pub const MAX_LEASES: usize = 4096;
+
+/// The keys, the leases and the history.
+#[derive(Clone, Debug)]
+pub struct State {
+    revision: u64,
+    compacted: u64,
+    keys: BTreeMap<String, KeyValue>,
+    /// The changes of the revisions `compacted + 1 ..= revision`, one entry each.
+    history: VecDeque<Batch>,
+    leases: BTreeMap<LeaseId, Lease>,
+    last_lease: i64,
+}
+
+/// A lease: keys that go when nobody keeps it alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Its time to live, renewed by each keepalive.
+    pub ttl_s: u64,
+    /// When it expires.
+    pub expires: Duration,
+    /// The keys bound to it.
+    pub keys: BTreeSet<String>,
+}
+
+/// What a [`State`] is rebuilt from after a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// The newest revision.
+    pub revision: u64,
+    /// The newest revision whose history is gone.
+    pub compacted: u64,
+    /// The newest lease number that the state itself chose.
+    pub last_lease: i64,
+    /// All keys.
+    pub keys: Vec<KeyValue>,
+    /// The changes of the revisions after `compacted`, in order.
+    pub history: Vec<Batch>,
+    /// All leases, with their times to live.
+    pub leases: Vec<(LeaseId, u64)>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::new()
+    }
+}
+
+impl State {
+    /// No keys, revision 1.
+    #[must_use]
+    pub fn new() -> State {
+        State {
+            revision: 1,
+            compacted: 1,
+            keys: BTreeMap::new(),
+            history: VecDeque::new(),
+            leases: BTreeMap::new(),
+            last_lease: 0,
+        }
+    }
+
+    /// Rebuilds a state. The leases start anew: whoever holds one had no way to keep it alive meanwhile.
+    ///
+    /// # Errors
+    /// Says what contradicts what, when the parts do not fit together: they were damaged.
+    pub fn restore(saved: Saved, now: Duration) -> Result<State, String> {
+        let Saved {
+            revision,
+            compacted,
+            last_lease,
+            keys,
+            history,
+            leases,
+        } = saved;
+        if revision == 0 || compacted > revision {
+            return Err(format!("revision {revision} with history compacted to {compacted}"));
+        }
+        if !history.iter().map(|batch| batch.revision).eq(compacted + 1..=revision) {
+            return Err(format!(
+                "the history has gaps between revisions {compacted} and {revision}"
+            ));
+        }
+        let mut state = State {
+            revision,
+            compacted,
+            keys: BTreeMap::new(),
+            history: history.into(),
+            leases: BTreeMap::new(),
+            last_lease,
+        };
+        for (id, ttl_s) in leases {
+            let expires = now + Duration::from_secs(ttl_s);
+            state.leases.insert(
+                id,
+                Lease {
+                    ttl_s,
+                    expires,
+                    keys: BTreeSet::new(),
+                },
+            );
+        }
+        for value in keys {
+            if value.mod_revision > revision || value.create_revision > value.mod_revision {
+                return Err(format!(
+                    "key {} is of revision {}, above {revision}",
+                    value.key, value.mod_revision
+                ));
+            }
+            if let Some(lease) = value.lease {
+                let Some(lease) = state.leases.get_mut(&lease) else {
+                    return Err(format!(
+                        "key {} is bound to lease {lease}, which does not exist",
+                        value.key
+                    ));
+                };
+                lease.keys.insert(value.key.clone());
+            }
+            state.keys.insert(value.key.clone(), value);
+        }
+        Ok(state)
+    }
+
+    /// The newest revision.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The history up to and with this revision is gone.
+    #[must_use]
+    pub fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    /// The newest lease number that the state itself chose.
+    #[must_use]
+    pub fn last_lease(&self) -> i64 {
+        self.last_lease
+    }
+
+    /// All keys, in their order.
+    pub fn keys(&self) -> impl Iterator<Item = &KeyValue> {
+        self.keys.values()
+    }
+
+    /// All leases, in their order.
+    pub fn leases(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
+        self.leases.iter().map(|(id, lease)| (*id, lease))
+    }
+
+    /// One lease.
+    #[must_use]
+    pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
+        self.leases.get(&id)
+    }
+
+    /// One key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&KeyValue> {
+        self.keys.get(key)
+    }
+
+    /// All keys that start with `prefix`, in their order.
+    pub fn prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a KeyValue> {
+        self.keys
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .map(|(_, value)| value)
+            .take_while(move |v| v.key.starts_with(prefix))
+    }
+
+    /// Carries out one transaction, wholly or not at all.
+    ///
+    /// # Errors
+    /// When the call is malformed ([`Call::check`]) or puts a key under a lease that does not exist: nothing is changed.
+    pub fn txn(&mut self, call: &Call) -> Result<Reply, Refusal> {
+        call.check()?;
+        let succeeded = call.compares.iter().all(|compare| self.holds(compare));
+        let ops = if succeeded { &call.then } else { &call.otherwise };
+        debug_assert!(ops.len() <= MAX_OPS);
+        for op in ops {
+            if let Op::Put { lease: Some(lease), .. } = op
+                && !self.leases.contains_key(lease)
+            {
+                return Err(Refusal::LeaseNotFound(*lease));
+            }
+        }
+        let mut events = Vec::new();
+        let results = ops.iter().map(|op| self.apply(op, &mut events)).collect();
+        self.commit(events);
+        Ok(Reply {
+            revision: self.revision,
+            succeeded,
+            results,
+        })
+    }
+
+    fn holds(&self, compare: &Compare) -> bool {
+        let found = self.keys.get(compare.key());
+        match compare {
+            Compare::ModRevision { equals, .. } => found.map_or(0, |value| value.mod_revision) == *equals,
+            Compare::CreateRevision { equals, .. } => found.map_or(0, |value| value.create_revision) == *equals,
+            Compare::Version { equals, .. } => found.map_or(0, |value| value.version) == *equals,
+            Compare::Value { equals, .. } => found.is_some_and(|value| value.value == *equals),
+        }
+    }
+
+    fn apply(&mut self, op: &Op, events: &mut Vec<Event>) -> OpReply {
+        match op {
+            Op::Get { key } => OpReply::Values(self.keys.get(key).cloned().into_iter().collect()),
+            Op::Prefix { key } => OpReply::Values(self.prefix(key).cloned().collect()),
+            Op::Put { key, value, lease } => {
+                self.put(key, value, *lease, events);
+                OpReply::Put
+            }
+            Op::Delete { key } => OpReply::Deleted(u64::from(self.delete(key, events))),
+            Op::DeletePrefix { key } => {
+                let keys: Vec<String> = self.prefix(key).map(|value| value.key.clone()).collect();
+                OpReply::Deleted(keys.iter().filter(|key| self.delete(key, events)).count() as u64)
+            }
+        }
+    }
+
+    fn put(&mut self, key: &str, value: &[u8], lease: Option<LeaseId>, events: &mut Vec<Event>) {
+        let mod_revision = self.revision + 1;
+        let old = self.keys.get(key);
+        let record = KeyValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            mod_revision,
+            create_revision: old.map_or(mod_revision, |old| old.create_revision),
+            version: old.map_or(0, |old| old.version) + 1,
+            lease,
+        };
+        self.unbind(key);
+        if let Some(lease) = lease {
+            let lease = self
+                .leases
+                .get_mut(&lease)
+                .expect("checked before anything was changed");
+            lease.keys.insert(key.to_owned());
+        }
+        self.keys.insert(key.to_owned(), record.clone());
+        events.push(Event::Put(record));
+    }
+
+    fn delete(&mut self, key: &str, events: &mut Vec<Event>) -> bool {
+        self.unbind(key);
+        let existed = self.keys.remove(key).is_some();
+        if existed {
+            events.push(Event::Delete {
+                key: key.to_owned(),
+                mod_revision: self.revision + 1,
+            });
+        }
+        existed
+    }
+
+    /// Takes a key out of the keys of its lease.
+    fn unbind(&mut self, key: &str) {
+        if let Some(lease) = self.keys.get(key).and_then(|value| value.lease)
+            && let Some(lease) = self.leases.get_mut(&lease)
+        {
+            lease.keys.remove(key);
+        }
+    }
+
+    fn commit(&mut self, events: Vec<Event>) {
+        if !events.is_empty() {
+            self.revision += 1;
+            assert!(
+                events.iter().all(|event| event.revision() == self.revision),
+                "one revision, one transaction"
+            );
+            self.history.push_back(Batch {
+                revision: self.revision,
+                events,
+            });
+        }
+    }
+
+    /// Grants a lease of `ttl_s` seconds, under the number `id` if one is named.
+    ///
+    /// # Errors
+    /// When the time is zero or too long, the number is taken, or there are too many leases.
+    pub fn lease_grant(&mut self, now: Duration, ttl_s: u64, id: Option<LeaseId>) -> Result<LeaseId, Refusal> {
+        if ttl_s == 0 || ttl_s > MAX_TTL_S {
+            return Err(Refusal::BadTtl { ttl_s });
+        }
+        if self.leases.len() >= MAX_LEASES {
+            return Err(Refusal::TooManyLeases {
+                leases: self.leases.len(),
+            });
+        }
+        let id = match id {
+            Some(id) if self.leases.contains_key(&id) => return Err(Refusal::LeaseExists(id)),
+            Some(id) => id,
+            None => loop {
+                // A number that somebody chose may lie ahead.
+                self.last_lease = self.last_lease.checked_add(1).unwrap_or(1);
+                if !self.leases.contains_key(&LeaseId(self.last_lease)) {
+                    break LeaseId(self.last_lease);
+                }
+            },
+        };
+        let expires = now + Duration::from_secs(ttl_s);
+        self.leases.insert(
+            id,
+            Lease {
+                ttl_s,
+                expires,
+                keys: BTreeSet::new(),
+            },
+        );
+        Ok(id)
+    }
+
+    /// Renews a lease; returns its time to live.
+    ///
+    /// # Errors
+    /// When it does not exist (any more).
+    pub fn lease_keepalive(&mut self, now: Duration, id: LeaseId) -> Result<u64, Refusal> {
+        let lease = self.leases.get_mut(&id).ok_or(Refusal::LeaseNotFound(id))?;
+        lease.expires = now + Duration::from_secs(lease.ttl_s);
+        Ok(lease.ttl_s)
+    }
+
+    /// Ends a lease and deletes the keys bound to it, at one revision.
+    ///
+    /// # Errors
+    /// When it does not exist (any more).
+    pub fn lease_revoke(&mut self, id: LeaseId) -> Result<(), Refusal> {
+        let lease = self.leases.remove(&id).ok_or(Refusal::LeaseNotFound(id))?;
+        let mut events = Vec::new();
+        for key in &lease.keys {
+            let existed = self.delete(key, &mut events);
+            assert!(existed, "a lease names only keys that exist");
+        }
+        self.commit(events);
+        Ok(())
+    }
+
+    /// When the next lease expires.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        self.leases.values().map(|lease| lease.expires).min()
+    }
+
+    /// Ends the leases that have expired, in the order of their expiry; returns them.
+    pub fn tick(&mut self, now: Duration) -> Vec<LeaseId> {
+        let mut expired: Vec<_> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.expires <= now)
+            .map(|(id, lease)| (lease.expires, *id))
+            .collect();
+        expired.sort_unstable();
+        for (_, id) in &expired {
+            self.lease_revoke(*id).expect("it was there just now");
+        }
+        expired.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// What happened to the keys that start with `prefix`, from `from_revision` on (that one included), a batch for each
+    /// revision that touched them. A revision above the newest gives nothing yet.
+    ///
+    /// # Errors
+    /// [`Refusal::Compacted`] when the history does not reach back so far.
+    pub fn changes<'a>(
+        &'a self,
+        prefix: &'a str,
+        from_revision: u64,
+    ) -> Result<impl Iterator<Item = Batch> + 'a, Refusal> {
+        if from_revision <= self.compacted && self.compacted > 1 {
+            return Err(Refusal::Compacted {
+                compacted: self.compacted,
+            });
+        }
+        let skip = from_revision.saturating_sub(self.compacted + 1);
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(self.history.len());
+        Ok(self.history.range(skip..).filter_map(move |batch| {
+            let events: Vec<Event> = batch
+                .events
+                .iter()
+                .filter(|event| event.key().starts_with(prefix))
+                .cloned()
+                .collect();
+            (!events.is_empty()).then_some(Batch {
+                revision: batch.revision,
+                events,
+            })
+        }))
+    }
+
+    /// The whole changes of the revisions after `revision`, which must not be compacted.
+    pub fn history_after(&self, revision: u64) -> impl Iterator<Item = &Batch> {
+        assert!(revision >= self.compacted, "the history after {revision} is kept");
+        let skip = usize::try_from(revision - self.compacted)
+            .unwrap_or(usize::MAX)
+            .min(self.history.len());
+        self.history.range(skip..)
+    }
+
+    /// Forgets the history up to and with `revision`. The keys stay.
+    ///
+    /// # Errors
+    /// When that has been done already, or the revision lies in the future.
+    pub fn compact(&mut self, revision: u64) -> Result<(), Refusal> {
+        if revision > self.revision {
+            return Err(Refusal::FutureRevision {
+                asked: revision,
+                revision: self.revision,
+            });
+        }
+        if revision <= self.compacted {
+            return Err(Refusal::Compacted {
+                compacted: self.compacted,
+            });
+        }
+        self.history.drain(..(revision - self.compacted) as usize);
+        self.compacted = revision;
+        Ok(())
+    }
+
+    /// How many revisions the history reaches back.
+    #[must_use]
+    pub fn history_len(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Checks what must hold after every call; for tests and the simulator.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn check(&self) {
+        assert!(
+            self.history
+                .iter()
+                .map(|batch| batch.revision)
+                .eq(self.compacted + 1..=self.revision)
+        );
+        for (key, value) in &self.keys {
+            assert_eq!(key, &value.key);
+            assert!(value.create_revision <= value.mod_revision && value.mod_revision <= self.revision);
+            assert!(value.version >= 1);
+            if let Some(lease) = value.lease {
+                assert!(
+                    self.leases[&lease].keys.contains(key),
+                    "{key} is bound to lease {lease}"
+                );
+            }
+        }
+        for (id, lease) in &self.leases {
+            for key in &lease.keys {
+                assert_eq!(self.keys[key].lease, Some(*id));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
