@@ -8,5 +8,6 @@
 
 pub mod history;
 pub mod linear;
+pub mod metadata;
 pub mod random;
 pub mod stamp;
