@@ -11,3 +11,4 @@ pub mod linear;
 pub mod metadata;
 pub mod random;
 pub mod stamp;
+pub mod workload;

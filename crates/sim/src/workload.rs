@@ -1,0 +1,182 @@
+//! Seeded clients: what they ask, how much at once, and where.
+//!
+//! Many clients hammer few hot blocks, because what goes wrong in replication goes wrong where operations on one block
+//! overlap; others spread over the volume, so that all groups and all chunks are touched. An operation stays inside one
+//! chunk, as the pieces do that a protocol front cuts.
+
+use crate::history::{History, Kind, OperationId};
+use crate::random::Random;
+use crate::stamp::{SECTORS_PER_BLOCK, Sector};
+use amita_reactor::Time;
+
+/// What the clients of one run do. Percentages are of all operations.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// How many clients.
+    pub clients: u32,
+    /// How many operations each keeps under way at most.
+    pub depth: u32,
+    /// How many operations all of them together ask for.
+    pub operations: u32,
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Blocks of a chunk.
+    pub blocks_per_chunk: u64,
+    /// So many blocks are hot.
+    pub hot_blocks: u64,
+    /// So often a hot one is taken.
+    pub hot_percent: u64,
+    /// Reads.
+    pub read_percent: u64,
+    /// Clears.
+    pub clear_percent: u64,
+    /// Writes and reads of a part of a block.
+    pub part_percent: u64,
+    /// The longest operation, in blocks.
+    pub max_blocks: u64,
+    /// The pause of a client between two operations, at most.
+    pub pause_ns: u64,
+}
+
+impl Profile {
+    /// A profile of its own for each seed. The small ones find most, and are cheap: more seeds in the same time.
+    #[must_use]
+    pub fn draw(random: &mut Random, blocks: u64, blocks_per_chunk: u64) -> Profile {
+        let read_percent = *random.pick(&[20, 40, 50, 70]);
+        Profile {
+            clients: random.within(1, 5) as u32,
+            depth: *random.pick(&[1, 1, 2, 4, 8]),
+            operations: *random.pick(&[150, 250, 400]),
+            blocks,
+            blocks_per_chunk,
+            hot_blocks: random.within(1, 6),
+            hot_percent: *random.pick(&[30, 60, 80, 95]),
+            read_percent,
+            clear_percent: *random.pick(&[0, 3, 10]),
+            part_percent: *random.pick(&[0, 5, 20]),
+            max_blocks: *random.pick(&[1, 2, 4, 8]),
+            pause_ns: *random.pick(&[100_000, 1_000_000, 5_000_000, 20_000_000]),
+        }
+    }
+}
+
+/// An operation to be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Its place in the history.
+    pub id: OperationId,
+    /// What.
+    pub kind: Kind,
+    /// From where.
+    pub first: Sector,
+    /// How much.
+    pub sectors: u32,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub struct Client {
+    number: u32,
+    random: Random,
+    under_way: u32,
+    next_at: Time,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    profile: Profile,
+    hot: Vec<u64>,
+    clients: Vec<Client>,
+    asked: u32,
+}
+
+impl Workload {
+    /// The clients of a seed.
+    #[must_use]
+    pub fn new(profile: Profile, random: &Random) -> Workload {
+        let mut places = random.fork(1);
+        let hot = (0..profile.hot_blocks).map(|_| places.below(profile.blocks)).collect();
+        let clients = (0..profile.clients)
+            .map(|number| Client {
+                number,
+                random: random.fork(100 + u64::from(number)),
+                under_way: 0,
+                next_at: Time::default(),
+            })
+            .collect();
+        Workload { profile, hot, clients, asked: 0 }
+    }
+
+    /// What the clients do.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Has everything been asked for?
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.asked >= self.profile.operations
+    }
+
+    /// How many operations have been asked for.
+    #[must_use]
+    pub fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    /// When some client next wants to ask; none while all wait for answers or are done.
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
+        if self.is_done() {
+            return None;
+        }
+        self.clients.iter().filter(|c| c.under_way < self.profile.depth).map(|c| c.next_at).min()
+    }
+
+    /// The next operation of a client whose time has come.
+    pub fn ask(&mut self, now: Time, history: &mut History) -> Option<Ask> {
+        if self.is_done() {
+            return None;
+        }
+        let (profile, hot) = (&self.profile, &self.hot);
+        let client = self.clients.iter_mut().find(|c| c.under_way < profile.depth && c.next_at <= now)?;
+        let random = &mut client.random;
+        let block = if random.percent(profile.hot_percent) { *random.pick(hot) } else { random.below(profile.blocks) };
+        let left = profile.blocks_per_chunk - block % profile.blocks_per_chunk;
+        let blocks = random.within(1, profile.max_blocks).min(left).min(profile.blocks - block);
+        let kind = match random.below(100) {
+            share if share < profile.read_percent => Kind::Read,
+            share if share < profile.read_percent + profile.clear_percent => Kind::Clear,
+            _ => Kind::Write,
+        };
+        let per_block = SECTORS_PER_BLOCK as u64;
+        let (mut first, mut sectors) = (block * per_block, blocks * per_block);
+        if kind != Kind::Clear && random.percent(profile.part_percent) {
+            // Starts or ends inside a block, or both.
+            let skip = random.below(per_block);
+            let drop = random.below(per_block);
+            if skip + drop < sectors {
+                first += skip;
+                sectors -= skip + drop;
+            }
+        }
+        client.under_way += 1;
+        client.next_at = Time(now.0 + random.within(1, profile.pause_ns));
+        self.asked += 1;
+        let (first, sectors) = (Sector(first), sectors as u32);
+        let id = history.invoke(now, client.number, kind, first, sectors);
+        Some(Ask { id, kind, first, sectors })
+    }
+
+    /// An operation has ended, one way or another: its client goes on.
+    pub fn ended(&mut self, client: u32) {
+        let client = &mut self.clients[client as usize];
+        assert!(client.under_way > 0, "client {} has nothing under way", client.number);
+        client.under_way -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;
