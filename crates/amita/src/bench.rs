@@ -1,0 +1,3 @@
+//! bench
+pub mod report;
+pub mod units;

@@ -1,0 +1,286 @@
+//! A cluster of real processes: a metadata server and nodes, on loopback, with stores on files.
+
+use crate::error::{Context, Failure, Result};
+use crate::harness::process::{Process, dying_with_us};
+use crate::harness::tool::{self, Output};
+use crate::harness::{interrupt, ports};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a process may take until it serves.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a command of the operator may take.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the metadata is.
+#[derive(Clone, Debug)]
+pub enum Metadata {
+    /// The embedded server, started here.
+    Embedded,
+    /// Somebody else's: its endpoints.
+    External(String),
+}
+
+/// What the cluster is to be.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The `amita` binary.
+    pub binary: PathBuf,
+    /// For logs and the embedded metadata.
+    pub folder: PathBuf,
+    /// For the stores' files.
+    pub store_folder: PathBuf,
+    /// How many nodes.
+    pub nodes: usize,
+    /// Bytes of each store's file.
+    pub store_bytes: u64,
+    /// Where the metadata is.
+    pub metadata: Metadata,
+    /// The processes end with the thread that started them. Not so where the cluster is to be left behind.
+    pub bound: bool,
+    /// Further arguments for `amita serve`.
+    pub serve_arguments: Vec<String>,
+}
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its stores' files.
+    pub stores: Vec<PathBuf>,
+    /// Where the other nodes reach it.
+    pub fabric: SocketAddr,
+    /// Where clients reach it.
+    pub nbd: SocketAddr,
+    /// The process, while it was not killed.
+    pub process: Option<Process>,
+}
+
+/// The running cluster. Everything ends with it.
+#[derive(Debug)]
+pub struct Cluster {
+    config: Config,
+    metadata: Option<Process>,
+    endpoint: String,
+    metadata_address: Option<SocketAddr>,
+    nodes: Vec<Node>,
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], ports::free()))
+}
+
+impl Cluster {
+    /// Starts the metadata, formats the stores, starts the nodes, and waits until all of them serve.
+    ///
+    /// # Errors
+    /// When something does not start: with its last words.
+    pub fn start(config: Config) -> Result<Cluster> {
+        let mut cluster = Cluster::without_nodes(config)?;
+        for index in 0..cluster.config.nodes {
+            cluster.format_store(index)?;
+        }
+        for index in 0..cluster.config.nodes {
+            cluster.start_node(index)?;
+        }
+        for index in 0..cluster.config.nodes {
+            cluster.await_node(index)?;
+        }
+        Ok(cluster)
+    }
+
+    /// Starts the metadata only. The nodes are known (names, addresses, paths), not started, their stores not formatted.
+    ///
+    /// # Errors
+    /// When the metadata does not start.
+    pub fn without_nodes(config: Config) -> Result<Cluster> {
+        let nodes = (1..=config.nodes)
+            .map(|number| Node {
+                name: format!("n{number}"),
+                stores: vec![config.store_folder.join(format!("n{number}.store"))],
+                fabric: loopback(),
+                nbd: loopback(),
+                process: None,
+            })
+            .collect();
+        let (endpoint, metadata_address) = match &config.metadata {
+            Metadata::Embedded => {
+                let address = loopback();
+                (format!("http://{address}"), Some(address))
+            }
+            Metadata::External(endpoint) => (endpoint.clone(), None),
+        };
+        let mut cluster = Cluster { config, metadata: None, endpoint, metadata_address, nodes };
+        cluster.start_metadata()?;
+        Ok(cluster)
+    }
+
+    fn command(&self, bound: bool) -> Command {
+        if bound { dying_with_us(&self.config.binary) } else { Command::new(&self.config.binary) }
+    }
+
+    /// Starts the embedded metadata server (again), if there is to be one.
+    ///
+    /// # Errors
+    /// With its last words, when it does not serve.
+    pub fn start_metadata(&mut self) -> Result<()> {
+        let Some(address) = self.metadata_address else { return Ok(()) };
+        let mut command = self.command(self.config.bound);
+        command.arg("meta").arg("--listen").arg(address.to_string());
+        command.arg("--data").arg(self.config.folder.join("metadata.redb"));
+        let process = Process::spawn("the metadata server", command, &self.config.folder.join("metadata.log"))?;
+        self.metadata = Some(await_port(process, address)?);
+        Ok(())
+    }
+
+    /// Kills the embedded metadata server.
+    pub fn kill_metadata(&mut self) {
+        self.metadata = None;
+    }
+
+    /// Formats the store of a node.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn format_store(&self, index: usize) -> Result<()> {
+        let path = self.nodes[index].stores[0].display().to_string();
+        let size = self.config.store_bytes.to_string();
+        self.amita(["disk", "format", "--size", &size, &path])?.success().map(drop)
+    }
+
+    /// Starts a node, or starts it again with the addresses and stores that it had.
+    ///
+    /// # Errors
+    /// When the process cannot be started. Whether it serves is not waited for: see [`Cluster::await_node`].
+    pub fn start_node(&mut self, index: usize) -> Result<()> {
+        let mut command = self.command(self.config.bound);
+        let node = &self.nodes[index];
+        command.arg("serve").arg("--name").arg(&node.name).arg("--metadata").arg(&self.endpoint);
+        command.arg("--fabric").arg(node.fabric.to_string()).arg("--nbd").arg(node.nbd.to_string());
+        for store in &node.stores {
+            command.arg("--store").arg(store);
+        }
+        command.args(&self.config.serve_arguments);
+        let log = self.node_log(index);
+        self.nodes[index].process = Some(Process::spawn(&format!("node {}", node.name), command, &log)?);
+        Ok(())
+    }
+
+    /// Waits until a node serves clients.
+    ///
+    /// # Errors
+    /// With its last words, when it does not.
+    pub fn await_node(&mut self, index: usize) -> Result<()> {
+        let node = &mut self.nodes[index];
+        let process = node.process.take().ok_or_else(|| Failure::new(format!("node {} is not running", node.name)))?;
+        node.process = Some(await_port(process, node.nbd)?);
+        Ok(())
+    }
+
+    /// Kills a node with SIGKILL.
+    pub fn kill_node(&mut self, index: usize) {
+        self.nodes[index].process = None;
+    }
+
+    /// Asks a node to end; was that orderly?
+    pub fn stop_node(&mut self, index: usize) -> bool {
+        let ended = self.nodes[index].process.take().and_then(|mut process| process.stop());
+        ended.is_some_and(|status| status.success())
+    }
+
+    /// Runs an operator's command to its end.
+    ///
+    /// # Errors
+    /// When it cannot be run, or takes too long. How it ended is not judged.
+    pub fn amita<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Output> {
+        let mut all: Vec<&str> = arguments.into_iter().collect();
+        all.extend(["--metadata", &self.endpoint]);
+        tool::run(&self.config.folder, &self.config.binary.display().to_string(), all, COMMAND_PATIENCE)
+    }
+
+    /// Makes the pool `demo` with as many copies as there are nodes, at most three, and a volume in it.
+    ///
+    /// # Errors
+    /// What the commands say.
+    pub fn make_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        let copies = self.config.nodes.min(3);
+        let least = copies.saturating_sub(1).max(1);
+        let (copies, least) = (copies.to_string(), least.to_string());
+        self.amita(["pool", "create", "demo", "--copies", &copies, "--min-copies", &least])?.success()?;
+        self.amita(["volume", "create", name, "--pool", "demo", "--size", &size_bytes.to_string()])?.success()?;
+        Ok(())
+    }
+
+    /// The nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The endpoints of the metadata.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The folder for logs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.config.folder
+    }
+
+    /// The log of a node: all its lives.
+    #[must_use]
+    pub fn node_log(&self, index: usize) -> PathBuf {
+        self.config.folder.join(format!("{}.log", self.nodes[index].name))
+    }
+
+    /// The URI of a volume at a node.
+    #[must_use]
+    pub fn uri(&self, index: usize, volume: &str) -> String {
+        format!("nbd://{}/{volume}", self.nodes[index].nbd)
+    }
+
+    /// The number of the metadata server's process.
+    #[must_use]
+    pub fn metadata_pid(&self) -> Option<u32> {
+        self.metadata.as_ref().map(Process::pid)
+    }
+
+    /// The numbers of all processes that run.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        let nodes = self.nodes.iter().filter_map(|node| node.process.as_ref());
+        nodes.chain(&self.metadata).map(Process::pid).collect()
+    }
+
+    /// Takes all guards away: the cluster goes on after this process.
+    pub fn leave(mut self) {
+        for process in self.nodes.iter_mut().filter_map(|node| node.process.take()).chain(self.metadata.take()) {
+            process.leave();
+        }
+    }
+}
+
+/// Waits until a process listens.
+fn await_port(mut process: Process, address: SocketAddr) -> Result<Process> {
+    let listens = interrupt::poll(START_PATIENCE, Duration::from_millis(10), || {
+        if let Some(status) = process.ended()? {
+            let said = process.last_words();
+            return Err(Failure::new(format!("{} ended with {status}:\n  {said}", process.name())));
+        }
+        Ok(TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok().map(drop))
+    });
+    match listens.context(|| format!("waiting for {address}"))? {
+        Some(()) => Ok(process),
+        None => Err(Failure::new(format!(
+            "{} does not listen on {address} after {} s:\n  {}",
+            process.name(),
+            START_PATIENCE.as_secs(),
+            process.last_words()
+        ))),
+    }
+}

@@ -1,0 +1,67 @@
+//! Ctrl-C and SIGTERM: noticed by whoever waits, so that guards run and nothing is left behind.
+
+use crate::error::{Failure, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+fn flag() -> &'static Arc<AtomicBool> {
+    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    FLAG.get_or_init(|| Arc::new(AtomicBool::new(false)))
+}
+
+/// From now on a signal to end sets a flag instead of ending the process; a second one ends it.
+pub fn catch() {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // In this order: the second signal finds the flag set and ends the process.
+        let registered = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(flag()))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(flag())));
+        if let Err(error) = registered {
+            log::warn!("signal {signal} cannot be caught ({error}): it ends the process without cleaning up");
+        }
+    }
+}
+
+/// Was the process told to end?
+#[must_use]
+pub fn caught() -> bool {
+    flag().load(Ordering::Relaxed)
+}
+
+/// # Errors
+/// When the process was told to end.
+pub fn check() -> Result<()> {
+    if caught() { Err(Failure::interrupted()) } else { Ok(()) }
+}
+
+/// # Errors
+/// When the process was told to end meanwhile.
+pub fn sleep(time: Duration) -> Result<()> {
+    let until = Instant::now() + time;
+    loop {
+        check()?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(20)));
+    }
+}
+
+/// Asks `probe` until it answers, at most for `limit`; `None` when it never did.
+///
+/// # Errors
+/// What the probe fails with; or when the process was told to end.
+pub fn poll<T>(limit: Duration, every: Duration, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+    let until = Instant::now() + limit;
+    loop {
+        if let Some(value) = probe()? {
+            return Ok(Some(value));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        sleep(every)?;
+    }
+}
