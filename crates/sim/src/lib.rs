@@ -6,6 +6,7 @@
 //! how to replay a failure.
 #![deny(unsafe_code)]
 
+pub mod faults;
 pub mod history;
 pub mod linear;
 pub mod metadata;

@@ -1,0 +1,290 @@
+//! What goes wrong in a run, drawn from its seed.
+//!
+//! Each seed picks its own few kinds of faults and how many of them (swarm testing: Groce and others, 2012): a run in
+//! which everything fails at once hides what needs one thing to go right. Faults strike when a number of operations has
+//! been asked for, so that they land in the middle of the work however long that takes.
+//!
+//! A fault ends by itself, or at the latest when the run heals everything for its closing checks.
+
+use crate::random::Random;
+use std::fmt;
+
+const MS: u64 = 1_000_000;
+
+/// A node of the simulated cluster: its index.
+pub type Member = usize;
+
+/// Something that goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The node loses power: what its disks had not made durable is lost, or torn. It starts again after a while.
+    PowerCut {
+        /// Which.
+        node: Member,
+        /// How long it is off.
+        for_ns: u64,
+    },
+    /// Its process is killed; what was handed to the disk may still be written. It starts again after a while.
+    Kill {
+        /// Which.
+        node: Member,
+        /// How long it is gone.
+        for_ns: u64,
+    },
+    /// Its process stands still (a stopped virtual machine): connections stay, nothing is handled.
+    Freeze {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
+    /// All connections between two nodes break, in the middle of whatever they carry.
+    Cut {
+        /// One.
+        a: Member,
+        /// The other.
+        b: Member,
+    },
+    /// Nothing passes between the two sides.
+    Partition {
+        /// These nodes, and all others.
+        side: Vec<Member>,
+        /// Which direction is lost.
+        lost: Lost,
+        /// Is the metadata service on the far side?
+        metadata: bool,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The network to and from the node is slow.
+    SlowNetwork {
+        /// Which.
+        node: Member,
+        /// On top of the usual delay.
+        extra_ns: u64,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Nobody reaches the metadata service.
+    MetadataAway {
+        /// How long.
+        for_ns: u64,
+    },
+    /// One node does not reach it.
+    MetadataCutOff {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Some of its answers are lost.
+    MetadataLossy {
+        /// So many of a hundred.
+        percent: u64,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The node's disk takes long.
+    SlowDisk {
+        /// Which.
+        node: Member,
+        /// On top of the usual time.
+        extra_ns: u64,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Nothing on the node's disk completes.
+    StalledDisk {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The next operations of the node's disk end in errors.
+    DiskErrors {
+        /// Which.
+        node: Member,
+        /// How many.
+        count: u64,
+    },
+    /// Bits of the node's data rot.
+    Rot {
+        /// Which.
+        node: Member,
+        /// How many blocks are hit.
+        blocks: u64,
+    },
+    /// The hosts go to another gateway, which takes the volume over.
+    Move {
+        /// Which.
+        gateway: Member,
+    },
+}
+
+/// Which direction of a partition is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Both.
+    Both,
+    /// What the side sends.
+    Outgoing,
+    /// What is sent to the side.
+    Incoming,
+}
+
+/// The kinds, for the choice of a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    PowerCut,
+    Kill,
+    QuickRestart,
+    Freeze,
+    Cut,
+    Partition,
+    SlowNetwork,
+    MetadataAway,
+    MetadataCutOff,
+    MetadataLossy,
+    SlowDisk,
+    StalledDisk,
+    DiskErrors,
+    Rot,
+    Move,
+}
+
+const KINDS: [Kind; 15] = [
+    Kind::PowerCut,
+    Kind::Kill,
+    Kind::QuickRestart,
+    Kind::Freeze,
+    Kind::Cut,
+    Kind::Partition,
+    Kind::SlowNetwork,
+    Kind::MetadataAway,
+    Kind::MetadataCutOff,
+    Kind::MetadataLossy,
+    Kind::SlowDisk,
+    Kind::StalledDisk,
+    Kind::DiskErrors,
+    Kind::Rot,
+    Kind::Move,
+];
+
+/// A fault and when it strikes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// When so many operations have been asked for ...
+    pub after_operations: u32,
+    /// ... and so long after that.
+    pub delay_ns: u64,
+    /// What.
+    pub fault: Fault,
+}
+
+/// What goes wrong in a run, in the order of its triggers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The faults.
+    pub steps: Vec<Step>,
+    /// The nodes that faults hit which may cost them their place in the in-sync sets.
+    pub victims: Vec<Member>,
+}
+
+/// What a plan may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Nodes of the cluster.
+    pub nodes: usize,
+    /// Operations of the clients.
+    pub operations: u32,
+    /// So many stores may be evicted and writes still go on.
+    pub spare: usize,
+    /// After so long an absence a store is evicted, roughly.
+    pub eviction_ns: u64,
+}
+
+impl Plan {
+    /// Draws the plan of a seed.
+    #[must_use]
+    pub fn draw(random: &mut Random, limits: Limits) -> Plan {
+        // One run in sixteen has no faults: it must be perfect, and it shows what the others are compared with.
+        if random.below(16) == 0 {
+            return Plan::default();
+        }
+        let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|_| random.percent(28)).collect();
+        if kinds.is_empty() {
+            kinds.push(*random.pick(&KINDS));
+        }
+        // Faults that evict strike as many nodes as can be spared. A few runs spare nothing, and expect writes to wait.
+        let victims_count = if random.percent(8) { limits.nodes } else { limits.spare.min(limits.nodes - 1) };
+        let mut victims: Vec<Member> = (0..limits.nodes).collect();
+        while victims.len() > victims_count {
+            victims.swap_remove(random.below(victims.len() as u64) as usize);
+        }
+        victims.sort_unstable();
+        let count = random.within(1, 7);
+        let mut steps: Vec<Step> = (0..count)
+            .map(|_| {
+                let after_operations = random.below(u64::from(limits.operations)) as u32;
+                let delay_ns = random.below(20 * MS);
+                let kind = *random.pick(&kinds);
+                Step { after_operations, delay_ns, fault: draw_fault(random, kind, &victims, limits) }
+            })
+            .collect();
+        steps.sort_by_key(|step| step.after_operations);
+        Plan { steps, victims }
+    }
+}
+
+fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limits) -> Fault {
+    let any = random.below(limits.nodes as u64) as usize;
+    let victim = if victims.is_empty() { None } else { Some(*random.pick(victims)) };
+    // Long enough to be evicted for, or too short for it; the latter may strike anybody.
+    let (node, for_ns) = match victim {
+        Some(victim) if random.percent(60) => (victim, limits.eviction_ns * random.within(2, 6) / 2),
+        _ => (any, random.within(MS, limits.eviction_ns / 3)),
+    };
+    let short_ns = random.within(MS, 400 * MS);
+    match kind {
+        Kind::PowerCut => Fault::PowerCut { node, for_ns },
+        Kind::Kill => Fault::Kill { node, for_ns },
+        Kind::QuickRestart => {
+            let for_ns = random.within(10_000, 20 * MS);
+            if random.percent(50) { Fault::Kill { node: any, for_ns } } else { Fault::PowerCut { node: any, for_ns } }
+        }
+        Kind::Freeze => Fault::Freeze { node, for_ns },
+        Kind::Cut => {
+            let b = (any + 1 + random.below(limits.nodes as u64 - 1) as usize) % limits.nodes;
+            Fault::Cut { a: any, b }
+        }
+        Kind::Partition => {
+            let lost = *random.pick(&[Lost::Both, Lost::Both, Lost::Outgoing, Lost::Incoming]);
+            Fault::Partition { side: vec![node], lost, metadata: random.percent(50), for_ns }
+        }
+        Kind::SlowNetwork => Fault::SlowNetwork { node: any, extra_ns: random.within(MS, 60 * MS), for_ns: short_ns },
+        Kind::MetadataAway => Fault::MetadataAway { for_ns: random.within(100 * MS, 4000 * MS) },
+        Kind::MetadataCutOff => {
+            Fault::MetadataCutOff { node: any, for_ns: random.within(100 * MS, 6000 * MS) }
+        }
+        Kind::MetadataLossy => {
+            Fault::MetadataLossy { percent: random.within(10, 70), for_ns: random.within(500 * MS, 4000 * MS) }
+        }
+        Kind::SlowDisk => Fault::SlowDisk { node: any, extra_ns: random.within(MS, 80 * MS), for_ns: short_ns },
+        Kind::StalledDisk => Fault::StalledDisk { node, for_ns },
+        Kind::DiskErrors => Fault::DiskErrors { node: victim.unwrap_or(any), count: random.within(1, 3) },
+        Kind::Rot => Fault::Rot { node: victim.unwrap_or(any), blocks: random.within(1, 6) },
+        Kind::Move => Fault::Move { gateway: any },
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "victims {:?}", self.victims)?;
+        self.steps
+            .iter()
+            .try_for_each(|step| writeln!(f, "  at {:4} operations: {:?}", step.after_operations, step.fault))
+    }
+}
+
+#[cfg(test)]
+mod tests;
