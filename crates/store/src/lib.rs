@@ -1,1 +1,31 @@
 //! One disk: format, log, index, allocator; a pure state machine.
+//!
+//! # The story of a write
+//!
+//! A store writes 4 KiB blocks to fresh places (copy-on-write), with an index in memory and a metadata log. A write
+//! takes free slots, and at the end of the pass its data and one log page with the records of all writes of the pass
+//! go to the disk **in parallel**; it becomes visible, and is answered, when both are durable and everything that was
+//! logged before it is (rule D2). The record holds the version, its predecessor, the slots and each block's CRC-32C,
+//! so that replay after a crash accepts it only if its data is whole; a *verified mark* in later pages says what was
+//! durable, bounds what replay reads back, and tells a crash from damage (D1, D4).
+//!
+//! # How it is used
+//!
+//! [`Store`] does no I/O, reads no clock and draws no random number: events go in ([`Store::request`],
+//! [`Store::read_done`], ...), effects come out ([`Store::effects`]). Whoever owns it carries the effects out and calls
+//! [`Store::end_pass`] once per pass of the reactor; that is where the writes of the pass are grouped.
+//!
+//! The bytes on the disk are defined in `docs/format.md`; [`format`] has the types.
+#![deny(unsafe_code)]
+
+mod config;
+mod error;
+pub mod format;
+mod status;
+mod store;
+
+pub use config::{Config, Plant, Planted};
+pub use error::{FormatError, MountError};
+pub use format::{Format, FormatParams, MIN_STORE_BYTES, format};
+pub use status::{Counters, MountReport, State, Status};
+pub use store::{Effect, IoId, LinkId, Store};

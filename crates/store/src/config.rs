@@ -1,0 +1,106 @@
+//! What a store is told when it is opened.
+
+use amita_cluster::ClusterId;
+use std::time::Duration;
+
+/// The settings of one store.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The cluster that this node belongs to. A store of another cluster is refused; one that belongs to none yet
+    /// joins this one, durably, before it serves. `None`: whatever it is, it is served (tools and tests).
+    pub cluster: Option<ClusterId>,
+    /// For how long each answer promises that no newer generation is accepted (rule R4). Longer promises make reads
+    /// survive longer silences; a takeover waits for them.
+    pub promise: Duration,
+    /// The most memory that the index may take, in bytes. A write that would need more is refused as if the disk were
+    /// full.
+    pub index_bytes: u64,
+    /// The most requests that wait for the disk at once; more are refused with `Busy`.
+    pub max_requests: usize,
+    /// After this much silence an idle store writes one page that says how far its log is verified, so that a crash
+    /// finds nothing to read back.
+    pub idle_mark_after: Duration,
+    /// Rules that are switched off, to show that the simulator notices (feature `planted`).
+    pub planted: Planted,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            cluster: None,
+            promise: Duration::from_millis(250),
+            index_bytes: 8 << 30,
+            max_requests: 4096,
+            idle_mark_after: Duration::from_millis(500),
+            planted: Planted::NONE,
+        }
+    }
+}
+
+/// A rule that can be switched off by the feature `planted`, each a bug that the simulator must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Plant {
+    /// R1: a write is applied onto any predecessor.
+    AnyPredecessor,
+    /// R4: a newer generation does not wait for the promise given to the old owner, nor after a start.
+    NoPromiseWait,
+    /// R6: a fence is answered at once, what was accepted under the older generation still under way.
+    NoDrain,
+    /// R8: a resend is answered at once, before the original is durable.
+    ResendAtOnce,
+    /// D1: a freed slot is reused at once.
+    ReuseAtOnce,
+    /// D2: a batch is answered when it is durable itself, whatever was logged before it.
+    AnswersOutOfOrder,
+    /// D2: replay does not check that a page names its predecessor's checksum and a known mount.
+    ChainUnchecked,
+    /// D4: the first bad log page is taken for the end of the log, whatever follows it.
+    EndAtFirstBad,
+    /// D6: a slot that a read is under way on may be reused.
+    NoPin,
+    /// A read's data is not checked against the index.
+    SumUnchecked,
+    /// Replay accepts a record whose data is not whole.
+    ReplayUnverified,
+    /// A fence is answered without having been logged.
+    FenceNotPersisted,
+}
+
+/// The rules that are switched off. Without the feature `planted` there are none, and asking costs nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted {
+    #[cfg(feature = "planted")]
+    bits: u32,
+}
+
+impl Planted {
+    /// Every rule holds.
+    pub const NONE: Planted = Planted {
+        #[cfg(feature = "planted")]
+        bits: 0,
+    };
+
+    /// These, and `plant` switched off as well.
+    #[cfg(feature = "planted")]
+    #[must_use]
+    pub fn with(self, plant: Plant) -> Planted {
+        Planted {
+            bits: self.bits | 1 << plant as u32,
+        }
+    }
+
+    /// Is the rule switched off?
+    #[cfg(feature = "planted")]
+    #[inline]
+    pub(crate) fn has(self, plant: Plant) -> bool {
+        self.bits & 1 << plant as u32 != 0
+    }
+
+    /// Is the rule switched off? Never.
+    #[cfg(not(feature = "planted"))]
+    #[inline(always)]
+    pub(crate) fn has(self, _: Plant) -> bool {
+        false
+    }
+}

@@ -1,0 +1,531 @@
+//! The records of the log.
+
+use super::Slot;
+use super::disk::on_disk;
+use super::page::RECORDS_BYTES;
+use amita_cluster::message::{MAX_MEMBERS, MAX_PIECES, MemberSet};
+use amita_cluster::{
+    BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, StoreId,
+    Version, VolumeId,
+};
+use arrayvec::ArrayVec;
+
+/// Kinds of records.
+pub mod kind {
+    /// Blocks got data.
+    pub const WRITE: u8 = 1;
+    /// Blocks were cleared.
+    pub const CLEAR: u8 = 2;
+    /// A part of a roll-forward.
+    pub const ROLL: u8 = 3;
+    /// A fence was adopted.
+    pub const FENCE: u8 = 4;
+}
+
+/// Flag of a roll-forward's last part: with it the chunk has the new version.
+pub const FLAG_LAST: u8 = 1;
+
+on_disk! {
+    /// What every record begins with.
+    pub struct Head [4] {
+        /// See [`kind`].
+        kind: u8,
+        /// [`FLAG_LAST`], or zero.
+        flags: u8,
+        /// Bytes of the record, these included.
+        bytes: u16,
+    }
+}
+
+on_disk! {
+    /// A write or a clear, after its [`Head`]. A write goes on with `runs` times a [`Run`] and `count` checksums of
+    /// four bytes, in the order of the blocks.
+    pub struct Blocks [40] {
+        /// The volume.
+        volume: u64,
+        /// The chunk.
+        chunk: u64,
+        /// The version that the chunk gets.
+        version: u64,
+        /// The version that it had.
+        previous: u64,
+        /// The first block.
+        first: u16,
+        /// How many blocks.
+        count: u16,
+        /// How many runs of slots; 0 in a clear.
+        runs: u16,
+        /// Zero.
+        reserved: u16,
+    }
+}
+
+on_disk! {
+    /// Slots that follow one another.
+    pub struct RawRun [8] {
+        /// The first.
+        slot: u32,
+        /// How many.
+        count: u32,
+    }
+}
+
+on_disk! {
+    /// A part of a roll-forward, after its [`Head`]; goes on with `count` times a [`RawEntry`]. All parts lie in one
+    /// batch, so all of them count or none.
+    pub struct Roll [36] {
+        /// The volume.
+        volume: u64,
+        /// The chunk.
+        chunk: u64,
+        /// The version that the chunk gets, with the last part.
+        version: u64,
+        /// The version that it had.
+        previous: u64,
+        /// Entries that follow.
+        count: u16,
+        /// Zero.
+        reserved: u16,
+    }
+}
+
+on_disk! {
+    /// A block's entry.
+    pub struct RawEntry [20] {
+        /// The version of the write that made it.
+        version: u64,
+        /// Where its data is; `u32::MAX`: cleared.
+        slot: u32,
+        /// CRC-32C of the block.
+        sum: u32,
+        /// The block.
+        block: u16,
+        /// Zero.
+        reserved: u16,
+    }
+}
+
+on_disk! {
+    /// A fence, after its [`Head`]; goes on with `members` times 16 bytes of store UUID.
+    pub struct RawFence [40] {
+        /// The volume.
+        volume: u64,
+        /// Its generation.
+        generation: u32,
+        /// The node that owns it.
+        owner: u32,
+        /// The pool.
+        pool: u32,
+        /// The group's index in it.
+        group: u32,
+        /// The group's epoch.
+        epoch: u64,
+        /// Blocks of the pool's chunks.
+        blocks_per_chunk: u16,
+        /// How many in-sync stores follow.
+        members: u16,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+/// Slots that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub slot: Slot,
+    /// How many.
+    pub count: u32,
+}
+
+/// A fence, as it is logged and kept in a checkpoint (rule R2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its generation.
+    pub generation: Generation,
+    /// Who owns it.
+    pub owner: NodeId,
+    /// The group.
+    pub group: GroupId,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Blocks of a chunk of the group's pool.
+    pub blocks_per_chunk: u16,
+    /// The in-sync stores.
+    pub in_sync: MemberSet,
+}
+
+/// A block's entry in a roll-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollEntry {
+    /// The block.
+    pub block: BlockIndex,
+    /// The version of the write that made it.
+    pub version: Version,
+    /// Where its data is; [`Slot::NONE`]: cleared.
+    pub slot: Slot,
+    /// CRC-32C of the block.
+    pub sum: u32,
+}
+
+/// Entries of a roll-forward that fit one record.
+pub const MAX_ROLL_ENTRIES: usize = (RECORDS_BYTES - Head::BYTES - Roll::BYTES) / RawEntry::BYTES;
+
+/// The most bytes of one record; it fits a page.
+pub const MAX_RECORD_BYTES: usize = Head::BYTES + Blocks::BYTES + MAX_PIECES * (RawRun::BYTES + 4);
+const _: () = assert!(MAX_RECORD_BYTES <= RECORDS_BYTES);
+const _: () = assert!(Head::BYTES + RawFence::BYTES + MAX_MEMBERS * 16 <= MAX_RECORD_BYTES);
+
+/// A record, read from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Blocks got data.
+    Write {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The version that it gets.
+        version: Version,
+        /// The version that it had.
+        previous: Version,
+        /// The blocks.
+        range: BlockRange,
+        /// Where the data is: as many slots as blocks.
+        runs: ArrayVec<Run, MAX_PIECES>,
+        /// CRC-32C of each block.
+        sums: ArrayVec<u32, MAX_PIECES>,
+    },
+    /// Blocks were cleared.
+    Clear {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The version that it gets.
+        version: Version,
+        /// The version that it had.
+        previous: Version,
+        /// The blocks.
+        range: BlockRange,
+    },
+    /// A part of a roll-forward.
+    Roll {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The version that it gets with the last part.
+        version: Version,
+        /// The version that it had.
+        previous: Version,
+        /// The entries.
+        entries: Vec<RollEntry>,
+        /// Is it the last part?
+        last: bool,
+    },
+    /// A fence was adopted.
+    Fence(Fence),
+}
+
+/// Bytes that a write of `blocks` blocks in `runs` runs takes.
+#[must_use]
+pub fn write_bytes(blocks: usize, runs: usize) -> usize {
+    Head::BYTES + Blocks::BYTES + runs * RawRun::BYTES + blocks * 4
+}
+
+/// Appends records to a page's space for them.
+#[derive(Debug)]
+pub struct RecordWriter<'a> {
+    out: &'a mut [u8],
+    at: usize,
+    records: u16,
+}
+
+impl<'a> RecordWriter<'a> {
+    /// Writes into `out`, from `at` on; `records` are there already.
+    #[must_use]
+    pub fn resume(out: &'a mut [u8], at: usize, records: u16) -> RecordWriter<'a> {
+        RecordWriter { out, at, records }
+    }
+
+    /// Bytes used and records written.
+    #[must_use]
+    pub fn used(&self) -> (usize, u16) {
+        (self.at, self.records)
+    }
+
+    /// Is there space for `bytes` more?
+    #[must_use]
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.at + bytes <= self.out.len().min(RECORDS_BYTES)
+    }
+
+    fn head(&mut self, kind: u8, flags: u8, bytes: usize) {
+        assert!(self.fits(bytes), "the caller has seen to the space");
+        Head {
+            kind,
+            flags,
+            bytes: bytes as u16,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += Head::BYTES;
+        self.records += 1;
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    /// A write; `sums` has one for each block of `range`.
+    pub fn write(
+        &mut self,
+        chunk: ChunkId,
+        version: Version,
+        previous: Version,
+        range: BlockRange,
+        runs: &[Run],
+        sums: &[u32],
+    ) {
+        assert_eq!(usize::from(range.count), sums.len(), "a checksum for each block");
+        debug_assert_eq!(runs.iter().map(|run| run.count as usize).sum::<usize>(), sums.len());
+        self.head(kind::WRITE, 0, write_bytes(sums.len(), runs.len()));
+        self.blocks(chunk, version, previous, range, runs.len());
+        for run in runs {
+            RawRun {
+                slot: run.slot.0,
+                count: run.count,
+            }
+            .put(&mut self.out[self.at..]);
+            self.at += RawRun::BYTES;
+        }
+        for sum in sums {
+            self.bytes(&sum.to_le_bytes());
+        }
+    }
+
+    /// A clear.
+    pub fn clear(&mut self, chunk: ChunkId, version: Version, previous: Version, range: BlockRange) {
+        self.head(kind::CLEAR, 0, Head::BYTES + Blocks::BYTES);
+        self.blocks(chunk, version, previous, range, 0);
+    }
+
+    fn blocks(&mut self, chunk: ChunkId, version: Version, previous: Version, range: BlockRange, runs: usize) {
+        Blocks {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: version.0,
+            previous: previous.0,
+            first: range.first.0,
+            count: range.count,
+            runs: runs as u16,
+            reserved: 0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += Blocks::BYTES;
+    }
+
+    /// A part of a roll-forward.
+    pub fn roll(&mut self, chunk: ChunkId, version: Version, previous: Version, entries: &[RollEntry], last: bool) {
+        let flags = if last { FLAG_LAST } else { 0 };
+        let bytes = Head::BYTES + Roll::BYTES + entries.len() * RawEntry::BYTES;
+        self.head(kind::ROLL, flags, bytes);
+        Roll {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: version.0,
+            previous: previous.0,
+            count: entries.len() as u16,
+            reserved: 0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += Roll::BYTES;
+        for entry in entries {
+            RawEntry {
+                version: entry.version.0,
+                slot: entry.slot.0,
+                sum: entry.sum,
+                block: entry.block.0,
+                reserved: 0,
+            }
+            .put(&mut self.out[self.at..]);
+            self.at += RawEntry::BYTES;
+        }
+    }
+
+    /// A fence.
+    pub fn fence(&mut self, fence: &Fence) {
+        self.head(kind::FENCE, 0, fence_bytes(fence));
+        let end = self.at + fence_bytes(fence) - Head::BYTES;
+        put_fence(fence, &mut self.out[self.at..end]);
+        self.at = end;
+    }
+}
+
+/// Bytes that a fence takes as a record.
+#[must_use]
+pub fn fence_bytes(fence: &Fence) -> usize {
+    Head::BYTES + RawFence::BYTES + fence.in_sync.len() * 16
+}
+
+/// Writes a fence without its head.
+pub(super) fn put_fence(fence: &Fence, out: &mut [u8]) {
+    RawFence {
+        volume: fence.volume.0,
+        generation: fence.generation.0,
+        owner: fence.owner.0,
+        pool: fence.group.pool.0,
+        group: fence.group.index.0,
+        epoch: fence.epoch.0,
+        blocks_per_chunk: fence.blocks_per_chunk,
+        members: fence.in_sync.len() as u16,
+        reserved: 0,
+    }
+    .put(out);
+    for (member, place) in fence.in_sync.iter().zip(out[RawFence::BYTES..].chunks_exact_mut(16)) {
+        place.copy_from_slice(&member.0.to_le_bytes());
+    }
+}
+
+/// Reads a fence without its head.
+pub(super) fn get_fence(bytes: &[u8]) -> Result<Fence, &'static str> {
+    let raw = RawFence::get(bytes).ok_or("a fence is cut off")?;
+    let members = &bytes[RawFence::BYTES..];
+    if usize::from(raw.members) > MAX_MEMBERS || members.len() != usize::from(raw.members) * 16 {
+        return Err("a fence names too many members, or is cut off");
+    }
+    if raw.generation > Generation::MAX.0 {
+        return Err("a fence has an impossible generation");
+    }
+    let id = |bytes: &[u8]| StoreId(u128::from_le_bytes(bytes.try_into().expect("cut into 16")));
+    Ok(Fence {
+        volume: VolumeId(raw.volume),
+        generation: Generation(raw.generation),
+        owner: NodeId(raw.owner),
+        group: GroupId {
+            pool: PoolId(raw.pool),
+            index: GroupIndex(raw.group),
+        },
+        epoch: Epoch(raw.epoch),
+        blocks_per_chunk: raw.blocks_per_chunk,
+        in_sync: members.chunks_exact(16).map(id).collect(),
+    })
+}
+
+/// Reads the records of a page.
+#[derive(Clone, Debug)]
+pub struct RecordReader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> RecordReader<'a> {
+    /// The records in `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> RecordReader<'a> {
+        RecordReader { rest: bytes }
+    }
+
+    /// The next one; `None` at the end. An error says what is wrong: the checksum was right, so a program wrote it so.
+    pub fn next(&mut self) -> Option<Result<Record, &'static str>> {
+        (!self.rest.is_empty()).then(|| self.read())
+    }
+
+    fn read(&mut self) -> Result<Record, &'static str> {
+        let head = Head::get(self.rest).ok_or("a record is cut off")?;
+        let bytes = self.rest.get(..usize::from(head.bytes)).ok_or("a record is cut off")?;
+        let body = bytes.get(Head::BYTES..).ok_or("a record is too short")?;
+        self.rest = &self.rest[bytes.len()..];
+        match head.kind {
+            kind::WRITE => Self::write(body),
+            kind::CLEAR => {
+                let (raw, chunk, range) = Self::blocks(body)?;
+                Ok(Record::Clear {
+                    chunk,
+                    version: Version(raw.version),
+                    previous: Version(raw.previous),
+                    range,
+                })
+            }
+            kind::ROLL => Self::roll(body, head.flags & FLAG_LAST != 0),
+            kind::FENCE => get_fence(body).map(Record::Fence),
+            _ => Err("a record is of an unknown kind"),
+        }
+    }
+
+    fn blocks(body: &[u8]) -> Result<(Blocks, ChunkId, BlockRange), &'static str> {
+        let raw = Blocks::get(body).ok_or("a record is cut off")?;
+        let range = BlockRange::new(raw.first, raw.count);
+        if !range.is_inside(amita_cluster::MAX_BLOCKS_PER_CHUNK) {
+            return Err("a record names blocks outside a chunk");
+        }
+        let chunk = ChunkId {
+            volume: VolumeId(raw.volume),
+            index: ChunkIndex(raw.chunk),
+        };
+        Ok((raw, chunk, range))
+    }
+
+    fn write(body: &[u8]) -> Result<Record, &'static str> {
+        let (raw, chunk, range) = Self::blocks(body)?;
+        let count = usize::from(raw.count);
+        let runs = usize::from(raw.runs);
+        let lists = body.get(Blocks::BYTES..).unwrap_or_default();
+        if count > MAX_PIECES || runs > count || lists.len() != runs * RawRun::BYTES + count * 4 {
+            return Err("a write's lists have the wrong length");
+        }
+        let (raw_runs, raw_sums) = lists.split_at(runs * RawRun::BYTES);
+        let runs: ArrayVec<Run, MAX_PIECES> = raw_runs
+            .chunks_exact(RawRun::BYTES)
+            .filter_map(RawRun::get)
+            .map(|run| Run {
+                slot: Slot(run.slot),
+                count: run.count,
+            })
+            .collect();
+        if runs.iter().map(|run| u64::from(run.count)).sum::<u64>() != count as u64
+            || runs.iter().any(|run| run.slot.0.checked_add(run.count).is_none())
+        {
+            return Err("a write has not as many slots as blocks");
+        }
+        let sum = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("cut into 4"));
+        Ok(Record::Write {
+            chunk,
+            version: Version(raw.version),
+            previous: Version(raw.previous),
+            range,
+            runs,
+            sums: raw_sums.chunks_exact(4).map(sum).collect(),
+        })
+    }
+
+    fn roll(body: &[u8], last: bool) -> Result<Record, &'static str> {
+        let raw = Roll::get(body).ok_or("a roll-forward is cut off")?;
+        let list = body.get(Roll::BYTES..).unwrap_or_default();
+        if list.len() != usize::from(raw.count) * RawEntry::BYTES {
+            return Err("a roll-forward's list has the wrong length");
+        }
+        let entries: Vec<RollEntry> = list
+            .chunks_exact(RawEntry::BYTES)
+            .filter_map(RawEntry::get)
+            .map(|entry| RollEntry {
+                block: BlockIndex(entry.block),
+                version: Version(entry.version),
+                slot: Slot(entry.slot),
+                sum: entry.sum,
+            })
+            .collect();
+        if entries
+            .iter()
+            .any(|entry| u32::from(entry.block.0) >= amita_cluster::MAX_BLOCKS_PER_CHUNK)
+        {
+            return Err("a roll-forward names a block outside a chunk");
+        }
+        Ok(Record::Roll {
+            chunk: ChunkId {
+                volume: VolumeId(raw.volume),
+                index: ChunkIndex(raw.chunk),
+            },
+            version: Version(raw.version),
+            previous: Version(raw.previous),
+            entries,
+            last,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! What a store says about itself.
+
+use crate::error::MountError;
+use amita_cluster::{ClusterId, StoreId};
+use std::time::Duration;
+
+/// Is the store served?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is being read; requests get `Busy`.
+    Mounting,
+    /// It serves.
+    Serving,
+    /// It cannot be served; requests get `NoSuchStore`.
+    Refused(MountError),
+    /// It met an I/O error of unknown outcome and serves nothing until it is mounted anew. The text says which.
+    Poisoned(String),
+}
+
+/// What a mount found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountReport {
+    /// Records of the log that were replayed.
+    pub records_replayed: u64,
+    /// Records that lay beyond the verified mark, so that their data was read back.
+    pub records_verified: u64,
+    /// Bytes read in all.
+    pub bytes_read: u64,
+    /// The log ended in a batch that was not whole: what a crash leaves. Never anything that was acknowledged.
+    pub ended_short: bool,
+    /// Batches that were dropped there.
+    pub batches_dropped: u64,
+    /// One of the two superblocks was damaged; the other one served.
+    pub superblock_damaged: bool,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Counts since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads answered with data.
+    pub reads: u64,
+    /// Writes answered as done.
+    pub writes: u64,
+    /// Clears answered as done.
+    pub clears: u64,
+    /// Roll-forwards applied.
+    pub rolls: u64,
+    /// Fences answered.
+    pub fences: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Resends of a write that was known already (R8).
+    pub resends: u64,
+    /// Sub-block writes that had to read first.
+    pub merges: u64,
+    /// Batches written.
+    pub batches: u64,
+    /// Pages of the log written.
+    pub log_pages: u64,
+    /// Bytes of data written (payload, in whole blocks).
+    pub data_bytes: u64,
+    /// Bytes written to the device in all, checkpoints and superblocks included.
+    pub device_bytes_written: u64,
+    /// Bytes of checkpoints written.
+    pub checkpoint_bytes: u64,
+    /// Bytes read from the device.
+    pub device_bytes_read: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Flushes issued.
+    pub flushes: u64,
+    /// Blocks found damaged when they were read.
+    pub damaged: u64,
+    /// Payload blocks that were copied because the device wants another alignment.
+    pub copied_blocks: u64,
+    /// Passes in which accepted writes had to wait for space in the log.
+    pub log_waits: u64,
+    /// Pages written only to move the verified mark.
+    pub mark_pages: u64,
+}
+
+/// A snapshot of a store's figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The store; nil until its superblock has been read.
+    pub id: StoreId,
+    /// Its cluster; nil when it has not joined one.
+    pub cluster: ClusterId,
+    /// Bytes of the file.
+    pub size_bytes: u64,
+    /// Bytes for data.
+    pub capacity_bytes: u64,
+    /// Bytes of data slots that are free, those included that wait for the log (rule D1).
+    pub free_bytes: u64,
+    /// Pages of the log.
+    pub log_pages: u64,
+    /// Pages that replay would read now.
+    pub log_pages_used: u64,
+    /// Chunks known.
+    pub chunks: u64,
+    /// Blocks that hold data.
+    pub blocks: u64,
+    /// Memory of the index in bytes.
+    pub index_bytes: u64,
+    /// Blocks granted to askers and not used yet (R7).
+    pub credits_granted: u64,
+    /// What the mount found.
+    pub mount: MountReport,
+    /// Counts.
+    pub counters: Counters,
+}
