@@ -192,3 +192,12 @@ pub trait Driver {
 
 pub use crate::timer::TimerId;
 pub use crate::waker::Waker;
+
+/// The error of opening a file that another process (or another store of this one) has open.
+pub(crate) fn in_use(path: &Path) -> io::Error {
+    let text = format!(
+        "{}: in use by another process: a store is served by one process at a time",
+        path.display()
+    );
+    io::Error::new(io::ErrorKind::ResourceBusy, text)
+}

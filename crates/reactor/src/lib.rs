@@ -8,9 +8,11 @@
 
 #[allow(unsafe_code)]
 pub mod buf;
+pub mod core;
 pub mod driver;
 #[allow(unsafe_code)]
 pub mod mailbox;
+pub mod sim;
 pub mod stream;
 pub mod timer;
 pub mod waker;

@@ -3,7 +3,7 @@
 use crate::driver::{Time, Token};
 
 /// One armed timer. Not reused: the id of one that has fired or was cancelled means nothing any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TimerId {
     slot: u32,
     generation: u32,

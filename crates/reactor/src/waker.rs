@@ -67,6 +67,11 @@ impl Waker {
         self.shared.state.load(Ordering::Relaxed) == NOTED && self.shared.state.swap(AWAKE, Ordering::SeqCst) == NOTED
     }
 
+    /// Of the core: is there a note?
+    pub(crate) fn has_note(&self) -> bool {
+        self.shared.state.load(Ordering::Acquire) == NOTED
+    }
+
     /// Of the core: says that it is about to block; false (and awake) if there is a note instead. To be followed by
     /// [`Waker::awake`].
     pub(crate) fn fall_asleep(&self) -> bool {

@@ -1,0 +1,643 @@
+//! # The disk's fault model
+//!
+//! A disk is an array of sectors of 512 bytes; it is named, and it survives its host. What each party may count on:
+//!
+//! * **Time.** Every operation takes a seeded time, with a long tail; so operations complete in another order than
+//!   they were started in. A slow factor stretches it, a stall holds every completion until it is over.
+//! * **Reads** return what had completed when the read completes. A write to the same sectors that is still under way
+//!   is seen or not.
+//! * **Writes** take effect when they complete. On a disk without a volatile cache that is durable. With one, a write
+//!   is durable only after a flush that *started* after the write had completed; the disk may also destage it by
+//!   itself at any time, and says nothing.
+//! * **A power cut** takes the host, and of every write that was not durable (completed or under way) it leaves all,
+//!   nothing, or some sectors, each write for itself, the older ones applied first. So a sector shows the durable
+//!   contents or those of any later write, whatever the order of the writes among each other. Sectors are never torn
+//!   inside. A flush under way has happened or not, which that covers.
+//! * **The death of a process** leaves its completed writes alone: the kernel has them. Of those under way all
+//!   happened, nothing did, or a first part (a multiple of 4 KiB), each for itself, before the next process can open
+//!   the disk.
+//! * **A failed write** left all, nothing or some sectors of itself behind. A failed read says nothing. **After a failed
+//!   flush** some of the writes before it are gone at once: reads show what was there before them, and no later flush
+//!   brings them back (what Linux does with pages that it could not write).
+//! * **Rot**: a bit may be flipped; a range may fail every read. **Lies**: a write may go to another place, or
+//!   nowhere, and claim success. These are for tests that have other copies to recover from.
+//! * Offsets and lengths that are no multiples of the alignment are refused, as are those beyond the end.
+//!
+//! Not modelled: a disk that reports success for a flush and forgets, and sectors torn inside (an NVMe disk promises
+//! both).
+
+use super::coverage::Fault;
+use super::engine::{Engine, Event, Process};
+use crate::buf::{BufMut, Segments};
+use crate::driver::{FileInfo, Outcome, Time, Token};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a power cut leaves whole or not at all, in bytes.
+pub const SECTOR_BYTES: usize = 512;
+
+/// Contents are kept in pages of this many bytes; what was never written is zeros and takes no memory.
+const PAGE_BYTES: usize = 4096;
+
+/// Completed writes that a volatile cache holds at most; beyond it the oldest is destaged.
+const CACHE_WRITES: usize = 256;
+
+/// One operation in this many takes ten times as long.
+const LONG_TAIL: u64 = 64;
+
+/// A new disk.
+#[derive(Clone, Debug)]
+pub struct DiskConfig {
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Offsets and lengths are multiples of this, in bytes.
+    pub alignment: u32,
+    /// Are completed writes lost by a power cut unless flushed?
+    pub volatile_cache: bool,
+    /// What [`FileInfo::inline`] says.
+    pub inline: bool,
+    /// Shortest and longest read (without the tail).
+    pub read: (Duration, Duration),
+    /// Shortest and longest write.
+    pub write: (Duration, Duration),
+    /// Shortest and longest flush.
+    pub flush: (Duration, Duration),
+}
+
+impl DiskConfig {
+    /// An ordinary flash disk of a size, with a volatile cache.
+    #[must_use]
+    pub fn flash(size_bytes: u64) -> DiskConfig {
+        let micros = |low, high| (Duration::from_micros(low), Duration::from_micros(high));
+        DiskConfig {
+            size_bytes,
+            alignment: 4096,
+            volatile_cache: true,
+            inline: false,
+            read: micros(40, 120),
+            write: micros(10, 100),
+            flush: micros(50, 500),
+        }
+    }
+}
+
+/// How a disk fails from now on. Chances are per mille of operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskFaults {
+    /// Reads that fail.
+    pub read_errors: u32,
+    /// Writes that fail.
+    pub write_errors: u32,
+    /// Flushes that fail.
+    pub flush_errors: u32,
+    /// Writes that go to another place.
+    pub misdirected: u32,
+    /// Writes that do nothing.
+    pub lost: u32,
+    /// Reads that touch one of these ranges (bytes) fail; a write there heals what it covers.
+    pub unreadable: Vec<Range<u64>>,
+    /// Every operation takes this many times as long (0 and 1: no change).
+    pub slow_factor: u32,
+}
+
+/// A write that is not durable.
+struct Cached {
+    order: u64,
+    offset: u64,
+    data: Segments,
+}
+
+enum Kind {
+    Read {
+        offset: u64,
+        buffer: BufMut,
+    },
+    Write {
+        offset: u64,
+        data: Segments,
+    },
+    /// With the order of the last write that had completed when it started.
+    Flush {
+        covers: u64,
+    },
+}
+
+struct Operation {
+    process: Process,
+    token: Token,
+    order: u64,
+    kind: Kind,
+}
+
+struct Disk {
+    config: DiskConfig,
+    durable: FxHashMap<u64, Box<[u8; PAGE_BYTES]>>,
+    cache: Vec<Cached>,
+    /// Completed writes so far.
+    completed: u64,
+    /// Started operations so far.
+    started: u64,
+    operations: Vec<Option<Operation>>,
+    free: Vec<u32>,
+    faults: DiskFaults,
+    stalled_until: Time,
+    opened_by: Option<Process>,
+}
+
+impl Disk {
+    fn store(&mut self, offset: u64, mut bytes: &[u8]) {
+        let mut offset = offset;
+        while !bytes.is_empty() {
+            let within = (offset % PAGE_BYTES as u64) as usize;
+            let length = bytes.len().min(PAGE_BYTES - within);
+            let page = self
+                .durable
+                .entry(offset / PAGE_BYTES as u64)
+                .or_insert_with(|| Box::new([0; PAGE_BYTES]));
+            page[within..within + length].copy_from_slice(&bytes[..length]);
+            bytes = &bytes[length..];
+            offset += length as u64;
+        }
+    }
+
+    fn store_all(&mut self, mut offset: u64, data: &Segments) {
+        for piece in data {
+            self.store(offset, piece);
+            offset += piece.len() as u64;
+        }
+    }
+
+    /// Stores the sectors of a write for which `keep` says so.
+    fn store_some(&mut self, offset: u64, data: &Segments, mut keep: impl FnMut(usize) -> bool) {
+        let mut sector = 0;
+        let mut kept = keep(0);
+        let mut done = 0usize;
+        for piece in data {
+            let mut at = 0;
+            while at < piece.len() {
+                // The rest of this piece or of this sector, whichever ends first.
+                let length = (piece.len() - at).min(SECTOR_BYTES - (offset as usize + done) % SECTOR_BYTES);
+                if kept {
+                    self.store(offset + done as u64, &piece[at..at + length]);
+                }
+                at += length;
+                done += length;
+                if (offset as usize + done).is_multiple_of(SECTOR_BYTES) {
+                    sector += 1;
+                    kept = keep(sector);
+                }
+            }
+        }
+    }
+
+    /// What a read shows: durable contents under the writes of the cache.
+    fn load(&self, offset: u64, buffer: &mut [u8]) {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let within = (at % PAGE_BYTES as u64) as usize;
+            let length = (buffer.len() - done).min(PAGE_BYTES - within);
+            match self.durable.get(&(at / PAGE_BYTES as u64)) {
+                Some(page) => buffer[done..done + length].copy_from_slice(&page[within..within + length]),
+                None => buffer[done..done + length].fill(0),
+            }
+            done += length;
+        }
+        let end = offset + buffer.len() as u64;
+        for cached in &self.cache {
+            let mut at = cached.offset;
+            for piece in &cached.data {
+                let (from, to) = (at.max(offset), (at + piece.len() as u64).min(end));
+                if from < to {
+                    let source = &piece[(from - at) as usize..(to - at) as usize];
+                    buffer[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
+                }
+                at += piece.len() as u64;
+            }
+        }
+    }
+
+    /// A write takes effect.
+    fn apply(&mut self, offset: u64, data: &Segments) {
+        self.completed += 1;
+        self.faults
+            .unreadable
+            .retain(|range| !(offset <= range.start && range.end <= offset + length_of(data)));
+        if !self.config.volatile_cache {
+            return self.store_all(offset, data);
+        }
+        self.cache.push(Cached {
+            order: self.completed,
+            offset,
+            data: data.clone(),
+        });
+        if self.cache.len() > CACHE_WRITES {
+            let oldest = self.cache.remove(0);
+            self.store_all(oldest.offset, &oldest.data);
+        }
+    }
+
+    /// All, nothing or some sectors of a write that was not durable.
+    fn settle(&mut self, engine: &mut Engine, offset: u64, data: &Segments) {
+        match engine.random.below(3) {
+            0 => {
+                engine.coverage.count(Fault::CutKept);
+                self.store_all(offset, data);
+            }
+            1 => engine.coverage.count(Fault::CutLost),
+            _ => {
+                engine.coverage.count(Fault::CutTorn);
+                self.store_some(offset, data, |_| engine.random.below(2) == 0);
+            }
+        }
+    }
+
+    fn check(&self, offset: u64, length: u64) -> io::Result<()> {
+        let alignment = u64::from(self.config.alignment);
+        if !offset.is_multiple_of(alignment) || !length.is_multiple_of(alignment) || length == 0 {
+            let text = format!("offset {offset}, length {length}: not in multiples of {alignment}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, operation: u32) -> Option<Operation> {
+        let taken = self.operations[operation as usize].take();
+        if taken.is_some() {
+            self.free.push(operation);
+        }
+        taken
+    }
+}
+
+fn length_of(data: &Segments) -> u64 {
+    data.iter().map(|piece| piece.len() as u64).sum()
+}
+
+fn io_error() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}
+
+/// All disks of a world. A file is its index.
+#[derive(Default)]
+pub(super) struct Disks {
+    disks: Vec<Disk>,
+    names: BTreeMap<PathBuf, u32>,
+}
+
+impl Disks {
+    pub fn create(&mut self, name: &Path, config: DiskConfig) {
+        assert!(config.alignment.is_power_of_two(), "an alignment is a power of two");
+        let index = self.disks.len() as u32;
+        let before = self.names.insert(name.to_owned(), index);
+        assert!(before.is_none(), "there is a disk {} already", name.display());
+        self.disks.push(Disk {
+            config,
+            durable: FxHashMap::default(),
+            cache: Vec::new(),
+            completed: 0,
+            started: 0,
+            operations: Vec::new(),
+            free: Vec::new(),
+            faults: DiskFaults::default(),
+            stalled_until: Time(0),
+            opened_by: None,
+        });
+    }
+
+    fn named(&mut self, name: &Path) -> &mut Disk {
+        match self.names.get(name) {
+            Some(&index) => &mut self.disks[index as usize],
+            None => panic!("there is no disk {}", name.display()),
+        }
+    }
+
+    pub fn faults(&mut self, name: &Path) -> &mut DiskFaults {
+        &mut self.named(name).faults
+    }
+
+    pub fn stall(&mut self, name: &Path, until: Time) {
+        let disk = self.named(name);
+        disk.stalled_until = disk.stalled_until.max(until);
+    }
+
+    /// Writes past all faults, durably: to format a disk.
+    pub fn write(&mut self, name: &Path, offset: u64, bytes: &[u8]) {
+        let disk = self.named(name);
+        disk.check_end(offset, bytes.len() as u64)
+            .expect("a write inside the disk");
+        disk.store(offset, bytes);
+    }
+
+    /// What a read would show now.
+    pub fn read(&mut self, name: &Path, offset: u64, buffer: &mut [u8]) {
+        self.named(name).load(offset, buffer);
+    }
+
+    pub fn flip(&mut self, engine: &mut Engine, name: &Path, offset: u64, bit: u8) {
+        engine.coverage.count(Fault::DiskBitFlipped);
+        let disk = self.named(name);
+        for cached in std::mem::take(&mut disk.cache) {
+            disk.store_all(cached.offset, &cached.data);
+        }
+        let mut byte = [0];
+        disk.load(offset, &mut byte);
+        disk.store(offset, &[byte[0] ^ (1 << (bit & 7))]);
+    }
+
+    pub fn open(&mut self, engine: &Engine, process: Process, name: &Path) -> io::Result<(u32, FileInfo)> {
+        let Some(&index) = self.names.get(name) else {
+            let text = format!("{}: there is no such file or device", name.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        };
+        let disk = &mut self.disks[index as usize];
+        if disk.opened_by.is_some_and(|holder| engine.is_alive(holder)) {
+            return Err(crate::driver::in_use(name));
+        }
+        disk.opened_by = Some(process);
+        let info = FileInfo {
+            size_bytes: disk.config.size_bytes,
+            alignment: disk.config.alignment,
+            volatile_cache: disk.config.volatile_cache,
+            inline: disk.config.inline,
+        };
+        Ok((index, info))
+    }
+
+    pub fn start_read(&mut self, engine: &mut Engine, process: Process, disk: u32, read: (u64, BufMut), token: Token) {
+        let (offset, buffer) = read;
+        let takes = self.disks[disk as usize].config.read;
+        self.start(engine, process, disk, Kind::Read { offset, buffer }, token, takes);
+    }
+
+    pub fn start_write(
+        &mut self,
+        engine: &mut Engine,
+        process: Process,
+        disk: u32,
+        write: (u64, Segments),
+        token: Token,
+    ) {
+        let (offset, data) = write;
+        let takes = self.disks[disk as usize].config.write;
+        self.start(engine, process, disk, Kind::Write { offset, data }, token, takes);
+    }
+
+    pub fn start_flush(&mut self, engine: &mut Engine, process: Process, disk: u32, token: Token) {
+        let this = &self.disks[disk as usize];
+        let takes = if this.config.volatile_cache {
+            this.config.flush
+        } else {
+            (Duration::ZERO, Duration::ZERO)
+        };
+        self.start(
+            engine,
+            process,
+            disk,
+            Kind::Flush { covers: this.completed },
+            token,
+            takes,
+        );
+    }
+
+    fn start(
+        &mut self,
+        engine: &mut Engine,
+        process: Process,
+        disk: u32,
+        kind: Kind,
+        token: Token,
+        takes: (Duration, Duration),
+    ) {
+        let this = &mut self.disks[disk as usize];
+        assert_eq!(
+            this.opened_by,
+            Some(process),
+            "file {disk} was opened by another process"
+        );
+        this.started += 1;
+        let started = Operation {
+            process,
+            token,
+            order: this.started,
+            kind,
+        };
+        let operation = match this.free.pop() {
+            Some(operation) => {
+                this.operations[operation as usize] = Some(started);
+                operation
+            }
+            None => {
+                this.operations.push(Some(started));
+                (this.operations.len() - 1) as u32
+            }
+        };
+        let mut takes = engine.random.duration(takes);
+        if engine.random.below(LONG_TAIL) == 0 {
+            takes *= 10;
+        }
+        if this.faults.slow_factor > 1 {
+            engine.coverage.count(Fault::DiskSlow);
+            takes *= this.faults.slow_factor;
+        }
+        engine.at(engine.now.plus(takes), Event::Disk { disk, operation });
+    }
+
+    /// An operation ends.
+    pub fn ended(&mut self, engine: &mut Engine, disk: u32, operation: u32) {
+        let index = disk;
+        let disk = &mut self.disks[disk as usize];
+        let Some(order) = disk.operations[operation as usize]
+            .as_ref()
+            .map(|operation| operation.order)
+        else {
+            return; // its process died, and what it did was settled then
+        };
+        if disk.stalled_until > engine.now {
+            engine.coverage.count(Fault::DiskStalled);
+            return engine.at(disk.stalled_until, Event::Disk { disk: index, operation });
+        }
+        if disk.operations.iter().flatten().any(|other| other.order < order) {
+            engine.coverage.count(Fault::DiskReordered);
+        }
+        let Some(Operation {
+            process, token, kind, ..
+        }) = disk.take(operation)
+        else {
+            return;
+        };
+        let outcome = match kind {
+            Kind::Read { offset, mut buffer } => {
+                let result = disk.read_ends(engine, offset, &mut buffer);
+                Outcome::Read { buffer, result }
+            }
+            Kind::Write { offset, data } => {
+                let result = disk.write_ends(engine, offset, &data);
+                Outcome::Written { data, result }
+            }
+            Kind::Flush { covers } => Outcome::Flushed {
+                result: disk.flush_ends(engine, covers),
+            },
+        };
+        engine.complete(process, token, outcome);
+    }
+
+    /// A process has died; the kernel lives on.
+    pub fn killed(&mut self, engine: &mut Engine, process: Process) {
+        for disk in self.disks.iter_mut().filter(|disk| disk.opened_by == Some(process)) {
+            disk.opened_by = None;
+            for (offset, data) in disk.abandon() {
+                match engine.random.below(3) {
+                    0 => {
+                        engine.coverage.count(Fault::KillKept);
+                        disk.apply(offset, &data);
+                    }
+                    1 => engine.coverage.count(Fault::KillLost),
+                    _ => {
+                        engine.coverage.count(Fault::KillPartial);
+                        let pages = engine.random.below(length_of(&data).div_ceil(PAGE_BYTES as u64));
+                        disk.apply(offset, &first(&data, pages as usize * PAGE_BYTES));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A host has lost its power.
+    pub fn power_cut(&mut self, engine: &mut Engine, process: Process) {
+        for disk in self.disks.iter_mut().filter(|disk| disk.opened_by == Some(process)) {
+            disk.opened_by = None;
+            for cached in std::mem::take(&mut disk.cache) {
+                disk.settle(engine, cached.offset, &cached.data);
+            }
+            if disk
+                .operations
+                .iter()
+                .flatten()
+                .any(|operation| matches!(operation.kind, Kind::Flush { .. }))
+            {
+                engine.coverage.count(Fault::CutFlush);
+            }
+            for (offset, data) in disk.abandon() {
+                engine.coverage.count(Fault::CutInFlight);
+                disk.settle(engine, offset, &data);
+            }
+        }
+    }
+}
+
+impl Disk {
+    fn check_end(&self, offset: u64, length: u64) -> io::Result<()> {
+        match offset.checked_add(length) {
+            Some(end) if end <= self.config.size_bytes => Ok(()),
+            _ => {
+                let text = format!(
+                    "offset {offset}, length {length}: the disk ends at {}",
+                    self.config.size_bytes
+                );
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, text))
+            }
+        }
+    }
+
+    fn read_ends(&mut self, engine: &mut Engine, offset: u64, buffer: &mut BufMut) -> io::Result<()> {
+        let length = buffer.len() as u64;
+        self.check(offset, length)?;
+        self.check_end(offset, length)?;
+        let rotten = self
+            .faults
+            .unreadable
+            .iter()
+            .any(|range| range.start < offset + length && offset < range.end);
+        if rotten || engine.random.permille(self.faults.read_errors) {
+            engine.coverage.count(Fault::DiskReadError);
+            return Err(io_error());
+        }
+        self.load(offset, buffer);
+        Ok(())
+    }
+
+    fn write_ends(&mut self, engine: &mut Engine, offset: u64, data: &Segments) -> io::Result<()> {
+        let length = length_of(data);
+        self.check(offset, length)?;
+        self.check_end(offset, length)?;
+        if engine.random.permille(self.faults.write_errors) {
+            engine.coverage.count(Fault::DiskWriteError);
+            match engine.random.below(3) {
+                0 => self.apply(offset, data),
+                1 => {}
+                // The older writes of the cache come first, or they would hide what is left of this one.
+                _ => {
+                    for cached in std::mem::take(&mut self.cache) {
+                        self.store_all(cached.offset, &cached.data);
+                    }
+                    self.store_some(offset, data, |_| engine.random.below(2) == 0);
+                }
+            }
+            return Err(io_error());
+        }
+        if engine.random.permille(self.faults.lost) {
+            engine.coverage.count(Fault::DiskLostWrite);
+            return Ok(());
+        }
+        let mut place = offset;
+        if engine.random.permille(self.faults.misdirected) {
+            engine.coverage.count(Fault::DiskMisdirected);
+            let alignment = u64::from(self.config.alignment);
+            place = engine.random.below((self.config.size_bytes - length) / alignment + 1) * alignment;
+        }
+        self.apply(place, data);
+        Ok(())
+    }
+
+    fn flush_ends(&mut self, engine: &mut Engine, covers: u64) -> io::Result<()> {
+        let failed = engine.random.permille(self.faults.flush_errors);
+        let covered = self.cache.partition_point(|cached| cached.order <= covers);
+        let rest = self.cache.split_off(covered);
+        for cached in std::mem::replace(&mut self.cache, rest) {
+            if !failed || engine.random.below(2) == 0 {
+                self.store_all(cached.offset, &cached.data);
+            }
+        }
+        if failed {
+            engine.coverage.count(Fault::DiskFlushError);
+            return Err(io_error());
+        }
+        Ok(())
+    }
+
+    /// Forgets what is under way; returns the writes, oldest first.
+    fn abandon(&mut self) -> Vec<(u64, Segments)> {
+        let mut writes = Vec::new();
+        for operation in 0..self.operations.len() as u32 {
+            if let Some(Operation {
+                order,
+                kind: Kind::Write { offset, data },
+                ..
+            }) = self.take(operation)
+                && self.check(offset, length_of(&data)).is_ok()
+                && self.check_end(offset, length_of(&data)).is_ok()
+            {
+                writes.push((order, offset, data));
+            }
+        }
+        writes.sort_by_key(|(order, _, _)| *order);
+        writes.into_iter().map(|(_, offset, data)| (offset, data)).collect()
+    }
+}
+
+/// The first `length` bytes.
+fn first(data: &Segments, length: usize) -> Segments {
+    let mut left = length;
+    let mut pieces = Segments::new();
+    for piece in data {
+        let take = left.min(piece.len());
+        pieces.push(piece.slice(..take));
+        left -= take;
+    }
+    pieces
+}
