@@ -1,1 +1,355 @@
 //! Which stores hold a group: weighted rendezvous over failure domains.
+//!
+//! Each store draws a number for each group, from a hash of the two; the highest wins (Thaler and Ravishankar, 1998),
+//! weighted as `weight / -ln(u)`, so that a store is chosen in proportion to its weight. No two copies lie in one failure
+//! domain. A store that comes or goes changes only the groups that it wins or held: nothing is shuffled.
+//!
+//! Chance alone leaves a store with twenty groups a few too many or too few, so [`plan_pool`] bounds each store's share
+//! ("Consistent hashing with bounded loads", Mirrokni, Thorup, Zadimoghaddam, 2016): a full store is passed over for the
+//! next in the group's order.
+//!
+//! The result is stored in the metadata and is not computed by anybody else, so these functions may become better
+//! without moving data; still, all arithmetic is on integers, so that every machine draws the same.
+
+use crate::id::{GroupIndex, NodeId, PoolId, StoreId};
+use crate::layout::mix;
+use crate::map;
+use crate::message::MAX_MEMBERS;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What may fail as one: no two copies of a group lie in the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// A disk. Copies on disks of one host: for trials on a single machine only.
+    Disk,
+    /// A host.
+    #[default]
+    Node,
+    /// A rack of hosts.
+    Rack,
+    /// A site of racks.
+    Site,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Disk => "disk",
+            Level::Node => "node",
+            Level::Rack => "rack",
+            Level::Site => "site",
+        })
+    }
+}
+
+/// Where a store stands. Racks and sites without a name are one rack and one site.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The site's name.
+    pub site: String,
+    /// The rack's name, unique in its site.
+    pub rack: String,
+    /// The host.
+    pub node: NodeId,
+}
+
+/// A store that may hold a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The store.
+    pub store: StoreId,
+    /// Its relative weight; a store of weight zero is never chosen.
+    pub weight: u32,
+    /// Where it stands.
+    pub location: Location,
+}
+
+impl From<&map::Store> for Candidate {
+    fn from(store: &map::Store) -> Candidate {
+        let location = Location {
+            node: store.node,
+            ..Location::default()
+        };
+        Candidate {
+            store: store.id,
+            weight: store.weight,
+            location,
+        }
+    }
+}
+
+impl Candidate {
+    /// The failure domain that the store lies in.
+    fn domain(&self, level: Level) -> Domain<'_> {
+        let Location { site, rack, node } = &self.location;
+        match level {
+            Level::Disk => Domain::Disk(self.store),
+            Level::Node => Domain::Node(*node),
+            Level::Rack => Domain::Rack(site, rack),
+            Level::Site => Domain::Site(site),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Domain<'a> {
+    Disk(StoreId),
+    Node(NodeId),
+    Rack(&'a str, &'a str),
+    Site(&'a str),
+}
+
+/// Why a group cannot be placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlacementError {
+    /// There are fewer failure domains with stores than copies.
+    TooFewDomains {
+        /// Copies wanted.
+        copies: usize,
+        /// What each needs to itself.
+        level: Level,
+        /// How many of these have a store of some weight.
+        found: usize,
+    },
+    /// No copy, or more than a group may have members.
+    BadCopies {
+        /// Copies wanted.
+        copies: usize,
+    },
+    /// The number of groups is not a power of two.
+    BadGroups {
+        /// Groups wanted.
+        groups: u32,
+    },
+    /// One store is listed twice.
+    TwiceListed {
+        /// The store.
+        store: StoreId,
+    },
+}
+
+impl fmt::Display for PlacementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlacementError::TooFewDomains { copies, level, found } => {
+                let (have, plural) = if *found == 1 { ("has", "") } else { ("have", "s") };
+                write!(
+                    f,
+                    "{copies} copies need {copies} different {level}s, but only {found} {level}{plural} {have} a store"
+                )?;
+                f.write_str("; add stores, or take fewer copies")
+            }
+            PlacementError::BadCopies { copies } => {
+                write!(f, "{copies} copies are not possible; choose 1 to {MAX_MEMBERS}")
+            }
+            PlacementError::BadGroups { groups } => {
+                write!(
+                    f,
+                    "{groups} groups are not possible; the number of groups is a power of two"
+                )
+            }
+            PlacementError::TwiceListed { store } => write!(f, "store {store} is listed twice"),
+        }
+    }
+}
+
+impl std::error::Error for PlacementError {}
+
+/// The stores of one group, best first, no two in one domain of `level`. It depends on nothing but its arguments, and not
+/// on the order of the candidates.
+///
+/// # Errors
+/// When there are too few failure domains, or the arguments make no sense.
+pub fn place(
+    pool: PoolId,
+    group: GroupIndex,
+    candidates: &[Candidate],
+    copies: usize,
+    level: Level,
+) -> Result<Vec<StoreId>, PlacementError> {
+    check(candidates, copies, level)?;
+    let mut used = BTreeSet::new();
+    let members: Vec<StoreId> = ranking(pool, group, candidates)
+        .into_iter()
+        .filter(|&index| used.insert(candidates[index].domain(level)))
+        .map(|index| candidates[index].store)
+        .take(copies)
+        .collect();
+    assert_eq!(members.len(), copies, "the domains were counted");
+    Ok(members)
+}
+
+/// The stores of all groups of a pool, each store near its share: the result's index is the group's.
+///
+/// # Errors
+/// As [`place`]; and when the number of groups is not a power of two.
+pub fn plan_pool(
+    pool: PoolId,
+    groups: u32,
+    candidates: &[Candidate],
+    copies: usize,
+    level: Level,
+) -> Result<Vec<Vec<StoreId>>, PlacementError> {
+    if !groups.is_power_of_two() {
+        return Err(PlacementError::BadGroups { groups });
+    }
+    check(candidates, copies, level)?;
+    let limits = limits(groups, candidates, copies, level);
+    let mut loads = vec![0_u64; candidates.len()];
+    let plan = (0..groups).map(|group| {
+        let ranking = ranking(pool, GroupIndex(group), candidates);
+        let mut used = BTreeSet::new();
+        let mut chosen: Vec<usize> = Vec::with_capacity(copies);
+        for &index in &ranking {
+            if chosen.len() < copies && loads[index] < limits[index] && used.insert(candidates[index].domain(level)) {
+                chosen.push(index);
+            }
+        }
+        while chosen.len() < copies {
+            // What has room lies in domains that are taken: the least overfull store of another domain.
+            let next = ranking
+                .iter()
+                .copied()
+                .filter(|&index| !used.contains(&candidates[index].domain(level)))
+                .min_by_key(|&index| (loads[index] + 1) * 1_000_000 / limits[index].max(1))
+                .expect("the domains were counted");
+            used.insert(candidates[next].domain(level));
+            chosen.push(next);
+        }
+        for &index in &chosen {
+            loads[index] += 1;
+        }
+        chosen.into_iter().map(|index| candidates[index].store).collect()
+    });
+    Ok(plan.collect())
+}
+
+/// Doubles the groups of a pool: group `i` keeps its chunks with the next hash bit clear, its child `i + n` gets the
+/// others, and inherits members, in-sync set and epoch, since its chunks lie where they lay.
+///
+/// # Panics
+/// When `groups` are not the `2^n` groups of a pool in their order.
+#[must_use]
+pub fn split(groups: &[map::Group]) -> Vec<map::Group> {
+    assert!(groups.len().is_power_of_two() && groups.iter().map(|group| group.index.0).eq(0..groups.len() as u32));
+    let children = groups.iter().map(|parent| {
+        let index = GroupIndex(parent.index.0 + groups.len() as u32);
+        map::Group {
+            index,
+            ..parent.clone()
+        }
+    });
+    groups.iter().cloned().chain(children).collect()
+}
+
+fn check(candidates: &[Candidate], copies: usize, level: Level) -> Result<(), PlacementError> {
+    if copies == 0 || copies > MAX_MEMBERS {
+        return Err(PlacementError::BadCopies { copies });
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = candidates.iter().find(|candidate| !seen.insert(candidate.store)) {
+        return Err(PlacementError::TwiceListed { store: twice.store });
+    }
+    let weighty = candidates.iter().filter(|candidate| candidate.weight > 0);
+    let found = weighty
+        .map(|candidate| candidate.domain(level))
+        .collect::<BTreeSet<_>>()
+        .len();
+    if found < copies {
+        return Err(PlacementError::TooFewDomains { copies, level, found });
+    }
+    Ok(())
+}
+
+/// The indices of the candidates in the order in which the group wants them.
+fn ranking(pool: PoolId, group: GroupIndex, candidates: &[Candidate]) -> Vec<usize> {
+    let seed = mix(mix(u64::from(pool.0) ^ 0x706f_6f6c_0000_0000) ^ u64::from(group.0));
+    let mut ranked: Vec<(u64, usize)> = candidates
+        .iter()
+        .enumerate()
+        .filter(|(_, candidate)| candidate.weight > 0)
+        .map(|(index, candidate)| {
+            let id = candidate.store.0;
+            let draw = mix(mix(seed ^ (id >> 64) as u64) ^ id as u64);
+            (minus_log2(draw), index)
+        })
+        .collect();
+    // By weight / -ln(u), largest first: compared crosswise, so that nothing is divided. Equal ones by their UUID.
+    ranked.sort_unstable_by(|&(a_log, a), &(b_log, b)| {
+        let (a, b) = (&candidates[a], &candidates[b]);
+        let a_score = u128::from(a.weight) * u128::from(b_log);
+        let b_score = u128::from(b.weight) * u128::from(a_log);
+        b_score.cmp(&a_score).then(a.store.cmp(&b.store))
+    });
+    ranked.into_iter().map(|(_, index)| index).collect()
+}
+
+/// `-log2((draw + 1) / 2^64)` with 32 binary places.
+fn minus_log2(draw: u64) -> u64 {
+    const PLACES: u32 = 32;
+    let whole = draw.leading_zeros();
+    if whole == 64 {
+        return 64 << PLACES;
+    }
+    // The mantissa in [1, 2) with 63 places; squaring it yields the binary logarithm's places one by one.
+    let mut mantissa = draw << whole;
+    let mut log: u64 = 0;
+    for _ in 0..PLACES {
+        let square = u128::from(mantissa) * u128::from(mantissa);
+        log <<= 1;
+        if square >> 127 == 1 {
+            log |= 1;
+            mantissa = (square >> 64) as u64;
+        } else {
+            mantissa = (square >> 63) as u64;
+        }
+    }
+    // log2(draw / 2^64) = -whole - 1 + log2(mantissa); at least 1, so that no score is infinite.
+    ((u64::from(whole) + 1) << PLACES).saturating_sub(log).max(1)
+}
+
+/// The most groups that each store gets: its share by weight, and a tenth on top.
+///
+/// A domain takes at most one copy of a group, so what a heavy domain cannot take is shared among the others.
+fn limits(groups: u32, candidates: &[Candidate], copies: usize, level: Level) -> Vec<u64> {
+    let mut weights: BTreeMap<Domain<'_>, u64> = BTreeMap::new();
+    for candidate in candidates {
+        *weights.entry(candidate.domain(level)).or_default() += u64::from(candidate.weight);
+    }
+    let mut full = BTreeSet::new();
+    loop {
+        let left: u64 = weights
+            .iter()
+            .filter(|(domain, _)| !full.contains(*domain))
+            .map(|(_, weight)| weight)
+            .sum();
+        let places = (copies - full.len().min(copies)) as u64;
+        let more: Vec<_> = weights
+            .iter()
+            .filter(|(domain, weight)| !full.contains(*domain) && **weight > 0 && **weight * places >= left)
+            .map(|(domain, _)| *domain)
+            .collect();
+        if places == 0 || more.is_empty() {
+            let share = |candidate: &Candidate| {
+                let domain = candidate.domain(level);
+                let (part, of) = if full.contains(&domain) {
+                    (u128::from(candidate.weight), u128::from(weights[&domain]))
+                } else {
+                    (u128::from(candidate.weight) * u128::from(places), u128::from(left))
+                };
+                if part == 0 {
+                    0
+                } else {
+                    (u128::from(groups) * part * 11).div_ceil(of * 10) as u64
+                }
+            };
+            return candidates.iter().map(share).collect();
+        }
+        full.extend(more);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@
 pub mod call;
 pub mod error;
 pub mod model;
+mod wire;
 
 pub use call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_CALL_BYTES, MAX_OPS, Op, OpReply, Reply};
 pub use error::{Error, Refusal};
