@@ -6,6 +6,8 @@
 //! how to replay a failure.
 #![deny(unsafe_code)]
 
+pub mod campaign;
+pub mod coverage;
 pub mod faults;
 pub mod history;
 pub mod linear;
