@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `amita`.
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("units") {
+        println!("{:?}", amita::bench::units::measure());
+    }
+}

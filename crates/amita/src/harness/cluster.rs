@@ -180,6 +180,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Starts a further node that has no store, and waits until it serves. Returns its index.
+    ///
+    /// # Errors
+    /// With its last words, when it does not.
+    pub fn add_gateway(&mut self, name: &str) -> Result<usize> {
+        let node =
+            Node { name: name.to_owned(), stores: Vec::new(), fabric: loopback(), nbd: loopback(), process: None };
+        self.nodes.push(node);
+        let index = self.nodes.len() - 1;
+        self.start_node(index)?;
+        self.await_node(index)?;
+        Ok(index)
+    }
+
     /// Kills a node with SIGKILL.
     pub fn kill_node(&mut self, index: usize) {
         self.nodes[index].process = None;
@@ -255,6 +269,14 @@ impl Cluster {
     pub fn pids(&self) -> Vec<u32> {
         let nodes = self.nodes.iter().filter_map(|node| node.process.as_ref());
         nodes.chain(&self.metadata).map(Process::pid).collect()
+    }
+
+    /// Asks every process to end, the metadata last; were all ends orderly?
+    pub fn stop(&mut self) -> bool {
+        let nodes = (0..self.nodes.len()).filter(|&index| self.nodes[index].process.is_some()).collect::<Vec<_>>();
+        let orderly = nodes.into_iter().fold(true, |orderly, index| self.stop_node(index) && orderly);
+        let ended = self.metadata.take().map(|mut process| process.stop());
+        orderly && ended.is_none_or(|ended| ended.is_some_and(|status| status.success()))
     }
 
     /// Takes all guards away: the cluster goes on after this process.

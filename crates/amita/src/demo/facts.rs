@@ -1,0 +1,112 @@
+//! `cluster.json`: what scripts rely on. Names and shapes stay as they are; what does not exist yet is left out.
+
+use crate::error::{Context, Failure, Kind, Result};
+use crate::harness::cluster::Cluster;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The file's name.
+pub const FILE: &str = "cluster.json";
+
+/// A cluster that was left running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Its nodes, the volume's owner first.
+    pub nodes: Vec<NodeFacts>,
+    /// Its metadata.
+    pub metadata: MetadataFacts,
+    /// Its volume.
+    pub volume: VolumeFacts,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its stores' files.
+    pub disks: Vec<PathBuf>,
+    /// `HOST:PORT` of its NBD server.
+    pub nbd: String,
+}
+
+/// The metadata server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetadataFacts {
+    /// Its process.
+    pub pid: u32,
+    /// Its URL.
+    pub endpoint: String,
+}
+
+/// The volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeFacts {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// A URI for each gateway, the owner's first.
+    pub nbd: Vec<String>,
+}
+
+impl Facts {
+    /// Those of a running cluster, all of whose nodes run.
+    ///
+    /// # Errors
+    /// When a process is missing.
+    pub fn of(cluster: &Cluster, volume: &str, size_bytes: u64) -> Result<Facts> {
+        let missing = |name: &str| Failure::new(format!("{name} is not running"));
+        let nodes = cluster
+            .nodes()
+            .iter()
+            .map(|node| {
+                let process = node.process.as_ref().ok_or_else(|| missing(&node.name))?;
+                Ok(NodeFacts {
+                    name: node.name.clone(),
+                    pid: process.pid(),
+                    disks: node.stores.clone(),
+                    nbd: node.nbd.to_string(),
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let metadata = MetadataFacts {
+            pid: cluster.metadata_pid().ok_or_else(|| missing("the metadata server"))?,
+            endpoint: cluster.endpoint().to_owned(),
+        };
+        let uris = (0..cluster.nodes().len()).map(|index| cluster.uri(index, volume)).collect();
+        Ok(Facts { nodes, metadata, volume: VolumeFacts { name: volume.to_owned(), size_bytes, nbd: uris } })
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(FILE);
+        let text = serde_json::to_string_pretty(self).context(|| "cannot write JSON".to_owned())?;
+        // Whoever waits for the file to appear must find it whole.
+        let fresh = folder.join(format!("{FILE}.new"));
+        std::fs::write(&fresh, text + "\n").context(|| format!("cannot write {}", fresh.display()))?;
+        std::fs::rename(&fresh, &path).context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When there is none, or it is not one of these.
+    pub fn read(folder: &Path) -> Result<Facts> {
+        let path = folder.join(FILE);
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            Failure::new(format!("cannot read {}: {error}", path.display()))
+                .kind(Kind::NotFound)
+                .advice("DIR is the folder that `amita demo --keep --dir DIR` was given.")
+        })?;
+        serde_json::from_str(&text).context(|| format!("{} does not describe a cluster", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

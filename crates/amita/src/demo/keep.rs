@@ -1,0 +1,138 @@
+//! `amita demo --keep` and `--stop`: a cluster that is left running, and its end.
+
+use super::facts::{FILE, Facts};
+use super::{Arguments, VOLUME};
+use crate::error::{Context, Failure, Result};
+use crate::harness::cluster::{Cluster, Config, Metadata};
+use crate::harness::nbd::Client;
+use crate::harness::scratch::Scratch;
+use crate::harness::{interrupt, tool};
+use crate::progress::Steps;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a process may take to end in order.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Starts the cluster and leaves it.
+pub(super) fn start(arguments: &Arguments) -> Result<()> {
+    interrupt::catch();
+    tool::find("setpriv")?;
+    let mut steps = Steps::new();
+    let nodes = usize::from(arguments.nodes);
+    let store_bytes = arguments.store_bytes();
+    let mut scratch = Scratch::make(
+        "demo",
+        arguments.dir.as_deref(),
+        arguments.store_dir.as_deref(),
+        store_bytes * nodes as u64,
+    )?;
+    let cluster = steps.step(&format!("starting {nodes} nodes, stores on {}", scratch.backing()), || {
+        Cluster::start(Config {
+            binary: crate::own_binary()?,
+            folder: scratch.folder().to_owned(),
+            store_folder: scratch.stores().to_owned(),
+            nodes,
+            store_bytes,
+            metadata: Metadata::Embedded,
+            bound: false,
+            serve_arguments: Vec::new(),
+        })
+    })?;
+    steps.step("a pool and a volume", || cluster.make_volume(VOLUME, arguments.size))?;
+    // The first node opens the volume, so that the owner comes first in the lists.
+    let first = cluster.nodes()[0].nbd;
+    Client::open(first, VOLUME, PATIENCE).context(|| format!("cannot open the volume at {first}"))?.close();
+    let facts = Facts::of(&cluster, VOLUME, arguments.size)?;
+    facts.write(scratch.folder())?;
+    interrupt::check()?;
+    cluster.leave();
+    scratch.keep();
+    say_what_to_try(&facts, scratch.folder());
+    Ok(())
+}
+
+fn say_what_to_try(facts: &Facts, folder: &Path) {
+    let (uri, last) = (&facts.volume.nbd[0], &facts.nodes[facts.nodes.len() - 1]);
+    let shown = folder.display();
+    println!("\nThe cluster is up. {shown}/{FILE} says where everything is. Try:\n");
+    println!("  export AMITA_METADATA={}", facts.metadata.endpoint);
+    println!("  amita status");
+    println!("  amita volume list");
+    println!("  nbdinfo {uri}");
+    println!("  fio --name=try --ioengine=nbd --uri={uri} --rw=randwrite --bs=4k --iodepth=32 \\");
+    println!("      --time_based --runtime=20");
+    println!("  kill -9 {}        # node {}, while fio runs: I/O goes on", last.pid, last.name);
+    println!("  tail -f {shown}/n1.log");
+    println!("\nEnd it with:\n  amita demo --stop --dir {shown}");
+}
+
+/// Ends a cluster that was left, and removes its files.
+pub(super) fn stop(folder: &Path) -> Result<()> {
+    let facts = Facts::read(folder)?;
+    let processes: Vec<u32> = facts.nodes.iter().map(|node| node.pid).chain([facts.metadata.pid]).collect();
+    let ours: Vec<Pid> = processes.iter().copied().filter(|&pid| is_amita(pid)).filter_map(pid_of).collect();
+    for &pid in &ours {
+        // It may have ended by itself in between, which is as good.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let until = Instant::now() + STOP_PATIENCE;
+    while ours.iter().any(|pid| is_alive(*pid)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for &pid in &ours {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    for disk in facts.nodes.iter().flat_map(|node| &node.disks) {
+        remove_file(disk)?;
+        remove_if_empty(disk.parent());
+    }
+    for entry in std::fs::read_dir(folder).context(|| format!("cannot read {}", folder.display()))?.flatten() {
+        let path = entry.path();
+        if is_of_the_demo(&path) {
+            remove_file(&path)?;
+        }
+    }
+    remove_if_empty(Some(folder));
+    println!("Ended {} processes.", ours.len());
+    Ok(())
+}
+
+/// A number may have been given to another process since: only one that runs this program is ended.
+fn is_amita(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let first = command.split(|&byte| byte == 0).nth(1).unwrap_or_default();
+    name.trim_end().starts_with("amita") && (first == b"serve" || first == b"meta")
+}
+
+fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+/// A process that has ended and that nobody has waited for yet counts as ended.
+fn is_alive(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rfind(')').is_some_and(|end| !stat[end + 1..].trim_start().starts_with(['Z', 'X']))
+}
+
+/// Files that the demo makes in its folder; what somebody else put there stays.
+fn is_of_the_demo(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name == FILE || name.starts_with("metadata.redb") || name.ends_with(".log")
+}
+
+fn remove_file(path: &PathBuf) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::new(format!("cannot remove {}: {error}", path.display()))),
+    }
+}
+
+fn remove_if_empty(folder: Option<&Path>) {
+    // A folder that still holds something is somebody else's and stays.
+    let _ = folder.map(std::fs::remove_dir);
+}
