@@ -13,5 +13,6 @@ pub mod history;
 pub mod linear;
 pub mod metadata;
 pub mod random;
+pub mod solo;
 pub mod stamp;
 pub mod workload;
