@@ -1,0 +1,33 @@
+//! Serves an empty volume from memory over NBD: to try clients, or to see what the protocol costs.
+//!
+//! ```text
+//! cargo run --release --example nbd_memory --features memory -- 127.0.0.1:10809 1024
+//! nbdinfo nbd://127.0.0.1:10809/memory
+//! ```
+//! Arguments: the address (default `127.0.0.1:10809`), or the path of a Unix socket; the size in MiB (default 1024).
+
+use amita_reactor::Pool;
+use amita_uss::memory::{Server, Volumes};
+use amita_uss::nbd::Config;
+use std::net::SocketAddr;
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:10809".into());
+    let size_mib: u64 = arguments.next().map_or(Ok(1024), |size| size.parse())?;
+    let volumes = Volumes::new();
+    volumes.add("memory", size_mib << 20, 4 << 20, false);
+    let pool = Pool::heap();
+    let server = match address.parse::<SocketAddr>() {
+        Ok(address) => Server::tcp(address, Config::default(), volumes, pool)?,
+        Err(_) => Server::unix(Path::new(&address), Config::default(), volumes, pool)?,
+    };
+    match server.address() {
+        Some(address) => println!("serving nbd://{address}/memory; stop with Ctrl-C"),
+        None => println!("serving nbd+unix:///memory?socket={address}; stop with Ctrl-C"),
+    }
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,296 @@
+//! TLS between the client and the protocol ("TLS support"), by rustls, without I/O of its own.
+//!
+//! Certificates only (X.509): rustls has no pre-shared keys, so neither has this server. A TLS handshake draws random
+//! numbers and reads the clock inside rustls; it has no part in the simulation.
+
+use super::TlsMode;
+use amita_reactor::{Inbox, Outbox, Pool};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, version};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The memory that decrypted bytes are received into, in bytes: a TLS record has at most 16 KiB.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// The files of a TLS server, all in PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The server's certificate, followed by those between it and the authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities: if given, a client must show a certificate that one of them has signed.
+    pub client_authorities: Option<PathBuf>,
+}
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read, or is no PEM.
+    #[error("{what} {}: {why}; give a readable file in PEM format", path.display())]
+    File {
+        /// Which of the files.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file has nothing of what it should have.
+    #[error("{what} {} has no {missing} in it", path.display())]
+    Empty {
+        /// Which of the files.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What was looked for.
+        missing: &'static str,
+    },
+    /// The certificate and the key do not go together, or are of a kind that is not supported.
+    #[error("the certificate {} and the key {} cannot be used together: {why}", certificate.display(), key.display())]
+    Pair {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The authorities cannot be used.
+    #[error("the client authorities {} cannot be used: {why}", path.display())]
+    Authorities {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What makes TLS of connections: read and checked once, at the start.
+#[derive(Clone)]
+pub struct TlsAcceptor {
+    mode: TlsMode,
+    config: Arc<ServerConfig>,
+}
+
+impl fmt::Debug for TlsAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsAcceptor")
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |error: &dyn fmt::Display| TlsError::File {
+        what,
+        path: path.into(),
+        why: error.to_string(),
+    };
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .map_err(|error| wrong(&error))?
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong(&error))?;
+    if found.is_empty() {
+        return Err(TlsError::Empty {
+            what,
+            path: path.into(),
+            missing: "certificate",
+        });
+    }
+    Ok(found)
+}
+
+impl TlsAcceptor {
+    /// Reads and checks the files. Blocks; for the start only.
+    pub fn load(mode: TlsMode, files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = certificates("the TLS certificate", &files.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| match error {
+            rustls::pki_types::pem::Error::NoItemsFound => TlsError::Empty {
+                what: "the TLS key",
+                path: files.key.clone(),
+                missing: "private key",
+            },
+            error => TlsError::File {
+                what: "the TLS key",
+                path: files.key.clone(),
+                why: error.to_string(),
+            },
+        })?;
+        let pair = |error: rustls::Error| TlsError::Pair {
+            certificate: files.certificate.clone(),
+            key: files.key.clone(),
+            why: error.to_string(),
+        };
+        // "Implementations supporting TLS MUST support TLS version 1.2, SHOULD support any later versions."
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])
+            .map_err(pair)?;
+        let builder = match &files.client_authorities {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let wrong = |why: String| TlsError::Authorities {
+                    path: path.clone(),
+                    why,
+                };
+                let mut roots = RootCertStore::empty();
+                for authority in certificates("the TLS client authorities", path)? {
+                    roots.add(authority).map_err(|error| wrong(error.to_string()))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .build()
+                    .map_err(|error| wrong(error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let config = builder.with_single_cert(chain, key).map_err(pair)?;
+        Ok(TlsAcceptor {
+            mode,
+            config: Arc::new(config),
+        })
+    }
+
+    /// Whether clients may or must use it.
+    #[must_use]
+    pub fn mode(&self) -> TlsMode {
+        self.mode
+    }
+
+    pub(super) fn accept(&self) -> Result<TlsStream, String> {
+        let connection = ServerConnection::new(self.config.clone()).map_err(|error| error.to_string())?;
+        Ok(TlsStream {
+            connection,
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            closed: false,
+        })
+    }
+}
+
+/// One encrypted connection, with its two ends in plain text.
+pub(super) struct TlsStream {
+    connection: ServerConnection,
+    /// What the client said.
+    pub inbox: Inbox,
+    /// What it is told.
+    pub outbox: Outbox,
+    closed: bool,
+}
+
+/// Writes into an outbox.
+struct Sink<'a> {
+    outbox: &'a mut Outbox,
+    pool: &'a Pool,
+}
+
+impl Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.outbox.append(self.pool, bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl TlsStream {
+    /// Decrypts some of what came in; false when nothing is left that can be, or memory is short.
+    pub fn decrypt(&mut self, encrypted: &mut Inbox, pool: &Pool) -> Result<bool, String> {
+        if self.closed {
+            let all = encrypted.len();
+            encrypted.skip(all);
+            return Ok(false);
+        }
+        // What memory was too short for the last time goes first: rustls holds only so much.
+        if !self.fetch(pool)? {
+            return Ok(false);
+        }
+        if encrypted.is_empty() || !self.connection.wants_read() {
+            return Ok(false);
+        }
+        let mut source = encrypted.data();
+        let taken = self
+            .connection
+            .read_tls(&mut source)
+            .map_err(|error| error.to_string())?;
+        encrypted.skip(taken);
+        self.connection
+            .process_new_packets()
+            .map_err(|error| error.to_string())?;
+        self.fetch(pool)?;
+        Ok(taken > 0)
+    }
+
+    /// Takes what is decrypted over into the inbox; false when memory is short.
+    fn fetch(&mut self, pool: &Pool) -> Result<bool, String> {
+        loop {
+            let state = self
+                .connection
+                .process_new_packets()
+                .map_err(|error| error.to_string())?;
+            if state.plaintext_bytes_to_read() == 0 {
+                return Ok(true);
+            }
+            let Some(mut buffer) = self.inbox.start_receive(pool, RECEIVE_BYTES) else {
+                return Ok(false);
+            };
+            let result = self.connection.reader().read(&mut buffer);
+            self.inbox.received(buffer, *result.as_ref().unwrap_or(&0));
+            match result {
+                Ok(0) => return Ok(true),
+                Ok(_) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Encrypts all that is to be told, and adds what TLS itself has to say.
+    pub fn encrypt(&mut self, encrypted: &mut Outbox, pool: &Pool) {
+        let mut out = Sink {
+            outbox: encrypted,
+            pool,
+        };
+        while !self.connection.is_handshaking()
+            && let Some(segments) = self.outbox.next_send()
+        {
+            for segment in &segments {
+                let mut rest: &[u8] = segment;
+                while !rest.is_empty() {
+                    // The writer takes what its buffer has room for; what it refuses goes with the next turn. Neither
+                    // end does I/O, so that neither can fail.
+                    let taken = self.connection.writer().write(rest).unwrap_or(0);
+                    rest = &rest[taken..];
+                    let flushed = self.flush(&mut out);
+                    if taken == 0 && !flushed {
+                        break;
+                    }
+                }
+            }
+            self.outbox.sent(segments);
+        }
+        self.flush(&mut out);
+    }
+
+    fn flush(&mut self, out: &mut Sink<'_>) -> bool {
+        let mut any = false;
+        while self.connection.wants_write() && self.connection.write_tls(out).is_ok_and(|count| count > 0) {
+            any = true;
+        }
+        any
+    }
+
+    /// Tells the client that nothing follows.
+    pub fn close(&mut self) {
+        if !std::mem::replace(&mut self.closed, true) {
+            self.connection.send_close_notify();
+        }
+    }
+}
