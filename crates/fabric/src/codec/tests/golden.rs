@@ -1,0 +1,324 @@
+//! The bytes of version 1, one frame of every kind, as released: `tests/fixtures/wire-v1.txt`. They never change; what
+//! changes them needs a new protocol version.
+
+use super::read;
+use crate::codec::{Frame, Hello, Kind, Refuse, RefuseCode, encode, encode_hello, encode_ping, encode_refuse};
+use crate::message::{Message, ReleaseOutcome};
+use amita_cluster::message::{Answer, AnswerBody, Change, Problem, Refusal, Request, RequestBody, Scope};
+use amita_cluster::{
+    BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
+    StoreId, Version, VolumeId,
+};
+use std::fmt::Write as _;
+
+const FIXTURE: &str = include_str!("../../../tests/fixtures/wire-v1.txt");
+
+pub fn hello() -> Hello {
+    Hello {
+        cluster: ClusterId(0x1011_1213_1415_1617_1819_1a1b_1c1d_1e1f),
+        session: 0x2021_2223_2425_2627,
+        node: NodeId(0x3031_3233),
+        peer: NodeId(0x4041_4243),
+        cluster_version: 1,
+        window_bytes: 0x0008_0000,
+        window_requests: 0x400,
+        core: 2,
+        link: 3,
+        version_min: 1,
+        version_max: 1,
+    }
+}
+
+fn request(body: RequestBody) -> Message {
+    let scope = Scope {
+        volume: VolumeId(0x2122_2324_2526_2728),
+        generation: Generation(0x31_3233),
+        group: GroupId {
+            pool: PoolId(0x4142_4344),
+            index: GroupIndex(0x5152_5354),
+        },
+        epoch: Epoch(0x6162_6364_6566_6768),
+    };
+    let store = StoreId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f10);
+    Message::Request(Request {
+        id: RequestId(0x0102_0304_0506_0708),
+        store,
+        scope,
+        body,
+    })
+}
+
+fn answer(result: Result<AnswerBody, Refusal>) -> Message {
+    Message::Answer(Answer {
+        id: RequestId(0x0102_0304_0506_0708),
+        store: StoreId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f10),
+        promise_ms: 250,
+        credit_blocks: 0x0001_0203,
+        result,
+    })
+}
+
+const CHUNK: ChunkIndex = ChunkIndex(0x7172_7374_7576_7778);
+const VERSION: Version = Version(0x3132_3300_0000_000b);
+const PREVIOUS: Version = Version(0x3132_3300_0000_000a);
+
+pub fn write() -> Message {
+    request(RequestBody::Write {
+        chunk: CHUNK,
+        offset_bytes: 0x0003_1000,
+        length_bytes: 4096,
+        version: VERSION,
+        previous: PREVIOUS,
+        sums: [0x9192_9394].into_iter().collect(),
+    })
+}
+
+fn write_unaligned() -> Message {
+    request(RequestBody::Write {
+        chunk: CHUNK,
+        offset_bytes: 4095,
+        length_bytes: 2,
+        version: VERSION,
+        previous: PREVIOUS,
+        sums: [1, 2].into_iter().collect(),
+    })
+}
+
+fn entries() -> Vec<Change> {
+    vec![
+        Change {
+            block: BlockIndex(0x0102),
+            version: VERSION,
+            sum: Some(0x9192_9394),
+        },
+        Change {
+            block: BlockIndex(0x0103),
+            version: PREVIOUS,
+            sum: None,
+        },
+    ]
+}
+
+/// A name, and the message with the length of its payload.
+fn messages() -> Vec<(&'static str, Message, usize)> {
+    let in_sync = [StoreId(0xa1), StoreId(0xa2)].into_iter().collect();
+    let range = BlockRange::new(0x81, 0x02);
+    let clear = RequestBody::Clear {
+        chunk: CHUNK,
+        range,
+        version: VERSION,
+        previous: PREVIOUS,
+    };
+    let (chunk, version, previous) = (CHUNK, VERSION, PREVIOUS);
+    let roll = RequestBody::Roll {
+        chunk,
+        version,
+        previous,
+        entries: entries(),
+        first: true,
+        last: false,
+    };
+    let data = |sums: &[u32]| AnswerBody::Data {
+        version,
+        sums: sums.iter().copied().collect(),
+    };
+    let allocated = Box::new(std::array::from_fn(|i| 1 << (4 * i)));
+    let released = |outcome| Message::Released { tag: 9, outcome };
+    let refused = |refusal| answer(Err(refusal));
+    vec![
+        (
+            "Release",
+            Message::Release {
+                tag: 9,
+                volume: VolumeId(8),
+                generation: Generation(7),
+            },
+            0,
+        ),
+        ("Released Released", released(ReleaseOutcome::Released), 0),
+        ("Released Busy", released(ReleaseOutcome::Busy { clients: 3 }), 0),
+        ("Released NotOwner", released(ReleaseOutcome::NotOwner), 0),
+        (
+            "Fence",
+            request(RequestBody::Fence {
+                owner: NodeId(6),
+                in_sync,
+                blocks_per_chunk: 1024,
+            }),
+            0,
+        ),
+        ("Open", request(RequestBody::Open { chunk }), 0),
+        ("Write", write(), 4096),
+        ("Write unaligned", write_unaligned(), 2),
+        ("Clear", request(clear), 0),
+        (
+            "Read",
+            request(RequestBody::Read {
+                chunk,
+                range,
+                least: VERSION,
+            }),
+            0,
+        ),
+        (
+            "Changes",
+            request(RequestBody::Changes {
+                chunk,
+                since: PREVIOUS,
+                from: BlockIndex(0x83),
+            }),
+            0,
+        ),
+        ("Roll", request(roll), 4096),
+        ("Confirm", request(RequestBody::Confirm), 0),
+        (
+            "Allocation",
+            request(RequestBody::Allocation { chunk, least: VERSION }),
+            0,
+        ),
+        ("Fenced", answer(Ok(AnswerBody::Fenced)), 0),
+        ("Opened", answer(Ok(AnswerBody::Opened { version })), 0),
+        ("Done", answer(Ok(AnswerBody::Done)), 0),
+        ("Data", answer(Ok(data(&[0x9192_9394, 0x9596_9798]))), 8192),
+        ("Data unmapped", answer(Ok(data(&[]))), 0),
+        (
+            "Listed",
+            answer(Ok(AnswerBody::Changes {
+                entries: entries(),
+                more: Some(BlockIndex(0x84)),
+            })),
+            0,
+        ),
+        (
+            "Listed last",
+            answer(Ok(AnswerBody::Changes {
+                entries: Vec::new(),
+                more: None,
+            })),
+            0,
+        ),
+        ("Confirmed", answer(Ok(AnswerBody::Confirmed)), 0),
+        ("Allocated", answer(Ok(AnswerBody::Allocation { allocated })), 0),
+        (
+            "Refused StaleEpoch",
+            refused(Refusal::StaleEpoch { epoch: Epoch(5) }),
+            0,
+        ),
+        ("Refused NotFenced", refused(Refusal::NotFenced), 0),
+        (
+            "Refused Fenced",
+            refused(Refusal::Fenced {
+                generation: Generation(4),
+            }),
+            0,
+        ),
+        (
+            "Refused WrongPredecessor",
+            refused(Refusal::WrongPredecessor { current: VERSION }),
+            0,
+        ),
+        ("Refused Behind", refused(Refusal::Behind { current: VERSION }), 0),
+        ("Refused Damaged", refused(Refusal::Damaged { block: BlockIndex(3) }), 0),
+        ("Refused NoSpace", refused(Refusal::NoSpace), 0),
+        (
+            "Refused Invalid",
+            refused(Refusal::Invalid {
+                what: Problem::Checksum,
+            }),
+            0,
+        ),
+        ("Refused Poisoned", refused(Refusal::Poisoned), 0),
+        ("Refused NoSuchStore", refused(Refusal::NoSuchStore), 0),
+        ("Refused Busy", refused(Refusal::Busy), 0),
+    ]
+}
+
+/// Every sample: its name, its frame and its head.
+fn samples() -> Vec<(&'static str, Frame, Vec<u8>)> {
+    let refuse = Refuse {
+        code: RefuseCode::Cluster,
+        reason: "another cluster: 无量".to_owned(),
+    };
+    let make = |put: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        put(&mut out);
+        out
+    };
+    let mut samples = vec![
+        (
+            "Hello",
+            Frame::Hello(hello()),
+            make(&|out| encode_hello(out, &hello(), false)),
+        ),
+        (
+            "Welcome",
+            Frame::Welcome(hello()),
+            make(&|out| encode_hello(out, &hello(), true)),
+        ),
+        (
+            "Refuse",
+            Frame::Refuse(refuse.clone()),
+            make(&|out| encode_refuse(out, &refuse)),
+        ),
+        ("Ping", Frame::Ping(77), make(&|out| encode_ping(out, 1, 77, false))),
+        ("Pong", Frame::Pong(77), make(&|out| encode_ping(out, 1, 77, true))),
+    ];
+    for (name, message, payload_bytes) in messages() {
+        let bytes = make(&|out| encode(out, 1, &message, payload_bytes).expect("a valid message"));
+        samples.push((name, Frame::Message(message), bytes));
+    }
+    samples
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let pairs = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| std::str::from_utf8(pair).expect("ASCII"));
+    pairs
+        .map(|pair| u8::from_str_radix(pair, 16).expect("two hexadecimal digits"))
+        .collect()
+}
+
+#[test]
+fn version_1_has_the_bytes_that_it_was_released_with() {
+    let lines: Vec<(&str, &str)> = FIXTURE
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(": "))
+        .collect();
+    let samples = samples();
+    let now: String = samples
+        .iter()
+        .map(|(name, _, bytes)| format!("{name}: {}\n", hex(bytes)))
+        .collect();
+    assert_eq!(
+        lines.len(),
+        samples.len(),
+        "a line for every sample; as this build encodes them:\n{now}"
+    );
+    for ((name, frame, bytes), (fixed_name, fixed)) in samples.iter().zip(lines) {
+        assert_eq!(*name, fixed_name);
+        assert_eq!(hex(bytes), fixed, "{name} is encoded otherwise than in version 1");
+        let agreed = (bytes[6] != 0).then_some(1);
+        let (_, decoded) = read(&unhex(fixed), agreed).expect("valid").expect("whole");
+        assert_eq!(decoded, *frame, "{name}");
+    }
+}
+
+#[test]
+fn there_is_a_sample_of_every_kind() {
+    for kind in Kind::ALL {
+        assert!(
+            samples().iter().any(|(_, _, bytes)| bytes[7] == *kind as u8),
+            "{kind:?}"
+        );
+    }
+}

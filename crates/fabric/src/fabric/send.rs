@@ -1,0 +1,271 @@
+//! What goes out.
+
+use super::{Fabric, Operation, token};
+use crate::codec::{EncodeError, encode, encode_ping};
+use crate::connection::{Connection, Phase, Waiting};
+use crate::event::{DownReason, Link, SendError};
+use crate::limits::{MAX_RELEASES, RECEIVE_CLASSES, STARVED_RETRY};
+use crate::message::Message;
+use crate::window::charge;
+use amita_reactor::{Driver, Inbox, Segments, Slice};
+use std::io;
+
+impl Fabric {
+    /// Queues a message with its payload; it goes out at [`Fabric::flush`], or, a request beyond the window, when
+    /// answers have made room. The order of a link's messages is kept.
+    pub fn send(&mut self, link: Link, message: Message, payload: Slice) -> Result<(), SendError> {
+        let limits = (self.config.limits.queue_requests, self.config.limits.queue_bytes);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let sent = self.put(link, message, payload, &mut scratch, limits);
+        self.scratch = scratch;
+        sent
+    }
+
+    fn put(
+        &mut self,
+        link: Link,
+        message: Message,
+        payload: Slice,
+        scratch: &mut Vec<u8>,
+        (queue_requests, queue_bytes): (usize, usize),
+    ) -> Result<(), SendError> {
+        let connection = self
+            .connection_mut(link)
+            .filter(|found| found.phase == Phase::Up)
+            .ok_or(SendError::Closed)?;
+        encode(scratch, connection.version, &message, payload.len())?;
+        match &message {
+            Message::Request(request) => {
+                if !connection.outgoing {
+                    return Err(SendError::WrongWay);
+                }
+                let (id, charge) = (request.id.0, charge(request, payload.len()));
+                let other = connection
+                    .window
+                    .charge_of(id)
+                    .is_some_and(|of_first| of_first != charge);
+                if other || !connection.window.could_admit(charge) {
+                    let value = if other { id } else { charge.into() };
+                    let field = if other {
+                        "the id of a different request in flight"
+                    } else {
+                        "bytes of a request"
+                    };
+                    return Err(EncodeError::Field { field, value }.into());
+                }
+                if !connection.queue.is_empty() || !connection.window.admits(charge) {
+                    let bytes = connection.queue_bytes + charge as usize;
+                    if connection.queue.len() >= queue_requests || bytes > queue_bytes {
+                        return Err(SendError::Full);
+                    }
+                    connection.queue_bytes = bytes;
+                    connection.queue.push_back(Waiting {
+                        message,
+                        payload,
+                        id,
+                        charge,
+                    });
+                    self.touch(link);
+                    return Ok(());
+                }
+                let taken = connection.window.take(id, charge);
+                debug_assert!(taken, "compared above");
+            }
+            Message::Answer(answer) => {
+                if connection.outgoing {
+                    return Err(SendError::WrongWay);
+                }
+                let charge = connection.window.settle(answer.id.0).ok_or(SendError::NotAsked)?;
+                self.unanswered -= u64::from(charge);
+                self.resume();
+            }
+            Message::Release { .. } => {
+                if connection.releases_sent >= MAX_RELEASES {
+                    return Err(SendError::Full);
+                }
+                connection.releases_sent += 1;
+            }
+            Message::Released { .. } => {
+                connection.releases_received =
+                    connection.releases_received.checked_sub(1).ok_or(SendError::NotAsked)?;
+            }
+        }
+        self.append(link, scratch, payload);
+        Ok(())
+    }
+
+    /// Sends the requests for which answers have made room.
+    pub(super) fn send_waiting(&mut self, link: Link) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while let Some(connection) = self.connection_mut(link) {
+            let Some(front) = connection.queue.front() else { break };
+            if !connection.window.admits(front.charge) {
+                break;
+            }
+            let Some(Waiting {
+                message,
+                payload,
+                id,
+                charge,
+            }) = connection.queue.pop_front()
+            else {
+                break;
+            };
+            connection.queue_bytes -= charge as usize;
+            scratch.clear();
+            let encoded = encode(&mut scratch, connection.version, &message, payload.len());
+            debug_assert_eq!(encoded, Ok(()), "it was encoded once before it was queued");
+            if encoded.is_ok() && connection.window.take(id, charge) {
+                self.append(link, &scratch, payload);
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    fn append(&mut self, link: Link, head: &[u8], payload: Slice) {
+        let Fabric { slots, config, .. } = self;
+        let slot = (link.0 & ((1 << super::SLOT_BITS) - 1)) as usize;
+        if let Some(connection) = slots.get_mut(slot).and_then(|slot| slot.as_deref_mut()) {
+            connection.outbox.append(&config.pool, head);
+            connection.outbox.push(payload);
+        }
+        self.counters.messages_sent += 1;
+        self.touch(link);
+    }
+
+    /// Queues what is in the scratch buffer: frames of the connection's own.
+    pub(super) fn append_scratch(&mut self, link: Link) {
+        let scratch = std::mem::take(&mut self.scratch);
+        if let Some(connection) = self.connection_mut(link) {
+            let mut outbox = std::mem::take(&mut connection.outbox);
+            outbox.append(&self.config.pool, &scratch);
+            if let Some(connection) = self.connection_mut(link) {
+                connection.outbox = outbox;
+            }
+        }
+        self.scratch = scratch;
+        self.touch(link);
+    }
+
+    /// A send has ended.
+    pub(super) fn sent(&mut self, driver: &mut dyn Driver, number: u64, data: Segments, result: io::Result<()>) {
+        let Some(link) = self.link_of(number) else { return };
+        let Some(connection) = self.connection_mut(link) else {
+            return;
+        };
+        connection.outbox.sent(data);
+        match result {
+            Ok(()) => self.touch(link),
+            Err(error) => self.end(driver, link, DownReason::Broken(error.kind()), None),
+        }
+    }
+
+    /// The end of a pass: one send for each connection that has something to say, one receive for each that may hear.
+    pub fn flush(&mut self, driver: &mut dyn Driver) {
+        self.now = driver.now();
+        if self.next <= self.now || !self.doomed.is_empty() {
+            self.tick(driver);
+        }
+        let mut links = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
+        for link in links.drain(..) {
+            self.see_to(driver, link);
+        }
+        self.spare = links;
+    }
+
+    fn see_to(&mut self, driver: &mut dyn Driver, link: Link) {
+        let (now, paused) = (self.now, self.paused);
+        let mut next = self.next;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let Fabric {
+            slots,
+            config,
+            counters,
+            ..
+        } = self;
+        let slot = (link.0 & ((1 << super::SLOT_BITS) - 1)) as usize;
+        let found = slots
+            .get_mut(slot)
+            .and_then(|slot| slot.as_deref_mut())
+            .filter(|found| found.link == link);
+        let mut is_said = false;
+        if let Some(connection) = found {
+            connection.dirty = false;
+            if let Some(number) = connection.pong.take() {
+                scratch.clear();
+                encode_ping(&mut scratch, connection.version, number, true);
+                connection.outbox.append(&config.pool, &scratch);
+            }
+            let busy = connection.is_outstanding();
+            if busy && !connection.busy {
+                connection.asked = now;
+                next = next.min(now.plus(config.timeouts.quiet));
+            }
+            connection.busy = busy;
+            if let Some(segments) = connection.outbox.next_send() {
+                connection.sending_since = now;
+                counters.sends += 1;
+                driver.send(connection.socket, segments, token(Operation::Send, link.0));
+            }
+            is_said = connection.phase == Phase::Closing && !connection.outbox.is_sending();
+            if !is_said {
+                arm(driver, connection, config, paused);
+                if connection.starved {
+                    next = next.min(now.plus(STARVED_RETRY));
+                }
+            }
+        }
+        self.scratch = scratch;
+        self.next = next;
+        if is_said {
+            self.remove(driver, link);
+        }
+    }
+
+    /// Reads incoming links again, once enough is answered. (A quarter below the bound, so that it does not flutter.)
+    pub(super) fn resume(&mut self) {
+        let bound = self.config.limits.unanswered_bytes;
+        if !self.paused || self.unanswered > bound - bound / 4 {
+            return;
+        }
+        self.paused = false;
+        for at in 0..self.slots.len() {
+            if let Some(link) = self.slots[at]
+                .as_deref()
+                .filter(|found| !found.outgoing)
+                .map(|found| found.link)
+            {
+                self.touch(link);
+            }
+        }
+    }
+}
+
+/// Starts a receive, if there is none and there may be one.
+fn arm(driver: &mut dyn Driver, connection: &mut Connection, config: &crate::Config, paused: bool) {
+    if connection.receiving || !connection.may_read(paused) {
+        return;
+    }
+    if connection.large && connection.class == 0 && connection.inbox.is_empty() {
+        // It was quiet: the large block goes back to the pool, a small one will do.
+        connection.inbox = Inbox::new();
+        connection.large = false;
+    }
+    connection.large |= connection.class > 0;
+    match connection
+        .inbox
+        .start_receive(&config.pool, RECEIVE_CLASSES[connection.class])
+    {
+        Some(buffer) => {
+            connection.receiving = true;
+            connection.starved = false;
+            driver.receive(connection.socket, buffer, token(Operation::Receive, connection.link.0));
+        }
+        // Something gives its buffers back sooner or later; smaller blocks may be left.
+        None => {
+            connection.starved = true;
+            connection.class = 0;
+        }
+    }
+}
