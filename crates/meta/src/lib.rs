@@ -6,9 +6,12 @@
 #![deny(unsafe_code)]
 
 pub mod call;
+pub mod client;
 pub mod error;
 pub mod model;
+pub mod server;
 mod wire;
 
 pub use call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_CALL_BYTES, MAX_OPS, Op, OpReply, Reply};
+pub use client::{Client, Lease, Options, Transact, Waited, Watch, WatchStop};
 pub use error::{Error, Refusal};

@@ -1,0 +1,383 @@
+//! The thread that owns the keys and the file: takes what waits, carries it out, commits once, answers.
+//!
+//! Nothing is answered, and no watch told, before it is durable. When a commit fails nobody knows what the file holds:
+//! the engine then answers nothing more with success until the server is started anew.
+
+use super::disk::{Changed, Disk};
+use super::{Config, StartError};
+use crate::call::{Batch, Call, LeaseId, Reply};
+use crate::error::Refusal;
+use crate::model::State;
+use crate::wire::convert::Span;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests that wait for the engine; more are refused with "too many requests".
+const QUEUE: usize = 1024;
+/// The most requests of one commit, so that no answer waits long for others.
+const MOST_AT_ONCE: usize = 256;
+/// Batches that wait for a watcher's connection. A watcher that is further behind is cut off; its client asks anew.
+const WATCH_QUEUE: usize = 256;
+/// The most watches of all clients.
+pub(super) const MAX_WATCHES: usize = 4096;
+/// Catching up, a watch gets about so many bytes at once.
+const CATCH_UP_BYTES: usize = 512 * 1024;
+/// Compaction spares this part of the history when it is too long, so that it is not done at every request.
+const COMPACT_SLACK: usize = 16;
+
+/// Why a request got no answer.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The model refused it.
+    Refused(Refusal),
+    /// The commit failed: perhaps it is on the disk.
+    CommitFailed(String),
+    /// An earlier commit failed.
+    Poisoned(String),
+    /// There are too many watches.
+    TooManyWatches,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
+
+pub(super) type Answer<T> = oneshot::Sender<Result<(u64, T), Failure>>;
+
+/// What a watch's channel carries.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// Changes, and the newest revision.
+    Changes(u64, Batch),
+    /// The history does not reach back so far.
+    Compacted(u64),
+}
+
+/// A lease's facts.
+#[derive(Clone, Debug)]
+pub(super) struct LeaseFacts {
+    pub(super) ttl_s: u64,
+    pub(super) left_s: u64,
+    pub(super) keys: Vec<String>,
+}
+
+/// What the engine is asked. Each answer comes with the newest revision.
+pub(super) enum Ask {
+    Txn(Call, Answer<Reply>),
+    Grant {
+        id: Option<LeaseId>,
+        ttl_s: u64,
+        answer: Answer<LeaseId>,
+    },
+    KeepAlive(LeaseId, Answer<u64>),
+    Revoke(LeaseId, Answer<()>),
+    TimeToLive(LeaseId, Answer<LeaseFacts>),
+    Leases(Answer<Vec<LeaseId>>),
+    Compact(u64, Answer<()>),
+    Watch {
+        span: Span,
+        from_revision: u64,
+        answer: Answer<mpsc::Receiver<Told>>,
+    },
+    Stop,
+}
+
+/// The running engine.
+pub(super) struct Engine {
+    requests: SyncSender<Ask>,
+    thread: JoinHandle<()>,
+}
+
+impl Engine {
+    pub(super) fn start(config: &Config) -> Result<Engine, StartError> {
+        let started = Instant::now();
+        let (disk, state) = Disk::open(&config.path, Duration::ZERO)?;
+        let (requests, waiting) = sync_channel(QUEUE);
+        let mut work = Work {
+            started,
+            state,
+            disk,
+            watchers: Vec::new(),
+            history: config.history.max(1),
+            poisoned: None,
+            changed: Changed::default(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("amita-meta-keys".to_owned())
+            .spawn(move || work.run(&waiting))
+            .map_err(StartError::Resources)?;
+        Ok(Engine { requests, thread })
+    }
+
+    pub(super) fn requests(&self) -> SyncSender<Ask> {
+        self.requests.clone()
+    }
+
+    pub(super) fn stop(self) {
+        // A thread that has ended needs no request to end.
+        let _ = self.requests.send(Ask::Stop);
+        let _ = self.thread.join();
+    }
+}
+
+struct Watcher {
+    span: Span,
+    /// The first revision that it was not told.
+    next: u64,
+    sender: mpsc::Sender<Told>,
+}
+
+struct Work {
+    started: Instant,
+    state: State,
+    disk: Disk,
+    watchers: Vec<Watcher>,
+    history: usize,
+    poisoned: Option<String>,
+    changed: Changed,
+}
+
+/// An answer that waits for the commit.
+type Ready = Box<dyn FnOnce(Option<&Failure>, u64)>;
+
+impl Work {
+    fn run(&mut self, waiting: &Receiver<Ask>) {
+        loop {
+            let mut ready: Vec<Ready> = Vec::new();
+            let mut stop = false;
+            let first = match self.state.deadline() {
+                None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(deadline) => waiting.recv_timeout(deadline.saturating_sub(self.now())),
+            };
+            let now = self.now();
+            match first {
+                Ok(ask) => {
+                    let more = std::iter::once(ask).chain(waiting.try_iter().take(MOST_AT_ONCE - 1));
+                    for ask in more {
+                        stop |= matches!(ask, Ask::Stop);
+                        ready.extend(self.take(now, ask));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => stop = true,
+            }
+            self.changed.ended.extend(self.state.tick(now));
+            // Whatever was carried out in this pass and is not surely durable may be on the disk.
+            let failure = self.commit().err().map(|failure| match failure {
+                Failure::Poisoned(what) => Failure::CommitFailed(what),
+                failure => failure,
+            });
+            let revision = self.state.revision();
+            for answer in ready {
+                answer(failure.as_ref(), revision);
+            }
+            if failure.is_none() {
+                self.tell();
+                self.shorten();
+            } else {
+                self.watchers.clear();
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Carries out one request on the model; the answer waits for the commit. A watch's first changes come before those
+    /// of later requests, because it starts from a revision.
+    fn take(&mut self, now: Duration, ask: Ask) -> Option<Ready> {
+        if let Some(what) = &self.poisoned {
+            refuse(ask, &Failure::Poisoned(what.clone()));
+            return None;
+        }
+        match ask {
+            Ask::Txn(call, answer) => {
+                let result = self.state.txn(&call);
+                Some(later(answer, result))
+            }
+            Ask::Grant { id, ttl_s, answer } => {
+                let result = self.state.lease_grant(now, ttl_s, id);
+                if let Ok(id) = result {
+                    self.changed.granted.push((id, ttl_s));
+                }
+                Some(later(answer, result))
+            }
+            Ask::KeepAlive(id, answer) => {
+                let result = self.state.lease_keepalive(now, id);
+                Some(later(answer, result))
+            }
+            Ask::Revoke(id, answer) => {
+                let result = self.state.lease_revoke(id);
+                if result.is_ok() {
+                    self.changed.ended.push(id);
+                }
+                Some(later(answer, result))
+            }
+            Ask::TimeToLive(id, answer) => {
+                let facts = self.state.lease(id).map(|lease| LeaseFacts {
+                    ttl_s: lease.ttl_s,
+                    left_s: lease.expires.saturating_sub(now).as_secs(),
+                    keys: lease.keys.iter().cloned().collect(),
+                });
+                Some(later(answer, facts.ok_or(Refusal::LeaseNotFound(id))))
+            }
+            Ask::Leases(answer) => {
+                let leases = self.state.leases().map(|(id, _)| id).collect();
+                Some(later(answer, Ok(leases)))
+            }
+            Ask::Compact(revision, answer) => {
+                // What is compacted must be in the file's keys already.
+                let result = match self.commit() {
+                    Ok(()) => self.state.compact(revision),
+                    Err(failure) => {
+                        refuse(Ask::Compact(revision, answer), &failure);
+                        return None;
+                    }
+                };
+                Some(later(answer, result))
+            }
+            Ask::Watch {
+                span,
+                from_revision,
+                answer,
+            } => {
+                self.watchers.retain(|watcher| !watcher.sender.is_closed());
+                if self.watchers.len() >= MAX_WATCHES {
+                    refuse(
+                        Ask::Watch {
+                            span,
+                            from_revision,
+                            answer,
+                        },
+                        &Failure::TooManyWatches,
+                    );
+                    return None;
+                }
+                let (sender, receiver) = mpsc::channel(WATCH_QUEUE);
+                let next = if from_revision == 0 {
+                    self.state.revision() + 1
+                } else {
+                    from_revision
+                };
+                self.watchers.push(Watcher { span, next, sender });
+                Some(later(answer, Ok(receiver)))
+            }
+            Ask::Stop => None,
+        }
+    }
+
+    /// Makes the model's changes durable, if there are any.
+    fn commit(&mut self) -> Result<(), Failure> {
+        if let Some(what) = &self.poisoned {
+            return Err(Failure::Poisoned(what.clone()));
+        }
+        if self.state.revision() == self.disk.revision() && self.changed.is_empty() {
+            return Ok(());
+        }
+        let changed = std::mem::take(&mut self.changed);
+        self.disk.commit(&self.state, &changed).map_err(|what| {
+            self.poisoned = Some(what.clone());
+            Failure::CommitFailed(what)
+        })
+    }
+
+    /// Tells every watcher what it has not seen. One that is too slow is dropped.
+    fn tell(&mut self) {
+        let state = &self.state;
+        self.watchers.retain_mut(|watcher| tell(state, watcher));
+    }
+
+    /// Forgets old history when it is too long, in steps.
+    fn shorten(&mut self) {
+        let excess = self.state.history_len().saturating_sub(self.history);
+        if excess > self.history / COMPACT_SLACK {
+            let to = self.state.compacted() + excess as u64;
+            self.state.compact(to).expect("it lies within the history");
+            // It reaches the file with the next commit: a restart before that only remembers more.
+        }
+    }
+}
+
+fn tell(state: &State, watcher: &mut Watcher) -> bool {
+    if watcher.next > state.revision() {
+        return !watcher.sender.is_closed();
+    }
+    let mut pending: Option<(usize, Batch)> = None;
+    let send =
+        |sender: &mpsc::Sender<Told>, batch: Batch| sender.try_send(Told::Changes(state.revision(), batch)).is_ok();
+    let changes = match state.changes(watcher.span.prefix(), watcher.next) {
+        Ok(changes) => changes,
+        Err(_) => {
+            // If its queue is full it is dropped without a word, asks anew, and hears this then.
+            let _ = watcher.sender.try_send(Told::Compacted(state.compacted()));
+            return false;
+        }
+    };
+    for mut batch in changes {
+        batch.events.retain(|event| watcher.span.matches(event.key()));
+        if batch.events.is_empty() {
+            continue;
+        }
+        let bytes: usize = batch.events.iter().map(size_of).sum();
+        match &mut pending {
+            Some((size, whole)) if *size + bytes <= CATCH_UP_BYTES => {
+                *size += bytes;
+                whole.revision = batch.revision;
+                whole.events.append(&mut batch.events);
+            }
+            _ => {
+                if let Some((_, whole)) = pending.replace((bytes, batch))
+                    && !send(&watcher.sender, whole)
+                {
+                    return false;
+                }
+            }
+        }
+    }
+    watcher.next = state.revision() + 1;
+    pending.is_none_or(|(_, whole)| send(&watcher.sender, whole)) && !watcher.sender.is_closed()
+}
+
+fn size_of(event: &crate::call::Event) -> usize {
+    let value = if let crate::call::Event::Put(value) = event {
+        value.value.len()
+    } else {
+        0
+    };
+    event.key().len() + value
+}
+
+/// Holds an answer back until the commit. Whoever asked may have gone away meanwhile.
+fn later<T: 'static>(answer: Answer<T>, result: Result<T, Refusal>) -> Ready {
+    Box::new(move |failure, revision| {
+        let result = match failure {
+            Some(failure) => Err(failure.clone()),
+            None => result.map(|value| (revision, value)).map_err(Failure::from),
+        };
+        let _ = answer.send(result);
+    })
+}
+
+fn refuse(ask: Ask, failure: &Failure) {
+    fn send<T>(answer: Answer<T>, failure: &Failure) {
+        let _ = answer.send(Err(failure.clone()));
+    }
+    match ask {
+        Ask::Txn(_, answer) => send(answer, failure),
+        Ask::Grant { answer, .. } => send(answer, failure),
+        Ask::KeepAlive(_, answer) => send(answer, failure),
+        Ask::Revoke(_, answer) | Ask::Compact(_, answer) => send(answer, failure),
+        Ask::TimeToLive(_, answer) => send(answer, failure),
+        Ask::Leases(answer) => send(answer, failure),
+        Ask::Watch { answer, .. } => send(answer, failure),
+        Ask::Stop => {}
+    }
+}

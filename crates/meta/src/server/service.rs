@@ -1,0 +1,513 @@
+//! gRPC: which method does what. Whatever a peer sends is checked and answered with etcd's words.
+
+use super::MAX_REQUEST_BYTES;
+use super::engine::{Ask, Failure, LeaseFacts, Told};
+use crate::call::{Batch, Call, LeaseId, OpReply, Reply};
+use crate::error::Refusal;
+use crate::wire::convert::{self, Span, header, signed};
+use crate::wire::{self, path, words};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::task::{Context, Poll};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::{Code, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+/// The most bytes of an answer: everything that the server holds.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
+/// Responses that wait on one stream.
+const STREAM_QUEUE: usize = 16;
+/// The most watches of one stream: etcdctl and our client use one.
+const MAX_WATCHES_PER_STREAM: usize = 64;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Serves one connection's requests; clones share the engine.
+#[derive(Clone)]
+pub(super) struct Service {
+    engine: SyncSender<Ask>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Boxed<Result<Response<Body>, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.route(request).await) })
+    }
+}
+
+impl Service {
+    pub(super) fn new(engine: SyncSender<Ask>) -> Service {
+        Service { engine }
+    }
+
+    async fn route(self, request: Request<Incoming>) -> Response<Body> {
+        match request.uri().path() {
+            path::RANGE => unary(request, move |message| self.range(message)).await,
+            path::PUT => unary(request, move |message| self.put(message)).await,
+            path::DELETE_RANGE => unary(request, move |message| self.delete_range(message)).await,
+            path::TXN => unary(request, move |message| self.txn(message)).await,
+            path::COMPACT => unary(request, move |message| self.compact(message)).await,
+            path::LEASE_GRANT => unary(request, move |message| self.lease_grant(message)).await,
+            path::LEASE_REVOKE => unary(request, move |message| self.lease_revoke(message)).await,
+            path::LEASE_TIME_TO_LIVE => unary(request, move |message| self.lease_time_to_live(message)).await,
+            path::LEASE_LEASES => unary(request, move |message| self.lease_leases(message)).await,
+            path::STATUS => unary(request, move |message| self.status(message)).await,
+            path::LEASE_KEEP_ALIVE => {
+                streaming(request, move |messages, answers| self.keep_alive(messages, answers)).await
+            }
+            path::WATCH => streaming(request, move |messages, answers| self.watch(messages, answers)).await,
+            other => Status::unimplemented(format!("{other} is not served here: this is Amita's embedded server"))
+                .into_http(),
+        }
+    }
+
+    /// Asks the engine and waits for its answer.
+    async fn ask<T>(
+        &self,
+        ask: impl FnOnce(oneshot::Sender<Result<(u64, T), Failure>>) -> Ask,
+    ) -> Result<(u64, T), Status> {
+        let (sender, answer) = oneshot::channel();
+        self.engine.try_send(ask(sender)).map_err(|error| match error {
+            TrySendError::Full(_) => Status::resource_exhausted(words::TOO_MANY_REQUESTS),
+            TrySendError::Disconnected(_) => Status::unavailable("etcdserver: server stopped"),
+        })?;
+        match answer.await {
+            Ok(result) => result.map_err(|failure| status_of(&failure)),
+            Err(_) => Err(Status::unavailable("etcdserver: server stopped")),
+        }
+    }
+
+    async fn carry_out(&self, call: Call) -> Result<Reply, Status> {
+        // The reply carries the revision of its own moment: the newest may be a later one of the same commit.
+        self.ask(|answer| Ask::Txn(call, answer)).await.map(|(_, reply)| reply)
+    }
+
+    async fn range(self, request: wire::RangeRequest) -> Result<wire::RangeResponse, Status> {
+        let served = wire::RangeRequest {
+            limit: request.limit,
+            keys_only: request.keys_only,
+            count_only: request.count_only,
+            // Keys come in ascending order, which is what the orders 0 and 1 by key ask for.
+            sort_order: if request.sort_target == 0 {
+                request.sort_order.clamp(0, 1)
+            } else {
+                0
+            },
+            ..convert::plain_range(&request)
+        };
+        if request != served {
+            return Err(Status::unimplemented(
+                "revisions of the past and other orders are not served",
+            ));
+        }
+        let op = convert::range_op(&request).map_err(Status::invalid_argument)?;
+        let reply = self
+            .carry_out(Call {
+                then: vec![op],
+                ..Call::default()
+            })
+            .await?;
+        let values = reply.values(0);
+        let limit = usize::try_from(request.limit)
+            .ok()
+            .filter(|limit| *limit > 0)
+            .unwrap_or(usize::MAX);
+        let mut kvs: Vec<wire::KeyValue> = Vec::new();
+        if !request.count_only {
+            kvs.extend(values.iter().take(limit).map(wire::KeyValue::from));
+        }
+        if request.keys_only {
+            kvs.iter_mut().for_each(|value| value.value.clear());
+        }
+        let more = values.len() > limit && !request.count_only;
+        Ok(wire::RangeResponse {
+            header: header(reply.revision),
+            kvs,
+            more,
+            count: signed(values.len() as u64),
+        })
+    }
+
+    async fn put(self, request: wire::PutRequest) -> Result<wire::PutResponse, Status> {
+        let op = convert::put_op(request).map_err(Status::unimplemented)?;
+        let reply = self
+            .carry_out(Call {
+                then: vec![op],
+                ..Call::default()
+            })
+            .await?;
+        Ok(wire::PutResponse {
+            header: header(reply.revision),
+        })
+    }
+
+    async fn delete_range(self, request: wire::DeleteRangeRequest) -> Result<wire::DeleteRangeResponse, Status> {
+        let op = convert::delete_op(&request).map_err(Status::unimplemented)?;
+        let reply = self
+            .carry_out(Call {
+                then: vec![op],
+                ..Call::default()
+            })
+            .await?;
+        let deleted = if let Some(OpReply::Deleted(deleted)) = reply.results.first() {
+            *deleted
+        } else {
+            0
+        };
+        Ok(wire::DeleteRangeResponse {
+            header: header(reply.revision),
+            deleted: signed(deleted),
+        })
+    }
+
+    async fn txn(self, request: wire::TxnRequest) -> Result<wire::TxnResponse, Status> {
+        let call = Call::try_from(request).map_err(Status::unimplemented)?;
+        self.carry_out(call).await.map(|reply| wire::TxnResponse::from(&reply))
+    }
+
+    async fn compact(self, request: wire::CompactionRequest) -> Result<wire::CompactionResponse, Status> {
+        let revision = convert::unsigned(request.revision, "revision").map_err(Status::invalid_argument)?;
+        let (revision, ()) = self.ask(|answer| Ask::Compact(revision, answer)).await?;
+        Ok(wire::CompactionResponse {
+            header: header(revision),
+        })
+    }
+
+    async fn lease_grant(self, request: wire::LeaseGrantRequest) -> Result<wire::LeaseGrantResponse, Status> {
+        let ttl_s = convert::unsigned(request.ttl, "TTL").map_err(Status::invalid_argument)?;
+        let id = convert::lease(request.id);
+        let (revision, id) = self.ask(|answer| Ask::Grant { id, ttl_s, answer }).await?;
+        Ok(wire::LeaseGrantResponse {
+            header: header(revision),
+            id: id.0,
+            ttl: signed(ttl_s),
+            error: String::new(),
+        })
+    }
+
+    async fn lease_revoke(self, request: wire::LeaseRevokeRequest) -> Result<wire::LeaseRevokeResponse, Status> {
+        let (revision, ()) = self.ask(|answer| Ask::Revoke(LeaseId(request.id), answer)).await?;
+        Ok(wire::LeaseRevokeResponse {
+            header: header(revision),
+        })
+    }
+
+    async fn lease_time_to_live(
+        self,
+        request: wire::LeaseTimeToLiveRequest,
+    ) -> Result<wire::LeaseTimeToLiveResponse, Status> {
+        let id = request.id;
+        let asked = self.ask(|answer| Ask::TimeToLive(LeaseId(id), answer)).await;
+        let (revision, facts) = match asked {
+            Err(status) if status.message() == words::LEASE_NOT_FOUND => {
+                return Ok(wire::LeaseTimeToLiveResponse {
+                    header: header(1),
+                    id,
+                    ttl: -1,
+                    ..Default::default()
+                });
+            }
+            asked => asked?,
+        };
+        let LeaseFacts { ttl_s, left_s, keys } = facts;
+        let keys = if request.keys {
+            keys.into_iter().map(String::into_bytes).collect()
+        } else {
+            Vec::new()
+        };
+        let (ttl, granted_ttl) = (signed(left_s), signed(ttl_s));
+        Ok(wire::LeaseTimeToLiveResponse {
+            header: header(revision),
+            id,
+            ttl,
+            granted_ttl,
+            keys,
+        })
+    }
+
+    async fn lease_leases(self, _: wire::LeaseLeasesRequest) -> Result<wire::LeaseLeasesResponse, Status> {
+        let (revision, leases) = self.ask(Ask::Leases).await?;
+        let leases = leases.into_iter().map(|id| wire::LeaseStatus { id: id.0 }).collect();
+        Ok(wire::LeaseLeasesResponse {
+            header: header(revision),
+            leases,
+        })
+    }
+
+    async fn status(self, _: wire::StatusRequest) -> Result<wire::StatusResponse, Status> {
+        let (revision, _) = self.ask(Ask::Leases).await?;
+        Ok(wire::StatusResponse {
+            header: header(revision),
+            version: format!("3.4.0+amita.{}", env!("CARGO_PKG_VERSION")),
+            leader: 1,
+            raft_index: revision,
+            raft_term: 1,
+            db_size: 0,
+        })
+    }
+
+    async fn keep_alive(
+        self,
+        mut messages: Streaming<wire::LeaseKeepAliveRequest>,
+        answers: Answers<wire::LeaseKeepAliveResponse>,
+    ) {
+        while let Ok(Some(request)) = messages.message().await {
+            let asked = self.ask(|answer| Ask::KeepAlive(LeaseId(request.id), answer)).await;
+            let response = match asked {
+                Ok((revision, ttl_s)) => Ok((revision, signed(ttl_s))),
+                Err(status) if status.message() == words::LEASE_NOT_FOUND => Ok((1, 0)),
+                Err(status) => Err(status),
+            };
+            let failed = response.is_err();
+            let response = response.map(|(revision, ttl)| wire::LeaseKeepAliveResponse {
+                header: header(revision),
+                id: request.id,
+                ttl,
+            });
+            if answers.send(response).await.is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    /// One stream of watches: each gets a task that passes its changes on; all of them end with the stream.
+    async fn watch(self, mut messages: Streaming<wire::WatchRequest>, answers: Answers<wire::WatchResponse>) {
+        let mut watches: Vec<(i64, oneshot::Sender<()>)> = Vec::new();
+        let mut next_id = 0;
+        loop {
+            let message = tokio::select! {
+                message = messages.message() => message,
+                () = answers.closed() => return,
+            };
+            let Ok(Some(request)) = message else { break };
+            watches.retain(|(_, cancel)| !cancel.is_closed());
+            match request.request_union {
+                Some(wire::WatchUnion::Create(create)) => {
+                    let id = if create.watch_id > 0 { create.watch_id } else { next_id };
+                    next_id = next_id.max(id) + 1;
+                    let full = watches.len() >= MAX_WATCHES_PER_STREAM;
+                    let taken = watches.iter().any(|(own, _)| *own == id);
+                    match if full || taken {
+                        Err(Status::resource_exhausted("no place for that watch"))
+                    } else {
+                        self.open(create).await
+                    } {
+                        Ok((revision, told)) => {
+                            let response = wire::WatchResponse {
+                                header: header(revision),
+                                watch_id: id,
+                                created: true,
+                                ..Default::default()
+                            };
+                            if answers.send(Ok(response)).await.is_err() {
+                                return;
+                            }
+                            let (cancel, cancelled) = oneshot::channel();
+                            tokio::spawn(pass_on(id, told, answers.clone(), cancelled));
+                            watches.push((id, cancel));
+                        }
+                        Err(status) => {
+                            let response = wire::WatchResponse {
+                                header: header(1),
+                                watch_id: -1,
+                                created: true,
+                                canceled: true,
+                                cancel_reason: status.message().to_owned(),
+                                ..Default::default()
+                            };
+                            if answers.send(Ok(response)).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
+                }
+                Some(wire::WatchUnion::Cancel(cancel)) => {
+                    let known = watches.iter().any(|(id, _)| *id == cancel.watch_id);
+                    watches.retain(|(id, _)| *id != cancel.watch_id);
+                    let response = wire::WatchResponse {
+                        header: header(1),
+                        watch_id: cancel.watch_id,
+                        canceled: true,
+                        ..Default::default()
+                    };
+                    if known && answers.send(Ok(response)).await.is_err() {
+                        return;
+                    }
+                }
+                Some(wire::WatchUnion::Progress(_)) | None => {}
+            }
+        }
+        // The peer asks for nothing more; it still listens until it goes away.
+        answers.closed().await;
+    }
+
+    async fn open(&self, create: wire::WatchCreateRequest) -> Result<(u64, mpsc::Receiver<Told>), Status> {
+        if create.prev_kv || !create.filters.is_empty() {
+            return Err(Status::unimplemented("prev_kv and filters of watches are not served"));
+        }
+        let span = Span::parse(&create.key, &create.range_end).map_err(Status::invalid_argument)?;
+        let from_revision =
+            convert::unsigned(create.start_revision, "start_revision").map_err(Status::invalid_argument)?;
+        self.ask(|answer| Ask::Watch {
+            span,
+            from_revision,
+            answer,
+        })
+        .await
+    }
+}
+
+type Answers<T> = mpsc::Sender<Result<T, Status>>;
+
+async fn pass_on(
+    watch_id: i64,
+    mut told: mpsc::Receiver<Told>,
+    answers: Answers<wire::WatchResponse>,
+    mut cancelled: oneshot::Receiver<()>,
+) {
+    loop {
+        let told = tokio::select! {
+            told = told.recv() => told,
+            _ = &mut cancelled => return,
+            () = answers.closed() => return,
+        };
+        let (response, last) = match told {
+            Some(Told::Changes(newest, Batch { events, .. })) => {
+                let events = events.iter().map(wire::Event::from).collect();
+                (
+                    wire::WatchResponse {
+                        header: header(newest),
+                        watch_id,
+                        events,
+                        ..Default::default()
+                    },
+                    false,
+                )
+            }
+            Some(Told::Compacted(compacted)) => {
+                let response = wire::WatchResponse {
+                    header: header(compacted),
+                    watch_id,
+                    canceled: true,
+                    compact_revision: signed(compacted),
+                    cancel_reason: words::COMPACTED.to_owned(),
+                    ..Default::default()
+                };
+                (response, true)
+            }
+            None => {
+                // Too slow, or the engine has ended: the stream breaks, and the client asks anew where it was.
+                let status = Status::unavailable("etcdserver: the watch fell behind");
+                let _ = answers.send(Err(status)).await;
+                return;
+            }
+        };
+        if answers.send(Ok(response)).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Whatever the engine says, in etcd's words.
+fn status_of(failure: &Failure) -> Status {
+    let refusal = match failure {
+        Failure::Refused(refusal) => refusal,
+        Failure::CommitFailed(what) => {
+            return Status::unknown(format!("the metadata file could not be written: {what}"));
+        }
+        Failure::Poisoned(what) => {
+            let message = format!("an earlier write of the metadata file failed ({what}); restart the server");
+            return Status::data_loss(message);
+        }
+        Failure::TooManyWatches => return Status::resource_exhausted("etcdserver: too many watches"),
+    };
+    let (code, message) = match refusal {
+        Refusal::Compacted { .. } => (Code::OutOfRange, words::COMPACTED.to_owned()),
+        Refusal::FutureRevision { .. } => (Code::OutOfRange, words::FUTURE.to_owned()),
+        Refusal::LeaseNotFound(_) => (Code::NotFound, words::LEASE_NOT_FOUND.to_owned()),
+        Refusal::LeaseExists(_) => (Code::FailedPrecondition, words::LEASE_EXISTS.to_owned()),
+        Refusal::BadTtl { .. } => (Code::OutOfRange, words::LEASE_TTL.to_owned()),
+        Refusal::TooManyLeases { .. } => (Code::ResourceExhausted, refusal.to_string()),
+        Refusal::DuplicateKey { .. } => (Code::InvalidArgument, words::DUPLICATE_KEY.to_owned()),
+        Refusal::EmptyKey => (Code::InvalidArgument, words::EMPTY_KEY.to_owned()),
+        Refusal::TooManyOps { .. } => (Code::InvalidArgument, words::TOO_MANY_OPS.to_owned()),
+        Refusal::TooLarge { .. } => (Code::InvalidArgument, words::TOO_LARGE.to_owned()),
+        Refusal::BadRecord { .. } | Refusal::Server { .. } => (Code::FailedPrecondition, refusal.to_string()),
+    };
+    Status::new(code, message)
+}
+
+/// Adapts a function to the method shape that tonic drives.
+struct Method<F>(F);
+
+impl<F, R, M1, M2> tower_service::Service<tonic::Request<M1>> for Method<F>
+where
+    F: FnMut(tonic::Request<M1>) -> R,
+    R: Future<Output = Result<tonic::Response<M2>, Status>>,
+{
+    type Response = tonic::Response<M2>;
+    type Error = Status;
+    type Future = R;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: tonic::Request<M1>) -> R {
+        (self.0)(request)
+    }
+}
+
+fn codec<M1, M2>() -> tonic::server::Grpc<ProstCodec<M2, M1>>
+where
+    M1: prost::Message + Default + 'static,
+    M2: prost::Message + Default + 'static,
+{
+    tonic::server::Grpc::new(ProstCodec::<M2, M1>::new())
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .max_encoding_message_size(MAX_ANSWER_BYTES)
+}
+
+async fn unary<M1, M2, R>(request: Request<Incoming>, work: impl FnOnce(M1) -> R) -> Response<Body>
+where
+    M1: prost::Message + Default + 'static,
+    M2: prost::Message + Default + 'static,
+    R: Future<Output = Result<M2, Status>>,
+{
+    let mut work = Some(work);
+    let method = Method(move |request: tonic::Request<M1>| {
+        let work = work.take().expect("one request, one call");
+        let result = work(request.into_inner());
+        async move { result.await.map(tonic::Response::new) }
+    });
+    codec::<M1, M2>().unary(method, request).await
+}
+
+async fn streaming<M1, M2, R>(
+    request: Request<Incoming>,
+    work: impl FnOnce(Streaming<M1>, Answers<M2>) -> R + Send,
+) -> Response<Body>
+where
+    M1: prost::Message + Default + 'static,
+    M2: prost::Message + Default + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let mut work = Some(work);
+    let method = Method(move |request: tonic::Request<Streaming<M1>>| {
+        let work = work.take().expect("one request, one call");
+        let (answers, stream) = mpsc::channel(STREAM_QUEUE);
+        tokio::spawn(work(request.into_inner(), answers));
+        async move { Ok(tonic::Response::new(ReceiverStream::new(stream))) }
+    });
+    codec::<M1, M2>().streaming(method, request).await
+}
