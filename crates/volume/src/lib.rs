@@ -1,6 +1,24 @@
 //! The sequencer: opens, orders, fences, reads, takes over.
+//!
+//! * [`Opener`]: makes this node the owner of a volume.
+//! * [`Sequencer`]: orders the I/O of an open volume, one on each core.
+//! * [`io`]: what goes in and what comes out.
+//!
+//! Both are pure state machines: no I/O, no clock, no randomness.
 #![deny(unsafe_code)]
 
+mod config;
 pub mod io;
+mod opener;
+mod planted;
+mod sequencer;
+mod task;
 
+pub use config::{
+    Config, MAX_EVICTION_GROUPS, MAX_GROUPS, MAX_IOS, MAX_OPENINGS, MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES,
+    MAX_TASKS, MAX_WRITES_PER_CHUNK,
+};
 pub use io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
+pub use opener::{OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+pub use planted::Planted;
+pub use sequencer::{Counters, Sequencer, Status};

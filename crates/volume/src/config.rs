@@ -1,0 +1,63 @@
+//! Settings and limits of a sequencer.
+
+use amita_cluster::{MAX_IO_BYTES, StoreId};
+use std::time::Duration;
+
+use crate::planted::Planted;
+
+/// Most I/Os of one sequencer under way and queued, together with its own requests: what a request's id has room for
+/// (16 bits of slot). The fronts bound their clients far below; what comes above is answered `Busy`.
+pub const MAX_TASKS: usize = 1 << 16;
+/// Of those, what clients may take: the rest is for fences, openings and promises, so that these never starve.
+pub const MAX_IOS: usize = MAX_TASKS / 4 * 3;
+/// Most chunks of one sequencer that are being opened at once: each has up to 32 requests of its own, which must find
+/// room beside the clients'.
+pub const MAX_OPENINGS: usize = 128;
+/// Most groups of a pool: each may have a fence under way.
+pub const MAX_GROUPS: u32 = 8192;
+/// Most writes of one chunk with a version and without an acknowledgement: it bounds a store's out-of-order window and
+/// what is resent after a reconnection. Twice the depth at which a device is saturated.
+pub const MAX_WRITES_PER_CHUNK: u32 = 64;
+/// Most payload bytes that a store has to answer, from one sequencer: above, more only queues in sockets (about
+/// 0.5 MiB saturates a connection).
+pub const MAX_STORE_BYTES: u64 = 16 * MAX_IO_BYTES as u64;
+/// Most payload bytes of one sequencer in writes without an acknowledgement: they are kept for resends (R8).
+pub const MAX_SHARD_BYTES: u64 = 256 * MAX_IO_BYTES as u64;
+/// Most groups that one eviction changes: with the volume's record and reads of everything it stays below the 128
+/// operations that etcd allows in a transaction.
+pub const MAX_EVICTION_GROUPS: usize = 60;
+/// Refusals of one write by one store that may pass by themselves (`Invalid`), before the store is evicted.
+pub const MAX_REFUSALS: u8 = 4;
+
+/// Settings of a sequencer.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Stores in this process: reads prefer them.
+    pub local_stores: Vec<StoreId>,
+    /// A store that has something to answer and says nothing for so long is evicted.
+    pub store_timeout: Duration,
+    /// A read that is not answered for so long is also sent to another member.
+    pub hedge_ms: u32,
+    /// How long to leave a store alone that answers `Busy`.
+    pub busy_pause: Duration,
+    /// The first pause after a failed call to the metadata; it doubles up to [`Config::meta_pause_most`].
+    pub meta_pause: Duration,
+    /// The longest pause between calls to the metadata that fail.
+    pub meta_pause_most: Duration,
+    /// Rules that are switched off to show that tests notice. Empty without the feature `planted`.
+    pub planted: Planted,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            local_stores: Vec::new(),
+            store_timeout: Duration::from_secs(2),
+            hedge_ms: 50,
+            busy_pause: Duration::from_millis(2),
+            meta_pause: Duration::from_millis(20),
+            meta_pause_most: Duration::from_millis(500),
+            planted: Planted::default(),
+        }
+    }
+}

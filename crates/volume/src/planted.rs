@@ -1,0 +1,52 @@
+//! Faults that tests plant: each switches one rule of the protocol off. Without the feature `planted` there is nothing
+//! to switch, and every question is answered `false` at compile time.
+
+macro_rules! planted {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Which rules are switched off.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Planted {
+            $(
+                #[cfg(any(test, feature = "planted"))]
+                $(#[$doc])*
+                pub $name: bool,
+            )*
+        }
+
+        impl Planted {
+            $(
+                pub(crate) fn $name(&self) -> bool {
+                    #[cfg(any(test, feature = "planted"))]
+                    { self.$name }
+                    #[cfg(not(any(test, feature = "planted")))]
+                    { false }
+                }
+            )*
+        }
+    };
+}
+
+planted! {
+    /// R2: an eviction does not compare the volume's generation, and nothing read back is checked for it.
+    skip_generation_check,
+    /// R3: a read's answer is not held until its version is everywhere.
+    no_hold,
+    /// R4: reads do without promises.
+    no_promises,
+    /// R6: the opener reads the groups before it raises the generation.
+    read_groups_before_raise,
+    /// R6: each part of a roll-forward is applied by itself.
+    roll_in_parts,
+    /// R7: versions are given out without looking at credits.
+    no_credits,
+    /// R8: reads name no least version.
+    no_least,
+    /// R10: a group is served when those of its members that can be reached are fenced.
+    serve_half_fenced,
+    /// R10: members are evicted below the pool's least.
+    ignore_min_copies,
+    /// A write is acknowledged by the first answer.
+    acknowledge_early,
+    /// After a reconnection writes are resent from the newest to the oldest.
+    resend_out_of_order,
+}

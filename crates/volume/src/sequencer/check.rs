@@ -1,0 +1,138 @@
+//! What must hold after every event: looked at in tests and in the simulator, because it walks through everything.
+
+use super::{ChunkState, Sequencer};
+use crate::task::{Kind, List, NIL};
+
+impl Sequencer {
+    /// Walks through everything and panics where something does not hold that must hold between events.
+    pub fn check(&self) {
+        if self.stopped {
+            return;
+        }
+        self.check_stores();
+        self.check_groups();
+        for chunk in 0..self.chunks.len() {
+            self.check_chunk(chunk as u32);
+        }
+        let ios = self.live().filter(|&slot| match &self.tasks[slot].kind {
+            Kind::Write(write) => !write.told,
+            Kind::Read(_) => true,
+            _ => false,
+        });
+        assert_eq!(ios.count(), self.ios, "every I/O is a task");
+    }
+
+    fn live(&self) -> impl Iterator<Item = u32> + '_ {
+        self.tasks
+            .slots()
+            .filter(|&slot| !matches!(self.tasks[slot].kind, Kind::Free))
+    }
+
+    fn check_stores(&self) {
+        for (number, store) in self.stores.iter().enumerate() {
+            let (mut awaited, mut writes, mut bytes) = (0, 0, 0);
+            for slot in self.live() {
+                let task = &self.tasks[slot];
+                let Some(position) = self.position(task.group, number as u32) else {
+                    continue;
+                };
+                if task.waiting.has(position) {
+                    awaited += 1;
+                    if let Kind::Write(write) = &task.kind {
+                        writes += 1;
+                        bytes += write.payload.len() as u64;
+                    }
+                }
+                if task.sent.has(position) && task.waiting.has(position) {
+                    assert!(store.up, "nothing is under way on a link that has ended");
+                }
+            }
+            assert_eq!((awaited, writes, bytes), (store.awaited, store.writes, store.bytes));
+        }
+    }
+
+    fn check_groups(&self) {
+        for (number, group) in self.groups.iter().enumerate() {
+            assert!(
+                group.ready.without(group.current).is_empty(),
+                "who left serves nothing (R4, R10)"
+            );
+            let names = group
+                .current
+                .iter()
+                .map(|position| self.stores[group.members[position] as usize].id);
+            assert!(
+                names.eq(group.record.in_sync.iter().copied()),
+                "the set is the record's"
+            );
+            for position in group.ready.iter() {
+                assert!(self.stores[group.members[position] as usize].up);
+            }
+            for slot in self.live().filter(|&slot| self.tasks[slot].group as usize == number) {
+                assert!(
+                    self.tasks[slot].waiting.without(group.current).is_empty(),
+                    "who left owes nothing"
+                );
+            }
+            if group.fence != NIL {
+                assert!(matches!(self.tasks[group.fence].kind, Kind::Fence { epoch } if epoch == group.record.epoch));
+            }
+        }
+    }
+
+    fn all_of(&self, list: List) -> Vec<u32> {
+        let mut all = Vec::new();
+        let mut cursor = list.head();
+        while let Some(slot) = cursor {
+            all.push(slot);
+            cursor = self.tasks.next(slot);
+        }
+        all
+    }
+
+    fn check_chunk(&self, number: u32) {
+        let chunk = &self.chunks[number as usize];
+        let group = &self.groups[chunk.group as usize];
+        assert!(chunk.committed <= chunk.issued);
+        assert_eq!(chunk.busy_at != NIL, !chunk.writes.is_empty());
+        if chunk.busy_at != NIL {
+            assert_eq!(group.busy[chunk.busy_at as usize], number);
+        }
+        let writes = self.all_of(chunk.writes);
+        assert_eq!(writes.len(), chunk.write_count as usize);
+        let mut version = chunk.committed;
+        for &slot in &writes {
+            let Kind::Write(write) = &self.tasks[slot].kind else {
+                panic!("a chunk's writes are writes")
+            };
+            assert_eq!(write.previous, version, "an unbroken row of versions (R1)");
+            assert_eq!(write.version.counter(), version.counter() + 1);
+            assert_eq!(write.version.generation(), self.generation);
+            version = write.version;
+        }
+        assert_eq!(version, chunk.issued);
+        for position in group.current.iter() {
+            // Except where it refused something, a member is sent a chunk's writes without a gap (R1).
+            if !chunk.stalled.has(position) && self.can_send(chunk.group, position) {
+                let missing = writes
+                    .iter()
+                    .any(|&slot| self.tasks[slot].waiting.has(position) && !self.tasks[slot].sent.has(position));
+                assert!(!missing, "what may be sent is sent");
+            }
+        }
+        match chunk.state {
+            ChunkState::Open => {
+                let queued = [chunk.queued_reads, chunk.queued_clears, chunk.queued_writes];
+                assert!(
+                    chunk.blocked || queued.iter().all(List::is_empty),
+                    "what waits is looked at again"
+                );
+            }
+            ChunkState::Closed => assert!(writes.is_empty()),
+            ChunkState::Waiting | ChunkState::Opening(_) => {
+                assert!(writes.is_empty() && chunk.held.is_empty());
+                assert!(group.touched && group.opening.contains(&number));
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The path of a read: one member is asked; its answer is checked, held until its version is everywhere (R3), and given
+//! out when promises prove that nobody can have taken over meanwhile (R4).
+
+use super::Sequencer;
+use crate::io::{IoError, Op, Payload, StopReason};
+use crate::task::{Found, Kind, Members, Read};
+use amita_cluster::message::{Refusal, RequestBody, Sums};
+use amita_cluster::{BLOCK_BYTES, BlockRange, Version};
+use amita_reactor::{Slice, Time};
+use std::time::Duration;
+
+impl Sequencer {
+    pub(super) fn hedge_after(&self) -> Duration {
+        Duration::from_millis(u64::from(self.config.hedge_ms))
+    }
+
+    /// Sends a read that stands in no list to a member; false when none can be asked now.
+    pub(super) fn try_read(&mut self, now: Time, slot: u32) -> bool {
+        let group = self.tasks[slot].group;
+        let current = self.groups[group as usize].current;
+        let read = self.tasks[slot].read();
+        if !current.is_empty() && current.without(read.damaged).is_empty() {
+            let io = read.io;
+            self.tasks.remove(slot);
+            self.done(io, Err(IoError::Damaged), Payload::None);
+            return true;
+        }
+        let mut chosen = self.choose(now, slot);
+        if chosen.is_none() {
+            // Everyone was asked: those with intact copies once more.
+            let read = self.tasks[slot].read();
+            read.tried = read.damaged;
+            chosen = self.choose(now, slot);
+        }
+        if let Some(position) = chosen {
+            self.ask_member(now, slot, position);
+        }
+        chosen.is_some()
+    }
+
+    /// The member to read from: one in this process if it answers, else the one that owes the fewest answers.
+    fn choose(&mut self, now: Time, slot: u32) -> Option<usize> {
+        let number = self.tasks[slot].group;
+        let waiting = self.tasks[slot].waiting;
+        let read = self.tasks[slot].read();
+        let out = Members(read.tried.0 | read.damaged.0 | waiting.0);
+        let group = &self.groups[number as usize];
+        let mut best: Option<((bool, u32, u32), usize)> = None;
+        for position in group.current.without(out).without(group.doomed).iter() {
+            let store = &self.stores[group.members[position] as usize];
+            if store.lost || !self.can_send(number, position) {
+                continue;
+            }
+            let hangs = store.awaited > 0 && now.since(store.heard) >= self.hedge_after();
+            // Equals take turns.
+            let turn = (slot + position as u32) % group.members.len() as u32;
+            let rank = if store.local && !hangs {
+                (false, 0, 0)
+            } else {
+                (hangs, store.awaited + 1, turn)
+            };
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, position));
+            }
+        }
+        best.map(|(_, position)| position)
+    }
+
+    fn ask_member(&mut self, now: Time, slot: u32, position: usize) {
+        let group = self.tasks[slot].group;
+        let chunk = &self.chunks[self.tasks[slot].chunk as usize];
+        let index = chunk.index;
+        // R8: everything acknowledged, and with it (R3) everything that a read has returned.
+        let least = if self.config.planted.no_least() {
+            Version::NONE
+        } else {
+            chunk.committed
+        };
+        let read = self.tasks[slot].read();
+        read.tried.add(position);
+        let body = match read.op {
+            Op::Allocation { .. } => RequestBody::Allocation { chunk: index, least },
+            _ => RequestBody::Read {
+                chunk: index,
+                range: read.range,
+                least,
+            },
+        };
+        self.tasks.age(slot, now);
+        self.arm(now.plus(self.hedge_after()));
+        self.expect(now, slot, position);
+        self.send(now, slot, position, body, Slice::default());
+        // Beside the read, so that its answer need not wait for promises (R4); its own member promises by the answer.
+        self.renew_promises(now, group, Members::one(position));
+    }
+
+    /// A member does not answer a read, or not well: it stays with the others.
+    pub(super) fn give_up_on(&mut self, now: Time, slot: u32, position: usize) {
+        self.settle(slot, position);
+        self.go_elsewhere(now, slot);
+    }
+
+    fn go_elsewhere(&mut self, now: Time, slot: u32) {
+        let task = &mut self.tasks[slot];
+        let chunk = task.chunk;
+        if !task.waiting.is_empty() || task.read().found.is_some() {
+            return;
+        }
+        self.tasks.rest(slot);
+        if !self.try_read(now, slot) {
+            self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+            self.block(chunk);
+        }
+    }
+
+    pub(super) fn read_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
+        let group = self.tasks[slot].group;
+        let chunk = self.tasks[slot].chunk;
+        match refusal {
+            Refusal::StaleEpoch { .. }
+            | Refusal::NotFenced
+            | Refusal::Fenced { .. }
+            | Refusal::Busy
+            | Refusal::Poisoned
+            | Refusal::NoSuchStore => {}
+            Refusal::Damaged { block } => {
+                self.found_damage(group, position, chunk, *block);
+                self.tasks[slot].read().damaged.add(position);
+            }
+            other => {
+                // R8: a member that is behind what it has answered has lost something. Others are as unfit.
+                self.warn_refused(group, self.groups[group as usize].members[position], other);
+                self.doom(group, position);
+            }
+        }
+        self.give_up_on(now, slot, position);
+    }
+
+    pub(super) fn data_arrived(
+        &mut self,
+        now: Time,
+        slot: u32,
+        position: usize,
+        version: Version,
+        sums: &Sums,
+        payload: Slice,
+    ) {
+        let group = self.tasks[slot].group;
+        let chunk = self.tasks[slot].chunk;
+        let read = self.tasks[slot].read();
+        if read.found.is_some() {
+            // The other member was quicker.
+            return self.settle(slot, position);
+        }
+        let range = read.range;
+        if version.generation() > self.generation {
+            let generation = version.generation();
+            return self.stop(StopReason::Deposed { generation });
+        }
+        if version > self.chunks[chunk as usize].issued {
+            return self.misbehaved(
+                now,
+                slot,
+                position,
+                format!("version {version}, which was never given out"),
+            );
+        }
+        match damage(range, sums, &payload) {
+            Intact::Yes => {
+                self.settle(slot, position);
+                self.found(now, slot, Found::Data { version, payload });
+            }
+            Intact::No(block) => {
+                // End to end: whatever spoiled it, it is not served.
+                self.found_damage(group, position, chunk, block);
+                self.tasks[slot].read().damaged.add(position);
+                self.give_up_on(now, slot, position);
+            }
+            Intact::Shape => {
+                let what = format!(
+                    "{} bytes and {} sums for {} blocks",
+                    payload.len(),
+                    sums.len(),
+                    range.count
+                );
+                self.misbehaved(now, slot, position, what);
+            }
+        }
+    }
+
+    pub(super) fn allocation_arrived(&mut self, now: Time, slot: u32, position: usize, allocated: Box<[u64; 16]>) {
+        self.settle(slot, position);
+        if self.tasks[slot].read().found.is_none() {
+            // The answer names no version: it may show anything that was given out.
+            let version = self.chunks[self.tasks[slot].chunk as usize].issued;
+            self.found(now, slot, Found::Allocation { version, allocated });
+        }
+    }
+
+    fn found(&mut self, now: Time, slot: u32, found: Found) {
+        let group = self.tasks[slot].group;
+        let chunk = self.tasks[slot].chunk;
+        self.tasks.rest(slot);
+        let promised = self.is_promised(now, group);
+        let version = found.version();
+        let read = self.tasks[slot].read();
+        read.found = Some(found);
+        read.promised = promised;
+        self.tasks.push(&mut self.chunks[chunk as usize].held, slot);
+        if !promised {
+            self.counters.unpromised += 1;
+            self.unpromised.push(slot);
+        }
+        self.counters.held += u64::from(version > self.chunks[chunk as usize].committed);
+        self.renew_promises(now, group, Members::NONE);
+        self.give_out(slot);
+    }
+
+    /// Ends a read whose answer is here, if it may be given out.
+    fn give_out(&mut self, slot: u32) {
+        let chunk = self.tasks[slot].chunk;
+        let committed = self.chunks[chunk as usize].committed;
+        let read = self.tasks[slot].read();
+        let version = read.found.as_ref().expect("a held read has its answer").version();
+        if !read.promised || (version > committed && !self.config.planted.no_hold()) {
+            return;
+        }
+        self.tasks.unlink(&mut self.chunks[chunk as usize].held, slot);
+        // A second member that was asked still owes its answer.
+        let kind = std::mem::replace(&mut self.tasks[slot].kind, Kind::Orphan);
+        if self.tasks[slot].waiting.is_empty() {
+            self.tasks.remove(slot);
+        }
+        let Kind::Read(read) = kind else {
+            unreachable!("held tasks are reads")
+        };
+        self.counters.reads += 1;
+        self.done(read.io, Ok(()), payload_of(read));
+    }
+
+    /// The chunk's committed version has moved.
+    pub(super) fn release_held(&mut self, chunk: u32) {
+        let mut cursor = self.chunks[chunk as usize].held.head();
+        while let Some(slot) = cursor {
+            cursor = self.tasks.next(slot);
+            self.give_out(slot);
+        }
+    }
+
+    /// Promises have come: reads that waited for them go out.
+    pub(super) fn recheck_promises(&mut self, now: Time) {
+        let mut index = 0;
+        while let Some(&slot) = self.unpromised.get(index) {
+            let group = self.tasks[slot].group;
+            if self.is_promised(now, group) {
+                self.unpromised.swap_remove(index);
+                self.tasks[slot].read().promised = true;
+                self.give_out(slot);
+            } else {
+                index += 1;
+                self.ask_for_promises(now, group);
+            }
+        }
+    }
+
+    /// Asks again where a request for a promise came to nothing, but not without end: a store that lets a new owner in
+    /// promises nothing any more (R4).
+    fn ask_for_promises(&mut self, now: Time, group: u32) {
+        let mut besides = Members::NONE;
+        for position in self.groups[group as usize].current.iter() {
+            let number = self.groups[group as usize].members[position];
+            let again = self.stores[number as usize].confirm_at.plus(self.config.busy_pause);
+            if now < again {
+                besides.add(position);
+                self.arm(again);
+            }
+        }
+        self.renew_promises(now, group, besides);
+    }
+
+    /// Reads that have waited long are sent to a second member as well.
+    pub(super) fn hedge(&mut self, now: Time) {
+        while let Some(slot) = self.tasks.oldest() {
+            if now.since(self.tasks[slot].asked_at) < self.hedge_after() {
+                break;
+            }
+            match self.choose(now, slot) {
+                Some(position) => {
+                    self.counters.hedged += 1;
+                    self.ask_member(now, slot, position);
+                }
+                None => self.tasks.age(slot, now),
+            }
+        }
+    }
+}
+
+enum Intact {
+    Yes,
+    No(amita_cluster::BlockIndex),
+    /// Not what was asked for.
+    Shape,
+}
+
+fn damage(range: BlockRange, sums: &Sums, payload: &[u8]) -> Intact {
+    if payload.is_empty() && sums.is_empty() {
+        return Intact::Yes;
+    }
+    let block_bytes = BLOCK_BYTES as usize;
+    if sums.len() != usize::from(range.count) || payload.len() != sums.len() * block_bytes {
+        return Intact::Shape;
+    }
+    let mut blocks = range.iter().zip(sums).zip(payload.chunks_exact(block_bytes));
+    match blocks.find(|((_, sum), bytes)| crc32c::crc32c(bytes) != **sum) {
+        Some(((block, _), _)) => Intact::No(block),
+        None => Intact::Yes,
+    }
+}
+
+/// Cuts what was asked for out of the whole blocks that came.
+fn payload_of(read: Read) -> Payload {
+    match (read.found, read.op) {
+        (Some(Found::Data { payload, .. }), Op::Read { offset, length }) => {
+            if payload.is_empty() {
+                return Payload::Zeros(length);
+            }
+            let skip = (offset % u64::from(BLOCK_BYTES)) as usize;
+            Payload::Data(payload.slice(skip..skip + length as usize))
+        }
+        (Some(Found::Allocation { allocated, .. }), _) => Payload::Allocation(allocated),
+        _ => unreachable!("a read that is given out has its answer"),
+    }
+}

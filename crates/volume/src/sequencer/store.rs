@@ -1,0 +1,290 @@
+//! Links, silence, promises and credits: what belongs to a store and not to a group.
+
+use super::{ChunkState, Sequencer};
+use crate::task::{Kind, Members, NIL};
+use amita_cluster::StoreId;
+use amita_cluster::message::RequestBody;
+use amita_reactor::{Slice, Time};
+use std::time::Duration;
+
+impl Sequencer {
+    /// There is an ordered link to the store, on which nothing was sent yet.
+    pub fn store_up(&mut self, now: Time, id: StoreId) {
+        let Some(&number) = self.store_index.get(&id) else {
+            return;
+        };
+        if self.stopped {
+            return;
+        }
+        if self.stores[number as usize].up {
+            // A new link without word of the old one's end: what was under way there is gone.
+            self.link_ended(now, number);
+        }
+        let store = &mut self.stores[number as usize];
+        store.up = true;
+        store.lost = false;
+        store.heard = now;
+        let due = now.plus(self.config.store_timeout);
+        self.arm(due);
+        // First on the link: the fences (R6). Writes are resent when they are answered.
+        for index in 0..self.touched.len() {
+            self.send_fence(now, self.touched[index]);
+        }
+        self.finish(now);
+    }
+
+    /// The link to the store has ended. Requests stay and are sent again when there is a new one; reads go elsewhere.
+    pub fn store_down(&mut self, now: Time, id: StoreId) {
+        let Some(&number) = self.store_index.get(&id) else {
+            return;
+        };
+        if self.stopped || !self.stores[number as usize].up {
+            return;
+        }
+        self.link_ended(now, number);
+        self.finish(now);
+    }
+
+    /// The store is surely dead, or was silent for too long: its groups go on without it (R12).
+    pub fn store_lost(&mut self, now: Time, id: StoreId) {
+        let Some(&number) = self.store_index.get(&id) else {
+            return;
+        };
+        if self.stopped {
+            return;
+        }
+        self.lose(now, number);
+        self.finish(now);
+    }
+
+    pub(super) fn lose(&mut self, now: Time, number: u32) {
+        let store = &mut self.stores[number as usize];
+        if !store.lost {
+            store.lost = true;
+            store.lost_at = now;
+        }
+        self.metadata.evictions = true;
+        self.retry_blocked = true;
+    }
+
+    fn link_ended(&mut self, now: Time, number: u32) {
+        let store = &mut self.stores[number as usize];
+        store.up = false;
+        store.credit = 0;
+        if store.awaited == 0 {
+            store.heard = now;
+        }
+        for slot in self.tasks.slots() {
+            if matches!(self.tasks[slot].kind, Kind::Free) {
+                continue;
+            }
+            let group = self.tasks[slot].group;
+            let Some(position) = self.position(group, number) else {
+                continue;
+            };
+            if !self.tasks[slot].waiting.has(position) {
+                continue;
+            }
+            self.tasks[slot].sent.remove(position);
+            match &mut self.tasks[slot].kind {
+                // Kept, and sent again on the next link.
+                Kind::Write(write) => write.charged.remove(position),
+                Kind::Fence { .. } => {}
+                Kind::Read(_) => self.give_up_on(now, slot, position),
+                Kind::Confirm => self.confirmed(slot, position),
+                Kind::Orphan => self.settle_and_drop(slot, position),
+                // Its chunk is opened anew, from the start.
+                Kind::Open(_) => {}
+                Kind::Free => unreachable!(),
+            }
+        }
+        for index in 0..self.touched.len() {
+            let group = self.touched[index];
+            if let Some(position) = self.position(group, number)
+                && self.groups[group as usize].current.has(position)
+            {
+                self.unready(group, position);
+                self.reset_openings(group);
+                // Writes that it refused are among those that are sent again, all of them, in order.
+                for index in 0..self.groups[group as usize].busy.len() {
+                    let chunk = self.groups[group as usize].busy[index];
+                    self.chunks[chunk as usize].stalled.remove(position);
+                }
+                self.send_fence(now, group);
+            }
+        }
+        self.retry_blocked = true;
+        self.arm_silence(now);
+    }
+
+    /// A store's position in a group.
+    pub(super) fn position(&self, group: u32, number: u32) -> Option<usize> {
+        self.groups[group as usize]
+            .members
+            .iter()
+            .position(|&member| member == number)
+    }
+
+    /// A store has said something.
+    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32) {
+        let store = &mut self.stores[number as usize];
+        store.heard = now;
+        store.lost = false;
+        store.credit += u64::from(credit_blocks);
+        // The end of any request may have brought what waiting writes need.
+        self.retry_blocked = true;
+    }
+
+    // ---- silence ----
+
+    /// Finds stores that owe an answer and have not said a word for too long.
+    pub(super) fn listen_for_silence(&mut self, now: Time) {
+        for number in 0..self.stores.len() {
+            let store = &self.stores[number];
+            let silent = now.since(store.heard) >= self.config.store_timeout;
+            if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
+                self.lose(now, number as u32);
+            }
+        }
+    }
+
+    pub(super) fn arm_silence(&mut self, now: Time) {
+        for number in 0..self.stores.len() {
+            let store = &self.stores[number];
+            if !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
+                let due = store.heard.plus(self.config.store_timeout).max(now);
+                self.arm(due);
+            }
+        }
+    }
+
+    /// Does I/O wait for a store to which there is no link?
+    fn is_missed(&self, number: u32) -> bool {
+        if self.stores[number as usize].up {
+            return false;
+        }
+        self.touched.iter().any(|&group| {
+            let waits = !self.groups[group as usize].opening.is_empty();
+            waits
+                && self
+                    .position(group, number)
+                    .is_some_and(|position| self.groups[group as usize].current.has(position))
+        })
+    }
+
+    // ---- promises ----
+
+    /// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
+    pub(super) fn promised(&mut self, slot: u32, position: usize, number: u32, promise_ms: u16) {
+        let sent_at = self.tasks[slot].sent_at[position];
+        let promise = Duration::from_millis(u64::from(promise_ms));
+        let store = &mut self.stores[number as usize];
+        store.promise = promise;
+        store.promise_until = store.promise_until.max(sent_at.plus(promise));
+    }
+
+    /// Are there enough promises that no lawful takeover can have happened yet? A new owner must fence all in-sync
+    /// members, of which it can have evicted all but the least number: so one more than can be evicted.
+    pub(super) fn is_promised(&self, now: Time, group: u32) -> bool {
+        if self.config.planted.no_promises() {
+            return true;
+        }
+        let group = &self.groups[group as usize];
+        let holds = |&position: &usize| self.stores[group.members[position] as usize].promise_until > now;
+        let held = group.current.iter().filter(holds).count();
+        held > group.current.count().saturating_sub(self.min_copies)
+    }
+
+    /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway.
+    pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members) {
+        for position in self.groups[group as usize].current.without(besides).iter() {
+            let number = self.groups[group as usize].members[position];
+            let store = &self.stores[number as usize];
+            if store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now {
+                self.confirm(now, group, position);
+            }
+        }
+    }
+
+    /// Sends an empty request, unless one is under way.
+    pub(super) fn confirm(&mut self, now: Time, group: u32, position: usize) {
+        let number = self.groups[group as usize].members[position];
+        if self.stores[number as usize].confirm != NIL || !self.can_send(group, position) {
+            return;
+        }
+        self.counters.confirms += 1;
+        let slot = self.tasks.add(Kind::Confirm, group, NIL);
+        self.stores[number as usize].confirm = slot;
+        self.stores[number as usize].confirm_at = now;
+        self.expect(now, slot, position);
+        self.send(now, slot, position, RequestBody::Confirm, Slice::default());
+    }
+
+    /// The empty request has been answered, or its link has ended.
+    pub(super) fn confirmed(&mut self, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        assert_eq!(
+            self.stores[number as usize].confirm, slot,
+            "a store is asked for one promise at a time"
+        );
+        self.stores[number as usize].confirm = NIL;
+        self.settle_and_drop(slot, position);
+    }
+
+    // ---- being left alone ----
+
+    /// Leaves a member alone for a moment.
+    pub(super) fn pause(&mut self, now: Time, group: u32, position: usize, pause: Duration) {
+        if !self.groups[group as usize].paused.has(position) {
+            self.groups[group as usize].paused.add(position);
+            let until = now.plus(pause);
+            self.pauses.push((until, group, position));
+            self.arm(until);
+        }
+    }
+
+    pub(super) fn end_pauses(&mut self, now: Time) {
+        let mut index = 0;
+        while index < self.pauses.len() {
+            let (until, group, position) = self.pauses[index];
+            if until > now {
+                index += 1;
+                continue;
+            }
+            self.pauses.swap_remove(index);
+            self.groups[group as usize].paused.remove(position);
+            self.send_fence(now, group);
+            self.resend(now, group, position);
+            self.open_chunks(now, group);
+            self.retry_blocked = true;
+        }
+    }
+
+    /// May something other than a fence be sent to the member?
+    pub(super) fn can_send(&self, group: u32, position: usize) -> bool {
+        let group = &self.groups[group as usize];
+        group.ready.and(group.current).without(group.paused).has(position)
+            && self.stores[group.members[position] as usize].up
+    }
+
+    /// Chunks of which something waits are looked at again.
+    pub(super) fn block(&mut self, chunk: u32) {
+        if !self.chunks[chunk as usize].blocked {
+            self.chunks[chunk as usize].blocked = true;
+            self.blocked.push_back(chunk);
+        }
+    }
+
+    pub(super) fn retry_blocked(&mut self, now: Time) {
+        // A retry may bring news that calls for another; each pass looks once at each chunk.
+        while std::mem::take(&mut self.retry_blocked) && !self.stopped {
+            for _ in 0..self.blocked.len() {
+                let Some(chunk) = self.blocked.pop_front() else { break };
+                self.chunks[chunk as usize].blocked = false;
+                if matches!(self.chunks[chunk as usize].state, ChunkState::Open) {
+                    self.kick(now, chunk);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! I/O comes in: it is checked, made a task, and queued at its chunk.
+
+use super::{Chunk, ChunkState, Sequencer};
+use crate::config::MAX_IOS;
+use crate::io::{IoError, IoId, Op, Payload};
+use crate::task::{Kind, List, Members, NIL, Read, Write};
+use amita_cluster::message::Sums;
+use amita_cluster::{BLOCK_BYTES, BlockRange, ChunkId, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, Version};
+use amita_reactor::{Slice, Time};
+
+/// Where an I/O goes.
+struct Place {
+    chunk: ChunkIndex,
+    offset_bytes: u32,
+    length_bytes: u32,
+    range: BlockRange,
+}
+
+impl Sequencer {
+    /// Starts an I/O; `data` is a write's payload, else empty. It ends in one [`crate::Effect::Done`].
+    pub fn submit(&mut self, now: Time, io: IoId, op: Op, data: Slice) {
+        self.ios += 1;
+        if let Err(error) = self.accept(now, io, op, data) {
+            self.done(io, Err(error), Payload::None);
+        }
+        self.finish(now);
+    }
+
+    fn accept(&mut self, now: Time, io: IoId, op: Op, data: Slice) -> Result<(), IoError> {
+        if self.stopped {
+            return Err(IoError::Lost);
+        }
+        let place = self.place(&op, &data)?;
+        if self.tasks.len() >= MAX_IOS {
+            return Err(IoError::Busy);
+        }
+        let chunk = self.chunk_number(place.chunk);
+        let group = self.chunks[chunk as usize].group;
+        let kind = match op {
+            Op::Write { .. } | Op::Clear { .. } => Kind::Write(Write {
+                io,
+                clear: matches!(op, Op::Clear { .. }),
+                offset_bytes: place.offset_bytes,
+                length_bytes: place.length_bytes,
+                range: place.range,
+                version: Version::NONE,
+                previous: Version::NONE,
+                sums: Sums::new(),
+                payload: data,
+                charged: Members::NONE,
+                asked: Members::NONE,
+                waited: false,
+                refusals: 0,
+                told: false,
+            }),
+            Op::Read { .. } | Op::Allocation { .. } => Kind::Read(Read {
+                io,
+                op,
+                range: place.range,
+                tried: Members::NONE,
+                damaged: Members::NONE,
+                found: None,
+                promised: false,
+            }),
+        };
+        let slot = self.tasks.add(kind, group, chunk);
+        let state = &mut self.chunks[chunk as usize];
+        let queue = match op {
+            Op::Write { .. } => &mut state.queued_writes,
+            Op::Clear { .. } => &mut state.queued_clears,
+            Op::Read { .. } | Op::Allocation { .. } => &mut state.queued_reads,
+        };
+        self.tasks.push(queue, slot);
+        self.kick(now, chunk);
+        Ok(())
+    }
+
+    /// Checks an I/O. The fronts have cut it to pieces that fit; what does not is answered, never asserted.
+    fn place(&self, op: &Op, data: &Slice) -> Result<Place, IoError> {
+        let (offset, length) = (op.offset(), op.length());
+        let block = u64::from(BLOCK_BYTES);
+        let valid = match *op {
+            Op::Read { length, .. } => {
+                let blocks = (offset % block + u64::from(length)).div_ceil(block);
+                length > 0 && blocks <= u64::from(MAX_IO_BLOCKS)
+            }
+            Op::Write { length, .. } => length > 0 && length <= MAX_IO_BYTES && data.len() == length as usize,
+            Op::Clear { .. } => length > 0 && offset % block == 0 && length % block == 0,
+            Op::Allocation { .. } => true,
+        };
+        if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. })) {
+            return Err(IoError::Invalid);
+        }
+        let chunk_bytes = u64::from(self.chunk_bytes);
+        let end = offset.checked_add(length.max(1)).ok_or(IoError::OutOfRange)?;
+        let chunk = offset / chunk_bytes;
+        if end > self.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
+            return Err(IoError::OutOfRange);
+        }
+        let offset_bytes = (offset % chunk_bytes) as u32;
+        let length_bytes = length as u32;
+        let range = match op {
+            Op::Allocation { .. } => BlockRange::new(0, self.blocks_per_chunk),
+            _ => BlockRange::of_bytes(offset_bytes, length_bytes),
+        };
+        assert!(range.is_inside(u32::from(self.blocks_per_chunk)), "checked above");
+        Ok(Place {
+            chunk: ChunkIndex(chunk),
+            offset_bytes,
+            length_bytes,
+            range,
+        })
+    }
+
+    fn chunk_number(&mut self, index: ChunkIndex) -> u32 {
+        if let Some(&number) = self.chunk_index.get(&index) {
+            return number;
+        }
+        let number = self.chunks.len() as u32;
+        let id = ChunkId {
+            volume: self.volume.id,
+            index,
+        };
+        self.chunks.push(Chunk {
+            index,
+            group: id.group(self.pool.groups).0,
+            state: ChunkState::Closed,
+            issued: Version::NONE,
+            committed: Version::NONE,
+            writes: List::default(),
+            write_count: 0,
+            queued_writes: List::default(),
+            queued_clears: List::default(),
+            queued_reads: List::default(),
+            held: List::default(),
+            stalled: Members::NONE,
+            busy_at: NIL,
+            blocked: false,
+            bad_sources: Members::NONE,
+        });
+        self.chunk_index.insert(index, number);
+        number
+    }
+
+    /// Starts what can be started of a chunk's queues.
+    pub(super) fn kick(&mut self, now: Time, chunk: u32) {
+        match self.chunks[chunk as usize].state {
+            ChunkState::Closed => return self.want_open(now, chunk),
+            ChunkState::Waiting | ChunkState::Opening(_) => return,
+            ChunkState::Open => {}
+        }
+        while let Some(slot) = self.chunks[chunk as usize].queued_reads.head() {
+            self.tasks.unlink(&mut self.chunks[chunk as usize].queued_reads, slot);
+            if !self.try_read(now, slot) {
+                // Back to where it stood would be the head; reads have no order among them.
+                self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+                break;
+            }
+        }
+        // Clears first: they need no space, and may be what brings some (R7).
+        while let Some(slot) = self.chunks[chunk as usize].queued_clears.head() {
+            if !self.try_write(now, slot) {
+                break;
+            }
+        }
+        while let Some(slot) = self.chunks[chunk as usize].queued_writes.head() {
+            if !self.try_write(now, slot) {
+                break;
+            }
+        }
+        let state = &self.chunks[chunk as usize];
+        let waits =
+            !(state.queued_reads.is_empty() && state.queued_clears.is_empty() && state.queued_writes.is_empty());
+        if waits {
+            self.block(chunk);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The path of a write: settled (R7), given its version (R1), sent to every in-sync member at once, acknowledged when
+//! all have answered, in the order of versions. Until then its payload is kept and sent again where a link broke (R8).
+
+use super::Sequencer;
+use crate::config::{MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
+use crate::io::{IoError, Payload};
+use crate::task::{Kind, Members, NIL, Write};
+use amita_cluster::message::{Refusal, RequestBody, Sums};
+use amita_cluster::{BLOCK_BYTES, ChunkIndex};
+use amita_reactor::Time;
+
+/// May a write be given its version?
+enum Gate {
+    Open,
+    Wait,
+    NoSpace,
+}
+
+impl Sequencer {
+    /// Sequences the first write of its queue, or fails it; false when it must wait.
+    pub(super) fn try_write(&mut self, now: Time, slot: u32) -> bool {
+        let chunk = self.tasks[slot].chunk;
+        match self.gate(now, slot, chunk) {
+            Gate::Wait => return false,
+            Gate::Open => {
+                self.dequeue(slot, chunk);
+                self.sequence(now, slot, chunk);
+            }
+            Gate::NoSpace => {
+                self.dequeue(slot, chunk);
+                let io = self.tasks[slot].write().io;
+                self.tasks.remove(slot);
+                self.done(io, Err(IoError::NoSpace), Payload::None);
+            }
+        }
+        true
+    }
+
+    fn dequeue(&mut self, slot: u32, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        let clear = self.tasks[slot].write().clear;
+        let queue = if clear {
+            &mut state.queued_clears
+        } else {
+            &mut state.queued_writes
+        };
+        self.tasks.unlink(queue, slot);
+    }
+
+    /// Space and limits, before a version is given out (R7).
+    fn gate(&mut self, now: Time, slot: u32, chunk: u32) -> Gate {
+        let number = self.chunks[chunk as usize].group;
+        let group = &self.groups[number as usize];
+        let write = self.tasks[slot].write();
+        let bytes = write.payload.len() as u64;
+        let blocks = if write.clear { 0 } else { u64::from(write.range.count) };
+        let current = group.current;
+        if current.count() < self.min_copies && !self.config.planted.ignore_min_copies() {
+            return Gate::Wait;
+        }
+        if self.chunks[chunk as usize].write_count >= MAX_WRITES_PER_CHUNK || self.bytes + bytes > MAX_SHARD_BYTES {
+            return Gate::Wait;
+        }
+        let mut short = Members::NONE;
+        for position in current.iter() {
+            let store = &self.stores[group.members[position] as usize];
+            if store.bytes > 0 && store.bytes + bytes > MAX_STORE_BYTES {
+                return Gate::Wait;
+            }
+            if store.credit < blocks {
+                short.add(position);
+            }
+        }
+        if short.is_empty() || self.config.planted.no_credits() {
+            return Gate::Open;
+        }
+        self.ask_for_credits(now, slot, number, short)
+    }
+
+    /// A write waits for credits while something may bring them. When nothing is under way the store is asked once; if
+    /// that brings nothing either, there is no space.
+    fn ask_for_credits(&mut self, now: Time, slot: u32, group: u32, short: Members) -> Gate {
+        let write = self.tasks[slot].write();
+        if !std::mem::replace(&mut write.waited, true) {
+            self.counters.credit_waits += 1;
+        }
+        for position in short.iter() {
+            let number = self.groups[group as usize].members[position];
+            let store = &self.stores[number as usize];
+            if !self.can_send(group, position) || store.lost {
+                // A fence's answer or an eviction is to come.
+                continue;
+            }
+            if store.writes > 0 {
+                self.tasks[slot].write().asked.remove(position);
+            } else if store.confirm == NIL {
+                if self.tasks[slot].write().asked.has(position) {
+                    return Gate::NoSpace;
+                }
+                self.tasks[slot].write().asked.add(position);
+                self.confirm(now, group, position);
+            }
+        }
+        Gate::Wait
+    }
+
+    /// Gives the write its version and sends it.
+    fn sequence(&mut self, now: Time, slot: u32, chunk: u32) {
+        let group = self.chunks[chunk as usize].group;
+        let state = &mut self.chunks[chunk as usize];
+        let previous = state.issued;
+        // R1: a pair of generation and counter, naming the one before. 2^40 writes of one chunk do not happen.
+        let version = previous.next(self.generation).expect("a chunk's counter does not end");
+        assert!(version > previous, "versions only grow");
+        state.issued = version;
+        state.write_count += 1;
+        self.tasks.push(&mut state.writes, slot);
+        let write = self.tasks[slot].write();
+        write.version = version;
+        write.previous = previous;
+        write.sums = sums(write);
+        let (bytes, blocks) = (write.payload.len() as u64, charge(write));
+        self.bytes += bytes;
+        let members = self.groups[group as usize].current;
+        self.tasks[slot].write().charged = members;
+        self.mark_busy(chunk);
+        for position in members.iter() {
+            let number = self.groups[group as usize].members[position];
+            let credit = &mut self.stores[number as usize].credit;
+            *credit = credit.saturating_sub(blocks);
+            self.expect(now, slot, position);
+            if self.can_send(group, position) && !self.chunks[chunk as usize].stalled.has(position) {
+                self.send_write(now, slot, position);
+            }
+        }
+    }
+
+    fn mark_busy(&mut self, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        if state.busy_at == NIL {
+            let busy = &mut self.groups[state.group as usize].busy;
+            state.busy_at = busy.len() as u32;
+            busy.push(chunk);
+        }
+    }
+
+    fn mark_quiet(&mut self, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        let at = std::mem::replace(&mut state.busy_at, NIL);
+        let busy = &mut self.groups[state.group as usize].busy;
+        assert_eq!(busy.swap_remove(at as usize), chunk);
+        if let Some(&moved) = busy.get(at as usize) {
+            self.chunks[moved as usize].busy_at = at;
+        }
+    }
+
+    fn send_write(&mut self, now: Time, slot: u32, position: usize) {
+        let index = self.chunks[self.tasks[slot].chunk as usize].index;
+        let write = self.tasks[slot].write();
+        let body = body(write, index);
+        let payload = write.payload.clone();
+        self.send(now, slot, position, body, payload);
+    }
+
+    /// Sends a member, in the order of versions, what it has not been sent on its present link, of all chunks.
+    pub(super) fn resend(&mut self, now: Time, group: u32, position: usize) {
+        if !self.can_send(group, position) {
+            return;
+        }
+        for index in 0..self.groups[group as usize].busy.len() {
+            let chunk = self.groups[group as usize].busy[index];
+            self.resend_chunk(now, chunk, position);
+        }
+    }
+
+    fn resend_chunk(&mut self, now: Time, chunk: u32, position: usize) {
+        let state = &self.chunks[chunk as usize];
+        let group = state.group;
+        if !self.can_send(group, position) || state.stalled.has(position) {
+            return;
+        }
+        let backwards = self.config.planted.resend_out_of_order();
+        let writes = state.writes;
+        let mut cursor = if backwards { writes.tail() } else { writes.head() };
+        while let Some(slot) = cursor {
+            cursor = if backwards {
+                self.tasks.previous(slot)
+            } else {
+                self.tasks.next(slot)
+            };
+            let task = &mut self.tasks[slot];
+            if !task.waiting.has(position) || task.sent.has(position) {
+                continue;
+            }
+            let again = task.sent_at[position] != Time(0);
+            let write = task.write();
+            if !write.charged.has(position) {
+                // A new link counts anew. Whether there is space was settled before the version was given out.
+                write.charged.add(position);
+                let blocks = charge(write);
+                let number = self.groups[group as usize].members[position];
+                let credit = &mut self.stores[number as usize].credit;
+                *credit = credit.saturating_sub(blocks);
+            }
+            self.counters.resent += u64::from(again);
+            self.send_write(now, slot, position);
+        }
+    }
+
+    /// A member has the write durable. An answer under an older epoch of ours counts as well.
+    pub(super) fn written(&mut self, now: Time, slot: u32, position: usize) {
+        let chunk = self.tasks[slot].chunk;
+        self.settle(slot, position);
+        self.unstall(now, chunk, position);
+        if self.config.planted.acknowledge_early() && !self.tasks[slot].write().told {
+            let write = self.tasks[slot].write();
+            write.told = true;
+            let io = write.io;
+            self.done(io, Ok(()), Payload::None);
+        }
+        self.commit(chunk);
+    }
+
+    pub(super) fn commit_group(&mut self, group: u32) {
+        let mut index = 0;
+        while let Some(&chunk) = self.groups[group as usize].busy.get(index) {
+            self.commit(chunk);
+            // A chunk that has nothing more under way leaves the list, and another stands in its place.
+            if self.groups[group as usize].busy.get(index) == Some(&chunk) {
+                index += 1;
+            }
+        }
+    }
+
+    /// Acknowledges what every in-sync member has, in the order of versions.
+    fn commit(&mut self, chunk: u32) {
+        let group = self.chunks[chunk as usize].group;
+        let mut any = false;
+        while let Some(slot) = self.chunks[chunk as usize].writes.head() {
+            if !self.tasks[slot].waiting.is_empty() {
+                break;
+            }
+            let current = self.groups[group as usize].current.count();
+            if current < self.min_copies && !self.config.planted.ignore_min_copies() {
+                break;
+            }
+            any = true;
+            let state = &mut self.chunks[chunk as usize];
+            self.tasks.unlink(&mut state.writes, slot);
+            let Kind::Write(write) = self.tasks.remove(slot) else {
+                unreachable!("a chunk's writes are writes")
+            };
+            assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
+            state.committed = write.version;
+            assert!(state.committed <= state.issued);
+            state.write_count -= 1;
+            self.bytes -= write.payload.len() as u64;
+            self.counters.writes += 1;
+            if !write.told {
+                self.done(write.io, Ok(()), Payload::None);
+            }
+        }
+        if !any {
+            return;
+        }
+        self.retry_blocked = true;
+        if self.chunks[chunk as usize].writes.is_empty() {
+            self.mark_quiet(chunk);
+        }
+        self.release_held(chunk);
+    }
+
+    pub(super) fn write_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
+        let chunk = self.tasks[slot].chunk;
+        let group = self.tasks[slot].group;
+        let store = self.groups[group as usize].members[position];
+        self.tasks[slot].sent.remove(position);
+        // What was sent behind it is refused as well: once all of that is in, everything is sent again in order.
+        self.chunks[chunk as usize].stalled.add(position);
+        let unfit = match refusal {
+            Refusal::StaleEpoch { .. }
+            | Refusal::NotFenced
+            | Refusal::Fenced { .. }
+            | Refusal::Busy
+            | Refusal::Poisoned
+            | Refusal::NoSuchStore => false,
+            Refusal::WrongPredecessor { .. } => self.first_awaited(chunk, position) == Some(slot),
+            Refusal::Invalid { .. } => {
+                let write = self.tasks[slot].write();
+                write.refusals += 1;
+                let unfit = write.refusals > MAX_REFUSALS;
+                self.pause(now, group, position, self.config.busy_pause);
+                unfit
+            }
+            // R7: who cannot apply the next valid version is evicted.
+            _ => true,
+        };
+        if unfit {
+            self.warn_refused(group, store, refusal);
+            self.doom(group, position);
+            self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
+        }
+        self.unstall(now, chunk, position);
+    }
+
+    /// The oldest write of the chunk that the member has not answered.
+    fn first_awaited(&self, chunk: u32, position: usize) -> Option<u32> {
+        self.awaited_writes(chunk)
+            .find(|&slot| self.tasks[slot].waiting.has(position))
+    }
+
+    fn awaited_writes(&self, chunk: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut cursor = self.chunks[chunk as usize].writes.head();
+        std::iter::from_fn(move || {
+            let slot = cursor?;
+            cursor = self.tasks.next(slot);
+            Some(slot)
+        })
+    }
+
+    /// Sends again what a member refused, once everything that it was sent of the chunk is answered.
+    fn unstall(&mut self, now: Time, chunk: u32, position: usize) {
+        if !self.chunks[chunk as usize].stalled.has(position) {
+            return;
+        }
+        let outstanding = self.awaited_writes(chunk).any(|slot| {
+            let task = &self.tasks[slot];
+            task.waiting.has(position) && task.sent.has(position)
+        });
+        if !outstanding {
+            self.chunks[chunk as usize].stalled.remove(position);
+            self.resend_chunk(now, chunk, position);
+        }
+    }
+}
+
+/// Blocks of credit that a write takes.
+fn charge(write: &Write) -> u64 {
+    if write.clear { 0 } else { u64::from(write.range.count) }
+}
+
+/// CRC-32C of each piece of the payload: computed once, when the write is sequenced, and checked at every step on.
+fn sums(write: &Write) -> Sums {
+    let mut sums = Sums::new();
+    let mut rest: &[u8] = &write.payload;
+    let mut room = (BLOCK_BYTES - write.offset_bytes % BLOCK_BYTES) as usize;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(room.min(rest.len()));
+        sums.push(crc32c::crc32c(piece));
+        rest = after;
+        room = BLOCK_BYTES as usize;
+    }
+    sums
+}
+
+fn body(write: &Write, chunk: ChunkIndex) -> RequestBody {
+    if write.clear {
+        RequestBody::Clear {
+            chunk,
+            range: write.range,
+            version: write.version,
+            previous: write.previous,
+        }
+    } else {
+        RequestBody::Write {
+            chunk,
+            offset_bytes: write.offset_bytes,
+            length_bytes: write.length_bytes,
+            version: write.version,
+            previous: write.previous,
+            sums: write.sums.clone(),
+        }
+    }
+}
