@@ -81,8 +81,8 @@ pub(crate) struct Connection {
     pub(crate) asked: Time,
     /// Something is outstanding (for the comparison at the end of a pass).
     pub(crate) busy: bool,
-    /// A ping is unanswered.
-    pub(crate) pinged: bool,
+    /// When the ping was sent that is unanswered.
+    pub(crate) pinged: Option<Time>,
     /// The peer's last ping is to be answered. (Only the last: whoever floods gets one answer a pass.)
     pub(crate) pong: Option<u64>,
     /// When the send under way began.
@@ -137,7 +137,7 @@ impl Connection {
             heard: now,
             asked: now,
             busy: false,
-            pinged: false,
+            pinged: None,
             pong: None,
             sending_since: now,
             told: now,
@@ -146,7 +146,8 @@ impl Connection {
 
     /// Is an answer expected from the peer? (On an incoming link the dialler does the asking.)
     pub(crate) fn is_outstanding(&self) -> bool {
-        self.outgoing && (self.window.requests() > 0 || !self.queue.is_empty() || self.releases_sent > 0 || self.pinged)
+        self.outgoing
+            && (self.window.requests() > 0 || !self.queue.is_empty() || self.releases_sent > 0 || self.pinged.is_some())
     }
 
     /// May more be read? An incoming link is not while too much of it, or of all (`paused`), is unanswered or unsent.
@@ -177,41 +178,53 @@ impl Connection {
             let end = self.since.plus(timeouts.handshake);
             return if end <= now { Due::TooSlow } else { Due::At(end) };
         }
+        if self.outgoing {
+            return self.due_outgoing(now, timeouts);
+        }
         let mut next = Time(u64::MAX);
         if self.outbox.is_sending() {
+            // Whoever asks has to read the answers. (On an outgoing link it may be in order that the peer does not
+            // read: it has too much to do, and says that it lives.)
             next = self.sending_since.plus(timeouts.stall);
             if next <= now {
                 return Due::Stalled;
             }
         }
-        let (silence, ask) = if self.is_outstanding() {
-            let from = self.heard.max(self.asked);
-            (
-                from.plus(timeouts.silence),
-                (!self.pinged).then(|| from.plus(timeouts.quiet)),
-            )
-        } else if self.outgoing {
-            (
-                Time(u64::MAX),
-                Some(self.heard.max(self.asked).plus(timeouts.idle_ping)),
-            )
-        } else if self.may_read(paused) {
-            (self.heard.max(self.told).plus(patience(timeouts)), None)
-        } else {
-            let tell = self.told.max(self.heard).plus(timeouts.quiet);
-            if tell <= now {
-                return Due::Tell;
+        if self.may_read(paused) {
+            let silence = self.heard.max(self.told).plus(patience(timeouts));
+            if silence <= now {
+                Due::Silent
+            } else {
+                Due::At(next.min(silence))
             }
-            (tell, None)
-        };
-        if silence <= now {
-            return Due::Silent;
+        } else {
+            let tell = self.heard.max(self.told).plus(timeouts.quiet);
+            if tell <= now {
+                Due::Tell
+            } else {
+                Due::At(next.min(tell))
+            }
         }
-        next = next.min(silence);
-        match ask {
-            Some(ask) if ask <= now => Due::Ping,
-            Some(ask) => Due::At(next.min(ask)),
-            None => Due::At(next),
+    }
+
+    /// The end that made the link asks whether the other is there, and gives up only when a ping was not answered: a core
+    /// that was held up, and comes late to all its deadlines, begins with a ping and not with a verdict.
+    fn due_outgoing(&self, now: Time, timeouts: &Timeouts) -> Due {
+        match self.pinged {
+            Some(pinged) => {
+                let silence = timeouts.silence.saturating_sub(timeouts.quiet);
+                let end = pinged.plus(silence).max(self.heard.plus(timeouts.silence));
+                if end <= now { Due::Silent } else { Due::At(end) }
+            }
+            None => {
+                let pause = if self.is_outstanding() {
+                    timeouts.quiet
+                } else {
+                    timeouts.idle_ping
+                };
+                let ask = self.heard.max(self.asked).plus(pause);
+                if ask <= now { Due::Ping } else { Due::At(ask) }
+            }
         }
     }
 }

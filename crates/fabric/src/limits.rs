@@ -84,14 +84,15 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// With requests outstanding: after so much silence the peer is asked whether it is there.
 pub const QUIET: Duration = Duration::from_millis(500);
 
-/// With something outstanding: after so much silence the link is dead.
+/// With something outstanding: after so much silence the link is dead. More precisely: when a ping has been unanswered
+/// for this less [`QUIET`], and nothing else was heard for this.
 pub const SILENCE: Duration = Duration::from_secs(2);
 
 /// With nothing outstanding: how often the peer is asked whether it is there. Seldom, so that an idle cluster costs
 /// nothing; it is what finds a half-open connection before the next request does.
 pub const IDLE_PING: Duration = Duration::from_secs(5);
 
-/// A send that has not ended after so long: the peer lives, perhaps, but does not read. Long enough for the largest send
+/// A send of answers that has not ended after so long: the peer lives, perhaps, but does not read. Long enough for the largest send
 /// (0.5 MiB) over a bad network.
 pub const SEND_STALL: Duration = Duration::from_secs(10);
 

@@ -73,7 +73,13 @@ impl Fabric {
         match (connection.phase, frame) {
             (Phase::Up, Frame::Message(message)) => self.message(driver, link, message, payload),
             (Phase::Up, Frame::Ping(number)) => connection.pong = Some(number),
-            (Phase::Up, Frame::Pong(_)) => connection.pinged = false,
+            (Phase::Up, Frame::Pong(_)) => {
+                connection.pinged = None;
+                // The deadline that stands is that of the verdict; the next ping is due before.
+                if connection.is_outstanding() {
+                    self.due_by(self.now.plus(self.config.timeouts.quiet));
+                }
+            }
             (Phase::Up, Frame::Refuse(refuse)) => {
                 self.end(driver, link, DownReason::PeerSaid(refuse.reason), None);
             }
@@ -180,7 +186,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Planted: now and then the message before the last of a receive overtakes... is delivered after it.
+    /// Planted: now and then the last two messages of a receive are delivered in the wrong order.
     #[cfg(feature = "planted")]
     fn reorder(&mut self, first: usize) {
         let last = self.events.len();

@@ -58,10 +58,7 @@ impl Fabric {
         let Some(connection) = self.connection_mut(link) else {
             return;
         };
-        if !connection.is_outstanding() {
-            connection.asked = now;
-        }
-        connection.pinged = true;
+        connection.pinged = Some(now);
         connection.busy = true;
         let version = connection.version;
         self.scratch.clear();
