@@ -1,1 +1,11 @@
-//! The coordinator: liveness, eviction, placement of pools.
+//! The coordinator: liveness, eviction, placement of pools; and what an operator asks of a cluster.
+//!
+//! * [`admin`]: the operator's changes of the metadata, each one transaction, with errors that say what to do.
+//! * [`coordinator`]: a pure state machine that sees liveness and groups and says what to change.
+//! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
+//!   run the coordinator while this node is elected.
+#![deny(unsafe_code)]
+
+pub mod admin;
+pub mod agent;
+pub mod coordinator;

@@ -1,0 +1,84 @@
+//! Why an operator's change was not made.
+
+use amita_cluster::NodeId;
+use amita_cluster::placement::PlacementError;
+
+/// What, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// The metadata service.
+    #[error(transparent)]
+    Metadata(#[from] amita_meta::Error),
+    /// Nobody has made the cluster yet.
+    #[error("the metadata holds no cluster yet; start a node with `amita serve`, which makes it")]
+    NoCluster,
+    /// A name that cannot be one.
+    #[error("{name:?} is no name for a {what}: {why}")]
+    BadName {
+        /// Of what.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A setting that cannot be.
+    #[error("{what} {name}: {why}")]
+    BadSetting {
+        /// Of what.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// The name is taken.
+    #[error("a {what} named {name} exists already; choose another name, or use it")]
+    Exists {
+        /// What.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// There is none of that name.
+    #[error("there is no {what} named {name}; {}", there_is(what, there))]
+    NoSuch {
+        /// What.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What there is.
+        there: Vec<String>,
+    },
+    /// The copies cannot be placed.
+    #[error("pool {pool}: {why}")]
+    Placement {
+        /// The pool.
+        pool: String,
+        /// Why.
+        why: PlacementError,
+    },
+    /// A volume that is open somewhere.
+    #[error("volume {name} is open on node {owner}; disconnect its hosts and stop that node, or use --force")]
+    InUse {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        owner: NodeId,
+    },
+    /// Others changed the record each time.
+    #[error("{key} was changed by others again and again; try again")]
+    TooManyRaces {
+        /// The record.
+        key: String,
+    },
+}
+
+fn there_is(what: &str, there: &[String]) -> String {
+    match there {
+        [] => format!("there are no {what}s at all: make one with `amita {what} create`"),
+        [only] => format!("there is {only}"),
+        several => format!("there are {}", several.join(", ")),
+    }
+}

@@ -1,0 +1,287 @@
+//! The control threads of a node.
+//!
+//! * one keeps the node's lease: gone, the coordinator takes the node for dead;
+//! * one reads all records and watches for changes;
+//! * a few carry out the metadata calls of the node's cores, which never wait for them;
+//! * one runs the coordinator, and campaigns to be it.
+//!
+//! While the metadata is away they try again, slower and slower, and say so once. Idle, they renew the lease three times
+//! in its life and otherwise sleep.
+
+mod lead;
+mod lease;
+mod watcher;
+
+use amita_cluster::NodeId;
+use amita_meta::{Call, Client, Error, Reply, WatchStop};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Threads that carry out the cores' calls: enough that one slow call does not hold up an eviction.
+const WORKERS: usize = 4;
+/// The first and the longest pause while the metadata is away.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// What an agent is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The node.
+    pub node: NodeId,
+    /// Made anew at each start of the process.
+    pub session: u64,
+    /// The lease's time to live, in seconds. etcd rounds small ones up.
+    pub lease_ttl_s: u64,
+    /// May this node be the coordinator?
+    pub coordinate: bool,
+    /// How long a node that was not seen alive yet may take to start before it is evicted.
+    pub start_grace: Duration,
+}
+
+impl Config {
+    /// The usual settings of a node.
+    #[must_use]
+    pub fn new(node: NodeId, session: u64) -> Config {
+        Config {
+            node,
+            session,
+            lease_ttl_s: 5,
+            coordinate: true,
+            start_grace: crate::coordinator::START_GRACE,
+        }
+    }
+}
+
+/// What an agent tells.
+#[derive(Debug)]
+pub enum Notice {
+    /// A record is there, changed, or is gone.
+    Record {
+        /// The key.
+        key: String,
+        /// The value, or `None` where it is gone.
+        value: Option<Vec<u8>>,
+        /// Its modification revision.
+        revision: u64,
+    },
+    /// A call of [`Agent::call`] ended.
+    Reply {
+        /// Its number.
+        call: u64,
+        /// How.
+        result: Result<Reply, Error>,
+    },
+    /// An operator should see this.
+    Warn(String),
+    /// An operator may want to see this.
+    Info(String),
+}
+
+/// Where notices go. Called from the agent's threads; it must not block for long.
+pub type Sink = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// Another process serves as this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameTaken {
+    /// The node.
+    pub node: NodeId,
+    /// The other process.
+    pub pid: u32,
+}
+
+impl fmt::Display for NameTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "another process (pid {} on its host) serves as node {} and holds its lease; give this node another name, \
+             or stop the other process",
+            self.pid, self.node
+        )
+    }
+}
+
+impl std::error::Error for NameTaken {}
+
+/// A flag that ends waits.
+#[derive(Default)]
+struct Stop {
+    stopped: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Stop {
+    fn is_set(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn set(&self) {
+        self.stopped.store(true, Ordering::Release);
+        let _held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.changed.notify_all();
+    }
+
+    /// Waits, but no longer than that; true when stopped.
+    fn wait(&self, longest: Duration) -> bool {
+        let until = Instant::now() + longest;
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            held = self
+                .changed
+                .wait_timeout(held, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        true
+    }
+}
+
+/// Pauses that grow, and one warning per outage.
+struct Patience {
+    next: Duration,
+    said: bool,
+}
+
+impl Patience {
+    fn new() -> Patience {
+        Patience {
+            next: PAUSES.0,
+            said: false,
+        }
+    }
+
+    fn failed(&mut self, stop: &Stop, sink: &Sink, what: &str, why: &Error) {
+        if !self.said {
+            sink(Notice::Warn(format!("{what}: {why}; I/O goes on, trying again")));
+            self.said = true;
+        }
+        stop.wait(self.next);
+        self.next = (self.next * 2).min(PAUSES.1);
+    }
+
+    fn worked(&mut self, sink: &Sink, what: &str) {
+        if self.said {
+            sink(Notice::Info(format!("{what}: the metadata answers again")));
+        }
+        *self = Patience::new();
+    }
+}
+
+type Work = Box<dyn FnOnce(&Client) + Send>;
+
+/// The control threads of a node; dropped, they end.
+pub struct Agent {
+    work: Option<Sender<Work>>,
+    sink: Sink,
+    stop: Arc<Stop>,
+    watch: Arc<Mutex<Option<WatchStop>>>,
+    events: Sender<lead::Input>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Agent {
+    /// Takes the node's lease and starts the threads. Blocks until the lease is held.
+    ///
+    /// # Errors
+    /// Another process holds the lease of this node and goes on renewing it.
+    pub fn start(client: &Client, config: &Config, sink: Sink) -> Result<Agent, NameTaken> {
+        let stop = Arc::new(Stop::default());
+        let held = lease::take(client, config, &sink, &stop)?;
+        let (work, queue) = channel::<Work>();
+        let (events, inputs) = channel();
+        let watch = Arc::new(Mutex::new(None));
+        let mut threads = Vec::new();
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..WORKERS {
+            let (client, queue) = (client.clone(), queue.clone());
+            threads.push(thread("amita-call", move || worker(&client, &queue)));
+        }
+        let shared = lease::Shared::new(held);
+        {
+            let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
+            let shared = shared.clone();
+            threads.push(thread("amita-lease", move || {
+                lease::keep(&client, &config, &sink, &stop, &shared)
+            }));
+        }
+        {
+            let (client, sink, stop, watch) = (client.clone(), sink.clone(), stop.clone(), watch.clone());
+            let events = events.clone();
+            threads.push(thread("amita-watch", move || {
+                watcher::run(&client, &sink, &stop, &watch, &events)
+            }));
+        }
+        {
+            let (client, config, sink) = (client.clone(), config.clone(), sink.clone());
+            threads.push(thread("amita-lead", move || {
+                lead::run(&client, &config, &sink, &inputs, &shared)
+            }));
+        }
+        Ok(Agent {
+            work: Some(work),
+            sink,
+            stop,
+            watch,
+            events,
+            threads,
+        })
+    }
+
+    /// Carries out a call on one of the agent's threads; [`Notice::Reply`] tells its end.
+    pub fn call(&self, number: u64, call: Call) {
+        let sink = self.sink.clone();
+        self.run(move |client| {
+            sink(Notice::Reply {
+                call: number,
+                result: client.txn(&call),
+            })
+        });
+    }
+
+    /// Runs something that needs the metadata on one of the agent's threads.
+    pub fn run(&self, work: impl FnOnce(&Client) + Send + 'static) {
+        if let Some(queue) = &self.work {
+            // The workers live as long as the queue.
+            let _ = queue.send(Box::new(work));
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.stop.set();
+        self.work = None;
+        if let Some(watch) = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            watch.stop();
+        }
+        let _ = self.events.send(lead::Input::Stop);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .expect("the system gives a node a dozen threads")
+}
+
+fn worker(client: &Client, queue: &Mutex<Receiver<Work>>) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match next {
+            Ok(work) => work(client),
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The coordinator: takes the stores of dead nodes out of the in-sync sets of their groups.
+//!
+//! **The story.** A node says that it lives by a key under its lease (`/amita/live/ID`). When it dies the lease expires,
+//! the key goes, and writes to its groups would wait for answers that never come. Any sequencer that notices moves the
+//! groups that it writes to by itself (R12); the coordinator moves all the others, so that the next takeover does not
+//! have to wait, and says what cannot be helped.
+//!
+//! **Mechanism.** Every node runs this state machine and feeds it the records of the metadata, first all of them and then
+//! each change; only the elected one acts. An eviction is a batched transaction over many groups. It is carried out only
+//! if each group's record is the one that the decision was made on, the node's key is still gone, and this coordinator
+//! is still elected: what a watch told is a hint, and the compare decides. A batch that fails reads what is there, and
+//! the decision is made anew.
+//!
+//! **Limits.** An in-sync set never shrinks below the pool's `min_copies` (R10). Where too few living members would be
+//! left nobody is evicted, not even a part: whoever of the dead comes back first then serves again.
+//!
+//! **A cold start.** A node that this machine has not seen alive yet is not dead, it may be about to start: it gets a
+//! period of grace. One that was seen is evicted as soon as its lease is gone.
+
+mod evict;
+mod warning;
+
+pub use warning::Warning;
+
+use amita_cluster::map::{self, Group, Pool, PoolKind, Store};
+use amita_cluster::{GroupId, NodeId, PoolId, StoreId};
+use amita_meta::{Call, Error, KeyValue, Reply};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The key that the coordinator holds under its lease.
+#[must_use]
+pub fn election_key() -> String {
+    format!("{}coordinator", map::PREFIX)
+}
+
+/// How long a node that was not seen alive yet may take to start.
+pub const START_GRACE: Duration = Duration::from_secs(60);
+/// A transaction of unknown outcome is read back after this.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// A moment: the time since any fixed zero of a monotonic clock.
+pub type Moment = Duration;
+
+/// Names a call of the coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallNumber(pub u64);
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A record of the metadata as it is now: each one at the start, and each one that was written since.
+    Record(KeyValue),
+    /// A record was deleted.
+    Gone {
+        /// Its key.
+        key: String,
+        /// The revision of the deletion.
+        revision: u64,
+    },
+    /// All records have been handed over: decisions can be made.
+    Settled,
+    /// This node was elected: it created the election key at that revision.
+    Elected {
+        /// The key's `create_revision`.
+        revision: u64,
+    },
+    /// This node is not (any longer) the coordinator.
+    Deposed,
+    /// A call has ended.
+    Ended {
+        /// Which.
+        call: CallNumber,
+        /// How.
+        result: Result<Reply, Error>,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Carry out a transaction and hand its result to [`Event::Ended`].
+    Call {
+        /// Which.
+        number: CallNumber,
+        /// What.
+        call: Call,
+    },
+    /// Tell the operator.
+    Warn(Warning),
+}
+
+/// A node's liveness as this machine has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Its key is there.
+    Alive,
+    /// Its key was there and is gone.
+    Dead,
+    /// Its key was not there yet; that has been so since this moment.
+    Unseen(Moment),
+}
+
+#[derive(Clone, Debug)]
+struct KnownGroup {
+    group: Group,
+    mod_revision: u64,
+    /// The call that is moving it, or reading it back.
+    pending: Option<CallNumber>,
+}
+
+#[derive(Clone, Debug)]
+struct KnownPool {
+    name: String,
+    min_copies: usize,
+}
+
+/// The state machine.
+#[derive(Debug, Default)]
+pub struct Coordinator {
+    now: Moment,
+    grace: Duration,
+    settled: bool,
+    elected: Option<u64>,
+    stores: BTreeMap<StoreId, NodeId>,
+    pools: BTreeMap<PoolId, KnownPool>,
+    /// The pools' names and numbers: a deletion tells only the key.
+    pool_keys: BTreeMap<String, PoolId>,
+    groups: BTreeMap<GroupId, KnownGroup>,
+    nodes: BTreeMap<NodeId, Life>,
+    /// The newest revision at which each node's key was seen to change.
+    life_revisions: BTreeMap<NodeId, u64>,
+    next_call: u64,
+    pending: BTreeMap<CallNumber, evict::Batch>,
+    /// Groups to be read back at this moment: what became of them is not known.
+    unsure: Option<(Moment, BTreeSet<GroupId>)>,
+    /// What was warned of and still is so.
+    standing: BTreeSet<Warning>,
+    actions: Vec<Action>,
+}
+
+impl Coordinator {
+    /// Knows nothing yet.
+    #[must_use]
+    pub fn new(grace: Duration) -> Coordinator {
+        Coordinator { grace, ..Coordinator::default() }
+    }
+
+    /// Takes an event in; returns what to do about it, in order.
+    pub fn apply(&mut self, now: Moment, event: Event) -> Vec<Action> {
+        self.now = self.now.max(now);
+        match event {
+            Event::Record(record) => self.record(&record),
+            Event::Gone { key, revision } => self.gone(&key, revision),
+            Event::Settled => self.settle(),
+            Event::Elected { revision } => self.elected = Some(revision),
+            Event::Deposed => {
+                self.elected = None;
+                self.standing.clear();
+            }
+            Event::Ended { call, result } => self.ended(call, result),
+            Event::Tick => {}
+        }
+        self.decide();
+        self.check();
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When [`Event::Tick`] is wanted next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        if !self.settled || self.elected.is_none() {
+            return None;
+        }
+        let unsure = self.unsure.as_ref().map(|(at, _)| *at);
+        let graces = self.nodes.values().filter_map(|life| match life {
+            Life::Unseen(since) if *since + self.grace > self.now => Some(*since + self.grace),
+            _ => None,
+        });
+        graces.chain(unsure).min()
+    }
+
+    /// The nodes whose keys are there.
+    pub fn alive(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.iter().filter(|(_, life)| **life == Life::Alive).map(|(node, _)| *node)
+    }
+
+    fn record(&mut self, record: &KeyValue) {
+        let Some(kind) = Kind::of(&record.key) else { return };
+        match kind {
+            Kind::Live(node) => {
+                if self.newer_life(node, record.mod_revision) && self.nodes.insert(node, Life::Alive) == Some(Life::Dead)
+                {
+                    self.actions.push(Action::Warn(Warning::NodeBack { node }));
+                }
+            }
+            Kind::Store => {
+                if let Some(store) = self.parse::<Store>(record) {
+                    self.stores.insert(store.id, store.node);
+                    self.nodes.entry(store.node).or_insert(Life::Unseen(self.now));
+                }
+            }
+            Kind::Pool => {
+                if let Some(pool) = self.parse::<Pool>(record) {
+                    let PoolKind::Replicated { min_copies, .. } = pool.kind else { return };
+                    self.pool_keys.insert(record.key.clone(), pool.id);
+                    self.pools.insert(pool.id, KnownPool { name: pool.name, min_copies: usize::from(min_copies) });
+                }
+            }
+            Kind::Group(id) => {
+                let Some(group) = self.parse::<Group>(record) else { return };
+                if group.index != id.index {
+                    let what = format!("it is of group {}", group.index);
+                    self.warn(Warning::Unreadable { key: record.key.clone(), what });
+                    return;
+                }
+                self.learn(id, group, record.mod_revision);
+            }
+        }
+    }
+
+    /// Takes a group's record in, unless a newer one is known.
+    fn learn(&mut self, id: GroupId, group: Group, mod_revision: u64) {
+        match self.groups.get_mut(&id) {
+            Some(known) if known.mod_revision >= mod_revision => {}
+            Some(known) => {
+                known.group = group;
+                known.mod_revision = mod_revision;
+            }
+            None => {
+                self.groups.insert(id, KnownGroup { group, mod_revision, pending: None });
+            }
+        }
+    }
+
+    fn gone(&mut self, key: &str, revision: u64) {
+        match Kind::of(key) {
+            Some(Kind::Live(node)) => {
+                if self.newer_life(node, revision) && self.nodes.insert(node, Life::Dead) == Some(Life::Alive) {
+                    self.actions.push(Action::Warn(Warning::NodeGone { node }));
+                }
+            }
+            Some(Kind::Store) => {
+                let id = key.rsplit('/').next().and_then(|text| text.parse::<StoreId>().ok());
+                if let Some(id) = id {
+                    self.stores.remove(&id);
+                }
+            }
+            Some(Kind::Pool) => {
+                if let Some(pool) = self.pool_keys.remove(key) {
+                    self.pools.remove(&pool);
+                }
+            }
+            Some(Kind::Group(id)) => {
+                if self.groups.get(&id).is_some_and(|known| known.mod_revision < revision) {
+                    self.groups.remove(&id);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Is this change of a node's key newer than what is known? Replies and the watch overtake each other.
+    fn newer_life(&mut self, node: NodeId, revision: u64) -> bool {
+        let known = self.life_revisions.entry(node).or_default();
+        let newer = revision > *known;
+        *known = revision.max(*known);
+        newer
+    }
+
+    fn settle(&mut self) {
+        self.settled = true;
+        // Grace counts from the moment when all is known.
+        for life in self.nodes.values_mut() {
+            if let Life::Unseen(since) = life {
+                *since = self.now;
+            }
+        }
+    }
+
+    fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
+        match record.json() {
+            Ok(value) => {
+                self.standing.retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
+                Some(value)
+            }
+            Err(refusal) => {
+                self.warn(Warning::Unreadable { key: record.key.clone(), what: refusal.to_string() });
+                None
+            }
+        }
+    }
+
+    /// Warns, once for as long as it is so.
+    fn warn(&mut self, warning: Warning) {
+        if self.standing.insert(warning.clone()) {
+            self.actions.push(Action::Warn(warning));
+        }
+    }
+
+    /// May the stores of this node be evicted?
+    fn is_dead(&self, node: NodeId) -> bool {
+        match self.nodes.get(&node) {
+            Some(Life::Dead) => true,
+            Some(Life::Unseen(since)) => *since + self.grace <= self.now,
+            Some(Life::Alive) | None => false,
+        }
+    }
+
+    /// Does the store's node hold its key? One of an unknown node does not.
+    fn is_alive(&self, store: StoreId) -> bool {
+        self.stores.get(&store).is_some_and(|node| self.nodes.get(node) == Some(&Life::Alive))
+    }
+
+    fn call(&mut self, call: Call) -> CallNumber {
+        let number = CallNumber(self.next_call);
+        self.next_call += 1;
+        self.actions.push(Action::Call { number, call });
+        number
+    }
+
+    /// What must hold after each event.
+    fn check(&self) {
+        for (id, known) in &self.groups {
+            if let Some(number) = known.pending {
+                assert!(self.pending.contains_key(&number), "group {id} waits for a call that is not under way");
+            }
+        }
+    }
+}
+
+/// What a key is about, as far as it matters here.
+enum Kind {
+    Live(NodeId),
+    Store,
+    Pool,
+    Group(GroupId),
+}
+
+impl Kind {
+    fn of(key: &str) -> Option<Kind> {
+        let (kind, rest) = key.strip_prefix(map::PREFIX)?.split_once('/')?;
+        match kind {
+            "live" => rest.parse().ok().map(Kind::Live),
+            "stores" => Some(Kind::Store),
+            "pools" => Some(Kind::Pool),
+            "groups" => {
+                let (pool, index) = rest.split_once('/')?;
+                Some(Kind::Group(GroupId { pool: pool.parse().ok()?, index: index.parse().ok()? }))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
