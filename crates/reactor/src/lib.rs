@@ -15,6 +15,7 @@ pub mod mailbox;
 pub mod sim;
 pub mod stream;
 pub mod timer;
+pub mod uring;
 pub mod waker;
 
 pub use buf::{BufMut, Pool, PoolConfig, Segments, Slice};

@@ -1,0 +1,590 @@
+//! The driver over the kernel's `io_uring`.
+//!
+//! A pass of the core above starts operations; [`Driver::poll`] hands all of them over with one system call and
+//! collects what has completed. Around that stand the measures that keep a pass cheap (measured in
+//! `docs/decisions/001-driver.md`):
+//!
+//! * Sends carry everything for their peer as one vector; the kernel goes on by itself after a short one.
+//! * Receives go straight into the caller's buffer. After one that emptied the socket the next waits for more
+//!   before it tries.
+//! * Files in memory are read and written at once, without the ring (which would hand them to a worker thread), and
+//!   complete at the next poll; if nothing urgent was started meanwhile, that poll does not enter the kernel.
+//! * Before it blocks, a core gives way for a moment, as long as that has paid lately ([`pace`]).
+//!
+//! Memory that the kernel may look at is owned by [`ring`]; the other unsafe leaf is [`sys`]. This file has none.
+
+mod file;
+mod pace;
+#[allow(unsafe_code)]
+mod ring;
+mod socket;
+#[allow(unsafe_code)]
+mod sys;
+
+use crate::buf::{BLOCK_ALIGNMENT, BufMut, Pool, Segments};
+use crate::driver::{
+    Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait, Waker,
+};
+use crate::timer::Timers;
+use crate::waker::Kick;
+use file::Way;
+use pace::Pace;
+use ring::{Payload, Reaped, Ring, RingSettings, Target, Verb};
+use socket::{Listener, Sockets};
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Reads and writes of memory-backed files up to this size are done inline; beyond it a worker of the kernel does
+/// them, so that one of them does not hold up the core for long (1 MiB takes about 100 us).
+const MAX_INLINE_BYTES: usize = 1 << 20;
+
+/// Polls in a row that may return inline completions without handing started operations over.
+const MAX_HELD_BACK: u32 = 2;
+
+/// After a failed accept (no descriptors left, say) the listener rests, so that failing does not become a loop.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// Settings of a driver.
+#[derive(Clone, Debug)]
+pub struct UringConfig {
+    /// Deliver completions only when the core asks (`DEFER_TASKRUN`) instead of at any system call.
+    pub defer_taskrun: bool,
+    /// After a receive that emptied the socket, let the next wait before it tries.
+    pub poll_first: bool,
+    /// Register the pool's memory with the kernel when the first file is opened for direct I/O.
+    pub register_buffers: bool,
+    /// Keep sockets and files in the ring's table. It brought nothing measurable, and it has a price: the table of a
+    /// process that was killed is emptied late, so its peers learn of its death after 25 to 60 ms instead of 5, and its
+    /// store stays locked as long.
+    pub register_files: bool,
+    /// Sends of at least so many bytes go without a copy. None: never; on loopback copying is cheaper at any size.
+    pub zero_copy_bytes: Option<usize>,
+    /// How often to give way before blocking, at most; 0: never.
+    pub yields: u32,
+}
+
+impl Default for UringConfig {
+    fn default() -> UringConfig {
+        UringConfig {
+            defer_taskrun: false,
+            poll_first: true,
+            register_buffers: true,
+            register_files: false,
+            zero_copy_bytes: None,
+            yields: 16,
+        }
+    }
+}
+
+/// What an operation of the ring belongs to.
+enum Meta {
+    Receive {
+        socket: SocketId,
+        token: Token,
+    },
+    Send {
+        socket: SocketId,
+        token: Token,
+        total: usize,
+        done: usize,
+        zero_copy: bool,
+        error: Option<io::Error>,
+    },
+    Connect {
+        socket: SocketId,
+        token: Token,
+    },
+    Accept {
+        listener: u32,
+    },
+    Read {
+        file: u32,
+        token: Token,
+        total: usize,
+        done: usize,
+        bounce: Option<BufMut>,
+    },
+    Write {
+        file: u32,
+        token: Token,
+        total: usize,
+        done: usize,
+        bounce: Option<Segments>,
+    },
+    Flush {
+        token: Token,
+    },
+    Wake,
+}
+
+struct OpenFile {
+    file: File,
+    target: Target,
+    way: Way,
+}
+
+struct EventFile(OwnedFd);
+
+impl Kick for Arc<EventFile> {
+    fn kick(&self) {
+        sys::signal(&self.0);
+    }
+}
+
+/// A driver of one core. It may be made on one thread and used on another; the thread that polls first keeps it.
+pub struct UringDriver {
+    // First, so that it is dropped first: the kernel lets go of everything before files, sockets and memory go.
+    ring: Ring<Meta>,
+    sockets: Sockets,
+    listeners: Vec<Listener>,
+    files: Vec<OpenFile>,
+    timers: Timers,
+    started: Instant,
+    now: Time,
+    pool: Pool,
+    config: UringConfig,
+    waker: Waker,
+    event_file: Arc<EventFile>,
+    wake_armed: bool,
+    pace: Pace,
+    /// Completions that did not come from the ring.
+    ready: Vec<Completion>,
+    reaped: Vec<Reaped>,
+    vectors: sys::Vectors,
+    /// Somebody waits for what was started: a peer, a device.
+    urgent: bool,
+    held_back: u32,
+}
+
+impl UringDriver {
+    /// Sets a ring up, over the memory of `pool`. An error says what the kernel refuses.
+    pub fn new(config: UringConfig, pool: Pool) -> io::Result<UringDriver> {
+        let event_file = Arc::new(EventFile(sys::event_file()?));
+        Ok(UringDriver {
+            ring: Ring::new(RingSettings {
+                defer_taskrun: config.defer_taskrun,
+            })?,
+            sockets: Sockets::default(),
+            listeners: Vec::new(),
+            files: Vec::new(),
+            timers: Timers::new(),
+            started: Instant::now(),
+            now: Time(0),
+            pool,
+            config,
+            waker: Waker::new(Box::new(event_file.clone())),
+            event_file,
+            wake_armed: false,
+            pace: Pace::default(),
+            ready: Vec::new(),
+            reaped: Vec::new(),
+            vectors: sys::Vectors::default(),
+            urgent: false,
+            held_back: 0,
+        })
+    }
+
+    fn update_time(&mut self) {
+        self.now = Time(self.started.elapsed().as_nanos() as u64);
+    }
+
+    fn complete(&mut self, token: Token, outcome: Outcome) {
+        self.ready.push(Completion { token, outcome });
+    }
+
+    /// Keeps the event file watched, so that a waker can end a block.
+    fn arm_wake(&mut self) {
+        if !self.wake_armed {
+            let target = Target {
+                descriptor: self.event_file.0.as_raw_fd(),
+                registered: None,
+            };
+            self.ring.start(Verb::Wake, target, Payload::None, Meta::Wake);
+            self.wake_armed = true;
+        }
+    }
+
+    /// Moves everything that has happened to `completions`.
+    fn collect(&mut self, completions: &mut Vec<Completion>) {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        self.ring.reap(&mut reaped);
+        for event in reaped.drain(..) {
+            self.ended(event);
+        }
+        self.reaped = reaped;
+        completions.append(&mut self.ready);
+        if self.waker.take_note() {
+            completions.push(Completion {
+                token: Token::default(),
+                outcome: Outcome::Woken,
+            });
+        }
+    }
+
+    fn fire_timers(&mut self, completions: &mut Vec<Completion>) {
+        if self.timers.deadline().is_some_and(|at| at <= self.now) {
+            while let Some(token) = self.timers.expire(self.now) {
+                completions.push(Completion {
+                    token,
+                    outcome: Outcome::Timer,
+                });
+            }
+        }
+    }
+
+    /// Accepts again where it had failed a moment ago.
+    fn rearm_listeners(&mut self) {
+        for index in 0..self.listeners.len() {
+            if self.listeners[index].rests_until.is_some_and(|until| until <= self.now) {
+                self.listeners[index].rests_until = None;
+                self.accept(index as u32);
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: u32) {
+        let target = self.listeners[listener as usize].target;
+        self.ring
+            .start(Verb::Accept, target, Payload::None, Meta::Accept { listener });
+    }
+
+    /// How long a block may take.
+    fn limit(&self) -> Option<Duration> {
+        let rests = self.listeners.iter().filter_map(|listener| listener.rests_until);
+        let next = rests.chain(self.timers.deadline()).min()?;
+        Some(next.since(self.now))
+    }
+
+    /// Gives way for a moment and then blocks, until there is something.
+    fn wait(&mut self, completions: &mut Vec<Completion>) {
+        self.pace.begin();
+        while self.pace.should_yield(self.config.yields) {
+            self.pace.give_way();
+            // The kernel has run what it had for this ring on the way back; if not, it says so.
+            if self.ring.is_deferred() || self.ring.has_deferred() {
+                self.submit();
+            }
+            self.collect(completions);
+            if !completions.is_empty() {
+                self.pace.found();
+                return self.update_time();
+            }
+        }
+        self.update_time();
+        let limit = self.limit();
+        if limit == Some(Duration::ZERO) || !self.waker.fall_asleep() {
+            return;
+        }
+        let before = self.now;
+        if let Err(error) = self.ring.wait(limit) {
+            panic!("io_uring_enter: {error}"); // the ring is broken: nothing can complete any more
+        }
+        self.waker.awake();
+        self.update_time();
+        self.pace.blocked(self.now.since(before));
+    }
+
+    fn submit(&mut self) {
+        if let Err(error) = self.ring.submit() {
+            panic!("io_uring_enter: {error}"); // as above
+        }
+    }
+
+    /// One completion of the ring.
+    fn ended(&mut self, event: Reaped) {
+        let result = match event.result {
+            error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+            count => Ok(count as usize),
+        };
+        match self.ring.meta(event.slot) {
+            Some(Meta::Receive { .. }) => self.receive_ended(event, result),
+            Some(Meta::Send { .. }) => self.send_ended(event, result),
+            Some(Meta::Connect { .. }) => self.connect_ended(event, result),
+            Some(Meta::Accept { .. }) => self.accept_ended(event, result),
+            Some(Meta::Read { .. }) => self.read_ended(event, result),
+            Some(Meta::Write { .. }) => self.write_ended(event, result),
+            Some(Meta::Flush { token }) => {
+                let token = *token;
+                self.ring.take(event.slot);
+                self.complete(
+                    token,
+                    Outcome::Flushed {
+                        result: result.map(drop),
+                    },
+                );
+            }
+            Some(Meta::Wake) => {
+                self.ring.take(event.slot);
+                self.wake_armed = false;
+            }
+            None => panic!("a completion of an operation that has ended"),
+        }
+    }
+
+    fn read_ended(&mut self, event: Reaped, result: io::Result<usize>) {
+        let Some(Meta::Read { file, total, done, .. }) = self.ring.meta(event.slot) else {
+            return;
+        };
+        let result = match result {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                *done += count;
+                Ok(*done == *total)
+            }
+            Err(error) if is_passing(&error) => Ok(false),
+            Err(error) => Err(error),
+        };
+        if let Ok(false) = result {
+            let (target, done) = (self.files[*file as usize].target, *done);
+            self.urgent = true;
+            return self.ring.restart(event.slot, target, done);
+        }
+        if let Some((Meta::Read { token, bounce, .. }, Payload::Buffer(mut buffer))) = self.ring.take(event.slot) {
+            if let Some(mut given) = bounce {
+                given.copy_from_slice(&buffer);
+                buffer = given;
+            }
+            self.complete(
+                token,
+                Outcome::Read {
+                    buffer,
+                    result: result.map(drop),
+                },
+            );
+        }
+    }
+
+    fn write_ended(&mut self, event: Reaped, result: io::Result<usize>) {
+        let Some(Meta::Write { file, total, done, .. }) = self.ring.meta(event.slot) else {
+            return;
+        };
+        let result = match result {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                *done += count;
+                Ok(*done == *total)
+            }
+            Err(error) if is_passing(&error) => Ok(false),
+            Err(error) => Err(error),
+        };
+        if let Ok(false) = result {
+            let (target, done) = (self.files[*file as usize].target, *done);
+            self.urgent = true;
+            return self.ring.restart(event.slot, target, done);
+        }
+        if let Some((Meta::Write { token, bounce, .. }, payload)) = self.ring.take(event.slot) {
+            let data = match (bounce, payload) {
+                (Some(given), _) => given,
+                (None, Payload::Data(data)) => data,
+                (None, _) => Segments::new(),
+            };
+            self.complete(
+                token,
+                Outcome::Written {
+                    data,
+                    result: result.map(drop),
+                },
+            );
+        }
+    }
+
+    /// Memory for direct I/O in place of memory that is not aligned.
+    fn bounce(&self, bytes: usize) -> BufMut {
+        let pooled = self.pool.take(bytes).or_else(|| Pool::heap().take(bytes));
+        pooled.expect("the heap gives memory or ends the process")
+    }
+}
+
+/// Errors after which the same operation is simply tried again.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN))
+}
+
+fn is_aligned(bytes: &[u8], alignment: u32) -> bool {
+    let alignment = (alignment.max(1) as usize).min(BLOCK_ALIGNMENT);
+    bytes.as_ptr().addr().is_multiple_of(alignment) && bytes.len().is_multiple_of(alignment)
+}
+
+impl Driver for UringDriver {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn open(&mut self, path: &Path) -> io::Result<(FileId, FileInfo)> {
+        let (file, info, way) = file::open(path)?;
+        if matches!(way, Way::Direct { .. }) && self.config.register_buffers {
+            self.ring.register_arena(&self.pool);
+        }
+        let target = self
+            .sockets
+            .target(&mut self.ring, file.as_raw_fd(), self.config.register_files);
+        self.files.push(OpenFile { file, target, way });
+        Ok((FileId((self.files.len() - 1) as u32), info))
+    }
+
+    fn read(&mut self, file: FileId, offset: u64, mut buffer: BufMut, token: Token) {
+        let total = buffer.len();
+        let open = &self.files[file.0 as usize];
+        let descriptor = open.file.as_raw_fd();
+        let mut bounce = None;
+        match open.way {
+            _ if total == 0 => return self.complete(token, Outcome::Read { buffer, result: Ok(()) }),
+            Way::Memory | Way::Cached if total <= MAX_INLINE_BYTES => {
+                let only_cached = open.way == Way::Cached;
+                let result = sys::read_inline(descriptor, offset, &mut buffer, only_cached);
+                let missed = result.as_ref().is_err_and(|error| {
+                    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP)) && only_cached
+                });
+                if !missed {
+                    return self.complete(token, Outcome::Read { buffer, result });
+                }
+            }
+            Way::Direct { memory_alignment } if !is_aligned(&buffer, memory_alignment) => {
+                let aligned = self.bounce(total);
+                bounce = Some(std::mem::replace(&mut buffer, aligned));
+            }
+            Way::Memory | Way::Cached | Way::Direct { .. } => {}
+        }
+        self.urgent = true;
+        let target = self.files[file.0 as usize].target;
+        let meta = Meta::Read {
+            file: file.0,
+            token,
+            total,
+            done: 0,
+            bounce,
+        };
+        self.ring
+            .start(Verb::Read { offset }, target, Payload::Buffer(buffer), meta);
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, data: Segments, token: Token) {
+        let total = data.iter().map(|piece| piece.len()).sum();
+        let open = &self.files[file.0 as usize];
+        let mut bounce = None;
+        let mut payload = Payload::Data(data);
+        match (open.way, &mut payload) {
+            (_, Payload::Data(data)) if total == 0 => {
+                let data = std::mem::take(data);
+                return self.complete(token, Outcome::Written { data, result: Ok(()) });
+            }
+            (Way::Memory | Way::Cached, Payload::Data(data)) if total <= MAX_INLINE_BYTES => {
+                let result = sys::write_inline(open.file.as_raw_fd(), offset, data, &mut self.vectors);
+                let data = std::mem::take(data);
+                return self.complete(token, Outcome::Written { data, result });
+            }
+            (Way::Direct { memory_alignment }, Payload::Data(data))
+                if !data.iter().all(|piece| is_aligned(piece, memory_alignment)) =>
+            {
+                let mut aligned = self.bounce(total);
+                let mut done = 0;
+                for piece in data.iter() {
+                    aligned[done..done + piece.len()].copy_from_slice(piece);
+                    done += piece.len();
+                }
+                bounce = Some(std::mem::take(data));
+                payload = Payload::Buffer(aligned);
+            }
+            _ => {}
+        }
+        self.urgent = true;
+        let target = self.files[file.0 as usize].target;
+        let meta = Meta::Write {
+            file: file.0,
+            token,
+            total,
+            done: 0,
+            bounce,
+        };
+        self.ring.start(Verb::Write { offset }, target, payload, meta);
+    }
+
+    fn flush(&mut self, file: FileId, token: Token) {
+        let open = &self.files[file.0 as usize];
+        if open.way == Way::Memory {
+            return self.complete(token, Outcome::Flushed { result: Ok(()) });
+        }
+        self.urgent = true;
+        self.ring
+            .start(Verb::Flush, open.target, Payload::None, Meta::Flush { token });
+    }
+
+    fn listen(&mut self, address: SocketAddr, token: Token) -> io::Result<(ListenerId, SocketAddr)> {
+        let (listener, bound) = Listener::bind(address, token)?;
+        let index = self.listeners.len() as u32;
+        self.listeners.push(listener);
+        self.accept(index);
+        Ok((ListenerId(index), bound))
+    }
+
+    fn connect(&mut self, address: SocketAddr, token: Token) {
+        self.start_connect(address, token);
+    }
+
+    fn send(&mut self, socket: SocketId, data: Segments, token: Token) {
+        self.start_send(socket, data, token);
+    }
+
+    fn receive(&mut self, socket: SocketId, buffer: BufMut, token: Token) {
+        self.start_receive(socket, buffer, token);
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.close_socket(socket);
+    }
+
+    fn timer(&mut self, at: Time, token: Token) -> TimerId {
+        self.timers.arm(at, token)
+    }
+
+    fn cancel_timer(&mut self, timer: TimerId) {
+        self.timers.cancel(timer);
+    }
+
+    fn poll(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
+        self.update_time();
+        self.arm_wake();
+        self.rearm_listeners();
+        // What completed inline is handled first, unless somebody waits for what was started: it may start more, and
+        // then all of it goes with one call.
+        let hold_back = !self.ready.is_empty() && !self.urgent && self.held_back < MAX_HELD_BACK;
+        if hold_back {
+            self.held_back += 1;
+        } else {
+            self.held_back = 0;
+            self.urgent = false;
+            if self.ring.has_unsubmitted() || self.ring.has_deferred() || (wait == Wait::No && self.ring.is_deferred())
+            {
+                self.submit();
+            }
+        }
+        self.collect(completions);
+        self.fire_timers(completions);
+        while wait == Wait::UntilEvent && completions.is_empty() {
+            self.wait(completions);
+            self.collect(completions);
+            self.fire_timers(completions);
+            self.rearm_listeners();
+            if completions.is_empty() && (!self.wake_armed || self.ring.has_unsubmitted()) {
+                self.arm_wake();
+                self.submit();
+            }
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! Sockets of the ring: made, used, closed. Each operation under way on one completes exactly once, also when the
+//! socket is closed; the descriptor goes only after the last of them.
+
+use super::ring::{Payload, Reaped, Ring, Target, Verb};
+use super::{ACCEPT_REST, Meta, UringDriver, is_passing, sys};
+use crate::buf::{BufMut, Segments};
+use crate::driver::{Outcome, SocketId, Time, Token};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// An open connection breaks when what was sent is not acknowledged for so long, in milliseconds: a peer that vanished
+/// is noticed though it never says so.
+const UNACKNOWLEDGED_TIMEOUT_MS: i32 = 5_000;
+
+/// A connect that hears nothing is repeated so many times (after 1, 2, 4 seconds) before it fails with `TimedOut`.
+const CONNECT_REPEATS: i32 = 2;
+
+/// A listening socket.
+pub(super) struct Listener {
+    /// Held open.
+    _socket: OwnedFd,
+    pub target: Target,
+    token: Token,
+    /// After a failed accept.
+    pub rests_until: Option<Time>,
+}
+
+impl Listener {
+    pub fn bind(address: SocketAddr, token: Token) -> io::Result<(Listener, SocketAddr)> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("listening on {address}: {error}"));
+        let socket = sys::stream_socket(address).map_err(named)?;
+        let bound = sys::bind_and_listen(&socket, address, BACKLOG).map_err(named)?;
+        let target = Target {
+            descriptor: socket.as_raw_fd(),
+            registered: None,
+        };
+        Ok((
+            Listener {
+                _socket: socket,
+                target,
+                token,
+                rests_until: None,
+            },
+            bound,
+        ))
+    }
+}
+
+struct Socket {
+    descriptor: OwnedFd,
+    target: Target,
+    receiving: bool,
+    sending: bool,
+    connecting: bool,
+    closed: bool,
+    /// The last receive emptied the socket.
+    drained: bool,
+}
+
+/// A place for sockets, one after the other; its generation tells them apart.
+#[derive(Default)]
+struct Place {
+    generation: u32,
+    socket: Option<Socket>,
+}
+
+/// The sockets of a driver.
+#[derive(Default)]
+pub(super) struct Sockets {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+impl Sockets {
+    /// How operations name a descriptor.
+    pub fn target(&self, ring: &mut Ring<Meta>, descriptor: RawFd, register: bool) -> Target {
+        if register {
+            ring.register_file(descriptor)
+        } else {
+            Target {
+                descriptor,
+                registered: None,
+            }
+        }
+    }
+
+    fn add(&mut self, descriptor: OwnedFd, target: Target, connecting: bool) -> SocketId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            (self.places.len() - 1) as u32
+        });
+        let place = &mut self.places[index as usize];
+        place.socket = Some(Socket {
+            descriptor,
+            target,
+            receiving: false,
+            sending: false,
+            connecting,
+            closed: false,
+            drained: true,
+        });
+        SocketId(u64::from(place.generation) << 32 | u64::from(index))
+    }
+
+    fn any(&mut self, id: SocketId) -> Option<&mut Socket> {
+        let place = self.places.get_mut(id.0 as u32 as usize)?;
+        if u64::from(place.generation) != id.0 >> 32 {
+            return None;
+        }
+        place.socket.as_mut()
+    }
+
+    /// A socket that is not closed.
+    fn open(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.any(id).filter(|socket| !socket.closed)
+    }
+
+    /// Lets a closed socket go when nothing is under way on it any more.
+    fn release(&mut self, ring: &mut Ring<Meta>, id: SocketId) {
+        let Some(socket) = self.any(id) else { return };
+        if socket.closed && !socket.receiving && !socket.sending && !socket.connecting {
+            ring.unregister_file(socket.target);
+            let index = id.0 as u32;
+            let place = &mut self.places[index as usize];
+            place.socket = None;
+            // A generation is used once: a place that has used up all of them stays empty.
+            if let Some(generation) = place.generation.checked_add(1) {
+                place.generation = generation;
+                self.free.push(index);
+            }
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "this socket is closed")
+}
+
+fn aborted() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the socket was closed here")
+}
+
+impl UringDriver {
+    pub(super) fn start_connect(&mut self, address: SocketAddr, token: Token) {
+        self.urgent = true;
+        let socket = sys::stream_socket(address).and_then(|socket| {
+            sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, CONNECT_REPEATS)?;
+            prepare(&socket)?;
+            Ok(socket)
+        });
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(error) => return self.complete(token, Outcome::Connected { result: Err(error) }),
+        };
+        let target = self
+            .sockets
+            .target(&mut self.ring, socket.as_raw_fd(), self.config.register_files);
+        let id = self.sockets.add(socket, target, true);
+        self.ring.connect(target, address, Meta::Connect { socket: id, token });
+    }
+
+    pub(super) fn connect_ended(&mut self, event: Reaped, result: io::Result<usize>) {
+        let Some((Meta::Connect { socket: id, token }, _)) = self.ring.take(event.slot) else {
+            return;
+        };
+        if let Some(socket) = self.sockets.any(id) {
+            socket.connecting = false;
+            socket.closed = result.is_err();
+        }
+        self.sockets.release(&mut self.ring, id);
+        self.complete(
+            token,
+            Outcome::Connected {
+                result: result.map(|_| id),
+            },
+        );
+    }
+
+    pub(super) fn accept_ended(&mut self, event: Reaped, result: io::Result<usize>) {
+        let Some(Meta::Accept { listener }) = self.ring.meta(event.slot) else {
+            return;
+        };
+        let index = *listener;
+        let token = self.listeners[index as usize].token;
+        let failed = result.is_err();
+        match result {
+            Ok(descriptor) => {
+                let socket = sys::adopt(descriptor as i32);
+                // One that is gone already has no peer, and is nobody's loss.
+                if let Ok(peer) = sys::peer_address(&socket)
+                    && prepare(&socket).is_ok()
+                {
+                    let target = self
+                        .sockets
+                        .target(&mut self.ring, socket.as_raw_fd(), self.config.register_files);
+                    let socket = self.sockets.add(socket, target, false);
+                    self.complete(token, Outcome::Accepted { socket, peer });
+                }
+            }
+            Err(error) if is_passing(&error) || error.raw_os_error() == Some(libc::ECONNABORTED) => {}
+            Err(error) => self.complete(token, Outcome::AcceptFailed { error }),
+        }
+        if !event.more {
+            self.ring.take(event.slot);
+            if failed {
+                self.listeners[index as usize].rests_until = Some(self.now.plus(ACCEPT_REST));
+            } else {
+                self.accept(index);
+            }
+        }
+    }
+
+    pub(super) fn start_receive(&mut self, id: SocketId, buffer: BufMut, token: Token) {
+        assert!(
+            !buffer.is_empty(),
+            "a receive needs room, or its end would look like the peer's"
+        );
+        let poll_first = self.config.poll_first;
+        let Some(socket) = self.sockets.open(id) else {
+            return self.complete(
+                token,
+                Outcome::Received {
+                    buffer,
+                    result: Err(closed()),
+                },
+            );
+        };
+        assert!(!socket.receiving, "one receive per socket at a time");
+        socket.receiving = true;
+        let (target, drained) = (socket.target, socket.drained);
+        let verb = Verb::Receive {
+            poll_first: poll_first && drained,
+        };
+        self.ring.start(
+            verb,
+            target,
+            Payload::Buffer(buffer),
+            Meta::Receive { socket: id, token },
+        );
+    }
+
+    pub(super) fn receive_ended(&mut self, event: Reaped, mut result: io::Result<usize>) {
+        let Some((Meta::Receive { socket: id, token }, Payload::Buffer(buffer))) = self.ring.take(event.slot) else {
+            return;
+        };
+        if let Some(socket) = self.sockets.any(id) {
+            socket.receiving = false;
+            socket.drained = !event.nonempty && result.as_ref().is_ok_and(|count| *count < buffer.len());
+            if socket.closed {
+                result = Err(aborted());
+            }
+        }
+        self.sockets.release(&mut self.ring, id);
+        self.complete(token, Outcome::Received { buffer, result });
+    }
+
+    pub(super) fn start_send(&mut self, id: SocketId, mut data: Segments, token: Token) {
+        self.urgent = true;
+        let total = data.iter().map(|piece| piece.len()).sum();
+        let zero_copy = self.config.zero_copy_bytes.is_some_and(|least| total >= least);
+        let Some(socket) = self.sockets.open(id) else {
+            data.clear();
+            return self.complete(
+                token,
+                Outcome::Sent {
+                    data,
+                    result: Err(closed()),
+                },
+            );
+        };
+        if total == 0 {
+            data.clear();
+            return self.complete(token, Outcome::Sent { data, result: Ok(()) });
+        }
+        assert!(!socket.sending, "one send per socket at a time");
+        socket.sending = true;
+        let meta = Meta::Send {
+            socket: id,
+            token,
+            total,
+            done: 0,
+            zero_copy,
+            error: None,
+        };
+        self.ring
+            .start(Verb::Send { zero_copy }, socket.target, Payload::Data(data), meta);
+    }
+
+    pub(super) fn send_ended(&mut self, event: Reaped, result: io::Result<usize>) {
+        let meta = self.ring.meta(event.slot);
+        let Some(Meta::Send {
+            socket: id,
+            total,
+            done,
+            zero_copy,
+            error: failure,
+            ..
+        }) = meta
+        else {
+            return;
+        };
+        let id = *id;
+        let mut copy = false;
+        // A zero-copy send says twice that it is over: first how it went, then that the memory is free again.
+        if !event.notification {
+            match result {
+                Ok(count) => *done += count,
+                Err(error) if is_passing(&error) => {}
+                // Where the kernel, the route or a limit does not allow it without a copy, then with one.
+                Err(error) if *zero_copy && is_refusal(&error) => copy = true,
+                Err(error) => *failure = Some(error),
+            }
+        }
+        *zero_copy &= !copy;
+        if event.more {
+            return;
+        }
+        let over = *done == *total || failure.is_some();
+        let (done, zero_copy) = (*done, *zero_copy);
+        if let Some(socket) = self.sockets.any(id)
+            && !over
+            && !socket.closed
+        {
+            let target = socket.target;
+            self.urgent = true;
+            self.ring.set_verb(event.slot, Verb::Send { zero_copy });
+            return self.ring.restart(event.slot, target, done);
+        }
+        let Some((
+            Meta::Send {
+                token, error, total, ..
+            },
+            Payload::Data(mut data),
+        )) = self.ring.take(event.slot)
+        else {
+            return;
+        };
+        let mut result = match error {
+            Some(error) => Err(error),
+            None if done == total => Ok(()),
+            None => Err(aborted()),
+        };
+        if let Some(socket) = self.sockets.any(id) {
+            socket.sending = false;
+            if socket.closed && result.is_err() {
+                result = Err(aborted());
+            }
+        }
+        self.sockets.release(&mut self.ring, id);
+        data.clear();
+        self.complete(token, Outcome::Sent { data, result });
+    }
+
+    pub(super) fn close_socket(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.open(id) {
+            socket.closed = true;
+            if socket.receiving || socket.sending {
+                // Ends what is under way: receives see the end, sends a broken pipe. What the kernel has not seen yet
+                // meets the same when it is handed over.
+                sys::shutdown(&socket.descriptor);
+            }
+            self.sockets.release(&mut self.ring, id);
+        }
+    }
+}
+
+/// Is that how a send without a copy is refused?
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOBUFS | libc::ENOMEM)
+    )
+}
+
+/// What every stream is set to.
+fn prepare(socket: &OwnedFd) -> io::Result<()> {
+    sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    sys::set_option(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_USER_TIMEOUT,
+        UNACKNOWLEDGED_TIMEOUT_MS,
+    )
+}

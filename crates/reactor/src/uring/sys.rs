@@ -1,0 +1,311 @@
+//! System calls that do not go through the ring: a leaf of small, safe wrappers.
+
+use crate::buf::{BufMut, Segments};
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The kernel takes at most this many pieces in one call (`UIO_MAXIOV`).
+const MAX_VECTORS: usize = 1024;
+
+/// A vector for inline writes, reused; empty between them.
+#[derive(Default)]
+pub(super) struct Vectors(Vec<libc::iovec>);
+
+// SAFETY: its pointers mean something only inside `write_inline`, which clears them.
+unsafe impl Send for Vectors {}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Fills `vectors` with the segments past their first `done` bytes, neighbours in memory as one, as many as the kernel
+/// takes at once.
+pub(super) fn vectors(data: &Segments, done: usize, vectors: &mut Vec<libc::iovec>) {
+    let mut skip = done;
+    for piece in data {
+        if skip >= piece.len() {
+            skip -= piece.len();
+            continue;
+        }
+        let rest = &piece[skip..];
+        skip = 0;
+        if let Some(last) = vectors.last_mut()
+            && last.iov_base.addr() + last.iov_len == rest.as_ptr().addr()
+        {
+            last.iov_len += rest.len();
+            continue;
+        }
+        if vectors.len() == MAX_VECTORS {
+            return;
+        }
+        vectors.push(libc::iovec {
+            iov_base: rest.as_ptr() as *mut libc::c_void,
+            iov_len: rest.len(),
+        });
+    }
+}
+
+/// Writes an address in the kernel's form; returns its length.
+pub(super) fn write_address(address: SocketAddr, storage: &mut libc::sockaddr_storage) -> libc::socklen_t {
+    let start: *mut libc::sockaddr_storage = storage;
+    match address {
+        SocketAddr::V4(address) => {
+            let form = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: `sockaddr_storage` is large and aligned enough for every family's form.
+            unsafe { start.cast::<libc::sockaddr_in>().write(form) };
+            mem::size_of::<libc::sockaddr_in>() as libc::socklen_t
+        }
+        SocketAddr::V6(address) => {
+            let form = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: address.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: address.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { start.cast::<libc::sockaddr_in6>().write(form) };
+            mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t
+        }
+    }
+}
+
+fn read_address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
+    let start: *const libc::sockaddr_storage = storage;
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the kernel wrote this family's form, for which the storage is large and aligned enough.
+            let form = unsafe { &*start.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(form.sin_addr.s_addr.to_ne_bytes());
+            Ok(SocketAddr::new(IpAddr::V4(ip), u16::from_be(form.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let form = unsafe { &*start.cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(form.sin6_addr.s6_addr);
+            Ok(SocketAddr::new(IpAddr::V6(ip), u16::from_be(form.sin6_port)))
+        }
+        family => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("address of an unknown family {family}"),
+        )),
+    }
+}
+
+/// A stream socket for an address's family. It blocks, which the ring turns into waiting.
+pub(super) fn stream_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    // SAFETY: no memory involved; the new descriptor is nobody else's.
+    unsafe {
+        Ok(OwnedFd::from_raw_fd(check(libc::socket(
+            family,
+            libc::SOCK_STREAM | libc::SOCK_CLOEXEC,
+            0,
+        ))?))
+    }
+}
+
+pub(super) fn set_option(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    let size = mem::size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value outlives the call.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+    check(result).map(drop)
+}
+
+pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    // SAFETY: a plain structure for which zero is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let length = write_address(address, &mut storage);
+    // SAFETY: the storage outlives the calls and is as long as said.
+    unsafe {
+        check(libc::bind(socket.as_raw_fd(), (&raw const storage).cast(), length))?;
+        check(libc::listen(socket.as_raw_fd(), backlog))?;
+        let mut length = mem::size_of_val(&storage) as libc::socklen_t;
+        check(libc::getsockname(
+            socket.as_raw_fd(),
+            (&raw mut storage).cast(),
+            &raw mut length,
+        ))?;
+    }
+    read_address(&storage)
+}
+
+pub(super) fn peer_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    // SAFETY: a plain structure for which zero is a value, and which is as long as said.
+    unsafe {
+        let mut storage: libc::sockaddr_storage = mem::zeroed();
+        let mut length = mem::size_of_val(&storage) as libc::socklen_t;
+        check(libc::getpeername(
+            socket.as_raw_fd(),
+            (&raw mut storage).cast(),
+            &raw mut length,
+        ))?;
+        read_address(&storage)
+    }
+}
+
+/// Ends both directions, and with them every operation under way on the socket.
+pub(super) fn shutdown(socket: &OwnedFd) {
+    // SAFETY: no memory involved. It fails where the connection is gone already, which is as good.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Owns a descriptor that the kernel returned by the ring.
+pub(super) fn adopt(descriptor: i32) -> OwnedFd {
+    assert!(descriptor >= 0, "a descriptor is not negative");
+    // SAFETY: the completion of an accept hands over the descriptor, once.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+/// A new event file (it counts, and can be waited for).
+pub(super) fn event_file() -> io::Result<OwnedFd> {
+    // SAFETY: no memory involved; the new descriptor is nobody else's.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC))?)) }
+}
+
+/// Wakes whoever waits for the event file.
+pub(super) fn signal(event: &OwnedFd) {
+    let one = 1u64;
+    // SAFETY: eight bytes, as an event file takes them. It can fail only when 2^64 - 1 wake-ups wait, which is awake.
+    unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
+}
+
+/// Lets others run on this core.
+pub(super) fn give_way() {
+    // SAFETY: no memory involved.
+    unsafe { libc::sched_yield() };
+}
+
+/// Takes an exclusive lock on a file, without waiting; false when another has it.
+pub(super) fn lock(file: &File) -> io::Result<bool> {
+    // SAFETY: no memory involved.
+    match check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EWOULDBLOCK) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Is the file in memory (tmpfs, ramfs, hugetlbfs)?
+pub(super) fn is_in_memory(file: &File) -> io::Result<bool> {
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    // SAFETY: a plain structure for which zero is a value, written by the call.
+    let kind = unsafe {
+        let mut about: libc::statfs = mem::zeroed();
+        check(libc::fstatfs(file.as_raw_fd(), &raw mut about))?;
+        about.f_type as u64
+    };
+    Ok([libc::TMPFS_MAGIC as u64, libc::HUGETLBFS_MAGIC as u64, RAMFS_MAGIC].contains(&kind))
+}
+
+/// Size in bytes and logical sector of a block device.
+pub(super) fn block_device(file: &File) -> io::Result<(u64, u32)> {
+    // `BLKGETSIZE64` and `BLKSSZGET` of linux/fs.h.
+    const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
+    const BLKSSZGET: libc::Ioctl = 0x1268;
+    let (mut size, mut sector) = (0u64, 0i32);
+    // SAFETY: each call writes one number of the type that it is given.
+    unsafe {
+        check(libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut size))?;
+        check(libc::ioctl(file.as_raw_fd(), BLKSSZGET, &raw mut sector))?;
+    }
+    Ok((size, sector.max(512) as u32))
+}
+
+/// Alignment of memory and of offsets for direct I/O on a file; None where the kernel cannot tell.
+pub(super) fn direct_alignment(path: &Path) -> Option<(u32, u32)> {
+    // Since Linux 6.1.
+    const STATX_DIOALIGN: u32 = 0x2000;
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a plain structure for which zero is a value, written by the call; the path outlives it.
+    let about = unsafe {
+        let mut about: libc::statx = mem::zeroed();
+        check(libc::statx(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            0,
+            STATX_DIOALIGN,
+            &raw mut about,
+        ))
+        .ok()?;
+        about
+    };
+    let known = about.stx_mask & STATX_DIOALIGN != 0 && about.stx_dio_offset_align > 0;
+    known.then_some((about.stx_dio_mem_align, about.stx_dio_offset_align))
+}
+
+fn count(result: isize) -> io::Result<usize> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as usize)
+    }
+}
+
+/// Fills the buffer from a file, inline. With `only_cached` it gives up (`WouldBlock`) where the file's cache does not
+/// have it all.
+pub(super) fn read_inline(file: RawFd, offset: u64, buffer: &mut BufMut, only_cached: bool) -> io::Result<()> {
+    let flags = if only_cached { libc::RWF_NOWAIT } else { 0 };
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut buffer[done..];
+        let vector = libc::iovec {
+            iov_base: rest.as_mut_ptr().cast(),
+            iov_len: rest.len(),
+        };
+        // SAFETY: the vector is the rest of a buffer that is ours alone.
+        let read = count(unsafe { libc::preadv2(file, &raw const vector, 1, (offset + done as u64) as i64, flags) });
+        match read {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all segments to a file, inline.
+pub(super) fn write_inline(file: RawFd, offset: u64, data: &Segments, scratch: &mut Vectors) -> io::Result<()> {
+    let total: usize = data.iter().map(|piece| piece.len()).sum();
+    let mut done = 0;
+    let mut result = Ok(());
+    while done < total && result.is_ok() {
+        scratch.0.clear();
+        vectors(data, done, &mut scratch.0);
+        let (start, pieces) = (scratch.0.as_ptr(), scratch.0.len() as i32);
+        // SAFETY: the vectors point into segments that live beyond the call.
+        match count(unsafe { libc::pwritev(file, start, pieces, (offset + done as u64) as i64) }) {
+            Ok(0) => result = Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => result = Err(error),
+        }
+    }
+    scratch.0.clear();
+    result
+}
