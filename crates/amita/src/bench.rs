@@ -57,14 +57,25 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let units = steps.step("measuring P and R", units::measure)?;
     let (p_us, r_us) = (micros(units.p), micros(units.r));
     figures.note("unit.p_us", "P: CPU of a loopback round trip, one core", p_us, "us");
-    figures.note("unit.r_us", "R: latency of a loopback round trip, two cores", r_us, "us");
+    figures.note(
+        "unit.r_us",
+        "R: latency of a loopback round trip, two cores",
+        r_us,
+        "us",
+    );
 
     // A probe's block behind the region, and room to write around: a store must never be the reason to wait here.
     let volume_bytes = arguments.size + (4 << 20);
     let store_bytes = 2 * volume_bytes + (256 << 20);
-    let scratch =
-        Scratch::make("bench", None, arguments.store_dir.as_deref(), store_bytes * NODES as u64 + arguments.size)?;
-    steps.step("the raw backing", || raw::measure(&scratch, arguments.size, run, &mut figures))?;
+    let scratch = Scratch::make(
+        "bench",
+        None,
+        arguments.store_dir.as_deref(),
+        store_bytes * NODES as u64 + arguments.size,
+    )?;
+    steps.step("the raw backing", || {
+        raw::measure(&scratch, arguments.size, run, &mut figures)
+    })?;
 
     let mut cluster = steps.step("starting three nodes", || {
         let cluster = Cluster::start(Config {
@@ -82,12 +93,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     })?;
     path::measure(&mut steps, &cluster, &units, arguments.size, run, &mut figures)?;
     steps.step("idle for 10 s", || path::idle(&cluster, &mut figures))?;
-    steps.step("killing the owner's gateway", || pause::takeover(&mut cluster, arguments.size, &mut figures))?;
-    steps.step("killing a node", || pause::kill(&mut cluster, arguments.size, &mut figures))?;
+    steps.step("killing the owner's gateway", || {
+        pause::takeover(&mut cluster, arguments.size, &mut figures)
+    })?;
+    steps.step("killing a node", || {
+        pause::kill(&mut cluster, arguments.size, &mut figures)
+    })?;
     drop(cluster);
 
     println!("{}", figures.markdown());
-    println!("Stores: {}. Cores: {}. All processes together, fio's share included.", scratch.backing(), units.cores);
+    println!(
+        "Stores: {}. Cores: {}. All processes together, fio's share included.",
+        scratch.backing(),
+        units.cores
+    );
     figures.write(&arguments.output)?;
     println!("Written to {}.", arguments.output.display());
     Ok(())

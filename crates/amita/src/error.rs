@@ -53,7 +53,11 @@ pub struct Failure {
 impl Failure {
     /// A failure of the common sort.
     pub fn new(what: impl Into<String>) -> Failure {
-        Failure { kind: Kind::Failed, what: what.into(), advice: String::new() }
+        Failure {
+            kind: Kind::Failed,
+            what: what.into(),
+            advice: String::new(),
+        }
     }
 
     /// Of another sort.

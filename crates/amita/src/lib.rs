@@ -3,7 +3,10 @@
 //! It is a library too, so that the end-to-end tests can use the [`harness`] that the demo and the benchmark run on.
 #![deny(unsafe_code)]
 
+pub mod admin;
 pub mod bench;
+pub mod cli;
+pub mod commands;
 pub mod demo;
 pub mod error;
 pub mod harness;

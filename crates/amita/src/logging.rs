@@ -23,8 +23,17 @@ impl Log for Stderr {
             Level::Debug => "DEBUG",
             Level::Trace => "TRACE",
         };
-        let source = record.target().trim_start_matches("amita_").split("::").next().unwrap_or_default();
-        let line = format!("{} {level} {source}: {}\n", timestamp(since.as_secs(), since.subsec_millis()), record.args());
+        let source = record
+            .target()
+            .trim_start_matches("amita_")
+            .split("::")
+            .next()
+            .unwrap_or_default();
+        let line = format!(
+            "{} {level} {source}: {}\n",
+            timestamp(since.as_secs(), since.subsec_millis()),
+            record.args()
+        );
         // One write a line, so that lines of several processes in one file stay whole. Nobody is left to tell when
         // standard error is gone.
         let _ = std::io::stderr().write_all(line.as_bytes());
@@ -50,7 +59,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 

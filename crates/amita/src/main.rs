@@ -1,7 +1,17 @@
-//! The program `amita`.
+//! The program `amita`: see the library of the same name.
 
-fn main() {
-    if std::env::args().nth(1).as_deref() == Some("units") {
-        println!("{:?}", amita::bench::units::measure());
+use amita::{cli, logging};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    logging::start(cli.log.into());
+    match cli::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("amita: {failure}");
+            failure.exit_code()
+        }
     }
 }

@@ -7,20 +7,33 @@ use amita_cluster::BLOCK_BYTES;
 /// # Errors
 /// Says what a size looks like.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let shift = match unit.trim().to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+    let shift = match unit
+        .trim()
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+        .trim_end_matches('B')
+    {
         "" => 0,
         "K" => 10,
         "M" => 20,
         "G" => 30,
         "T" => 40,
         "P" => 50,
-        _ => return Err(format!("{text:?} is no size: write bytes, or a number with K, M, G, T (powers of 1024)")),
+        _ => {
+            return Err(format!(
+                "{text:?} is no size: write bytes, or a number with K, M, G, T (powers of 1024)"
+            ));
+        }
     };
     let bad = || format!("{text:?} is no size: write bytes, or a number with K, M, G, T (powers of 1024)");
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is too large"));
+        return whole
+            .checked_mul(1 << shift)
+            .ok_or_else(|| format!("{text:?} is too large"));
     }
     let value: f64 = number.parse().map_err(|_| bad())?;
     let bytes = value * (1u64 << shift) as f64;
@@ -59,7 +72,11 @@ pub fn show(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if value.fract() == 0.0 { format!("{value} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+    if value.fract() == 0.0 {
+        format!("{value} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
 }
 
 #[cfg(test)]

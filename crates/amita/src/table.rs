@@ -1,5 +1,8 @@
 //! Tables on a terminal: columns as wide as their widest cell, numbers to the right.
 
+use crate::error::{Context, Result};
+use serde::Serialize;
+
 /// Rows of text under a head.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -11,7 +14,10 @@ impl Table {
     /// An empty one.
     #[must_use]
     pub fn new(head: &[&str]) -> Table {
-        Table { head: head.iter().map(|&cell| cell.to_owned()).collect(), rows: Vec::new() }
+        Table {
+            head: head.iter().map(|&cell| cell.to_owned()).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row; a missing cell is empty.
@@ -33,7 +39,10 @@ impl Table {
     /// A column all of whose cells start with a digit is one of numbers.
     fn is_number(&self, column: usize) -> bool {
         !self.rows.is_empty()
-            && self.rows.iter().all(|row| row[column].is_empty() || row[column].starts_with(|c: char| c.is_ascii_digit()))
+            && self
+                .rows
+                .iter()
+                .all(|row| row[column].is_empty() || row[column].starts_with(|c: char| c.is_ascii_digit()))
     }
 
     /// As plain text, for a terminal.
@@ -70,7 +79,10 @@ impl Table {
         let line = |cells: &[String], out: &mut String| {
             out.push('|');
             for (column, cell) in cells.iter().enumerate() {
-                out.push_str(&format!(" {cell}{} |", " ".repeat(widths[column].saturating_sub(cell.chars().count()))));
+                out.push_str(&format!(
+                    " {cell}{} |",
+                    " ".repeat(widths[column].saturating_sub(cell.chars().count()))
+                ));
             }
             out.push('\n');
         };
@@ -82,4 +94,18 @@ impl Table {
         }
         out
     }
+}
+
+/// What a command prints: one value, for people or for scripts.
+///
+/// # Errors
+/// When the value cannot be written as JSON.
+pub fn print<T: Serialize + ?Sized>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> Result<()> {
+    if as_json {
+        let json = serde_json::to_string_pretty(value).context(|| "cannot write JSON".to_owned())?;
+        println!("{json}");
+    } else {
+        print!("{}", text());
+    }
+    Ok(())
 }

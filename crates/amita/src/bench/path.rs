@@ -38,11 +38,18 @@ pub fn workload(cluster: &Cluster, job: &Job, limit: Duration) -> Result<Cost> {
     let children_before = cpu::of_children()?;
     let report = job.run(cluster.folder(), limit)?;
     let used = meter.used() + cpu::of_children()?.saturating_sub(children_before);
-    let fio = if job.pattern.contains("read") { report.read } else { report.write };
+    let fio = if job.pattern.contains("read") {
+        report.read
+    } else {
+        report.write
+    };
     if fio.ios == 0 {
         return Err(Failure::new(format!("fio did no I/O in {}", job.name)));
     }
-    Ok(Cost { fio, cpu_per_io: Duration::from_secs_f64(used.as_secs_f64() / fio.ios as f64) })
+    Ok(Cost {
+        fio,
+        cpu_per_io: Duration::from_secs_f64(used.as_secs_f64() / fio.ios as f64),
+    })
 }
 
 /// A random 4 KiB workload over the region, by gateway 0.
@@ -91,17 +98,52 @@ pub fn measure(
             workload(cluster, &job(&uri, pattern, 1, size_bytes, run), run + SLACK)
         })?;
         let key = |depth: u32, figure: &str| format!("path.{name}.4k.qd{depth}.{figure}");
-        let (us, in_p) = (micros(deep.cpu_per_io), deep.cpu_per_io.as_secs_f64() / units.p.as_secs_f64());
-        figures.at_most(&key(32, "cpu_p"), &format!("{what}, depth 32: CPU"), in_p, "P", cpu_target);
+        let (us, in_p) = (
+            micros(deep.cpu_per_io),
+            deep.cpu_per_io.as_secs_f64() / units.p.as_secs_f64(),
+        );
+        figures.at_most(
+            &key(32, "cpu_p"),
+            &format!("{what}, depth 32: CPU"),
+            in_p,
+            "P",
+            cpu_target,
+        );
         figures.note(&key(32, "cpu_us"), &format!("{what}, depth 32: CPU"), us, "us");
         figures.note(&key(32, "iops"), &format!("{what}, depth 32"), deep.fio.iops, "IOPS");
-        figures.note(&key(32, "p99_us"), &format!("{what}, depth 32: p99"), micros(deep.fio.latency.p99), "us");
+        figures.note(
+            &key(32, "p99_us"),
+            &format!("{what}, depth 32: p99"),
+            micros(deep.fio.latency.p99),
+            "us",
+        );
         let mean = shallow.fio.latency.mean;
         let in_r = mean.as_secs_f64() / units.r.as_secs_f64();
-        figures.at_most(&key(1, "latency_r"), &format!("{what}, depth 1: latency"), in_r, "R", latency_target);
-        figures.note(&key(1, "latency_us"), &format!("{what}, depth 1: latency"), micros(mean), "us");
-        figures.note(&key(1, "p99_us"), &format!("{what}, depth 1: p99"), micros(shallow.fio.latency.p99), "us");
-        figures.note(&key(1, "cpu_us"), &format!("{what}, depth 1: CPU"), micros(shallow.cpu_per_io), "us");
+        figures.at_most(
+            &key(1, "latency_r"),
+            &format!("{what}, depth 1: latency"),
+            in_r,
+            "R",
+            latency_target,
+        );
+        figures.note(
+            &key(1, "latency_us"),
+            &format!("{what}, depth 1: latency"),
+            micros(mean),
+            "us",
+        );
+        figures.note(
+            &key(1, "p99_us"),
+            &format!("{what}, depth 1: p99"),
+            micros(shallow.fio.latency.p99),
+            "us",
+        );
+        figures.note(
+            &key(1, "cpu_us"),
+            &format!("{what}, depth 1: CPU"),
+            micros(shallow.cpu_per_io),
+            "us",
+        );
     }
     Ok(())
 }
@@ -116,6 +158,12 @@ pub fn idle(cluster: &Cluster, figures: &mut Figures) -> Result<()> {
     let (meter, start) = (Meter::start(cluster.pids()), Instant::now());
     interrupt::sleep(IDLE)?;
     let percent = 100.0 * meter.used().as_secs_f64() / start.elapsed().as_secs_f64();
-    figures.at_most("idle.cpu_percent", "idle cluster, of one core", percent, "%", IDLE_PERCENT);
+    figures.at_most(
+        "idle.cpu_percent",
+        "idle cluster, of one core",
+        percent,
+        "%",
+        IDLE_PERCENT,
+    );
     Ok(())
 }

@@ -42,7 +42,10 @@ pub fn takeover(cluster: &mut Cluster, offset: u64, figures: &mut Figures) -> Re
     let gateway = cluster.add_gateway("g1")?;
     let gateways = vec![cluster.nodes()[gateway].nbd, cluster.nodes()[0].nbd];
     let pause = measure(cluster, gateways, super::VOLUME, offset, gateway)?;
-    let (label, seconds) = ("pause when the owner is killed, taken over by another", pause.length.as_secs_f64());
+    let (label, seconds) = (
+        "pause when the owner is killed, taken over by another",
+        pause.length.as_secs_f64(),
+    );
     figures.at_most("pause.takeover_s", label, seconds, "s", PAUSE_SECONDS);
     Ok(())
 }
@@ -55,6 +58,12 @@ pub fn kill(cluster: &mut Cluster, offset: u64, figures: &mut Figures) -> Result
     let gateways = vec![cluster.nodes()[0].nbd];
     let pause = measure(cluster, gateways, super::VOLUME, offset, 2)?;
     let seconds = pause.length.as_secs_f64();
-    figures.at_most("pause.kill_s", "pause when a node with copies is killed", seconds, "s", PAUSE_SECONDS);
+    figures.at_most(
+        "pause.kill_s",
+        "pause when a node with copies is killed",
+        seconds,
+        "s",
+        PAUSE_SECONDS,
+    );
     Ok(())
 }

@@ -17,10 +17,16 @@ const SLACK: Duration = Duration::from_secs(60);
 pub fn measure(scratch: &Scratch, size_bytes: u64, run: Duration, figures: &mut Figures) -> Result<()> {
     let file = scratch.stores().join("raw");
     // Memory has no queue: what is asked of it is done in the call. A disk is asked as the stores ask it.
-    let engine: &[&str] =
-        if scratch.is_memory() { &["--ioengine=psync"] } else { &["--ioengine=io_uring", "--direct=1"] };
-    let target: Vec<String> =
-        engine.iter().map(|&option| option.to_owned()).chain([format!("--filename={}", file.display())]).collect();
+    let engine: &[&str] = if scratch.is_memory() {
+        &["--ioengine=psync"]
+    } else {
+        &["--ioengine=io_uring", "--direct=1"]
+    };
+    let target: Vec<String> = engine
+        .iter()
+        .map(|&option| option.to_owned())
+        .chain([format!("--filename={}", file.display())])
+        .collect();
     let job = |name: &str, pattern, block_bytes, depth, run| Job {
         name: format!("raw-{name}"),
         target: target.clone(),
@@ -43,10 +49,30 @@ pub fn measure(scratch: &Scratch, size_bytes: u64, run: Duration, figures: &mut 
     let write_32 = one("write32", "randwrite", 32)?.write;
     let read_1 = one("read1", "randread", 1)?.read;
     let read_32 = one("read32", "randread", 32)?.read;
-    figures.note("raw.write.4k.qd1.latency_us", "backing alone: write, depth 1", micros(write_1.latency.mean), "us");
-    figures.note("raw.read.4k.qd1.latency_us", "backing alone: read, depth 1", micros(read_1.latency.mean), "us");
-    figures.note("raw.write.4k.qd32.iops", "backing alone: write, depth 32", write_32.iops, "IOPS");
-    figures.note("raw.read.4k.qd32.iops", "backing alone: read, depth 32", read_32.iops, "IOPS");
+    figures.note(
+        "raw.write.4k.qd1.latency_us",
+        "backing alone: write, depth 1",
+        micros(write_1.latency.mean),
+        "us",
+    );
+    figures.note(
+        "raw.read.4k.qd1.latency_us",
+        "backing alone: read, depth 1",
+        micros(read_1.latency.mean),
+        "us",
+    );
+    figures.note(
+        "raw.write.4k.qd32.iops",
+        "backing alone: write, depth 32",
+        write_32.iops,
+        "IOPS",
+    );
+    figures.note(
+        "raw.read.4k.qd32.iops",
+        "backing alone: read, depth 32",
+        read_32.iops,
+        "IOPS",
+    );
     // It has served its purpose, and its room is the stores'.
     if let Err(error) = std::fs::remove_file(&file) {
         log::warn!("cannot remove {}: {error}", file.display());

@@ -30,13 +30,27 @@ pub struct Figures(Vec<Figure>);
 impl Figures {
     /// A figure without a target.
     pub fn note(&mut self, name: &str, label: &str, value: f64, unit: &'static str) {
-        self.0.push(Figure { name: name.into(), value, unit, target: None, holds: None, label: label.into() });
+        self.0.push(Figure {
+            name: name.into(),
+            value,
+            unit,
+            target: None,
+            holds: None,
+            label: label.into(),
+        });
     }
 
     /// A figure that must be at most `target`.
     pub fn at_most(&mut self, name: &str, label: &str, value: f64, unit: &'static str, target: f64) {
         let holds = Some(value <= target);
-        self.0.push(Figure { name: name.into(), value, unit, target: Some(target), holds, label: label.into() });
+        self.0.push(Figure {
+            name: name.into(),
+            value,
+            unit,
+            target: Some(target),
+            holds,
+            label: label.into(),
+        });
     }
 
     /// As a Markdown table.
@@ -48,8 +62,14 @@ impl Figures {
                 figure.label.clone(),
                 number(figure.value),
                 figure.unit.to_owned(),
-                figure.target.map(|target| format!("at most {}", number(target))).unwrap_or_default(),
-                figure.holds.map(|holds| if holds { "yes" } else { "NO" }.to_owned()).unwrap_or_default(),
+                figure
+                    .target
+                    .map(|target| format!("at most {}", number(target)))
+                    .unwrap_or_default(),
+                figure
+                    .holds
+                    .map(|holds| if holds { "yes" } else { "NO" }.to_owned())
+                    .unwrap_or_default(),
                 format!("`{}`", figure.name),
             ]);
         }

@@ -33,7 +33,9 @@ pub struct Units {
 /// When there is no loopback network, or a core cannot be chosen.
 pub fn measure() -> Result<Units> {
     let cores = allowed_cores()?;
-    let first = *cores.first().ok_or_else(|| Failure::new("this process may use no core"))?;
+    let first = *cores
+        .first()
+        .ok_or_else(|| Failure::new("this process may use no core"))?;
     let second = *cores.get(1).unwrap_or(&first);
     let mut p = Vec::with_capacity(ROUNDS);
     let mut r = Vec::with_capacity(ROUNDS);
@@ -44,7 +46,11 @@ pub fn measure() -> Result<Units> {
     }
     p.sort_unstable();
     r.sort_unstable();
-    Ok(Units { p: p[ROUNDS / 2], r: r[ROUNDS / 2], cores: cores.len() })
+    Ok(Units {
+        p: p[ROUNDS / 2],
+        r: r[ROUNDS / 2],
+        cores: cores.len(),
+    })
 }
 
 /// The cores that this process may use.
@@ -72,7 +78,10 @@ fn round(client_core: usize, server_core: usize) -> Result<Round> {
     let served = server.join().map_err(panicked)?;
     let (round_trips, asking, elapsed) = asked?;
     let serving = served?;
-    Ok(Round { cpu: (asking + serving) / round_trips, latency: elapsed / round_trips })
+    Ok(Round {
+        cpu: (asking + serving) / round_trips,
+        latency: elapsed / round_trips,
+    })
 }
 
 fn pin(core: usize) -> Result<()> {
@@ -103,7 +112,11 @@ fn ask(server: std::net::SocketAddr, core: usize) -> Result<(u32, Duration, Dura
         }
         round_trips += 32;
     }
-    Ok((round_trips, cpu::of_this_thread()?.saturating_sub(cpu_before), start.elapsed()))
+    Ok((
+        round_trips,
+        cpu::of_this_thread()?.saturating_sub(cpu_before),
+        start.elapsed(),
+    ))
 }
 
 /// The CPU that answering took, warming up left out.

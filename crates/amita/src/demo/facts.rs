@@ -76,8 +76,18 @@ impl Facts {
             pid: cluster.metadata_pid().ok_or_else(|| missing("the metadata server"))?,
             endpoint: cluster.endpoint().to_owned(),
         };
-        let uris = (0..cluster.nodes().len()).map(|index| cluster.uri(index, volume)).collect();
-        Ok(Facts { nodes, metadata, volume: VolumeFacts { name: volume.to_owned(), size_bytes, nbd: uris } })
+        let uris = (0..cluster.nodes().len())
+            .map(|index| cluster.uri(index, volume))
+            .collect();
+        Ok(Facts {
+            nodes,
+            metadata,
+            volume: VolumeFacts {
+                name: volume.to_owned(),
+                size_bytes,
+                nbd: uris,
+            },
+        })
     }
 
     /// Writes the file.

@@ -23,7 +23,11 @@ pub fn source(image_bytes: u64) -> Result<PathBuf> {
         .iter()
         .filter_map(|&candidate| Path::new(candidate).canonicalize().ok())
         .find(|folder| (1..=most).contains(&bytes_of(folder, most, 8)))
-        .ok_or_else(|| Failure::new(format!("none of {SOURCES:?} is a folder that fits an image of {image_bytes} bytes")))
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "none of {SOURCES:?} is a folder that fits an image of {image_bytes} bytes"
+            ))
+        })
 }
 
 /// Bytes of the files of a folder, each rounded up to blocks; stops counting above `most`.
@@ -49,7 +53,8 @@ fn bytes_of(folder: &Path, most: u64, depth: u32) -> u64 {
 /// What mke2fs says.
 pub fn make(folder: &Path, image: &Path, source: &Path, bytes: u64) -> Result<()> {
     let file = File::create(image).context(|| format!("cannot make {}", image.display()))?;
-    file.set_len(bytes).context(|| format!("cannot make {} {bytes} bytes long", image.display()))?;
+    file.set_len(bytes)
+        .context(|| format!("cannot make {} {bytes} bytes long", image.display()))?;
     let arguments = ["-q", "-t", "ext4", "-F", "-d"].map(std::ffi::OsStr::new);
     let arguments = arguments.into_iter().chain([source.as_os_str(), image.as_os_str()]);
     tool::run(folder, "mke2fs", arguments, PATIENCE)?.success().map(drop)
@@ -60,7 +65,9 @@ pub fn make(folder: &Path, image: &Path, source: &Path, bytes: u64) -> Result<()
 /// # Errors
 /// What nbdcopy says.
 pub fn copy(folder: &Path, source: &str, target: &str) -> Result<()> {
-    tool::run(folder, "nbdcopy", [source, target], PATIENCE)?.success().map(drop)
+    tool::run(folder, "nbdcopy", [source, target], PATIENCE)?
+        .success()
+        .map(drop)
 }
 
 /// The front of `copied` is the image, byte for byte, and an intact file system.
@@ -69,8 +76,12 @@ pub fn copy(folder: &Path, source: &str, target: &str) -> Result<()> {
 /// Names the first byte that differs; or what e2fsck says.
 pub fn check(folder: &Path, image: &Path, copied: &Path) -> Result<()> {
     let bytes = compare(image, copied)?;
-    let file = File::options().write(true).open(copied).context(|| format!("cannot open {}", copied.display()))?;
-    file.set_len(bytes).context(|| format!("cannot cut {}", copied.display()))?;
+    let file = File::options()
+        .write(true)
+        .open(copied)
+        .context(|| format!("cannot open {}", copied.display()))?;
+    file.set_len(bytes)
+        .context(|| format!("cannot cut {}", copied.display()))?;
     let arguments = [std::ffi::OsStr::new("-fn"), copied.as_os_str()];
     tool::run(folder, "e2fsck", arguments, PATIENCE)?.success().map(drop)
 }
@@ -83,11 +94,15 @@ fn compare(image: &Path, copied: &Path) -> Result<u64> {
     let (mut a, mut b) = (vec![0; STEP], vec![0; STEP]);
     let mut at = 0u64;
     loop {
-        let length = left.read(&mut a).context(|| format!("cannot read {}", image.display()))?;
+        let length = left
+            .read(&mut a)
+            .context(|| format!("cannot read {}", image.display()))?;
         if length == 0 {
             return Ok(at);
         }
-        right.read_exact(&mut b[..length]).context(|| format!("cannot read {} at byte {at}", copied.display()))?;
+        right
+            .read_exact(&mut b[..length])
+            .context(|| format!("cannot read {} at byte {at}", copied.display()))?;
         if let Some(differs) = (0..length).find(|&byte| a[byte] != b[byte]) {
             return Err(Failure::new(format!(
                 "what was read back differs from what was written, first at byte {} of the volume",

@@ -29,22 +29,27 @@ pub(super) fn start(arguments: &Arguments) -> Result<()> {
         arguments.store_dir.as_deref(),
         store_bytes * nodes as u64,
     )?;
-    let cluster = steps.step(&format!("starting {nodes} nodes, stores on {}", scratch.backing()), || {
-        Cluster::start(Config {
-            binary: crate::own_binary()?,
-            folder: scratch.folder().to_owned(),
-            store_folder: scratch.stores().to_owned(),
-            nodes,
-            store_bytes,
-            metadata: Metadata::Embedded,
-            bound: false,
-            serve_arguments: Vec::new(),
-        })
-    })?;
+    let cluster = steps.step(
+        &format!("starting {nodes} nodes, stores on {}", scratch.backing()),
+        || {
+            Cluster::start(Config {
+                binary: crate::own_binary()?,
+                folder: scratch.folder().to_owned(),
+                store_folder: scratch.stores().to_owned(),
+                nodes,
+                store_bytes,
+                metadata: Metadata::Embedded,
+                bound: false,
+                serve_arguments: Vec::new(),
+            })
+        },
+    )?;
     steps.step("a pool and a volume", || cluster.make_volume(VOLUME, arguments.size))?;
     // The first node opens the volume, so that the owner comes first in the lists.
     let first = cluster.nodes()[0].nbd;
-    Client::open(first, VOLUME, PATIENCE).context(|| format!("cannot open the volume at {first}"))?.close();
+    Client::open(first, VOLUME, PATIENCE)
+        .context(|| format!("cannot open the volume at {first}"))?
+        .close();
     let facts = Facts::of(&cluster, VOLUME, arguments.size)?;
     facts.write(scratch.folder())?;
     interrupt::check()?;
@@ -64,7 +69,10 @@ fn say_what_to_try(facts: &Facts, folder: &Path) {
     println!("  nbdinfo {uri}");
     println!("  fio --name=try --ioengine=nbd --uri={uri} --rw=randwrite --bs=4k --iodepth=32 \\");
     println!("      --time_based --runtime=20");
-    println!("  kill -9 {}        # node {}, while fio runs: I/O goes on", last.pid, last.name);
+    println!(
+        "  kill -9 {}        # node {}, while fio runs: I/O goes on",
+        last.pid, last.name
+    );
     println!("  tail -f {shown}/n1.log");
     println!("\nEnd it with:\n  amita demo --stop --dir {shown}");
 }
@@ -72,8 +80,18 @@ fn say_what_to_try(facts: &Facts, folder: &Path) {
 /// Ends a cluster that was left, and removes its files.
 pub(super) fn stop(folder: &Path) -> Result<()> {
     let facts = Facts::read(folder)?;
-    let processes: Vec<u32> = facts.nodes.iter().map(|node| node.pid).chain([facts.metadata.pid]).collect();
-    let ours: Vec<Pid> = processes.iter().copied().filter(|&pid| is_amita(pid)).filter_map(pid_of).collect();
+    let processes: Vec<u32> = facts
+        .nodes
+        .iter()
+        .map(|node| node.pid)
+        .chain([facts.metadata.pid])
+        .collect();
+    let ours: Vec<Pid> = processes
+        .iter()
+        .copied()
+        .filter(|&pid| is_amita(pid))
+        .filter_map(pid_of)
+        .collect();
     for &pid in &ours {
         // It may have ended by itself in between, which is as good.
         let _ = kill_process(pid, Signal::TERM);
@@ -89,7 +107,10 @@ pub(super) fn stop(folder: &Path) -> Result<()> {
         remove_file(disk)?;
         remove_if_empty(disk.parent());
     }
-    for entry in std::fs::read_dir(folder).context(|| format!("cannot read {}", folder.display()))?.flatten() {
+    for entry in std::fs::read_dir(folder)
+        .context(|| format!("cannot read {}", folder.display()))?
+        .flatten()
+    {
         let path = entry.path();
         if is_of_the_demo(&path) {
             remove_file(&path)?;
@@ -115,7 +136,8 @@ fn pid_of(pid: u32) -> Option<Pid> {
 /// A process that has ended and that nobody has waited for yet counts as ended.
 fn is_alive(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    stat.rfind(')').is_some_and(|end| !stat[end + 1..].trim_start().starts_with(['Z', 'X']))
+    stat.rfind(')')
+        .is_some_and(|end| !stat[end + 1..].trim_start().starts_with(['Z', 'X']))
 }
 
 /// Files that the demo makes in its folder; what somebody else put there stays.

@@ -39,7 +39,12 @@ impl Layout {
         let probe = size_bytes - 4096;
         // A whole number of MiB: fio rounds regions as it likes otherwise.
         let region_bytes = (probe - image_bytes) >> 20 << 20;
-        Layout { image_bytes, region: image_bytes, region_bytes, probe }
+        Layout {
+            image_bytes,
+            region: image_bytes,
+            region_bytes,
+            probe,
+        }
     }
 }
 
@@ -66,20 +71,25 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         arguments.store_dir.as_deref(),
         store_bytes * nodes as u64 + 2 * arguments.size,
     )?;
-    let mut cluster = steps.step(&format!("starting {nodes} nodes, stores on {}", scratch.backing()), || {
-        Cluster::start(Config {
-            binary: crate::own_binary()?,
-            folder: scratch.folder().to_owned(),
-            store_folder: scratch.stores().to_owned(),
-            nodes,
-            store_bytes,
-            metadata: Metadata::Embedded,
-            bound: true,
-            serve_arguments: Vec::new(),
-        })
-    })?;
+    let mut cluster = steps.step(
+        &format!("starting {nodes} nodes, stores on {}", scratch.backing()),
+        || {
+            Cluster::start(Config {
+                binary: crate::own_binary()?,
+                folder: scratch.folder().to_owned(),
+                store_folder: scratch.stores().to_owned(),
+                nodes,
+                store_bytes,
+                metadata: Metadata::Embedded,
+                bound: true,
+                serve_arguments: Vec::new(),
+            })
+        },
+    )?;
     let shown = size::show(arguments.size);
-    steps.step(&format!("a pool with 3 copies, a volume of {shown}"), || cluster.make_volume(VOLUME, arguments.size))?;
+    steps.step(&format!("a pool with 3 copies, a volume of {shown}"), || {
+        cluster.make_volume(VOLUME, arguments.size)
+    })?;
     let measured = play(&mut steps, &mut cluster, &layout)?;
     let ended = cluster.stop();
     drop(scratch);
@@ -87,7 +97,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     if !ended {
         return Err(Failure::new("a node did not end in order when it was asked to"));
     }
-    println!("Everything that was written was read back and is right. It took {:.0} s.", steps.seconds());
+    println!(
+        "Everything that was written was read back and is right. It took {:.0} s.",
+        steps.seconds()
+    );
     Ok(())
 }
 
@@ -99,7 +112,9 @@ fn play(steps: &mut Steps, cluster: &mut Cluster, layout: &Layout) -> Result<Mea
     steps.step(&format!("making an ext4 image of {}", source.display()), || {
         image::make(&folder, &image, &source, layout.image_bytes)
     })?;
-    steps.step("copying it into the volume with nbdcopy", || image::copy(&folder, &image.display().to_string(), &uri))?;
+    steps.step("copying it into the volume with nbdcopy", || {
+        image::copy(&folder, &image.display().to_string(), &uri)
+    })?;
     let measure = |pattern| {
         let mut job = job(&uri, pattern, 32, layout.region_bytes, MEASURE);
         job.offset_bytes = layout.region;
@@ -108,28 +123,42 @@ fn play(steps: &mut Steps, cluster: &mut Cluster, layout: &Layout) -> Result<Mea
     let write = steps.step("measuring: 4 KiB random writes, depth 32", || measure("randwrite"))?;
     let read = steps.step("measuring: 4 KiB random reads, depth 32", || measure("randread"))?;
     let victim = cluster.nodes()[VICTIM].name.clone();
-    let (pause, verified) =
-        steps.step(&format!("fio writes blocks that carry checksums; SIGKILL for node {victim} in the middle"), || {
-            verify_and_kill(cluster, &uri, layout)
-        })?;
+    let (pause, verified) = steps.step(
+        &format!("fio writes blocks that carry checksums; SIGKILL for node {victim} in the middle"),
+        || verify_and_kill(cluster, &uri, layout),
+    )?;
     let copied = folder.join("copied");
     steps.step("reading the whole volume back with nbdcopy", || {
         image::copy(&folder, &uri, &copied.display().to_string())
     })?;
-    steps.step("comparing byte for byte, and e2fsck", || image::check(&folder, &image, &copied))?;
-    let other = cluster.uri(OTHER_GATEWAY, VOLUME);
-    let handover = steps.step("opening the volume by another gateway, checking every block there", || {
-        let start = Instant::now();
-        let info = tool::run(&folder, "nbdinfo", ["--size", &other], PATIENCE)?.success()?;
-        let handover = start.elapsed();
-        info.text.trim().parse::<u64>().map_err(|_| Failure::new(format!("nbdinfo said {:?}", info.text)))?;
-        let mut job = verify_job(&other, layout);
-        job.name = "verify-again".to_owned();
-        job.more.push("--verify_only".to_owned());
-        job.run(&folder, PATIENCE)?;
-        Ok(handover)
+    steps.step("comparing byte for byte, and e2fsck", || {
+        image::check(&folder, &image, &copied)
     })?;
-    Ok(Measured { write, read, pause, verified, handover })
+    let other = cluster.uri(OTHER_GATEWAY, VOLUME);
+    let handover = steps.step(
+        "opening the volume by another gateway, checking every block there",
+        || {
+            let start = Instant::now();
+            let info = tool::run(&folder, "nbdinfo", ["--size", &other], PATIENCE)?.success()?;
+            let handover = start.elapsed();
+            info.text
+                .trim()
+                .parse::<u64>()
+                .map_err(|_| Failure::new(format!("nbdinfo said {:?}", info.text)))?;
+            let mut job = verify_job(&other, layout);
+            job.name = "verify-again".to_owned();
+            job.more.push("--verify_only".to_owned());
+            job.run(&folder, PATIENCE)?;
+            Ok(handover)
+        },
+    )?;
+    Ok(Measured {
+        write,
+        read,
+        pause,
+        verified,
+        handover,
+    })
 }
 
 fn verify_job(uri: &str, layout: &Layout) -> Job {
@@ -152,7 +181,8 @@ fn verify_and_kill(cluster: &mut Cluster, uri: &str, layout: &Layout) -> Result<
     let probe = Probe::start(vec![cluster.nodes()[GATEWAY].nbd], VOLUME, layout.probe)?;
     let mut job = verify_job(uri, layout);
     let blocks = layout.region_bytes / 4096;
-    job.more.push(format!("--rate_iops={}", (blocks / VERIFY_SECONDS).max(1)));
+    job.more
+        .push(format!("--rate_iops={}", (blocks / VERIFY_SECONDS).max(1)));
     let mut fio = job.start(&folder)?;
     interrupt::sleep(Duration::from_secs(VERIFY_SECONDS / 2))?;
     if fio.has_ended()? {
@@ -163,13 +193,23 @@ fn verify_and_kill(cluster: &mut Cluster, uri: &str, layout: &Layout) -> Result<
     cluster.kill_node(VICTIM);
     let report = fio.finish(PATIENCE)?;
     if report.write.ios != blocks {
-        return Err(Failure::new(format!("fio wrote {} of {blocks} blocks", report.write.ios)));
+        return Err(Failure::new(format!(
+            "fio wrote {} of {blocks} blocks",
+            report.write.ios
+        )));
     }
     Ok((probe.finish(killed)?, report.read.ios))
 }
 
 fn table(measured: &Measured) -> Table {
-    let mut table = Table::new(&["4 KiB, 3 copies, depth 32", "IOPS", "CPU/IO us", "p50 us", "p99 us", "p99.9 us"]);
+    let mut table = Table::new(&[
+        "4 KiB, 3 copies, depth 32",
+        "IOPS",
+        "CPU/IO us",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+    ]);
     for (name, cost) in [("random write", &measured.write), ("random read", &measured.read)] {
         let us = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e6);
         let latency = cost.fio.latency;
@@ -183,10 +223,19 @@ fn table(measured: &Measured) -> Table {
         ]);
     }
     let mut plain = |what: &str, value: String| table.row([what.to_owned(), value]);
-    plain("pause of writes at the kill", format!("{:.0} ms", measured.pause.length.as_secs_f64() * 1e3));
-    plain("writes that the probe had acknowledged", measured.pause.writes.to_string());
+    plain(
+        "pause of writes at the kill",
+        format!("{:.0} ms", measured.pause.length.as_secs_f64() * 1e3),
+    );
+    plain(
+        "writes that the probe had acknowledged",
+        measured.pause.writes.to_string(),
+    );
     plain("blocks checked by fio", measured.verified.to_string());
-    plain("opening by another gateway", format!("{:.0} ms", measured.handover.as_secs_f64() * 1e3));
+    plain(
+        "opening by another gateway",
+        format!("{:.0} ms", measured.handover.as_secs_f64() * 1e3),
+    );
     table
 }
 

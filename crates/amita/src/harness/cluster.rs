@@ -89,7 +89,27 @@ impl Cluster {
         for index in 0..cluster.config.nodes {
             cluster.await_node(index)?;
         }
+        cluster.await_stores()?;
         Ok(cluster)
+    }
+
+    /// Waits until the metadata knows every node as living, and every store.
+    fn await_stores(&self) -> Result<()> {
+        let expected: usize = self.nodes.iter().map(|node| node.stores.len()).sum();
+        let mut last = String::new();
+        let known = interrupt::poll(START_PATIENCE, Duration::from_millis(50), || {
+            let output = self.amita(["disk", "list", "--json"])?;
+            last = output.text;
+            let stores: Vec<serde_json::Value> = serde_json::from_str(&last).unwrap_or_default();
+            let alive = stores.iter().filter(|store| store["alive"] == true).count();
+            Ok((alive == expected).then_some(()))
+        })?;
+        known.ok_or_else(|| {
+            Failure::new(format!(
+                "not all of {expected} stores serve after {} s:\n{last}",
+                START_PATIENCE.as_secs()
+            ))
+        })
     }
 
     /// Starts the metadata only. The nodes are known (names, addresses, paths), not started, their stores not formatted.
@@ -113,13 +133,23 @@ impl Cluster {
             }
             Metadata::External(endpoint) => (endpoint.clone(), None),
         };
-        let mut cluster = Cluster { config, metadata: None, endpoint, metadata_address, nodes };
+        let mut cluster = Cluster {
+            config,
+            metadata: None,
+            endpoint,
+            metadata_address,
+            nodes,
+        };
         cluster.start_metadata()?;
         Ok(cluster)
     }
 
     fn command(&self, bound: bool) -> Command {
-        if bound { dying_with_us(&self.config.binary) } else { Command::new(&self.config.binary) }
+        if bound {
+            dying_with_us(&self.config.binary)
+        } else {
+            Command::new(&self.config.binary)
+        }
     }
 
     /// Starts the embedded metadata server (again), if there is to be one.
@@ -127,7 +157,9 @@ impl Cluster {
     /// # Errors
     /// With its last words, when it does not serve.
     pub fn start_metadata(&mut self) -> Result<()> {
-        let Some(address) = self.metadata_address else { return Ok(()) };
+        let Some(address) = self.metadata_address else {
+            return Ok(());
+        };
         let mut command = self.command(self.config.bound);
         command.arg("meta").arg("--listen").arg(address.to_string());
         command.arg("--data").arg(self.config.folder.join("metadata.redb"));
@@ -148,7 +180,9 @@ impl Cluster {
     pub fn format_store(&self, index: usize) -> Result<()> {
         let path = self.nodes[index].stores[0].display().to_string();
         let size = self.config.store_bytes.to_string();
-        self.amita(["disk", "format", "--size", &size, &path])?.success().map(drop)
+        self.amita(["disk", "format", "--size", &size, &path])?
+            .success()
+            .map(drop)
     }
 
     /// Starts a node, or starts it again with the addresses and stores that it had.
@@ -158,8 +192,17 @@ impl Cluster {
     pub fn start_node(&mut self, index: usize) -> Result<()> {
         let mut command = self.command(self.config.bound);
         let node = &self.nodes[index];
-        command.arg("serve").arg("--name").arg(&node.name).arg("--metadata").arg(&self.endpoint);
-        command.arg("--fabric").arg(node.fabric.to_string()).arg("--nbd").arg(node.nbd.to_string());
+        command
+            .arg("serve")
+            .arg("--name")
+            .arg(&node.name)
+            .arg("--metadata")
+            .arg(&self.endpoint);
+        command
+            .arg("--fabric")
+            .arg(node.fabric.to_string())
+            .arg("--nbd")
+            .arg(node.nbd.to_string());
         for store in &node.stores {
             command.arg("--store").arg(store);
         }
@@ -175,7 +218,10 @@ impl Cluster {
     /// With its last words, when it does not.
     pub fn await_node(&mut self, index: usize) -> Result<()> {
         let node = &mut self.nodes[index];
-        let process = node.process.take().ok_or_else(|| Failure::new(format!("node {} is not running", node.name)))?;
+        let process = node
+            .process
+            .take()
+            .ok_or_else(|| Failure::new(format!("node {} is not running", node.name)))?;
         node.process = Some(await_port(process, node.nbd)?);
         Ok(())
     }
@@ -185,8 +231,13 @@ impl Cluster {
     /// # Errors
     /// With its last words, when it does not.
     pub fn add_gateway(&mut self, name: &str) -> Result<usize> {
-        let node =
-            Node { name: name.to_owned(), stores: Vec::new(), fabric: loopback(), nbd: loopback(), process: None };
+        let node = Node {
+            name: name.to_owned(),
+            stores: Vec::new(),
+            fabric: loopback(),
+            nbd: loopback(),
+            process: None,
+        };
         self.nodes.push(node);
         let index = self.nodes.len() - 1;
         self.start_node(index)?;
@@ -212,7 +263,12 @@ impl Cluster {
     pub fn amita<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Output> {
         let mut all: Vec<&str> = arguments.into_iter().collect();
         all.extend(["--metadata", &self.endpoint]);
-        tool::run(&self.config.folder, &self.config.binary.display().to_string(), all, COMMAND_PATIENCE)
+        tool::run(
+            &self.config.folder,
+            &self.config.binary.display().to_string(),
+            all,
+            COMMAND_PATIENCE,
+        )
     }
 
     /// Makes the pool `demo` with as many copies as there are nodes, at most three, and a volume in it.
@@ -223,8 +279,18 @@ impl Cluster {
         let copies = self.config.nodes.min(3);
         let least = copies.saturating_sub(1).max(1);
         let (copies, least) = (copies.to_string(), least.to_string());
-        self.amita(["pool", "create", "demo", "--copies", &copies, "--min-copies", &least])?.success()?;
-        self.amita(["volume", "create", name, "--pool", "demo", "--size", &size_bytes.to_string()])?.success()?;
+        self.amita(["pool", "create", "demo", "--copies", &copies, "--min-copies", &least])?
+            .success()?;
+        self.amita([
+            "volume",
+            "create",
+            name,
+            "--pool",
+            "demo",
+            "--size",
+            &size_bytes.to_string(),
+        ])?
+        .success()?;
         Ok(())
     }
 
@@ -273,15 +339,24 @@ impl Cluster {
 
     /// Asks every process to end, the metadata last; were all ends orderly?
     pub fn stop(&mut self) -> bool {
-        let nodes = (0..self.nodes.len()).filter(|&index| self.nodes[index].process.is_some()).collect::<Vec<_>>();
-        let orderly = nodes.into_iter().fold(true, |orderly, index| self.stop_node(index) && orderly);
+        let mut orderly = true;
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].process.is_some() {
+                orderly &= self.stop_node(index);
+            }
+        }
         let ended = self.metadata.take().map(|mut process| process.stop());
         orderly && ended.is_none_or(|ended| ended.is_some_and(|status| status.success()))
     }
 
     /// Takes all guards away: the cluster goes on after this process.
     pub fn leave(mut self) {
-        for process in self.nodes.iter_mut().filter_map(|node| node.process.take()).chain(self.metadata.take()) {
+        for process in self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.process.take())
+            .chain(self.metadata.take())
+        {
             process.leave();
         }
     }
@@ -292,9 +367,14 @@ fn await_port(mut process: Process, address: SocketAddr) -> Result<Process> {
     let listens = interrupt::poll(START_PATIENCE, Duration::from_millis(10), || {
         if let Some(status) = process.ended()? {
             let said = process.last_words();
-            return Err(Failure::new(format!("{} ended with {status}:\n  {said}", process.name())));
+            return Err(Failure::new(format!(
+                "{} ended with {status}:\n  {said}",
+                process.name()
+            )));
         }
-        Ok(TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok().map(drop))
+        Ok(TcpStream::connect_timeout(&address, Duration::from_millis(200))
+            .ok()
+            .map(drop))
     });
     match listens.context(|| format!("waiting for {address}"))? {
         Some(()) => Ok(process),

@@ -32,7 +32,9 @@ pub fn of_this_thread() -> Result<Duration> {
     const PATH: &str = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(PATH).context(|| format!("cannot read {PATH}"))?;
     let nanoseconds = text.split_whitespace().next().and_then(|field| field.parse().ok());
-    nanoseconds.map(Duration::from_nanos).ok_or_else(|| Failure::new(format!("{PATH} is not as expected: {text:?}")))
+    nanoseconds
+        .map(Duration::from_nanos)
+        .ok_or_else(|| Failure::new(format!("{PATH} is not as expected: {text:?}")))
 }
 
 /// utime, stime, cutime, cstime of a `stat` file (proc(5)).
@@ -60,13 +62,21 @@ impl Meter {
     /// Starts measuring. A process that cannot be read counts from nothing.
     #[must_use]
     pub fn start(pids: impl IntoIterator<Item = u32>) -> Meter {
-        Meter { before: pids.into_iter().map(|pid| (pid, of_process(pid).unwrap_or_default())).collect() }
+        Meter {
+            before: pids
+                .into_iter()
+                .map(|pid| (pid, of_process(pid).unwrap_or_default()))
+                .collect(),
+        }
     }
 
     /// What was used since. What a process that has died meanwhile has used is not known and left out.
     #[must_use]
     pub fn used(&self) -> Duration {
-        self.before.iter().map(|&(pid, before)| of_process(pid).map_or(Duration::ZERO, |now| now.saturating_sub(before))).sum()
+        self.before
+            .iter()
+            .map(|&(pid, before)| of_process(pid).map_or(Duration::ZERO, |now| now.saturating_sub(before)))
+            .sum()
     }
 }
 

@@ -120,7 +120,10 @@ impl Job {
         if output.exists() {
             std::fs::remove_file(&output).context(|| format!("cannot remove {}", output.display()))?;
         }
-        Ok(Running { process: tool::start(folder, "fio", self.arguments(&output))?, output })
+        Ok(Running {
+            process: tool::start(folder, "fio", self.arguments(&output))?,
+            output,
+        })
     }
 
     /// Runs fio to its end.
@@ -156,8 +159,14 @@ impl Running {
         let text = std::fs::read_to_string(&self.output).unwrap_or_default();
         if !status.success() {
             let said = self.process.last_words();
-            let noted: Vec<&str> = text.lines().filter(|line| line.contains("fio:") || line.contains("verify")).collect();
-            return Err(Failure::new(format!("fio ended with {status}:\n  {said}\n  {}", noted.join("\n  "))));
+            let noted: Vec<&str> = text
+                .lines()
+                .filter(|line| line.contains("fio:") || line.contains("verify"))
+                .collect();
+            return Err(Failure::new(format!(
+                "fio ended with {status}:\n  {said}\n  {}",
+                noted.join("\n  ")
+            )));
         }
         parse(&text)
     }
@@ -165,7 +174,9 @@ impl Running {
 
 fn parse(text: &str) -> Result<Report> {
     // fio may print notes before the report.
-    let start = text.find('{').ok_or_else(|| Failure::new(format!("fio printed no report: {text:?}")))?;
+    let start = text
+        .find('{')
+        .ok_or_else(|| Failure::new(format!("fio printed no report: {text:?}")))?;
     let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
     let report = match documents.next() {
         Some(Ok(report)) => report,
@@ -175,7 +186,10 @@ fn parse(text: &str) -> Result<Report> {
     if job["error"].as_i64() != Some(0) {
         return Err(Failure::new(format!("fio reports error {}", job["error"])));
     }
-    Ok(Report { read: direction(&job["read"]), write: direction(&job["write"]) })
+    Ok(Report {
+        read: direction(&job["read"]),
+        write: direction(&job["write"]),
+    })
 }
 
 fn direction(value: &Value) -> Direction {

@@ -1,7 +1,8 @@
 //! Ctrl-C and SIGTERM: noticed by whoever waits, so that guards run and nothing is left behind.
 
-use crate::error::{Failure, Result};
+use crate::error::{Context, Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -21,6 +22,19 @@ pub fn catch() {
             log::warn!("signal {signal} cannot be caught ({error}): it ends the process without cleaning up");
         }
     }
+}
+
+/// Waits until the process is told to end. [`catch`] comes first.
+///
+/// # Errors
+/// When signals cannot be waited for.
+pub fn wait() -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context(|| "cannot wait for signals".to_owned())?;
+    // The flag is set before the iterator wakes: it was registered earlier. And it may be set already.
+    while !caught() {
+        signals.wait();
+    }
+    Ok(())
 }
 
 /// Was the process told to end?

@@ -43,7 +43,11 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        let mut client = Client { stream, size_bytes: 0, next_handle: 1 };
+        let mut client = Client {
+            stream,
+            size_bytes: 0,
+            next_handle: 1,
+        };
         if client.u64()? != NBDMAGIC || client.u64()? != IHAVEOPT {
             return Err(refused(format!("{server} is no NBD server of the newstyle")));
         }
@@ -61,7 +65,9 @@ impl Client {
         loop {
             let (magic, _option, kind, length) = (client.u64()?, client.u32()?, client.u32()?, client.u32()? as usize);
             if magic != OPTION_REPLY_MAGIC || length > MAX_OPTION_REPLY {
-                return Err(refused(format!("{server} answers an option with magic {magic:#x}, length {length}")));
+                return Err(refused(format!(
+                    "{server} answers an option with magic {magic:#x}, length {length}"
+                )));
             }
             let mut data = vec![0; length];
             client.stream.read_exact(&mut data)?;
@@ -75,7 +81,9 @@ impl Client {
                 REP_INFO => {}
                 error if error & REP_ERROR != 0 => {
                     let words = String::from_utf8_lossy(&data).into_owned();
-                    return Err(io::Error::other(format!("{server} refuses export {export:?}: {error:#x} {words}")));
+                    return Err(io::Error::other(format!(
+                        "{server} refuses export {export:?}: {error:#x} {words}"
+                    )));
                 }
                 other => return Err(refused(format!("{server} answers an option with {other:#x}"))),
             }
@@ -131,7 +139,9 @@ impl Client {
     fn reply(&mut self, handle: u64) -> io::Result<()> {
         let (magic, error, of) = (self.u32()?, self.u32()?, self.u64()?);
         if magic != REPLY_MAGIC || of != handle {
-            return Err(refused(format!("a reply with magic {magic:#x} for handle {of} where {handle} was asked")));
+            return Err(refused(format!(
+                "a reply with magic {magic:#x} for handle {of} where {handle} was asked"
+            )));
         }
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error as i32));

@@ -48,7 +48,9 @@ impl Probe {
     pub fn start(gateways: Vec<SocketAddr>, export: &str, offset: u64) -> Result<Probe> {
         let stop = Arc::new(AtomicBool::new(false));
         let reopened = Arc::new(std::sync::atomic::AtomicU32::new(0));
-        let first = *gateways.first().ok_or_else(|| Failure::new("the probe was given no gateway"))?;
+        let first = *gateways
+            .first()
+            .ok_or_else(|| Failure::new("the probe was given no gateway"))?;
         let client = Client::open(first, export, PATIENCE)
             .map_err(|error| Failure::new(format!("the probe cannot open {export} at {first}: {error}")))?;
         let (stop_too, reopened_too, export) = (Arc::clone(&stop), Arc::clone(&reopened), export.to_owned());
@@ -56,7 +58,11 @@ impl Probe {
             .name("probe".to_owned())
             .spawn(move || write_until(&stop_too, client, &gateways, &export, offset, &reopened_too))
             .map_err(|error| Failure::new(format!("cannot start the probe's thread: {error}")))?;
-        Ok(Probe { stop, thread: Some(thread), reopened })
+        Ok(Probe {
+            stop,
+            thread: Some(thread),
+            reopened,
+        })
     }
 
     /// Ends the probe: the longest gap between two acknowledgements of which the later one came after `since`.
@@ -65,12 +71,20 @@ impl Probe {
     /// When writing failed for good.
     pub fn finish(mut self, since: Instant) -> Result<Pause> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().ok_or_else(|| Failure::new("the probe has ended already"))?;
-        let acks = thread.join().map_err(|_| Failure::new("the probe's thread panicked"))??;
-        let length = longest_gap(&acks, since).ok_or_else(|| {
-            Failure::new("no write of the probe was acknowledged after the kill: writes stand still")
-        })?;
-        Ok(Pause { length, writes: acks.len() as u64, reopened: self.reopened.load(Ordering::Relaxed) })
+        let thread = self
+            .thread
+            .take()
+            .ok_or_else(|| Failure::new("the probe has ended already"))?;
+        let acks = thread
+            .join()
+            .map_err(|_| Failure::new("the probe's thread panicked"))??;
+        let length = longest_gap(&acks, since)
+            .ok_or_else(|| Failure::new("no write of the probe was acknowledged after the kill: writes stand still"))?;
+        Ok(Pause {
+            length,
+            writes: acks.len() as u64,
+            reopened: self.reopened.load(Ordering::Relaxed),
+        })
     }
 }
 
@@ -85,7 +99,10 @@ impl Drop for Probe {
 }
 
 fn longest_gap(acks: &[Ack], since: Instant) -> Option<Duration> {
-    acks.windows(2).filter(|pair| pair[1].at >= since).map(|pair| pair[1].at - pair[0].at).max()
+    acks.windows(2)
+        .filter(|pair| pair[1].at >= since)
+        .map(|pair| pair[1].at - pair[0].at)
+        .max()
 }
 
 fn write_until(

@@ -28,7 +28,12 @@ pub struct Process {
 #[must_use]
 pub fn dying_with_us(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command.args([OsStr::new("--pdeathsig"), OsStr::new("KILL"), OsStr::new("--"), program.as_os_str()]);
+    command.args([
+        OsStr::new("--pdeathsig"),
+        OsStr::new("KILL"),
+        OsStr::new("--"),
+        program.as_os_str(),
+    ]);
     command
 }
 
@@ -43,10 +48,24 @@ impl Process {
             .append(true)
             .open(log)
             .context(|| format!("cannot open the log {} of {name}", log.display()))?;
-        let second = file.try_clone().context(|| format!("cannot open the log {} twice", log.display()))?;
-        command.stdin(Stdio::null()).stdout(file).stderr(second).process_group(0);
-        let child = command.spawn().context(|| format!("cannot start {name} ({:?})", command.get_program()))?;
-        Ok(Process { child, name: name.to_owned(), log: log.to_owned(), ended: None, guarded: true })
+        let second = file
+            .try_clone()
+            .context(|| format!("cannot open the log {} twice", log.display()))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(second)
+            .process_group(0);
+        let child = command
+            .spawn()
+            .context(|| format!("cannot start {name} ({:?})", command.get_program()))?;
+        Ok(Process {
+            child,
+            name: name.to_owned(),
+            log: log.to_owned(),
+            ended: None,
+            guarded: true,
+        })
     }
 
     /// Its name in messages.
@@ -81,7 +100,10 @@ impl Process {
     /// When the kernel does not know the process.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         if self.ended.is_none() {
-            self.ended = self.child.try_wait().context(|| format!("cannot ask for {}", self.name))?;
+            self.ended = self
+                .child
+                .try_wait()
+                .context(|| format!("cannot ask for {}", self.name))?;
         }
         Ok(self.ended)
     }

@@ -31,14 +31,24 @@ impl Scratch {
         let folder = match folder {
             Some(given) => {
                 take_folder(given, &mut made)?;
-                given.canonicalize().context(|| format!("cannot find {}", given.display()))?
+                given
+                    .canonicalize()
+                    .context(|| format!("cannot find {}", given.display()))?
             }
             None => temporary(name, &std::env::temp_dir(), &mut made)?,
         };
-        let mut scratch = Scratch { stores: folder.clone(), folder, memory: false, made, keep: false };
+        let mut scratch = Scratch {
+            stores: folder.clone(),
+            folder,
+            memory: false,
+            made,
+            keep: false,
+        };
         if let Some(given) = stores {
             take_folder(given, &mut scratch.made)?;
-            scratch.stores = given.canonicalize().context(|| format!("cannot find {}", given.display()))?;
+            scratch.stores = given
+                .canonicalize()
+                .context(|| format!("cannot find {}", given.display()))?;
         } else if room(Path::new(MEMORY_FOLDER)).is_some_and(|free| free >= bytes + bytes / 4) {
             scratch.stores = temporary(name, Path::new(MEMORY_FOLDER), &mut scratch.made)?;
         }
@@ -71,7 +81,11 @@ impl Scratch {
     /// In words, for a table: where the stores' files are and what is beneath.
     #[must_use]
     pub fn backing(&self) -> String {
-        let kind = if self.memory { "memory (tmpfs)" } else { "files on a disk" };
+        let kind = if self.memory {
+            "memory (tmpfs)"
+        } else {
+            "files on a disk"
+        };
         format!("{kind}, {}", self.stores.display())
     }
 
@@ -111,10 +125,16 @@ fn take_folder(path: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             std::fs::create_dir_all(path).context(|| format!("cannot make the folder {}", path.display()))?;
-            made.push(path.canonicalize().context(|| format!("cannot find {}", path.display()))?);
+            made.push(
+                path.canonicalize()
+                    .context(|| format!("cannot find {}", path.display()))?,
+            );
             Ok(())
         }
-        Err(error) => Err(Failure::new(format!("cannot use the folder {}: {error}", path.display()))),
+        Err(error) => Err(Failure::new(format!(
+            "cannot use the folder {}: {error}",
+            path.display()
+        ))),
     }
 }
 

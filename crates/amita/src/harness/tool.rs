@@ -29,7 +29,10 @@ impl Output {
         }
         let lines: Vec<&str> = self.text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(12)..].join("\n  ");
-        Err(Failure::new(format!("{} ended with {}:\n  {last}", self.name, self.status)))
+        Err(Failure::new(format!(
+            "{} ended with {}:\n  {last}",
+            self.name, self.status
+        )))
     }
 }
 
@@ -59,8 +62,11 @@ pub fn find(name: &str) -> Result<PathBuf> {
         "setpriv" => "util-linux",
         other => other,
     };
-    Err(Failure::new(format!("the tool {name} is not installed"))
-        .advice(format!("Install it (on Debian: apt-get install {package}), then run this again.")))
+    Err(
+        Failure::new(format!("the tool {name} is not installed")).advice(format!(
+            "Install it (on Debian: apt-get install {package}), then run this again."
+        )),
+    )
 }
 
 /// Runs a tool to its end. What it prints goes to a file in `folder`, and comes back as text.
@@ -77,7 +83,13 @@ pub fn run<S: AsRef<std::ffi::OsStr>>(
     let mut tool = start(folder, name, arguments)?;
     let status = tool.wait(limit)?;
     let text = std::fs::read_to_string(tool.log()).unwrap_or_default();
-    Ok(Output { name: tool.name().to_owned(), status, text })
+    // It is in the text; many files of tools that ended well would hide the logs that matter.
+    let _ = std::fs::remove_file(tool.log());
+    Ok(Output {
+        name: tool.name().to_owned(),
+        status,
+        text,
+    })
 }
 
 /// Starts a tool, and leaves it running under its guard.

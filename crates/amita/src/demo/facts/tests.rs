@@ -9,8 +9,15 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             disks: vec!["/x/n1.store".into()],
             nbd: "127.0.0.1:1".into(),
         }],
-        metadata: MetadataFacts { pid: 8, endpoint: "http://127.0.0.1:2".into() },
-        volume: VolumeFacts { name: "demo".into(), size_bytes: 4096, nbd: vec!["nbd://127.0.0.1:1/demo".into()] },
+        metadata: MetadataFacts {
+            pid: 8,
+            endpoint: "http://127.0.0.1:2".into(),
+        },
+        volume: VolumeFacts {
+            name: "demo".into(),
+            size_bytes: 4096,
+            nbd: vec!["nbd://127.0.0.1:1/demo".into()],
+        },
     };
     let folder = tempfile::tempdir().expect("a folder");
     facts.write(folder.path()).expect("written");
@@ -32,5 +39,10 @@ fn no_file_and_another_file_are_errors_that_say_so() {
     let folder = tempfile::tempdir().expect("a folder");
     assert!(Facts::read(folder.path()).expect_err("none").advice.contains("--keep"));
     std::fs::write(folder.path().join("cluster.json"), "[]").expect("written");
-    assert!(Facts::read(folder.path()).expect_err("no cluster").what.contains("does not describe"));
+    assert!(
+        Facts::read(folder.path())
+            .expect_err("no cluster")
+            .what
+            .contains("does not describe")
+    );
 }

@@ -20,5 +20,9 @@ fn work_is_seen() {
     }
     let thread = of_this_thread().expect("scheduler statistics") - thread_before;
     assert!(thread > Duration::from_millis(10), "this thread has used {thread:?}");
-    assert!(meter.used() >= Duration::from_millis(10), "this process has used {:?}", meter.used());
+    assert!(
+        meter.used() >= Duration::from_millis(10),
+        "this process has used {:?}",
+        meter.used()
+    );
 }

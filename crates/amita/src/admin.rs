@@ -1,0 +1,71 @@
+//! The operator's commands and the metadata: a connection, and errors as people read them.
+
+use crate::cli::Endpoints;
+use crate::error::{Failure, Kind, Result};
+use amita_control::admin::{self, AdminError, Status};
+use amita_meta::client::Client;
+
+/// A connection to the metadata.
+#[derive(Debug)]
+pub struct Admin {
+    client: Client,
+}
+
+impl Admin {
+    /// To the endpoints of the command line.
+    ///
+    /// # Errors
+    /// When none are given, or they are not of the form `http://HOST:PORT`.
+    pub fn connect(endpoints: &Endpoints) -> Result<Admin> {
+        let client = Client::connect(&endpoints.list()?).map_err(|error| metadata_failure(&error))?;
+        Ok(Admin { client })
+    }
+
+    /// For the operations of [`amita_control::admin`].
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The state of the cluster.
+    ///
+    /// # Errors
+    /// When the metadata is away, or holds no cluster.
+    pub fn status(&self) -> Result<Status> {
+        admin::status(&self.client).described()
+    }
+}
+
+/// Errors of the operations, as people read them.
+pub trait Described<T> {
+    /// The same, as a [`Failure`] with its exit code.
+    ///
+    /// # Errors
+    /// The same.
+    fn described(self) -> Result<T>;
+}
+
+impl<T> Described<T> for std::result::Result<T, AdminError> {
+    fn described(self) -> Result<T> {
+        self.map_err(|error| {
+            let kind = match &error {
+                AdminError::Metadata(inner) => return metadata_failure(inner),
+                AdminError::BadName { .. } | AdminError::BadSetting { .. } => Kind::Usage,
+                AdminError::NoCluster | AdminError::NoSuch { .. } => Kind::NotFound,
+                AdminError::Exists { .. } | AdminError::InUse { .. } => Kind::Conflict,
+                _ => Kind::Failed,
+            };
+            Failure::new(error.to_string()).kind(kind)
+        })
+    }
+}
+
+/// A failure to reach the metadata has a code of its own.
+#[must_use]
+pub fn metadata_failure(error: &amita_meta::Error) -> Failure {
+    let kind = match error {
+        amita_meta::Error::Unavailable { .. } | amita_meta::Error::Unknown { .. } => Kind::Unreachable,
+        _ => Kind::Failed,
+    };
+    Failure::new(error.to_string()).kind(kind)
+}

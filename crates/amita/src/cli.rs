@@ -1,0 +1,125 @@
+//! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
+
+use crate::commands::{disk, meta, node, pool, status, volume};
+use crate::error::{Failure, Kind, Result};
+use crate::{bench, demo};
+use clap::{Parser, Subcommand, ValueEnum};
+use log::LevelFilter;
+
+/// Software-defined flash storage
+///
+/// A cluster is a metadata service (etcd, or `amita meta` on one machine) and nodes (`amita serve`), each with stores
+/// (`amita disk format`). Pools say how many copies there are, volumes are what hosts use. `amita demo` shows all of it
+/// on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "amita", version, propagate_version = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// Where the metadata is: etcd's client addresses, or those of `amita meta`
+    #[arg(long, global = true, env = "AMITA_METADATA", value_name = "http://HOST:PORT[,...]")]
+    pub metadata: Option<String>,
+    /// How much to say on standard error
+    #[arg(long, global = true, env = "AMITA_LOG", value_name = "LEVEL", default_value = "info")]
+    pub log: LogLevel,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong command line; 3 the metadata or a node cannot be \
+reached; 4 what was named does not exist; 5 it exists already or is in use.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the embedded metadata server, for one machine
+    Meta(meta::Arguments),
+    /// Disks: make stores of them, look at them
+    #[command(subcommand)]
+    Disk(disk::Command),
+    /// Nodes: list them
+    #[command(subcommand)]
+    Node(node::Command),
+    /// Pools: make and list them
+    #[command(subcommand)]
+    Pool(pool::Command),
+    /// Volumes: make, list and delete them
+    #[command(subcommand)]
+    Volume(volume::Command),
+    /// Is the cluster well?
+    Status(status::Arguments),
+    /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
+    Demo(demo::Arguments),
+    /// Measure this machine against what the design promises
+    Bench(bench::Arguments),
+}
+
+/// How much to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Only what a person must look at
+    Error,
+    /// And what is not as it should be
+    Warn,
+    /// And what goes on
+    Info,
+    /// And what explains it
+    Debug,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
+        match level {
+            LogLevel::Error => LevelFilter::Error,
+            LogLevel::Warn => LevelFilter::Warn,
+            LogLevel::Info => LevelFilter::Info,
+            LogLevel::Debug => LevelFilter::Debug,
+        }
+    }
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(cli: Cli) -> Result<()> {
+    let metadata = Endpoints(cli.metadata);
+    match cli.command {
+        Command::Meta(arguments) => meta::run(&arguments),
+        Command::Disk(command) => disk::run(&command, &metadata),
+        Command::Node(command) => node::run(&command, &metadata),
+        Command::Pool(command) => pool::run(&command, &metadata),
+        Command::Volume(command) => volume::run(&command, &metadata),
+        Command::Status(arguments) => status::run(&arguments, &metadata),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+    }
+}
+
+/// Where the metadata is, as the command line says.
+#[derive(Clone, Debug)]
+pub struct Endpoints(Option<String>);
+
+impl Endpoints {
+    /// The addresses.
+    ///
+    /// # Errors
+    /// When none are given.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let given = self.0.as_deref().unwrap_or_default();
+        let list: Vec<String> = given
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if list.is_empty() {
+            return Err(Failure::new("where is the metadata? No address was given")
+                .kind(Kind::Usage)
+                .advice("Pass --metadata http://HOST:PORT, or set AMITA_METADATA. `amita meta` starts a server."));
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+//! One file a command.
+
+pub mod disk;
+pub mod meta;
+pub mod node;
+pub mod pool;
+
+pub mod status;
+pub mod volume;

@@ -1,0 +1,52 @@
+//! `amita meta`: the embedded metadata server as a process of its own.
+
+use crate::error::{Failure, Kind, Result};
+use crate::harness::interrupt;
+use amita_meta::server::{self, StartError};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// `amita meta`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Where clients reach it
+    #[arg(
+        long,
+        env = "AMITA_META_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:2379"
+    )]
+    pub listen: SocketAddr,
+    /// Its file; made when it does not exist
+    #[arg(
+        long,
+        env = "AMITA_META_DATA",
+        value_name = "FILE",
+        default_value = "amita-metadata.redb"
+    )]
+    pub data: PathBuf,
+}
+
+/// Serves until it is told to end.
+///
+/// # Errors
+/// When it cannot start.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    interrupt::catch();
+    let handle = server::start(server::Config::new(arguments.listen, &arguments.data)).map_err(|error| {
+        let kind = match error {
+            StartError::PortOccupied { .. } | StartError::Locked { .. } => Kind::Conflict,
+            _ => Kind::Failed,
+        };
+        Failure::new(error.to_string()).kind(kind)
+    })?;
+    log::info!(
+        "the metadata server listens on {}, its file is {}",
+        handle.address(),
+        arguments.data.display()
+    );
+    interrupt::wait()?;
+    handle.stop();
+    log::info!("the metadata server has ended");
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The operator's commands, as scripts use them.
+
+use crate::world::{VOLUME, VOLUME_BYTES, World};
+
+#[test]
+fn listings_are_json_that_says_the_same_as_the_tables() {
+    let world = World::with_volume();
+    let nodes = world.json(&["node", "list"]);
+    let names: Vec<&str> = nodes
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|node| node["name"].as_str())
+        .collect();
+    assert_eq!(names, ["n1", "n2", "n3"], "{nodes}");
+    assert!(
+        nodes
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|node| node["alive"] == true),
+        "{nodes}"
+    );
+    let disks = world.json(&["disk", "list"]);
+    assert_eq!(disks.as_array().map(Vec::len), Some(3), "{disks}");
+    let pools = world.json(&["pool", "list"]);
+    assert_eq!(pools[0]["name"], "demo", "{pools}");
+    assert_eq!(pools[0]["kind"]["copies"], 3, "{pools}");
+    let volumes = world.json(&["volume", "list"]);
+    assert_eq!(volumes[0]["name"], VOLUME, "{volumes}");
+    assert_eq!(volumes[0]["size_bytes"], VOLUME_BYTES, "{volumes}");
+    let status = world.json(&["status"]);
+    assert_eq!(status["health"], "ok", "{status}");
+
+    let table = world.amita_done(&["node", "list"]);
+    assert!(names.iter().all(|name| table.contains(name)), "{table}");
+    assert!(world.amita_done(&["volume", "list"]).contains(VOLUME));
+    assert!(world.amita_done(&["pool", "list"]).contains("demo"));
+    assert!(world.amita_done(&["status"]).contains("health  ok"));
+    world.end(&[]);
+}
+
+#[test]
+fn a_volume_is_made_used_and_deleted() {
+    let world = World::with_volume();
+    world.amita_done(&["volume", "create", "second", "--pool", "demo", "--size", "8M"]);
+    assert_eq!(world.json(&["volume", "list"]).as_array().map(Vec::len), Some(2));
+    let uri = world.uri(1).replace(VOLUME, "second");
+    assert_eq!(world.done("nbdinfo", &["--size", &uri]).trim(), "8388608");
+    // The gateway that opened it owns it, and it lives.
+    let refused = world.amita(&["volume", "delete", "second"]);
+    assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
+    world.amita_done(&["volume", "delete", "--force", "second"]);
+    assert_eq!(world.json(&["volume", "list"]).as_array().map(Vec::len), Some(1));
+    let gone = world.amita(&["volume", "delete", "second"]);
+    assert_eq!(gone.status.code(), Some(4), "{}", gone.text);
+    world.end(&[]);
+}
+
+#[test]
+fn a_pool_that_cannot_be_is_refused() {
+    let world = World::with_volume();
+    for (arguments, code) in [
+        (&["pool", "create", "wide", "--copies", "4", "--min-copies", "2"][..], 1),
+        (&["pool", "create", "odd", "--copies", "2", "--min-copies", "3"], 2),
+        (&["pool", "create", "demo", "--copies", "3", "--min-copies", "2"], 5),
+        (&["pool", "create", "a/b", "--copies", "3", "--min-copies", "2"], 2),
+    ] {
+        let refused = world.amita(arguments);
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {}", refused.text);
+    }
+    assert_eq!(world.json(&["pool", "list"]).as_array().map(Vec::len), Some(1));
+    world.end(&[]);
+}
+
+#[test]
+fn status_tells_of_a_dead_node() {
+    let mut world = World::with_volume();
+    let mut client = world.open(0);
+    world.cluster.kill_node(2);
+    client.write(0, &[1; 4096]).expect("written");
+    client.close();
+    let found = amita::harness::interrupt::poll(
+        std::time::Duration::from_secs(30),
+        std::time::Duration::from_millis(200),
+        || {
+            let status = world.json(&["status"]);
+            let dead = status["nodes"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .any(|node| node["alive"] == false);
+            Ok((status["health"] == "degraded" && dead).then_some(status))
+        },
+    );
+    let status = found.expect("polled").expect("status never noticed the dead node");
+    assert_eq!(status["nodes"].as_array().map(Vec::len), Some(3), "{status}");
+    let text = world.amita_done(&["status"]);
+    assert!(text.contains("Node n3 does not hold its lease"), "{text}");
+    assert!(text.contains("lack a copy"), "{text}");
+    world.end(&["n3", "evict"]);
+}

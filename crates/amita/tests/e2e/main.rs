@@ -1,0 +1,10 @@
+//! End to end: the real binary, real processes on loopback, stock clients. Each test has a cluster of its own, on free
+//! ports, in folders that are removed, and reads all logs at its end.
+
+mod bad_input;
+mod commands;
+mod demo;
+mod failures;
+mod metadata;
+mod stock_clients;
+mod world;

@@ -1,0 +1,212 @@
+//! A cluster for a test, and what tests do with it. Everything ends with it, also when a test panics.
+
+use amita::harness::cluster::{Cluster, Config, Metadata};
+use amita::harness::fio::{self, Job};
+use amita::harness::nbd::Client;
+use amita::harness::process::Process;
+use amita::harness::scratch::Scratch;
+use amita::harness::tool::{self, Output};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The binary that was built with these tests.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_amita");
+/// How long one stock tool may take: a machine under load is slow.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+/// The volume that most tests use.
+pub const VOLUME: &str = "disk0";
+pub const VOLUME_BYTES: u64 = 64 << 20;
+const STORE_BYTES: u64 = 256 << 20;
+
+/// Folders first and processes last: they are dropped in the order of their declaration.
+pub struct World {
+    pub cluster: Cluster,
+    pub scratch: Scratch,
+}
+
+impl World {
+    /// Three nodes with a store each, a pool with three copies, a volume.
+    pub fn with_volume() -> World {
+        World::on(Metadata::Embedded)
+    }
+
+    /// The same on other metadata.
+    pub fn on(metadata: Metadata) -> World {
+        let scratch = scratch(3 * STORE_BYTES);
+        let cluster = Cluster::start(config(&scratch, 3, metadata)).expect("a cluster");
+        cluster.make_volume(VOLUME, VOLUME_BYTES).expect("a volume");
+        World { cluster, scratch }
+    }
+
+    /// Only the metadata runs; nothing is formatted.
+    pub fn metadata_only(nodes: usize) -> World {
+        let scratch = scratch(nodes as u64 * STORE_BYTES);
+        let cluster = Cluster::without_nodes(config(&scratch, nodes, Metadata::Embedded)).expect("the metadata");
+        World { cluster, scratch }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.scratch.folder()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// Runs a stock tool.
+    pub fn tool(&self, name: &str, arguments: &[&str]) -> Output {
+        tool::run(self.folder(), name, arguments, PATIENCE).expect("the tool runs")
+    }
+
+    /// Runs a stock tool that must succeed.
+    pub fn done(&self, name: &str, arguments: &[&str]) -> String {
+        self.tool(name, arguments).success().expect("the tool succeeds").text
+    }
+
+    /// Runs a command of ours; it may fail.
+    pub fn amita(&self, arguments: &[&str]) -> Output {
+        self.cluster.amita(arguments.iter().copied()).expect("the command runs")
+    }
+
+    /// Runs a command of ours that must succeed.
+    pub fn amita_done(&self, arguments: &[&str]) -> String {
+        self.amita(arguments).success().expect("the command succeeds").text
+    }
+
+    /// The JSON that a command prints.
+    pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let text = self.amita_done(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?} printed no JSON ({error}): {text}"))
+    }
+
+    /// The volume at a node.
+    pub fn uri(&self, node: usize) -> String {
+        self.cluster.uri(node, VOLUME)
+    }
+
+    /// Opens the volume at a node.
+    pub fn open(&self, node: usize) -> Client {
+        Client::open(self.cluster.nodes()[node].nbd, VOLUME, PATIENCE).expect("the volume opens")
+    }
+
+    /// Starts `amita serve` for a node with these arguments, outside of the cluster.
+    pub fn serve(&self, name: &str, arguments: &[&str]) -> Process {
+        let mut all = vec!["serve", "--name", name, "--metadata", self.cluster.endpoint()];
+        all.extend(arguments);
+        tool::start(self.folder(), BINARY, all).expect("the process starts")
+    }
+
+    /// Every line of every node's log that says ERROR, WARN or panic, and does not hold one of the `expected` texts.
+    pub fn unexpected_lines(&self, expected: &[&str]) -> Vec<String> {
+        let logs = (0..self.cluster.nodes().len()).map(|node| self.cluster.node_log(node));
+        let logs = logs.chain([self.file("metadata.log")]);
+        logs.flat_map(|path| unexpected_in(&path, expected)).collect()
+    }
+
+    /// The end of a test: the rest of the cluster ends in order, and no log holds what is not expected.
+    pub fn end(mut self, expected: &[&str]) {
+        assert!(
+            self.cluster.stop(),
+            "a process did not end in order:\n{}",
+            self.last_words()
+        );
+        let unexpected = self.unexpected_lines(expected);
+        assert!(
+            unexpected.is_empty(),
+            "unexpected lines in the logs:\n{}",
+            unexpected.join("\n")
+        );
+    }
+
+    fn last_words(&self) -> String {
+        let logs = (0..self.cluster.nodes().len()).map(|node| self.cluster.node_log(node));
+        logs.chain([self.file("metadata.log")])
+            .map(|path| {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                format!(
+                    "{}:\n  {}\n",
+                    path.display(),
+                    lines[lines.len().saturating_sub(12)..].join("\n  ")
+                )
+            })
+            .collect()
+    }
+}
+
+/// A test that fails shows what the processes said last.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("what the processes said last:\n{}", self.last_words());
+        }
+    }
+}
+
+pub fn unexpected_in(log: &Path, expected: &[&str]) -> Vec<String> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines()
+        .filter(|line| ["ERROR", "WARN", "panic"].iter().any(|word| line.contains(word)))
+        .filter(|line| !expected.iter().any(|words| line.contains(words)))
+        .map(|line| format!("{}: {line}", log.display()))
+        .collect()
+}
+
+pub fn scratch(bytes: u64) -> Scratch {
+    Scratch::make("test", None, None, bytes).expect("folders")
+}
+
+pub fn config(scratch: &Scratch, nodes: usize, metadata: Metadata) -> Config {
+    Config {
+        binary: PathBuf::from(BINARY),
+        folder: scratch.folder().to_owned(),
+        store_folder: scratch.stores().to_owned(),
+        nodes,
+        store_bytes: STORE_BYTES,
+        metadata,
+        bound: true,
+        serve_arguments: Vec::new(),
+    }
+}
+
+/// fio's verify workload over a region of the volume at `uri`.
+pub fn verify_job(name: &str, uri: &str, offset_bytes: u64, size_bytes: u64, seed: u64) -> Job {
+    Job {
+        name: name.to_owned(),
+        target: fio::nbd(uri),
+        pattern: "randwrite",
+        block_bytes: 4096,
+        depth: 16,
+        offset_bytes,
+        size_bytes,
+        run: None,
+        more: fio::verify_options(seed),
+    }
+}
+
+/// Only the checking half of [`verify_job`].
+pub fn check_job(name: &str, uri: &str, offset_bytes: u64, size_bytes: u64, seed: u64) -> Job {
+    let mut job = verify_job(name, uri, offset_bytes, size_bytes, seed);
+    job.more.push("--verify_only".to_owned());
+    job
+}
+
+/// Bytes that no two offsets and no two seeds have in common.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        // xorshift64 (Marsaglia, 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// A block that says where and when it was written.
+pub fn stamped(offset: u64, round: u64) -> Vec<u8> {
+    pattern(offset.wrapping_mul(1_000_003).wrapping_add(round + 1), 4096)
+}
