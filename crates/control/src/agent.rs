@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Threads that carry out the cores' calls: enough that one slow call does not hold up an eviction.
 const WORKERS: usize = 4;
-/// The first and the longest pause while the metadata is away.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// The first and the longest pause while the metadata is away: when it is back, every node must renew its lease in time.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// What an agent is told.
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ pub struct Config {
     pub lease_ttl_s: u64,
     /// May this node be the coordinator?
     pub coordinate: bool,
-    /// How long a node that was not seen alive yet may take to start before it is evicted.
-    pub start_grace: Duration,
+    /// The coordinator's settings.
+    pub coordinator: crate::coordinator::Config,
 }
 
 impl Config {
@@ -50,7 +50,7 @@ impl Config {
             session,
             lease_ttl_s: 5,
             coordinate: true,
-            start_grace: crate::coordinator::START_GRACE,
+            coordinator: crate::coordinator::Config::default(),
         }
     }
 }

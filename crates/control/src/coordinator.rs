@@ -14,8 +14,8 @@
 //! **Limits.** An in-sync set never shrinks below the pool's `min_copies` (R10). Where too few living members would be
 //! left nobody is evicted, not even a part: whoever of the dead comes back first then serves again.
 //!
-//! **A cold start.** A node that this machine has not seen alive yet is not dead, it may be about to start: it gets a
-//! period of grace. One that was seen is evicted as soon as its lease is gone.
+//! **Patience.** A node whose lease is gone may be starting again: it gets a moment. One that this machine has not seen
+//! alive at all is not dead, it may be about to start with the rest of the cluster: it gets a longer one.
 
 mod evict;
 mod warning;
@@ -35,13 +35,37 @@ pub fn election_key() -> String {
     format!("{}coordinator", map::PREFIX)
 }
 
-/// How long a node that was not seen alive yet may take to start.
-pub const START_GRACE: Duration = Duration::from_secs(60);
+/// The coordinator's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How long after its lease is gone a node may come back before its stores are evicted. Sequencers that wait for
+    /// one of its stores do not wait so long (R12).
+    pub patience: Duration,
+    /// How long a node that was not seen alive yet may take to start.
+    pub start_patience: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            patience: Duration::from_secs(2),
+            start_patience: Duration::from_secs(60),
+        }
+    }
+}
+
 /// A transaction of unknown outcome is read back after this.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// A moment: the time since any fixed zero of a monotonic clock.
-pub type Moment = Duration;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Duration);
+
+impl Moment {
+    fn plus(self, after: Duration) -> Moment {
+        Moment(self.0 + after)
+    }
+}
 
 /// Names a call of the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,9 +122,9 @@ pub enum Action {
 enum Life {
     /// Its key is there.
     Alive,
-    /// Its key was there and is gone.
-    Dead,
-    /// Its key was not there yet; that has been so since this moment.
+    /// Its key was there and is gone: it may be evicted from this moment on.
+    Gone(Moment),
+    /// Its key was not there yet: it may be evicted from this moment on.
     Unseen(Moment),
 }
 
@@ -122,7 +146,7 @@ struct KnownPool {
 #[derive(Debug, Default)]
 pub struct Coordinator {
     now: Moment,
-    grace: Duration,
+    config: Config,
     settled: bool,
     elected: Option<u64>,
     stores: BTreeMap<StoreId, NodeId>,
@@ -145,8 +169,11 @@ pub struct Coordinator {
 impl Coordinator {
     /// Knows nothing yet.
     #[must_use]
-    pub fn new(grace: Duration) -> Coordinator {
-        Coordinator { grace, ..Coordinator::default() }
+    pub fn new(config: Config) -> Coordinator {
+        Coordinator {
+            config,
+            ..Coordinator::default()
+        }
     }
 
     /// Takes an event in; returns what to do about it, in order.
@@ -176,45 +203,62 @@ impl Coordinator {
             return None;
         }
         let unsure = self.unsure.as_ref().map(|(at, _)| *at);
-        let graces = self.nodes.values().filter_map(|life| match life {
-            Life::Unseen(since) if *since + self.grace > self.now => Some(*since + self.grace),
-            _ => None,
+        let lives = self.nodes.values().filter_map(|life| match life {
+            Life::Gone(until) | Life::Unseen(until) => Some(*until).filter(|until| *until > self.now),
+            Life::Alive => None,
         });
-        graces.chain(unsure).min()
+        lives.chain(unsure).min()
     }
 
     /// The nodes whose keys are there.
     pub fn alive(&self) -> impl Iterator<Item = NodeId> {
-        self.nodes.iter().filter(|(_, life)| **life == Life::Alive).map(|(node, _)| *node)
+        self.nodes
+            .iter()
+            .filter(|(_, life)| **life == Life::Alive)
+            .map(|(node, _)| *node)
     }
 
     fn record(&mut self, record: &KeyValue) {
         let Some(kind) = Kind::of(&record.key) else { return };
         match kind {
             Kind::Live(node) => {
-                if self.newer_life(node, record.mod_revision) && self.nodes.insert(node, Life::Alive) == Some(Life::Dead)
-                {
+                let newer = self.newer_life(node, record.mod_revision);
+                if newer && matches!(self.nodes.insert(node, Life::Alive), Some(Life::Gone(_))) {
                     self.actions.push(Action::Warn(Warning::NodeBack { node }));
                 }
             }
             Kind::Store => {
                 if let Some(store) = self.parse::<Store>(record) {
                     self.stores.insert(store.id, store.node);
-                    self.nodes.entry(store.node).or_insert(Life::Unseen(self.now));
+                    let until = self.now.plus(self.config.start_patience);
+                    self.nodes.entry(store.node).or_insert(Life::Unseen(until));
                 }
             }
             Kind::Pool => {
                 if let Some(pool) = self.parse::<Pool>(record) {
-                    let PoolKind::Replicated { min_copies, .. } = pool.kind else { return };
+                    let PoolKind::Replicated { min_copies, .. } = pool.kind else {
+                        return;
+                    };
                     self.pool_keys.insert(record.key.clone(), pool.id);
-                    self.pools.insert(pool.id, KnownPool { name: pool.name, min_copies: usize::from(min_copies) });
+                    self.pools.insert(
+                        pool.id,
+                        KnownPool {
+                            name: pool.name,
+                            min_copies: usize::from(min_copies),
+                        },
+                    );
                 }
             }
             Kind::Group(id) => {
-                let Some(group) = self.parse::<Group>(record) else { return };
+                let Some(group) = self.parse::<Group>(record) else {
+                    return;
+                };
                 if group.index != id.index {
                     let what = format!("it is of group {}", group.index);
-                    self.warn(Warning::Unreadable { key: record.key.clone(), what });
+                    self.warn(Warning::Unreadable {
+                        key: record.key.clone(),
+                        what,
+                    });
                     return;
                 }
                 self.learn(id, group, record.mod_revision);
@@ -231,7 +275,14 @@ impl Coordinator {
                 known.mod_revision = mod_revision;
             }
             None => {
-                self.groups.insert(id, KnownGroup { group, mod_revision, pending: None });
+                self.groups.insert(
+                    id,
+                    KnownGroup {
+                        group,
+                        mod_revision,
+                        pending: None,
+                    },
+                );
             }
         }
     }
@@ -239,7 +290,8 @@ impl Coordinator {
     fn gone(&mut self, key: &str, revision: u64) {
         match Kind::of(key) {
             Some(Kind::Live(node)) => {
-                if self.newer_life(node, revision) && self.nodes.insert(node, Life::Dead) == Some(Life::Alive) {
+                let until = self.now.plus(self.config.patience);
+                if self.newer_life(node, revision) && self.nodes.insert(node, Life::Gone(until)) == Some(Life::Alive) {
                     self.actions.push(Action::Warn(Warning::NodeGone { node }));
                 }
             }
@@ -273,10 +325,11 @@ impl Coordinator {
 
     fn settle(&mut self) {
         self.settled = true;
-        // Grace counts from the moment when all is known.
+        // Patience counts from the moment when all is known.
+        let until = self.now.plus(self.config.start_patience);
         for life in self.nodes.values_mut() {
-            if let Life::Unseen(since) = life {
-                *since = self.now;
+            if let Life::Unseen(own) = life {
+                *own = until;
             }
         }
     }
@@ -284,11 +337,15 @@ impl Coordinator {
     fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
         match record.json() {
             Ok(value) => {
-                self.standing.retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
+                self.standing
+                    .retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
                 Some(value)
             }
             Err(refusal) => {
-                self.warn(Warning::Unreadable { key: record.key.clone(), what: refusal.to_string() });
+                self.warn(Warning::Unreadable {
+                    key: record.key.clone(),
+                    what: refusal.to_string(),
+                });
                 None
             }
         }
@@ -304,15 +361,16 @@ impl Coordinator {
     /// May the stores of this node be evicted?
     fn is_dead(&self, node: NodeId) -> bool {
         match self.nodes.get(&node) {
-            Some(Life::Dead) => true,
-            Some(Life::Unseen(since)) => *since + self.grace <= self.now,
+            Some(Life::Gone(until) | Life::Unseen(until)) => *until <= self.now,
             Some(Life::Alive) | None => false,
         }
     }
 
     /// Does the store's node hold its key? One of an unknown node does not.
     fn is_alive(&self, store: StoreId) -> bool {
-        self.stores.get(&store).is_some_and(|node| self.nodes.get(node) == Some(&Life::Alive))
+        self.stores
+            .get(&store)
+            .is_some_and(|node| self.nodes.get(node) == Some(&Life::Alive))
     }
 
     fn call(&mut self, call: Call) -> CallNumber {
@@ -326,7 +384,10 @@ impl Coordinator {
     fn check(&self) {
         for (id, known) in &self.groups {
             if let Some(number) = known.pending {
-                assert!(self.pending.contains_key(&number), "group {id} waits for a call that is not under way");
+                assert!(
+                    self.pending.contains_key(&number),
+                    "group {id} waits for a call that is not under way"
+                );
             }
         }
     }
@@ -349,7 +410,10 @@ impl Kind {
             "pools" => Some(Kind::Pool),
             "groups" => {
                 let (pool, index) = rest.split_once('/')?;
-                Some(Kind::Group(GroupId { pool: pool.parse().ok()?, index: index.parse().ok()? }))
+                Some(Kind::Group(GroupId {
+                    pool: pool.parse().ok()?,
+                    index: index.parse().ok()?,
+                }))
             }
             _ => None,
         }

@@ -1,61 +1,81 @@
 //! The election, and the coordinator while this node is elected.
 //!
 //! The coordinator is whoever holds [`election_key`], which lies on its lease. Two that believe to be it do no harm:
-//! all that a coordinator changes is by compare-and-set.
+//! what a coordinator changes names the election that it won, and is done by compare-and-set.
 
 use super::lease::Shared;
 use super::{Config, Notice, Sink};
-use crate::coordinator::{Action, Coordinator, Event, Moment, election_key};
+use crate::coordinator::{Action, Coordinator, Event, Moment, Warning, election_key};
+use amita_cluster::NodeId;
 use amita_meta::{Call, Client, Compare, KeyValue, Op};
-use std::collections::VecDeque;
+use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long until a campaign that the metadata did not answer is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
-/// How long a wait lasts when nothing is due.
-const LONG: Duration = Duration::from_secs(3600);
+/// How long until a campaign that the metadata did not answer, or refused, is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) enum Input {
+    /// A record is there or was written.
     Record(KeyValue),
-    Gone { key: String, revision: u64 },
+    /// A record was deleted.
+    Gone {
+        key: String,
+        revision: u64,
+    },
+    /// All records have been told.
     Settled,
     Stop,
 }
 
+/// The election key's value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Holder {
+    node: NodeId,
+    session: u64,
+}
+
 struct Lead<'a> {
     client: &'a Client,
-    config: &'a Config,
     sink: &'a Sink,
     lease: &'a Shared,
     start: Instant,
     coordinator: Coordinator,
+    ours: Holder,
+    /// Is the election key there?
+    held: bool,
     leading: bool,
+    coordinate: bool,
+    settled: bool,
     campaign_at: Option<Instant>,
 }
 
 pub(super) fn run(client: &Client, config: &Config, sink: &Sink, inputs: &Receiver<Input>, lease: &Shared) {
-    let coordinator = Coordinator::new(config.start_grace);
-    let start = Instant::now();
     let mut lead = Lead {
         client,
-        config,
         sink,
         lease,
-        start,
-        coordinator,
+        start: Instant::now(),
+        coordinator: Coordinator::new(config.coordinator),
+        ours: Holder {
+            node: config.node,
+            session: config.session,
+        },
+        held: false,
         leading: false,
+        coordinate: config.coordinate,
+        settled: false,
         campaign_at: None,
     };
     loop {
-        match inputs.recv_timeout(lead.pause()) {
+        let input = match lead.pause() {
+            Some(pause) => inputs.recv_timeout(pause),
+            None => inputs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match input {
             Ok(Input::Record(record)) => lead.record(record),
             Ok(Input::Gone { key, revision }) => lead.gone(key, revision),
-            Ok(Input::Settled) => {
-                lead.apply(Event::Settled);
-                // The records come first: a campaign before them would lead blindly.
-                lead.campaign_at = config.coordinate.then(Instant::now);
-            }
+            Ok(Input::Settled) => lead.settle(),
             Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -65,39 +85,57 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, inputs: &Receiv
 
 impl Lead<'_> {
     fn now(&self) -> Moment {
-        self.start.elapsed()
+        Moment(self.start.elapsed())
     }
 
-    fn pause(&self) -> Duration {
-        let coordinator = self.coordinator.deadline().map(|at| at.saturating_sub(self.now()));
+    /// How long nothing is due; nothing at all is due while no record changes.
+    fn pause(&self) -> Option<Duration> {
+        let coordinator = self
+            .coordinator
+            .deadline()
+            .map(|at| at.0.saturating_sub(self.start.elapsed()));
         let campaign = self.campaign_at.map(|at| at.saturating_duration_since(Instant::now()));
-        coordinator.into_iter().chain(campaign).min().unwrap_or(LONG)
+        coordinator.into_iter().chain(campaign).min()
     }
 
     fn record(&mut self, record: KeyValue) {
-        if record.key == election_key() && self.leading && record.value != self.name() {
-            self.depose();
+        if record.key == election_key() {
+            self.held = true;
+            let ours = record.json::<Holder>().is_ok_and(|holder| holder == self.ours);
+            match (self.leading, ours) {
+                (true, false) => self.depose(),
+                // A campaign whose answer was lost was won.
+                (false, true) => self.elect(record.create_revision),
+                _ => {}
+            }
         }
         self.apply(Event::Record(record));
     }
 
     fn gone(&mut self, key: String, revision: u64) {
         if key == election_key() {
+            self.held = false;
             if self.leading {
                 self.depose();
             }
-            self.campaign_at = self.config.coordinate.then(Instant::now);
+            self.stand();
         }
         self.apply(Event::Gone { key, revision });
     }
 
-    fn depose(&mut self) {
-        self.leading = false;
-        self.apply(Event::Deposed);
+    /// All is known: from now on this node may lead. A campaign before that would lead blindly.
+    fn settle(&mut self) {
+        self.settled = true;
+        self.apply(Event::Settled);
+        if !self.held {
+            self.stand();
+        }
     }
 
-    fn name(&self) -> Vec<u8> {
-        self.config.node.to_string().into_bytes()
+    fn stand(&mut self) {
+        if self.coordinate && self.settled && !self.leading {
+            self.campaign_at = Some(Instant::now());
+        }
     }
 
     fn due(&mut self) {
@@ -111,48 +149,62 @@ impl Lead<'_> {
 
     fn campaign(&mut self) {
         self.campaign_at = None;
-        let (key, value) = (election_key(), self.name());
+        let key = election_key();
+        let value = serde_json::to_vec(&self.ours).expect("plain data");
         let call = Call {
             compares: vec![Compare::ModRevision {
                 key: key.clone(),
                 equals: 0,
             }],
-            then: vec![
-                Op::Put {
-                    key: key.clone(),
-                    value: value.clone(),
-                    lease: Some(self.lease.get()),
-                },
-                Op::Get { key: key.clone() },
-            ],
-            otherwise: vec![Op::Get { key }],
+            then: vec![Op::Put {
+                key,
+                value,
+                lease: Some(self.lease.get()),
+            }],
+            otherwise: Vec::new(),
         };
         match self.client.txn(&call) {
-            Ok(reply) => {
-                // After an answer that was lost, the key may be ours already.
-                let held = reply
-                    .value(if reply.succeeded { 1 } else { 0 })
-                    .filter(|found| found.value == value);
-                if let Some(revision) = held.map(|found| found.create_revision)
-                    && !self.leading
-                {
-                    self.leading = true;
-                    (self.sink)(Notice::Info(format!("node {} is the coordinator", self.config.node)));
-                    self.apply(Event::Elected { revision });
-                }
-            }
+            Ok(reply) if reply.succeeded => self.elect(reply.revision),
+            // Somebody was first: its end will be told.
+            Ok(_) => self.held = true,
+            // Away, or the lease has ended and a new one is on its way. If it was done after all, the watch tells.
             Err(_) => self.campaign_at = Some(Instant::now() + AGAIN),
         }
     }
 
+    fn elect(&mut self, revision: u64) {
+        self.held = true;
+        self.campaign_at = None;
+        if !self.leading {
+            self.leading = true;
+            (self.sink)(Notice::Info(format!("node {} is the coordinator", self.ours.node)));
+            self.apply(Event::Elected { revision });
+        }
+    }
+
+    fn depose(&mut self) {
+        self.leading = false;
+        (self.sink)(Notice::Info(format!(
+            "node {} is no longer the coordinator",
+            self.ours.node
+        )));
+        self.apply(Event::Deposed);
+    }
+
     fn apply(&mut self, event: Event) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            for action in self.coordinator.apply(self.now(), event) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            let now = self.now();
+            for action in self.coordinator.apply(now, event) {
                 match action {
                     Action::Call { number, call } => {
                         let result = self.client.txn(&call);
-                        events.push_back(Event::Ended { call: number, result });
+                        events.push(Event::Ended { call: number, result });
+                    }
+                    // All nodes see who comes and goes; one says so.
+                    Action::Warn(Warning::NodeGone { .. } | Warning::NodeBack { .. }) if !self.leading => {}
+                    Action::Warn(warning @ (Warning::NodeBack { .. } | Warning::Evicted { .. })) => {
+                        (self.sink)(Notice::Info(warning.to_string()));
                     }
                     Action::Warn(warning) => (self.sink)(Notice::Warn(warning.to_string())),
                 }

@@ -24,6 +24,10 @@ impl Shared {
     }
 }
 
+/// The process number of a process that has stopped in good order: its key may be taken over at once. It stays until its
+/// lease ends, so that a node that is only started anew is not taken for dead.
+const STOPPED: u32 = 0;
+
 enum Taken {
     Held(LeaseId),
     Other(Live),
@@ -58,8 +62,8 @@ fn attempt(client: &Client, config: &Config) -> Result<Taken, Error> {
     let found = reply.value(0);
     let other = found.and_then(|found| found.json::<Live>().ok());
     match (found, other) {
-        // Ours, on a lease of before an outage: put it on the new one.
-        (Some(found), Some(other)) if other.session == config.session => {
+        // Ours, on a lease of before an outage, or left by a process that said that it stops: put it on the new one.
+        (Some(found), Some(other)) if other.session == config.session || other.pid == STOPPED => {
             let again = Call {
                 compares: vec![Compare::ModRevision {
                     key: key.clone(),
@@ -68,8 +72,12 @@ fn attempt(client: &Client, config: &Config) -> Result<Taken, Error> {
                 then: vec![put],
                 otherwise: Vec::new(),
             };
-            client.txn(&again)?;
-            Ok(Taken::Held(lease))
+            if client.txn(&again)?.succeeded {
+                return Ok(Taken::Held(lease));
+            }
+            // It was changed between the two: the next attempt sees by whom.
+            let _ = client.lease_revoke(lease);
+            Ok(Taken::Other(other))
         }
         (Some(_), Some(other)) => {
             let _ = client.lease_revoke(lease);
@@ -142,6 +150,35 @@ pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, s
             Err(why) => patience.failed(stop, sink, "the node's lease cannot be renewed", &why),
         }
     }
-    // A node that stops says so at once.
-    let _ = client.lease_revoke(shared.get());
+    stopped(client, config, shared.get());
+}
+
+/// Says that this process stops. While the metadata is away it does not hear that, and the lease ends all the same.
+fn stopped(client: &Client, config: &Config, lease: LeaseId) {
+    let key = map::live_key(config.node);
+    let Ok(reply) = client.txn(&Call::get(key.as_str())) else {
+        return;
+    };
+    let Some(found) = reply.value(0) else { return };
+    if !found.json::<Live>().is_ok_and(|live| live.session == config.session) {
+        return;
+    }
+    let live = Live {
+        session: config.session,
+        pid: STOPPED,
+    };
+    let value = serde_json::to_vec(&live).expect("plain data");
+    let call = Call {
+        compares: vec![Compare::ModRevision {
+            key: key.clone(),
+            equals: found.mod_revision,
+        }],
+        then: vec![Op::Put {
+            key,
+            value,
+            lease: Some(lease),
+        }],
+        otherwise: Vec::new(),
+    };
+    let _ = client.txn(&call);
 }

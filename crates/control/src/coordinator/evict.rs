@@ -35,17 +35,30 @@ impl Coordinator {
         let mut moves: Vec<(GroupId, Group, BTreeSet<NodeId>)> = Vec::new();
         for (&id, known) in &self.groups {
             let Some(pool) = self.pools.get(&id.pool) else { continue };
-            let dead: BTreeSet<NodeId> =
-                known.group.in_sync.iter().filter_map(|store| self.dead_home(*store)).collect();
+            let dead: BTreeSet<NodeId> = known
+                .group
+                .in_sync
+                .iter()
+                .filter_map(|store| self.dead_home(*store))
+                .collect();
             if dead.is_empty() || known.pending.is_some() || self.is_unsure(id) {
                 continue;
             }
-            let left: Vec<StoreId> =
-                known.group.in_sync.iter().copied().filter(|store| self.dead_home(*store).is_none()).collect();
+            let left: Vec<StoreId> = known
+                .group
+                .in_sync
+                .iter()
+                .copied()
+                .filter(|store| self.dead_home(*store).is_none())
+                .collect();
             // Those left must be alive, not only not yet dead: else the move may have been for nothing.
             let alive = left.iter().filter(|store| self.is_alive(**store)).count();
             if left.len() >= pool.min_copies && alive >= pool.min_copies {
-                let group = Group { epoch: known.group.epoch.next(), in_sync: left, ..known.group.clone() };
+                let group = Group {
+                    epoch: known.group.epoch.next(),
+                    in_sync: left,
+                    ..known.group.clone()
+                };
                 moves.push((id, group, dead));
             } else {
                 let (count, nodes) = blocked.entry(id.pool).or_default();
@@ -71,10 +84,16 @@ impl Coordinator {
             .map(|(pool, (groups, nodes))| {
                 let known = &self.pools[&pool];
                 let nodes = nodes.into_iter().collect();
-                Warning::TooFewAlive { pool: known.name.clone(), groups, nodes, min_copies: known.min_copies }
+                Warning::TooFewAlive {
+                    pool: known.name.clone(),
+                    groups,
+                    nodes,
+                    min_copies: known.min_copies,
+                }
             })
             .collect();
-        self.standing.retain(|warning| !matches!(warning, Warning::TooFewAlive { .. }) || now.contains(warning));
+        self.standing
+            .retain(|warning| !matches!(warning, Warning::TooFewAlive { .. }) || now.contains(warning));
         for warning in now {
             self.warn(warning);
         }
@@ -82,14 +101,22 @@ impl Coordinator {
 
     /// Sends the moves in as few transactions as the limits allow (R12).
     fn send(&mut self, moves: Vec<(GroupId, Group, BTreeSet<NodeId>)>) {
-        let mut batch = Batch { moves: Vec::new(), reads: Vec::new(), dead: BTreeSet::new() };
+        let mut batch = Batch {
+            moves: Vec::new(),
+            reads: Vec::new(),
+            dead: BTreeSet::new(),
+        };
         for (id, group, dead) in moves {
             let more = dead.difference(&batch.dead).count();
             // A group has at most eight members, so one group's dead nodes always fit.
             if batch.moves.len() >= MAX_GROUPS_PER_BATCH || batch.dead.len() + more > MAX_DEAD_PER_BATCH {
                 let full = std::mem::replace(
                     &mut batch,
-                    Batch { moves: Vec::new(), reads: Vec::new(), dead: BTreeSet::new() },
+                    Batch {
+                        moves: Vec::new(),
+                        reads: Vec::new(),
+                        dead: BTreeSet::new(),
+                    },
                 );
                 self.start(full);
             }
@@ -103,30 +130,61 @@ impl Coordinator {
 
     /// One transaction: all of its groups move, or none.
     fn start(&mut self, batch: Batch) {
-        let Some(elected) = self.elected.filter(|_| self.pending.len() < MAX_PENDING) else { return };
-        let mut compares = vec![Compare::CreateRevision { key: election_key(), equals: elected }];
+        let Some(elected) = self.elected.filter(|_| self.pending.len() < MAX_PENDING) else {
+            return;
+        };
+        let mut compares = vec![Compare::CreateRevision {
+            key: election_key(),
+            equals: elected,
+        }];
         let mut otherwise = Vec::new();
         for node in &batch.dead {
             // A node that came back in the meantime is not evicted.
-            compares.push(Compare::ModRevision { key: map::live_key(*node), equals: 0 });
-            otherwise.push(Op::Get { key: map::live_key(*node) });
+            compares.push(Compare::ModRevision {
+                key: map::live_key(*node),
+                equals: 0,
+            });
+            otherwise.push(Op::Get {
+                key: map::live_key(*node),
+            });
         }
         let mut then = Vec::new();
         for (id, group) in &batch.moves {
             let known = &self.groups[id];
             let min_copies = self.pools[&id.pool].min_copies;
             // R10, R12: guarded here once more, whatever led to this.
-            assert!(group.in_sync.len() >= min_copies.max(1), "group {id} would fall below {min_copies} copies");
+            assert!(
+                group.in_sync.len() >= min_copies.max(1),
+                "group {id} would fall below {min_copies} copies"
+            );
             assert_eq!(group.epoch, known.group.epoch.next(), "group {id} moves by one epoch");
-            assert!(group.in_sync.iter().all(|store| known.group.in_sync.contains(store)), "nobody joins by eviction");
+            assert!(
+                group.in_sync.iter().all(|store| known.group.in_sync.contains(store)),
+                "nobody joins by eviction"
+            );
             let key = map::group_key(id.pool, id.index);
-            compares.push(Compare::ModRevision { key: key.clone(), equals: known.mod_revision });
+            compares.push(Compare::ModRevision {
+                key: key.clone(),
+                equals: known.mod_revision,
+            });
             otherwise.push(Op::Get { key: key.clone() });
             let value = serde_json::to_vec(group).expect("records of the metadata are plain data");
-            then.push(Op::Put { key, value, lease: None });
+            then.push(Op::Put {
+                key,
+                value,
+                lease: None,
+            });
         }
         let ids: Vec<GroupId> = batch.moves.iter().map(|(id, _)| *id).collect();
-        self.begin(Call { compares, then, otherwise }, batch, &ids);
+        self.begin(
+            Call {
+                compares,
+                then,
+                otherwise,
+            },
+            batch,
+            &ids,
+        );
     }
 
     fn begin(&mut self, call: Call, batch: Batch, groups: &[GroupId]) {
@@ -148,15 +206,33 @@ impl Coordinator {
         let Some((_, groups)) = self.unsure.take() else { return };
         let known: Vec<GroupId> = groups.into_iter().filter(|id| self.groups.contains_key(id)).collect();
         for ids in known.chunks(MAX_OPS) {
-            let then = ids.iter().map(|id| Op::Get { key: map::group_key(id.pool, id.index) }).collect();
-            let batch = Batch { moves: Vec::new(), reads: ids.to_vec(), dead: BTreeSet::new() };
-            self.begin(Call { then, ..Call::default() }, batch, ids);
+            let then = ids
+                .iter()
+                .map(|id| Op::Get {
+                    key: map::group_key(id.pool, id.index),
+                })
+                .collect();
+            let batch = Batch {
+                moves: Vec::new(),
+                reads: ids.to_vec(),
+                dead: BTreeSet::new(),
+            };
+            self.begin(
+                Call {
+                    then,
+                    ..Call::default()
+                },
+                batch,
+                ids,
+            );
         }
     }
 
     pub(super) fn ended(&mut self, call: CallNumber, result: Result<Reply, Error>) {
         // An answer that nobody waits for is no harm.
-        let Some(batch) = self.pending.remove(&call) else { return };
+        let Some(batch) = self.pending.remove(&call) else {
+            return;
+        };
         for known in self.groups.values_mut().filter(|known| known.pending == Some(call)) {
             known.pending = None;
         }
@@ -166,14 +242,20 @@ impl Coordinator {
                 for (id, group) in batch.moves {
                     self.learn(id, group, reply.revision);
                 }
-                self.actions.push(Action::Warn(Warning::Evicted { nodes: batch.dead.into_iter().collect(), groups }));
+                self.actions.push(Action::Warn(Warning::Evicted {
+                    nodes: batch.dead.into_iter().collect(),
+                    groups,
+                }));
             }
             Ok(reply) => self.take_in(&batch, &reply),
             Err(_) => {
                 // Not done, perhaps done, refused: read back before anything is built on either (R6).
                 let groups = batch.moves.iter().map(|(id, _)| *id).chain(batch.reads.iter().copied());
-                let at = self.now + RETRY_PAUSE;
-                self.unsure.get_or_insert_with(|| (at, BTreeSet::new())).1.extend(groups);
+                let at = self.now.plus(RETRY_PAUSE);
+                self.unsure
+                    .get_or_insert_with(|| (at, BTreeSet::new()))
+                    .1
+                    .extend(groups);
             }
         }
     }

@@ -62,9 +62,18 @@ impl fmt::Display for Warning {
             Warning::NodeGone { node } => write!(f, "node {node} no longer holds its lease: it is taken for dead"),
             Warning::NodeBack { node } => write!(f, "node {node} is there again"),
             Warning::Evicted { nodes, groups } => {
-                write!(f, "evicted the stores of {} from {groups} groups; writes go on with the others", Nodes(nodes))
+                write!(
+                    f,
+                    "evicted the stores of {} from {groups} groups; writes go on with the others",
+                    Nodes(nodes)
+                )
             }
-            Warning::TooFewAlive { pool, groups, nodes, min_copies } => write!(
+            Warning::TooFewAlive {
+                pool,
+                groups,
+                nodes,
+                min_copies,
+            } => write!(
                 f,
                 "pool {pool}: writes to {groups} groups wait for {}: fewer than {min_copies} in-sync members are alive; \
                  start them again",
