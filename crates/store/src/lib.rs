@@ -18,9 +18,13 @@
 //! The bytes on the disk are defined in `docs/format.md`; [`format`] has the types.
 #![deny(unsafe_code)]
 
+mod allocator;
 mod config;
+mod credits;
 mod error;
+mod fences;
 pub mod format;
+mod index;
 mod status;
 mod store;
 

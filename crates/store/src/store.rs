@@ -1,13 +1,43 @@
-//! The store: events in, effects out.
+//! The store: events in, effects out. Each file beneath has one of its concerns:
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `io` | device operations under way |
+//! | `op` | accepted changes: from request to durable |
+//! | `write` | writes, clears and roll-forwards are checked, ordered, merged |
+//! | `commit` | the changes of a pass become one batch: data and log in parallel |
+//! | `durable` | a batch is durable: its changes become visible and are answered |
+//! | `read` | reads, and what else asks and changes nothing |
+//! | `fence` | fences wait, drain and are logged |
+//! | `space` | what is free, granted and kept back |
+//! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
+//! | `mount` | superblock, checkpoint, log: the way back |
 
+mod checkpoint;
+mod commit;
+mod durable;
+mod fence;
+mod io;
+mod mount;
+mod op;
+mod read;
+mod space;
+mod write;
+
+use crate::allocator::{Allocator, Freed, ReadWindow};
 use crate::config::Config;
+use crate::credits::{AccountId, Credits};
+use crate::fences::{Fences, VolumeKey};
+use crate::format::superblock::{Checkpoint, Superblock};
+use crate::format::{Geometry, PAGE_BYTES};
+use crate::index::{ChunkKey, Index};
 use crate::status::{Counters, MountReport, State, Status};
-use amita_cluster::message::{Answer, Refusal, Request};
-use amita_cluster::{ClusterId, StoreId};
+use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody};
+use amita_cluster::{ClusterId, Generation, RequestId, StoreId};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
-use std::io;
+use std::time::Duration;
 
 /// Who asks: answers and credits go by it. Never reused while the store is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,65 +84,176 @@ pub enum Effect {
     },
 }
 
+/// Who asked for something, and as the owner of what.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    link: LinkId,
+    id: RequestId,
+    volume: Option<VolumeKey>,
+    generation: Generation,
+}
+
+/// After this long the store looks again for memory that it did not get.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
 /// One disk.
+#[derive(Debug)]
 pub struct Store {
+    config: Config,
+    file: FileInfo,
+    pool: Pool,
     state: State,
+    now: Time,
     effects: VecDeque<Effect>,
-    _config: Config,
-    _file: FileInfo,
-    _pool: Pool,
+    ios: io::Ios,
+
+    id: StoreId,
+    superblock: Superblock,
+    mount: Option<Box<mount::Mount>>,
+    report: MountReport,
+
+    index: Index,
+    allocator: Allocator,
+    freed: Freed,
+    window: ReadWindow,
+    fences: Fences,
+    credits: Credits,
+    space: space::Space,
+
+    ops: op::Ops,
+    rolls: Vec<write::StagedRoll>,
+    resends: Vec<op::Resend>,
+    stalled: Vec<ChunkKey>,
+    fence_queue: Vec<fence::PendingFence>,
+    reads: read::Reads,
+    log: commit::Log,
+    checkpoint: checkpoint::Writer,
+    counters: Counters,
 }
 
 impl Store {
-    /// Starts to mount what is on the file; effects follow.
+    /// Starts to mount what is on the file; effects follow. Requests are refused with `Busy` until [`Store::state`] is
+    /// [`State::Serving`].
     #[must_use]
     pub fn open(config: Config, file: FileInfo, pool: Pool) -> Store {
-        Store {
+        let mut store = Store {
+            config,
+            file,
+            pool,
             state: State::Mounting,
+            now: Time::default(),
             effects: VecDeque::new(),
-            _config: config,
-            _file: file,
-            _pool: pool,
+            ios: io::Ios::default(),
+            id: StoreId::default(),
+            superblock: no_superblock(),
+            mount: None,
+            report: MountReport::default(),
+            index: Index::default(),
+            allocator: Allocator::new(1),
+            freed: Freed::default(),
+            window: ReadWindow::default(),
+            fences: Fences::default(),
+            credits: Credits::default(),
+            space: space::Space::default(),
+            ops: op::Ops::default(),
+            rolls: Vec::new(),
+            resends: Vec::new(),
+            stalled: Vec::new(),
+            fence_queue: Vec::new(),
+            reads: read::Reads::default(),
+            log: commit::Log::default(),
+            checkpoint: checkpoint::Writer::default(),
+            counters: Counters::default(),
+        };
+        store.mount_start();
+        store
+    }
+
+    /// A sequencer asks. `payload` is what travels beside the request.
+    pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
+        self.now = now;
+        let scope = request.scope;
+        let mut asker = Asker {
+            link,
+            id: request.id,
+            volume: None,
+            generation: scope.generation,
+        };
+        let refusal = match self.state {
+            State::Serving if request.store == self.id => None,
+            State::Serving | State::Refused(_) => Some(Refusal::NoSuchStore),
+            State::Mounting => Some(Refusal::Busy),
+            State::Poisoned(_) => Some(Refusal::Poisoned),
+        };
+        if let Some(refusal) = refusal {
+            return self.refuse(asker, refusal);
+        }
+        self.credits.open(AccountId::new(link, request.id));
+        if self.ops.len() + self.reads.len() + self.fence_queue.len() >= self.config.max_requests {
+            return self.refuse(asker, Refusal::Busy);
+        }
+        if let RequestBody::Fence {
+            owner,
+            in_sync,
+            blocks_per_chunk,
+        } = request.body
+        {
+            return self.fence(asker, &scope, owner, in_sync, blocks_per_chunk);
+        }
+        let blocks = match self.fences.check(&scope) {
+            Ok((volume, blocks)) => {
+                asker.volume = Some(volume);
+                blocks
+            }
+            Err(refusal) => return self.refuse(asker, refusal),
+        };
+        self.dispatch(asker, scope.volume, blocks, request.body, payload);
+    }
+
+    /// The asker is gone: its credits return (rule R7). What it asked for goes on.
+    pub fn link_closed(&mut self, now: Time, link: LinkId) {
+        self.now = now;
+        self.credits.close(link);
+    }
+
+    /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
+    /// on by a step.
+    pub fn end_pass(&mut self, now: Time) {
+        self.now = now;
+        match self.state {
+            State::Serving => {
+                self.retry_stalled();
+                self.advance_fences();
+                self.commit();
+                self.checkpoint_step();
+                self.flush_step();
+            }
+            State::Mounting => self.mount_retry(),
+            State::Refused(_) | State::Poisoned(_) => {}
         }
     }
 
-    /// A sequencer asks.
-    pub fn request(&mut self, _now: Time, link: LinkId, request: Request, _payload: Slice) {
-        self.effects.push_back(Effect::Answer {
-            link,
-            answer: Answer {
-                id: request.id,
-                store: request.store,
-                promise_ms: 0,
-                credit_blocks: 0,
-                result: Err(Refusal::Busy),
-            },
-            payload: Slice::default(),
-        });
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time) {
+        self.end_pass(now);
     }
 
-    /// The asker is gone: its credits return.
-    pub fn link_closed(&mut self, _now: Time, _link: LinkId) {}
-
-    /// A read ended.
-    pub fn read_done(&mut self, _now: Time, _io: IoId, _buffer: BufMut, _result: io::Result<()>) {}
-
-    /// A write ended.
-    pub fn write_done(&mut self, _now: Time, _io: IoId, _data: Segments, _result: io::Result<()>) {}
-
-    /// A flush ended.
-    pub fn flush_done(&mut self, _now: Time, _io: IoId, _result: io::Result<()>) {}
-
-    /// The pass ends: what was accepted goes to the disk.
-    pub fn end_pass(&mut self, _now: Time) {}
-
-    /// Time has passed.
-    pub fn tick(&mut self, _now: Time) {}
-
-    /// When [`Store::tick`] is to be called next.
+    /// When [`Store::tick`] is to be called next; `None`: only when something happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        None
+        let retry = self.wants_memory().then(|| self.now.plus(RETRY_AFTER));
+        [retry, self.fence_deadline(), self.mark_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn wants_memory(&self) -> bool {
+        match self.state {
+            State::Serving => !self.stalled.is_empty() || self.log.starved || self.checkpoint.starved,
+            State::Mounting => self.mount.as_ref().is_some_and(|mount| mount.starved()),
+            State::Refused(_) | State::Poisoned(_) => false,
+        }
     }
 
     /// Is it served?
@@ -124,25 +265,109 @@ impl Store {
     /// Its figures.
     #[must_use]
     pub fn status(&self) -> Status {
+        let geometry = &self.superblock.geometry;
+        let page = PAGE_BYTES as u64;
         Status {
-            id: StoreId(0),
-            cluster: ClusterId(0),
-            size_bytes: 0,
-            capacity_bytes: 0,
-            free_bytes: 0,
-            log_pages: 0,
-            log_pages_used: 0,
-            chunks: 0,
-            blocks: 0,
-            index_bytes: 0,
-            credits_granted: 0,
-            mount: MountReport::default(),
-            counters: Counters::default(),
+            id: self.id,
+            cluster: self.superblock.cluster,
+            size_bytes: geometry.size_bytes,
+            capacity_bytes: geometry.capacity_bytes(),
+            free_bytes: u64::from(self.allocator.free() + self.freed.slots()) * page,
+            log_pages: geometry.log_pages,
+            log_pages_used: self.log.next - self.log.tail,
+            chunks: self.index.len() as u64,
+            blocks: self.index.data_blocks(),
+            index_bytes: self.index.memory_bytes(),
+            credits_granted: self.credits.granted(),
+            mount: self.report,
+            counters: self.counters,
         }
     }
 
     /// What is to be done, in order.
     pub fn effects(&mut self) -> Drain<'_, Effect> {
         self.effects.drain(..)
+    }
+
+    fn answer(&mut self, asker: Asker, body: AnswerBody, payload: Slice) {
+        let promise_ms = match asker.volume {
+            Some(volume) => self
+                .fences
+                .promise(volume, asker.generation, self.now, self.config.promise),
+            None => 0,
+        };
+        self.push_answer(asker, promise_ms, Ok(body), payload);
+    }
+
+    fn refuse(&mut self, asker: Asker, refusal: Refusal) {
+        self.counters.refused += 1;
+        self.push_answer(asker, 0, Err(refusal), Slice::default());
+    }
+
+    fn push_answer(&mut self, asker: Asker, promise_ms: u16, result: Result<AnswerBody, Refusal>, payload: Slice) {
+        let credit_blocks = match self.state {
+            State::Serving => self
+                .credits
+                .grant(AccountId::new(asker.link, asker.id), self.spare_blocks()),
+            _ => 0,
+        };
+        let answer = Answer {
+            id: asker.id,
+            store: self.id,
+            promise_ms,
+            credit_blocks,
+            result,
+        };
+        self.effects.push_back(Effect::Answer {
+            link: asker.link,
+            answer,
+            payload,
+        });
+    }
+
+    /// After an I/O error of unknown outcome nothing that is in memory can be trusted to be on the disk: everything is
+    /// refused until the store is mounted anew.
+    fn poison(&mut self, why: String) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        self.state = State::Poisoned(why);
+        let mut askers: Vec<Asker> = self.ops.drain().filter_map(|op| op.asker).collect();
+        askers.extend(self.resends.drain(..).map(|resend| resend.asker));
+        askers.extend(self.reads.drain());
+        askers.extend(self.fence_queue.drain(..).map(|pending| pending.asker));
+        self.rolls.clear();
+        self.log.abandon();
+        for asker in askers {
+            self.refuse(asker, Refusal::Poisoned);
+        }
+    }
+}
+
+/// What stands in the superblock's place until one has been read.
+fn no_superblock() -> Superblock {
+    Superblock {
+        generation: 0,
+        store: StoreId(0),
+        cluster: ClusterId(0),
+        geometry: Geometry {
+            size_bytes: 0,
+            log_offset: 0,
+            log_pages: 0,
+            checkpoint_offsets: [0, 0],
+            checkpoint_pages: 0,
+            slots_offset: 0,
+            slots: 0,
+        },
+        checkpoint: Checkpoint {
+            area: 0,
+            id: 0,
+            pages: 0,
+            last_sum: 0,
+            tail: 0,
+            tail_sum: 0,
+        },
+        mount: 0,
+        mount_start: 0,
     }
 }

@@ -51,6 +51,7 @@ pub fn format(params: &FormatParams) -> Result<Format, FormatError> {
                 tail_sum: 0,
             },
             mount: 0,
+            mount_start: 0,
         },
         at: 0,
         superblocks_written: 0,

@@ -230,6 +230,12 @@ pub fn write_bytes(blocks: usize, runs: usize) -> usize {
     Head::BYTES + Blocks::BYTES + runs * RawRun::BYTES + blocks * 4
 }
 
+/// Bytes that a roll-forward of `entries` entries takes as one record.
+#[must_use]
+pub fn roll_bytes(entries: usize) -> usize {
+    Head::BYTES + Roll::BYTES + entries * RawEntry::BYTES
+}
+
 /// Appends records to a page's space for them.
 #[derive(Debug)]
 pub struct RecordWriter<'a> {
@@ -325,8 +331,7 @@ impl<'a> RecordWriter<'a> {
     /// A part of a roll-forward.
     pub fn roll(&mut self, chunk: ChunkId, version: Version, previous: Version, entries: &[RollEntry], last: bool) {
         let flags = if last { FLAG_LAST } else { 0 };
-        let bytes = Head::BYTES + Roll::BYTES + entries.len() * RawEntry::BYTES;
-        self.head(kind::ROLL, flags, bytes);
+        self.head(kind::ROLL, flags, roll_bytes(entries.len()));
         Roll {
             volume: chunk.volume.0,
             chunk: chunk.index.0,

@@ -20,9 +20,10 @@ on_disk! {
     ///  64 size                   72 log offset      80 log pages       88 checkpoint offsets (2)
     /// 104 checkpoint pages      112 slots offset   120 slots          124 checkpoint area in use
     /// 128 checkpoint id         136 its pages      144 its last page's checksum  148 tail checksum
-    /// 152 log tail (sequence)   160 mount number   168 ... zeros ... 4092 crc
+    /// 152 log tail (sequence)   160 mount number   168 mount's first page (sequence)
+    /// 176 ... zeros ... 4092 crc
     /// ```
-    pub struct Raw [168] {
+    pub struct Raw [176] {
         /// [`MAGIC`].
         magic: u64,
         /// [`FORMAT_VERSION`] of the writer.
@@ -67,6 +68,9 @@ on_disk! {
         tail: u64,
         /// Goes up with each mount, before anything else is written; pages of the log carry it (rule D2).
         mount: u64,
+        /// The number of the first page that this mount writes: pages below it were accepted, with their data, by the
+        /// mount's replay; pages from it on count only if they carry the mount's number.
+        mount_start: u64,
     }
 }
 
@@ -85,6 +89,9 @@ pub struct Superblock {
     pub checkpoint: Checkpoint,
     /// The number of the mount that wrote it.
     pub mount: u64,
+    /// The number of the first log page that this mount writes. It is a verified mark (rules D1, D4): all below it was
+    /// found whole. And what a crashed mount left behind from here on can never come back (rule D2).
+    pub mount_start: u64,
 }
 
 /// Where a checkpoint lies, and from where on the log is to be replayed over it.
@@ -154,6 +161,7 @@ impl Superblock {
             tail_sum: self.checkpoint.tail_sum,
             tail: self.checkpoint.tail,
             mount: self.mount,
+            mount_start: self.mount_start,
         };
         page.fill(0);
         raw.put(page);
@@ -207,6 +215,7 @@ impl Superblock {
                 tail_sum: raw.tail_sum,
             },
             mount: raw.mount,
+            mount_start: raw.mount_start,
         })
     }
 }

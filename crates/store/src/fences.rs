@@ -1,0 +1,221 @@
+//! Who may do what: the generation of each volume, the epoch of each group, and the promises given (rules R2, R4, R6).
+//!
+//! A takeover reaches a store as a fence with a newer generation. The store waits until the promise that it gave the old
+//! owner has run out, and gives no further one while it waits (else the takeover starves: R4). Then it *closes* the
+//! volume: the older generation is refused, and what was accepted under it is logged; the fence is logged behind all of
+//! that, so that its answer, in log order, says that everything older is durable (R6).
+
+use crate::format::record::Fence;
+use amita_cluster::message::{MemberSet, Refusal, Scope};
+use amita_cluster::{Epoch, Generation, GroupId, NodeId, VolumeId};
+use amita_reactor::Time;
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+
+/// Names a volume that the store knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeKey(pub u32);
+
+/// A volume, as its fences left it.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub id: VolumeId,
+    /// The durable generation.
+    pub generation: Generation,
+    pub owner: NodeId,
+    /// The generation that is being adopted, above `generation` while older writes drain.
+    pub closing: Generation,
+    /// The owner was promised that no newer generation is accepted before.
+    promise_until: Time,
+    /// Fences of newer generations that wait: no promise is given.
+    pub newer_waiting: u32,
+    /// Accepted writes that are not in the log yet.
+    pub unlogged: u32,
+}
+
+/// A group, as its fences left it.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub id: GroupId,
+    pub epoch: Epoch,
+    pub in_sync: MemberSet,
+    pub blocks_per_chunk: u16,
+}
+
+/// What a store knows of ownership.
+#[derive(Debug, Default)]
+pub(crate) struct Fences {
+    volumes: Vec<Volume>,
+    by_volume: FxHashMap<VolumeId, VolumeKey>,
+    groups: Vec<Group>,
+    by_group: FxHashMap<GroupId, u32>,
+    /// After a start no newer generation is accepted before this: promises of before the start may still hold (R4).
+    not_before: Time,
+}
+
+/// What is to be done with a fence now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is what the store has: answer.
+    Equal,
+    /// It is too late.
+    Refuse(Refusal),
+    /// Promises run until then.
+    Wait(Time),
+    /// Older writes are on their way to the log.
+    Drain,
+    /// Log it.
+    Log,
+}
+
+impl Fences {
+    /// No newer generation of a known volume is accepted before.
+    pub fn not_before(&mut self, time: Time) {
+        self.not_before = time;
+    }
+
+    pub fn volume(&self, key: VolumeKey) -> &Volume {
+        &self.volumes[key.0 as usize]
+    }
+
+    pub fn volume_mut(&mut self, key: VolumeKey) -> &mut Volume {
+        &mut self.volumes[key.0 as usize]
+    }
+
+    pub fn find(&self, volume: VolumeId) -> Option<VolumeKey> {
+        self.by_volume.get(&volume).copied()
+    }
+
+    pub fn volumes(&self) -> &[Volume] {
+        &self.volumes
+    }
+
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// May this request be served? Returns its volume and the blocks of a chunk.
+    pub fn check(&self, scope: &Scope) -> Result<(VolumeKey, u32), Refusal> {
+        let Some(&group) = self.by_group.get(&scope.group) else {
+            return Err(Refusal::NotFenced);
+        };
+        let group = &self.groups[group as usize];
+        if scope.epoch < group.epoch {
+            return Err(Refusal::StaleEpoch { epoch: group.epoch });
+        }
+        let Some(key) = self.find(scope.volume) else {
+            return Err(Refusal::NotFenced);
+        };
+        let volume = self.volume(key);
+        let newest = volume.generation.max(volume.closing);
+        if scope.generation < newest {
+            return Err(Refusal::Fenced { generation: newest });
+        }
+        if scope.epoch > group.epoch || scope.generation > volume.generation {
+            return Err(Refusal::NotFenced);
+        }
+        Ok((key, u32::from(group.blocks_per_chunk)))
+    }
+
+    /// The promise that goes with an answer, in milliseconds; from now on it holds (R4).
+    pub fn promise(&mut self, key: VolumeKey, generation: Generation, now: Time, promise: Duration) -> u16 {
+        let volume = self.volume_mut(key);
+        if volume.generation != generation || volume.closing > generation || volume.newer_waiting > 0 {
+            return 0;
+        }
+        volume.promise_until = volume.promise_until.max(now.plus(promise));
+        u16::try_from(promise.as_millis()).unwrap_or(u16::MAX)
+    }
+
+    /// What is to be done with this fence? `promises` is false where rule R4 is switched off.
+    pub fn judge(&mut self, fence: &Fence, now: Time, promises: bool) -> Verdict {
+        let group_epoch = self
+            .by_group
+            .get(&fence.group)
+            .map(|&group| self.groups[group as usize].epoch);
+        if let Some(epoch) = group_epoch
+            && fence.epoch < epoch
+        {
+            return Verdict::Refuse(Refusal::StaleEpoch { epoch });
+        }
+        let Some(key) = self.find(fence.volume) else {
+            // Nothing was ever promised for a volume that is not known.
+            return Verdict::Log;
+        };
+        let not_before = self.not_before;
+        let volume = self.volume_mut(key);
+        if fence.generation < volume.generation {
+            let generation = volume.generation;
+            return Verdict::Refuse(Refusal::Fenced { generation });
+        }
+        if fence.generation == volume.generation {
+            return if group_epoch == Some(fence.epoch) {
+                Verdict::Equal
+            } else {
+                Verdict::Log
+            };
+        }
+        if volume.closing < fence.generation {
+            let until = volume.promise_until.max(not_before);
+            if promises && now < until {
+                return Verdict::Wait(until);
+            }
+            volume.closing = fence.generation;
+        }
+        if volume.unlogged > 0 {
+            Verdict::Drain
+        } else {
+            Verdict::Log
+        }
+    }
+
+    /// A fence is durable (or read from the log).
+    pub fn adopt(&mut self, fence: &Fence) {
+        self.adopt_volume(fence.volume, fence.generation, fence.owner);
+        self.adopt_group(fence);
+    }
+
+    pub fn adopt_volume(&mut self, id: VolumeId, generation: Generation, owner: NodeId) {
+        match self.find(id) {
+            Some(key) => {
+                let volume = self.volume_mut(key);
+                if generation >= volume.generation {
+                    volume.generation = generation;
+                    volume.owner = owner;
+                }
+            }
+            None => {
+                self.by_volume.insert(id, VolumeKey(self.volumes.len() as u32));
+                self.volumes.push(Volume {
+                    id,
+                    generation,
+                    owner,
+                    closing: Generation(0),
+                    promise_until: Time(0),
+                    newer_waiting: 0,
+                    unlogged: 0,
+                });
+            }
+        }
+    }
+
+    pub fn adopt_group(&mut self, fence: &Fence) {
+        let group = Group {
+            id: fence.group,
+            epoch: fence.epoch,
+            in_sync: fence.in_sync.clone(),
+            blocks_per_chunk: fence.blocks_per_chunk,
+        };
+        match self.by_group.get(&fence.group) {
+            Some(&at) if self.groups[at as usize].epoch <= fence.epoch => self.groups[at as usize] = group,
+            Some(_) => {}
+            None => {
+                self.by_group.insert(fence.group, self.groups.len() as u32);
+                self.groups.push(group);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

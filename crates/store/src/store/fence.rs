@@ -1,0 +1,151 @@
+//! Fences: they wait for promises, for older writes, and for the log.
+
+use super::op::{Change, Op};
+use super::{Asker, Store};
+use crate::config::Plant;
+use crate::fences::Verdict;
+use crate::format::record::Fence;
+use crate::index::ChunkKey;
+use amita_cluster::message::{AnswerBody, MemberSet, Problem, Refusal, Scope};
+use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId};
+use amita_reactor::{Slice, Time};
+
+/// A fence that is not logged yet.
+#[derive(Debug)]
+pub(super) struct PendingFence {
+    pub asker: Asker,
+    fence: Fence,
+    /// When the promises that it waits for have run out; then it is counted in its volume.
+    waits_until: Option<Time>,
+}
+
+impl Store {
+    pub(super) fn fence(
+        &mut self,
+        asker: Asker,
+        scope: &Scope,
+        owner: NodeId,
+        in_sync: MemberSet,
+        blocks_per_chunk: u16,
+    ) {
+        if !in_sync.contains(&self.id) {
+            return self.invalid(asker, Problem::Members);
+        }
+        if !blocks_per_chunk.is_power_of_two() || u32::from(blocks_per_chunk) > MAX_BLOCKS_PER_CHUNK {
+            return self.invalid(asker, Problem::Range);
+        }
+        if scope.generation > amita_cluster::Generation::MAX {
+            return self.invalid(asker, Problem::Version);
+        }
+        if !self.fence_fits() {
+            return self.refuse(asker, Refusal::NoSpace);
+        }
+        let fence = Fence {
+            volume: scope.volume,
+            generation: scope.generation,
+            owner,
+            group: scope.group,
+            epoch: scope.epoch,
+            blocks_per_chunk,
+            in_sync,
+        };
+        self.fence_queue.push(PendingFence {
+            asker,
+            fence,
+            waits_until: None,
+        });
+        self.advance_fences();
+    }
+
+    /// Looks at each fence that is not logged yet: can it go on?
+    pub(super) fn advance_fences(&mut self) {
+        let mut at = 0;
+        while at < self.fence_queue.len() {
+            let promises = !self.config.planted.has(Plant::NoPromiseWait);
+            let verdict = self.fences.judge(&self.fence_queue[at].fence, self.now, promises);
+            let waits = match verdict {
+                Verdict::Wait(until) => Some(until),
+                _ => None,
+            };
+            self.count_waiting(at, waits);
+            let early = self.config.planted.has(Plant::NoDrain);
+            match verdict {
+                Verdict::Drain if early => {}
+                Verdict::Wait(_) | Verdict::Drain => {
+                    at += 1;
+                    continue;
+                }
+                Verdict::Equal | Verdict::Refuse(_) | Verdict::Log => {}
+            }
+            let pending = self.fence_queue.remove(at);
+            match verdict {
+                Verdict::Equal => self.answer_fence(pending.asker, &pending.fence),
+                Verdict::Refuse(refusal) => self.refuse(pending.asker, refusal),
+                _ if early => {
+                    self.fences.adopt(&pending.fence);
+                    self.answer_fence(pending.asker, &pending.fence);
+                    self.log_fence(None, pending.fence);
+                }
+                _ if self.config.planted.has(Plant::FenceNotPersisted) => {
+                    self.adopt_fence(&pending.fence);
+                    self.answer_fence(pending.asker, &pending.fence);
+                }
+                _ => self.log_fence(Some(pending.asker), pending.fence),
+            }
+        }
+    }
+
+    /// While a newer generation waits, the old owner is given no further promise (rule R4).
+    fn count_waiting(&mut self, at: usize, until: Option<Time>) {
+        let pending = &mut self.fence_queue[at];
+        let was = pending.waits_until.is_some();
+        pending.waits_until = until;
+        let volume = self.fences.find(pending.fence.volume);
+        let Some(volume) = volume.map(|key| self.fences.volume_mut(key)) else {
+            return;
+        };
+        match (was, until.is_some()) {
+            (false, true) => volume.newer_waiting += 1,
+            (true, false) => volume.newer_waiting -= 1,
+            _ => {}
+        }
+    }
+
+    pub(super) fn fence_deadline(&self) -> Option<Time> {
+        self.fence_queue.iter().filter_map(|pending| pending.waits_until).min()
+    }
+
+    fn log_fence(&mut self, asker: Option<Asker>, fence: Fence) {
+        self.space.fences_logged += 1;
+        let op = Op::new(Change::Fence(Box::new(fence)), asker, ChunkKey(u32::MAX));
+        let key = self.ops.insert(op);
+        self.ops.ready.push_back(key);
+    }
+
+    /// The fence is durable, and in log order everything that was accepted under an older generation is (rule R6).
+    pub(super) fn apply_fence(&mut self, key: u32) {
+        self.space.fences_logged -= 1;
+        let op = self.ops.get_mut(key);
+        let asker = op.asker.take();
+        let Change::Fence(fence) = std::mem::replace(&mut op.change, Change::Clear) else {
+            unreachable!("the caller has looked");
+        };
+        self.ops.remove(key);
+        self.adopt_fence(&fence);
+        if let Some(asker) = asker {
+            self.answer_fence(asker, &fence);
+        }
+    }
+
+    fn adopt_fence(&mut self, fence: &Fence) {
+        self.fences.adopt(fence);
+        self.drop_staged(fence.volume, fence.generation);
+    }
+
+    /// Answers a fence that is adopted, unless a newer one has overtaken it.
+    fn answer_fence(&mut self, mut asker: Asker, fence: &Fence) {
+        self.counters.fences += 1;
+        asker.volume = self.fences.find(fence.volume);
+        self.answer(asker, AnswerBody::Fenced, Slice::default());
+    }
+}

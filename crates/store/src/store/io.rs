@@ -1,0 +1,133 @@
+//! Device operations under way: what their end means.
+
+use super::{Effect, IoId, Store};
+use amita_reactor::{BufMut, Segments, Time};
+use std::io;
+
+/// What an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Io {
+    /// A part of a batch: data or log.
+    Batch { batch: u64 },
+    /// The flush that batches share.
+    Flush,
+    /// A part of a read.
+    Read { read: u32, part: u32 },
+    /// A block that a sub-block write is merged with.
+    Base { op: u32, which: usize, window: u64 },
+    /// A part of a checkpoint.
+    Checkpoint,
+    /// The flush between a checkpoint and its superblock.
+    CheckpointFlush,
+    /// A superblock.
+    Superblock,
+    /// The flush after it.
+    SuperblockFlush,
+    /// A read of the mount.
+    Mount,
+}
+
+/// All operations under way.
+#[derive(Debug, Default)]
+pub(super) struct Ios {
+    places: Vec<(u32, Option<Io>)>,
+    free: Vec<u32>,
+}
+
+impl Ios {
+    fn begin(&mut self, io: Io) -> IoId {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            self.places.len() as u32 - 1
+        });
+        let (count, kind) = &mut self.places[place as usize];
+        *count = count.wrapping_add(1);
+        *kind = Some(io);
+        IoId(u64::from(*count) << 32 | u64::from(place))
+    }
+
+    /// Ends one; `None` when there is no such operation under way.
+    fn end(&mut self, id: IoId) -> Option<Io> {
+        let place = id.0 as u32;
+        let (count, kind) = self.places.get_mut(place as usize)?;
+        if u64::from(*count) != id.0 >> 32 {
+            return None;
+        }
+        let io = kind.take()?;
+        self.free.push(place);
+        Some(io)
+    }
+}
+
+impl Store {
+    pub(super) fn start_read(&mut self, io: Io, offset: u64, buffer: BufMut) {
+        self.counters.device_bytes_read += buffer.len() as u64;
+        let io = self.ios.begin(io);
+        self.effects.push_back(Effect::Read { io, offset, buffer });
+    }
+
+    pub(super) fn start_write(&mut self, io: Io, offset: u64, data: Segments) {
+        self.counters.device_bytes_written += data.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        let io = self.ios.begin(io);
+        self.effects.push_back(Effect::Write { io, offset, data });
+    }
+
+    pub(super) fn start_flush(&mut self, io: Io) {
+        self.counters.flushes += 1;
+        let io = self.ios.begin(io);
+        self.effects.push_back(Effect::Flush { io });
+    }
+
+    /// A read ended.
+    pub fn read_done(&mut self, now: Time, io: IoId, buffer: BufMut, result: io::Result<()>) {
+        self.now = now;
+        match self.ios.end(io) {
+            Some(Io::Read { read, part }) => self.read_part_done(read, part, buffer, result),
+            Some(Io::Base { op, which, window }) => self.base_done(op, which, window, buffer, result),
+            Some(Io::Mount) => self.mount_read_done(buffer, result),
+            other => debug_assert!(false, "a read ended that was {other:?}"),
+        }
+    }
+
+    /// A write ended.
+    pub fn write_done(&mut self, now: Time, io: IoId, data: Segments, result: io::Result<()>) {
+        self.now = now;
+        self.log.recycle(data);
+        let io = self.ios.end(io);
+        if let Err(error) = result {
+            return self.device_failed("a write", &error);
+        }
+        match io {
+            Some(Io::Batch { batch }) => self.batch_written(batch),
+            Some(Io::Checkpoint) => self.checkpoint_written(),
+            Some(Io::Superblock) => self.superblock_written(),
+            other => debug_assert!(false, "a write ended that was {other:?}"),
+        }
+    }
+
+    /// A flush ended.
+    pub fn flush_done(&mut self, now: Time, io: IoId, result: io::Result<()>) {
+        self.now = now;
+        let io = self.ios.end(io);
+        if let Err(error) = result {
+            return self.device_failed("a flush", &error);
+        }
+        match io {
+            Some(Io::Flush) => self.flushed(),
+            Some(Io::CheckpointFlush) => self.checkpoint_flushed(),
+            Some(Io::SuperblockFlush) => self.superblock_flushed(),
+            other => debug_assert!(false, "a flush ended that was {other:?}"),
+        }
+    }
+
+    fn device_failed(&mut self, what: &str, error: &io::Error) {
+        if self.mount.is_some() {
+            self.mount_device_failed(what, error);
+        } else {
+            self.poison(format!(
+                "{what} failed ({error}), so it is not known what the device holds; \
+                 check the device and start the node again to mount the store anew"
+            ));
+        }
+    }
+}

@@ -1,0 +1,749 @@
+//! The way back: superblock, checkpoint, log.
+//!
+//! 1. The newer valid superblock wins.
+//! 2. The checkpoint is read whole; each chunk in it says up to which page of the log it is.
+//! 3. The log is read from the tail on. A page counts if it is whole and names its predecessor's checksum and the
+//!    right mount (D2); a batch counts if all its pages do. Batches below the verified mark are applied as they are.
+//! 4. A batch beyond the mark counts only if its data is whole, too: it is read back and compared. Batches are under
+//!    way in parallel, so the first one that is not whole is the end of the log; nothing behind it was acknowledged,
+//!    because answers go out in log order (D2).
+//! 5. A page that cannot be read although a later one says that it was durable is damage, never the end (D4): writes
+//!    are missing, and nobody can say which, so the store is refused.
+//! 6. The superblocks get the new mount's number and its first page: what a crashed mount left beyond that page can
+//!    never come back, and all before it is verified from now on.
+
+use super::commit::{LOOKAHEAD_PAGES, MAX_UNVERIFIED_PAGES};
+use super::{Store, io::Io};
+use crate::State;
+use crate::allocator::Allocator;
+use crate::config::Plant;
+use crate::error::MountError;
+use crate::format::checkpoint::{Item, PageReader};
+use crate::format::page::LogPage;
+use crate::format::record::{Record, RecordReader, Run};
+use crate::format::superblock::{Fault, OFFSETS, Superblock};
+use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
+use crate::index::{ChunkKey, Entry, PAGE_ENTRIES};
+use amita_cluster::{BlockIndex, ChunkId, ClusterId, Generation, NodeId, Version, VolumeId};
+use amita_reactor::{BufMut, Time};
+use std::collections::VecDeque;
+use std::io;
+
+/// Bytes of one read.
+const STEP_BYTES: usize = 128 << 10;
+const STEP_PAGES: u64 = (STEP_BYTES / PAGE_BYTES) as u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Reading superblock 0 or 1.
+    Superblock(usize),
+    /// Reading the checkpoint, from this page on.
+    Checkpoint(u64),
+    /// Reading the log.
+    Log,
+    /// The chain has ended; is there proof that it should go on? From this page on.
+    Lookahead(u64),
+    /// Reading back data.
+    Verify,
+    /// Writing the superblocks.
+    Finish,
+}
+
+/// A batch that was read and whose data may have to be.
+#[derive(Debug)]
+struct ReadBatch {
+    first: u64,
+    end: u64,
+    last_sum: u32,
+    records: Vec<Record>,
+}
+
+/// A mount under way.
+#[derive(Debug)]
+pub(super) struct Mount {
+    phase: Phase,
+    started: Option<Time>,
+    /// A read that found no memory: (offset, bytes).
+    wanted: Option<(u64, usize)>,
+    /// Where the read that is under way begins.
+    offset: u64,
+    superblocks: Vec<Result<Superblock, Fault>>,
+    /// The chunk whose items are being read from the checkpoint.
+    chunk: Option<ChunkKey>,
+    /// For each chunk: log pages below this are in the checkpoint.
+    positions: Vec<u64>,
+    /// The next page of the log, and the checksum of the one before it.
+    next: u64,
+    sum: u32,
+    /// The records of the batch that is not read whole yet.
+    partial: Vec<Record>,
+    /// How many of its pages are read, and how many it has.
+    partial_pages: (u16, u16),
+    /// Batches that are read whole and not covered by a mark.
+    unverified: VecDeque<ReadBatch>,
+    mark: u64,
+    /// Where the accepted log ends, and the checksum of its last page.
+    end: u64,
+    end_sum: u32,
+    /// Blocks of the first unverified batch that are still to be read.
+    to_verify: VecDeque<(Run, Vec<u32>)>,
+    verifying: bool,
+}
+
+impl Mount {
+    /// Does it wait for memory?
+    pub fn starved(&self) -> bool {
+        self.wanted.is_some()
+    }
+}
+
+impl Store {
+    pub(super) fn mount_start(&mut self) {
+        self.mount = Some(Box::new(Mount {
+            phase: Phase::Superblock(0),
+            started: None,
+            wanted: None,
+            offset: 0,
+            superblocks: Vec::new(),
+            chunk: None,
+            positions: Vec::new(),
+            next: 0,
+            sum: 0,
+            partial: Vec::new(),
+            partial_pages: (0, 0),
+            unverified: VecDeque::new(),
+            mark: 0,
+            end: 0,
+            end_sum: 0,
+            to_verify: VecDeque::new(),
+            verifying: false,
+        }));
+        if self.file.size_bytes < PAGE_BYTES as u64 {
+            return self.mount_failed(MountError::NotAStore);
+        }
+        self.mount_read(OFFSETS[0], PAGE_BYTES);
+    }
+
+    fn mount_failed(&mut self, error: MountError) {
+        self.mount = None;
+        self.state = State::Refused(error);
+    }
+
+    pub(super) fn mount_device_failed(&mut self, what: &str, error: &io::Error) {
+        let offset = self.mount.as_ref().map_or(0, |mount| mount.offset);
+        self.mount_failed(MountError::Device {
+            offset,
+            error: format!("{what} failed: {error}"),
+        });
+    }
+
+    fn mount_read(&mut self, offset: u64, bytes: usize) {
+        let buffer = self.pool.take(bytes);
+        let Some(mount) = &mut self.mount else { return };
+        mount.offset = offset;
+        match buffer {
+            Some(buffer) => self.start_read(Io::Mount, offset, buffer),
+            None => mount.wanted = Some((offset, bytes)),
+        }
+    }
+
+    /// Tries again where memory was missing.
+    pub(super) fn mount_retry(&mut self) {
+        if let Some(mount) = &mut self.mount {
+            mount.started.get_or_insert(self.now);
+            if let Some((offset, bytes)) = mount.wanted.take() {
+                self.mount_read(offset, bytes);
+            }
+        }
+    }
+
+    pub(super) fn mount_read_done(&mut self, buffer: BufMut, result: io::Result<()>) {
+        let now = self.now;
+        let Some(mount) = &mut self.mount else { return };
+        mount.started.get_or_insert(now);
+        if let Err(error) = &result
+            && mount.phase != Phase::Verify
+        {
+            return self.mount_device_failed("a read", error);
+        }
+        let went = match mount.phase {
+            Phase::Superblock(which) => self.superblock_read(which, &buffer),
+            Phase::Checkpoint(first) => self.checkpoint_read(first, &buffer),
+            Phase::Log => self.log_read(&buffer),
+            Phase::Lookahead(first) => self.lookahead_read(first, &buffer),
+            Phase::Verify => self.verify_read(&buffer, result.is_ok()),
+            Phase::Finish => Ok(()),
+        };
+        drop(buffer);
+        if let Err(error) = went.and_then(|()| self.mount_next()) {
+            self.mount_failed(error);
+        }
+    }
+
+    /// Starts what the phase needs next.
+    fn mount_next(&mut self) -> Result<(), MountError> {
+        if self.index.memory_bytes() > self.config.index_bytes {
+            let limit_bytes = self.config.index_bytes;
+            return Err(MountError::IndexTooLarge { limit_bytes });
+        }
+        let geometry = self.superblock.geometry;
+        let checkpoint = self.superblock.checkpoint;
+        let file_bytes = self.file.size_bytes;
+        let Some(mount) = &mut self.mount else { return Ok(()) };
+        loop {
+            match mount.phase {
+                Phase::Superblock(which) => {
+                    if OFFSETS[which] + PAGE_BYTES as u64 <= file_bytes {
+                        self.mount_read(OFFSETS[which], PAGE_BYTES);
+                        return Ok(());
+                    }
+                    mount.superblocks.push(Err(Fault::Magic));
+                    self.choose_superblock()?;
+                    return self.mount_next();
+                }
+                Phase::Checkpoint(page) if page == checkpoint.pages => mount.phase = Phase::Log,
+                Phase::Checkpoint(page) => {
+                    let pages = STEP_PAGES.min(checkpoint.pages - page);
+                    let start = geometry.checkpoint_offsets[checkpoint.area as usize];
+                    self.mount_read(start + page * PAGE_BYTES as u64, pages as usize * PAGE_BYTES);
+                    return Ok(());
+                }
+                Phase::Log => {
+                    let pages = log_step(&geometry, mount.next, checkpoint.tail + geometry.log_pages);
+                    if pages == 0 {
+                        mount.phase = Phase::Lookahead(mount.next);
+                        continue;
+                    }
+                    let offset = geometry.log_page_offset(mount.next);
+                    self.mount_read(offset, pages as usize * PAGE_BYTES);
+                    return Ok(());
+                }
+                Phase::Lookahead(from) => {
+                    let limit = (mount.next + LOOKAHEAD_PAGES).min(checkpoint.tail + geometry.log_pages);
+                    let pages = log_step(&geometry, from, limit);
+                    if pages == 0 || self.config.planted.has(Plant::EndAtFirstBad) {
+                        mount.phase = Phase::Verify;
+                        continue;
+                    }
+                    self.mount_read(geometry.log_page_offset(from), pages as usize * PAGE_BYTES);
+                    return Ok(());
+                }
+                Phase::Verify => return self.verify_next(),
+                Phase::Finish => return Ok(()),
+            }
+        }
+    }
+
+    fn superblock_read(&mut self, which: usize, page: &[u8]) -> Result<(), MountError> {
+        let Some(mount) = &mut self.mount else { return Ok(()) };
+        mount.superblocks.push(Superblock::decode(page));
+        if which + 1 < OFFSETS.len() {
+            mount.phase = Phase::Superblock(which + 1);
+            return Ok(());
+        }
+        self.choose_superblock()
+    }
+
+    fn choose_superblock(&mut self) -> Result<(), MountError> {
+        let Some(mount) = &mut self.mount else { return Ok(()) };
+        let superblock = choose(&mount.superblocks)?;
+        self.report.superblock_damaged = mount.superblocks.iter().any(Result::is_err);
+        let geometry = superblock.geometry;
+        if self.file.size_bytes < geometry.size_bytes || geometry.size_bytes < MIN_STORE_BYTES {
+            return Err(MountError::Truncated {
+                found_bytes: self.file.size_bytes,
+                expected_bytes: geometry.size_bytes,
+            });
+        }
+        if let Some(expected) = self.config.cluster
+            && superblock.cluster != ClusterId::default()
+            && superblock.cluster != expected
+        {
+            return Err(MountError::OtherCluster {
+                store: superblock.store,
+                found: superblock.cluster,
+                expected,
+            });
+        }
+        let checkpoint = superblock.checkpoint;
+        mount.next = checkpoint.tail;
+        mount.sum = checkpoint.tail_sum;
+        mount.end = checkpoint.tail;
+        mount.end_sum = checkpoint.tail_sum;
+        // What the last mount's replay accepted is verified.
+        mount.mark = checkpoint.tail.max(superblock.mount_start);
+        mount.phase = Phase::Checkpoint(0);
+        self.id = superblock.store;
+        self.superblock = superblock;
+        Ok(())
+    }
+
+    fn checkpoint_read(&mut self, first: u64, buffer: &[u8]) -> Result<(), MountError> {
+        let checkpoint = self.superblock.checkpoint;
+        let start = self.superblock.geometry.checkpoint_offsets[checkpoint.area as usize];
+        let mut index = first;
+        for page in buffer.chunks_exact(PAGE_BYTES) {
+            let damaged = |what: &str| MountError::CheckpointDamaged {
+                offset: start + index * PAGE_BYTES as u64,
+                what: what.into(),
+            };
+            let mut reader = PageReader::new(page, self.id, checkpoint.id, index).map_err(damaged)?;
+            if index + 1 == checkpoint.pages && reader.sum != checkpoint.last_sum {
+                return Err(damaged("it is not the one that the superblock names"));
+            }
+            while let Some(item) = reader.next() {
+                item.and_then(|item| self.load(&item)).map_err(damaged)?;
+            }
+            index += 1;
+        }
+        if let Some(mount) = &mut self.mount {
+            mount.phase = Phase::Checkpoint(index);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, item: &Item<'_>) -> Result<(), &'static str> {
+        let slots = self.superblock.geometry.slots;
+        let Some(mount) = &mut self.mount else { return Ok(()) };
+        match item {
+            Item::Group(fence) => self.fences.adopt_group(fence),
+            Item::Volume(raw) if raw.generation > Generation::MAX.0 => return Err("a generation is impossible"),
+            Item::Volume(raw) => {
+                self.fences
+                    .adopt_volume(VolumeId(raw.volume), Generation(raw.generation), NodeId(raw.owner));
+            }
+            Item::Chunk {
+                chunk,
+                version,
+                position,
+            } => {
+                if self.index.find(*chunk).is_some() {
+                    return Err("a chunk is there twice");
+                }
+                let key = self.index.touch(*chunk);
+                let head = self.index.chunk_mut(key);
+                head.durable = *version;
+                head.accepted = *version;
+                mount.positions.push(*position);
+                mount.chunk = Some(key);
+            }
+            Item::Cleared { page, version } => {
+                let key = mount.chunk.ok_or("blocks without a chunk")?;
+                if !self.index.load_cleared(key, *page, *version) {
+                    return Err("a part of a chunk is impossible");
+                }
+            }
+            Item::Entries(entries) => {
+                let key = mount.chunk.ok_or("blocks without a chunk")?;
+                for (block, slot, sum, version) in entries.iter() {
+                    let block = entries
+                        .page
+                        .checked_mul(PAGE_ENTRIES)
+                        .and_then(|first| first.checked_add(block));
+                    let block = block.filter(|&block| block < amita_cluster::MAX_BLOCKS_PER_CHUNK);
+                    let block = block.ok_or("a block is outside its chunk")?;
+                    if slot != Slot::NONE && slot.0 >= slots {
+                        return Err("a slot is outside the store");
+                    }
+                    self.index
+                        .set(key, BlockIndex(block as u16), Entry { slot, sum, version });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn log_read(&mut self, buffer: &[u8]) -> Result<(), MountError> {
+        for page in buffer.chunks_exact(PAGE_BYTES) {
+            if !self.log_page(page)? {
+                if let Some(mount) = &mut self.mount {
+                    mount.phase = Phase::Lookahead(mount.next);
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one page of the log; `false`: it is not the next one of the chain.
+    fn log_page(&mut self, bytes: &[u8]) -> Result<bool, MountError> {
+        let superblock = self.superblock;
+        let unchecked = self.config.planted.has(Plant::ChainUnchecked);
+        let Some(mount) = &mut self.mount else { return Ok(false) };
+        let Some(page) = LogPage::decode(bytes, self.id) else {
+            return Ok(false);
+        };
+        let header = page.header;
+        let of_mount = if header.sequence >= superblock.mount_start {
+            header.mount == superblock.mount
+        } else {
+            header.mount < superblock.mount
+        };
+        let in_batch = match mount.partial_pages {
+            (0, _) => header.index == 0,
+            partial => partial == (header.index, header.pages),
+        };
+        let chained = unchecked || (header.previous_sum == mount.sum && of_mount);
+        if header.sequence != mount.next || !chained || !in_batch {
+            return Ok(false);
+        }
+        let damaged = |what: &str| MountError::LogDamaged {
+            offset: superblock.geometry.log_page_offset(header.sequence),
+            sequence: header.sequence,
+            what: what.into(),
+        };
+        let mut reader = RecordReader::new(page.records);
+        while let Some(record) = reader.next() {
+            mount.partial.push(record.map_err(damaged)?);
+        }
+        mount.next += 1;
+        mount.sum = page.sum;
+        mount.mark = mount.mark.max(header.mark);
+        mount.partial_pages = (header.index + 1, header.pages);
+        if header.index + 1 == header.pages {
+            mount.partial_pages = (0, 0);
+            mount.unverified.push_back(ReadBatch {
+                first: mount.next - u64::from(header.pages),
+                end: mount.next,
+                last_sum: page.sum,
+                records: std::mem::take(&mut mount.partial),
+            });
+        }
+        if mount
+            .unverified
+            .back()
+            .is_some_and(|last| last.end - mount.end > MAX_UNVERIFIED_PAGES)
+        {
+            return Err(damaged("it should say that older pages are verified"));
+        }
+        self.apply_verified()?;
+        Ok(true)
+    }
+
+    /// Applies the batches that the mark covers.
+    fn apply_verified(&mut self) -> Result<(), MountError> {
+        while let Some(mount) = &mut self.mount
+            && mount.unverified.front().is_some_and(|batch| batch.end <= mount.mark)
+            && let Some(batch) = mount.unverified.pop_front()
+        {
+            self.apply_batch(batch)?;
+        }
+        Ok(())
+    }
+
+    fn apply_batch(&mut self, batch: ReadBatch) -> Result<(), MountError> {
+        for record in batch.records {
+            self.report.records_replayed += 1;
+            self.replay(record, batch.first)?;
+        }
+        if let Some(mount) = &mut self.mount {
+            mount.end = batch.end;
+            mount.end_sum = batch.last_sum;
+        }
+        Ok(())
+    }
+
+    /// The chunk of a record, if the record is not in the checkpoint already (rule D5).
+    fn replayed_chunk(&mut self, id: ChunkId, previous: Version, first: u64) -> Result<Option<ChunkKey>, MountError> {
+        let key = self.index.touch(id);
+        let Some(mount) = &mut self.mount else { return Ok(None) };
+        mount.positions.resize(self.index.len(), 0);
+        if first < mount.positions[key.0 as usize] {
+            return Ok(None);
+        }
+        let durable = self.index.chunk(key).durable;
+        if durable != previous && !self.config.planted.has(Plant::AnyPredecessor) {
+            return Err(MountError::Inconsistent {
+                what: format!(
+                    "chunk {id} is at {durable}, and page {first} of the log has a write that follows {previous}"
+                ),
+            });
+        }
+        Ok(Some(key))
+    }
+
+    fn check_slot(&self, slot: Slot, count: u32) -> Result<(), MountError> {
+        let slots = self.superblock.geometry.slots;
+        if slot.0.checked_add(count).is_none_or(|end| end > slots) {
+            return Err(MountError::Inconsistent {
+                what: format!("a record of the log names slot {slot} of {slots}"),
+            });
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, record: Record, first: u64) -> Result<(), MountError> {
+        let (key, new_version) = match record {
+            Record::Fence(fence) => {
+                self.fences.adopt(&fence);
+                return Ok(());
+            }
+            Record::Write {
+                chunk,
+                version,
+                previous,
+                range,
+                runs,
+                sums,
+            } => {
+                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
+                    return Ok(());
+                };
+                let mut blocks = range.iter().zip(sums);
+                for run in runs {
+                    self.check_slot(run.slot, run.count)?;
+                    for n in 0..run.count {
+                        let Some((block, sum)) = blocks.next() else { break };
+                        let slot = run.slot.plus(n);
+                        self.index.set(key, block, Entry { slot, sum, version });
+                    }
+                }
+                (key, version)
+            }
+            Record::Clear {
+                chunk,
+                version,
+                previous,
+                range,
+            } => {
+                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
+                    return Ok(());
+                };
+                self.index.clear(key, range, version, |_| {});
+                (key, version)
+            }
+            Record::Roll {
+                chunk,
+                version,
+                previous,
+                entries,
+                last,
+            } => {
+                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
+                    return Ok(());
+                };
+                for entry in entries {
+                    if entry.slot != Slot::NONE {
+                        self.check_slot(entry.slot, 1)?;
+                    }
+                    let new = Entry {
+                        slot: entry.slot,
+                        sum: if entry.slot == Slot::NONE { 0 } else { entry.sum },
+                        version: entry.version,
+                    };
+                    self.index.set(key, entry.block, new);
+                }
+                (key, if last { version } else { previous })
+            }
+        };
+        let chunk = self.index.chunk_mut(key);
+        chunk.durable = new_version;
+        chunk.accepted = new_version;
+        Ok(())
+    }
+
+    /// Is there a page behind the end of the chain that says that what is missing was durable? Then it is damage.
+    fn lookahead_read(&mut self, first: u64, buffer: &[u8]) -> Result<(), MountError> {
+        let superblock = self.superblock;
+        let Some(mount) = &mut self.mount else { return Ok(()) };
+        let mut sequence = first;
+        for bytes in buffer.chunks_exact(PAGE_BYTES) {
+            if let Some(page) = LogPage::decode(bytes, self.id) {
+                let header = page.header;
+                let proof = header.sequence == sequence && header.mount == superblock.mount;
+                if proof && header.sequence >= superblock.mount_start {
+                    mount.mark = mount.mark.max(header.mark);
+                }
+            }
+            sequence += 1;
+        }
+        mount.phase = Phase::Lookahead(sequence);
+        Ok(())
+    }
+
+    /// Starts to read back the data of the next batch, or ends the replay.
+    fn verify_next(&mut self) -> Result<(), MountError> {
+        let geometry = self.superblock.geometry;
+        loop {
+            let Some(mount) = &mut self.mount else { return Ok(()) };
+            // What the chain has is all there is: a mark beyond it says that durable pages are missing (D4).
+            let read_end = mount.unverified.back().map_or(mount.end, |batch| batch.end);
+            if mount.mark > read_end && !self.config.planted.has(Plant::EndAtFirstBad) {
+                let (sequence, mark) = (mount.next, mount.mark);
+                return Err(MountError::LogDamaged {
+                    offset: geometry.log_page_offset(sequence),
+                    sequence,
+                    what: format!("it cannot be read, but all pages below {mark} were durable"),
+                });
+            }
+            if let Some((run, _)) = mount.to_verify.front() {
+                let (offset, bytes) = (geometry.slot_offset(run.slot), run.count as usize * PAGE_BYTES);
+                self.mount_read(offset, bytes);
+                return Ok(());
+            }
+            if mount.verifying {
+                // All data of the batch was whole.
+                mount.verifying = false;
+                if let Some(batch) = mount.unverified.pop_front() {
+                    self.report.records_verified += batch.records.len() as u64;
+                    self.apply_batch(batch)?;
+                }
+                continue;
+            }
+            let Some(batch) = mount.unverified.front() else {
+                // A batch that was cut off among its own pages.
+                self.report.ended_short |= mount.next > mount.end;
+                return self.mount_finish();
+            };
+            mount.verifying = true;
+            let covered = batch.end <= mount.mark || self.config.planted.has(Plant::ReplayUnverified);
+            if !covered {
+                mount.to_verify = runs_of(&batch.records, geometry.slots);
+            }
+        }
+    }
+
+    /// A sector that cannot be read back is one whose write was cut off.
+    fn verify_read(&mut self, buffer: &[u8], readable: bool) -> Result<(), MountError> {
+        let Some(mount) = &mut self.mount else { return Ok(()) };
+        let Some((_, sums)) = mount.to_verify.pop_front() else {
+            return Ok(());
+        };
+        let mut blocks = buffer.chunks_exact(PAGE_BYTES).zip(&sums);
+        let whole = readable && blocks.all(|(block, &sum)| crc32c::crc32c(block) == sum);
+        if !whole {
+            // The end of the log: what a crash left unfinished. Nothing from here on was acknowledged.
+            self.report.ended_short = true;
+            self.report.batches_dropped = mount.unverified.len() as u64;
+            mount.unverified.clear();
+            mount.to_verify.clear();
+            mount.verifying = false;
+        }
+        Ok(())
+    }
+
+    /// Everything is read: the free map follows from the index, and the superblocks get the new mount.
+    fn mount_finish(&mut self) -> Result<(), MountError> {
+        let slots = self.superblock.geometry.slots;
+        let mut allocator = Allocator::new(slots);
+        for key in (0..self.index.len() as u32).map(ChunkKey) {
+            if let Some(slot) = self.index.slots(key).find(|&slot| !allocator.claim(slot)) {
+                let id = self.index.chunk(key).id;
+                return Err(MountError::Inconsistent {
+                    what: format!("slot {slot} is used twice, once by chunk {id}"),
+                });
+            }
+        }
+        self.allocator = allocator;
+        let Some(mount) = &mut self.mount else { return Ok(()) };
+        mount.phase = Phase::Finish;
+        self.log.next = mount.end;
+        self.log.last_sum = mount.end_sum;
+        self.log.applied = mount.end;
+        self.log.applied_sum = mount.end_sum;
+        self.log.tail = self.superblock.checkpoint.tail;
+        self.log.durable_mark = mount.end;
+        self.log.mark_wanted = mount.end;
+        let joined = self.superblock.cluster == ClusterId::default();
+        let new = Superblock {
+            generation: self.superblock.generation + 1,
+            mount: self.superblock.mount + 1,
+            mount_start: mount.end,
+            cluster: if joined {
+                self.config.cluster.unwrap_or_default()
+            } else {
+                self.superblock.cluster
+            },
+            ..self.superblock
+        };
+        self.update_superblocks(new);
+        Ok(())
+    }
+
+    /// The superblocks are durable: the store serves.
+    pub(super) fn mount_finished(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            let started = mount.started.unwrap_or(self.now);
+            self.report.duration = self.now.since(started);
+        }
+        self.report.bytes_read = self.counters.device_bytes_read;
+        // Promises of before the start may still hold (rule R4).
+        self.fences.not_before(self.now.plus(self.config.promise));
+        self.state = State::Serving;
+    }
+}
+
+/// Pages from `from` on that can be read at once, below `limit` and up to the end of the circle.
+fn log_step(geometry: &Geometry, from: u64, limit: u64) -> u64 {
+    let until_end = geometry.log_pages - from % geometry.log_pages;
+    STEP_PAGES.min(until_end).min(limit.saturating_sub(from))
+}
+
+/// The newer of two valid superblocks; what is wrong when there is none.
+fn choose(superblocks: &[Result<Superblock, Fault>]) -> Result<Superblock, MountError> {
+    for fault in superblocks.iter().filter_map(|superblock| superblock.as_ref().err()) {
+        match fault {
+            Fault::Newer(found) => {
+                return Err(MountError::NewerFormat {
+                    found: *found,
+                    known: FORMAT_VERSION,
+                });
+            }
+            Fault::Features(features) => return Err(MountError::UnknownFeatures { features: *features }),
+            Fault::Magic | Fault::Checksum | Fault::Field(_) => {}
+        }
+    }
+    let newest = superblocks
+        .iter()
+        .filter_map(|superblock| superblock.as_ref().ok())
+        .max_by_key(|s| s.generation);
+    if let Some(newest) = newest {
+        return Ok(*newest);
+    }
+    let faults: Vec<Fault> = superblocks
+        .iter()
+        .filter_map(|superblock| superblock.as_ref().err())
+        .copied()
+        .collect();
+    if faults.iter().all(|&fault| fault == Fault::Magic) {
+        return Err(MountError::NotAStore);
+    }
+    let words = |fault: &Fault| match fault {
+        Fault::Magic => "no magic number".to_owned(),
+        Fault::Checksum => "wrong checksum".to_owned(),
+        Fault::Field(field) => format!("impossible: {field}"),
+        Fault::Newer(_) | Fault::Features(_) => "newer".to_owned(),
+    };
+    Err(MountError::SuperblockDamaged {
+        what: faults.iter().map(words).collect::<Vec<_>>().join("; "),
+    })
+}
+
+/// Where the data of these records lies, in runs that can be read at once, with each block's checksum. A slot that is
+/// impossible has no data that could be whole: it is left out here and refused when the record is applied.
+fn runs_of(records: &[Record], slots: u32) -> VecDeque<(Run, Vec<u32>)> {
+    let mut runs: VecDeque<(Run, Vec<u32>)> = VecDeque::new();
+    let mut add = |slot: Slot, sum: u32| match runs.back_mut() {
+        _ if slot.0 >= slots => {}
+        Some((run, sums)) if run.slot.0 + run.count == slot.0 && u64::from(run.count) < STEP_PAGES => {
+            run.count += 1;
+            sums.push(sum);
+        }
+        _ => runs.push_back((Run { slot, count: 1 }, vec![sum])),
+    };
+    for record in records {
+        match record {
+            Record::Write { runs, sums, .. } => {
+                let places = runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
+                places.zip(sums).for_each(|(slot, &sum)| add(slot, sum));
+            }
+            Record::Roll { entries, .. } => {
+                for entry in entries.iter().filter(|entry| entry.slot != Slot::NONE) {
+                    add(entry.slot, entry.sum);
+                }
+            }
+            Record::Clear { .. } | Record::Fence(_) => {}
+        }
+    }
+    runs
+}

@@ -1,0 +1,287 @@
+//! Accepted changes: from request to durable.
+
+use super::{Asker, Store};
+use crate::format::record::{Fence, RollEntry, Run};
+use crate::index::{ChunkKey, NO_OP};
+use amita_cluster::message::Sums;
+use amita_cluster::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
+use amita_reactor::{BufMut, Slice};
+use std::collections::VecDeque;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// What is changed.
+#[derive(Debug)]
+pub(super) enum Change {
+    Write,
+    Clear,
+    Roll(Box<RollChange>),
+    Fence(Box<Fence>),
+}
+
+/// A roll-forward, whole.
+#[derive(Debug, Default)]
+pub(super) struct RollChange {
+    /// In order of their block; those that have data get their slots when they are logged.
+    pub entries: Vec<RollEntry>,
+    /// One bit each: has it data?
+    pub with_data: Vec<bool>,
+    /// The data, in order of the entries.
+    pub payload: Vec<Slice>,
+}
+
+/// An accepted change.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub change: Change,
+    /// Whom to answer; nobody, where that was done already.
+    pub asker: Option<Asker>,
+    pub chunk: ChunkKey,
+    pub version: Version,
+    pub previous: Version,
+    pub range: BlockRange,
+    pub offset_bytes: u32,
+    pub length_bytes: u32,
+    pub payload: Slice,
+    /// The first and the last block of a write, where they are not whole in the payload, merged with what was there.
+    pub merged: [Slice; 2],
+    /// Memory for them while they are being merged.
+    pub base: [Option<BufMut>; 2],
+    /// The checksum that a base read from the disk must have.
+    pub base_sum: [u32; 2],
+    /// Bases being read.
+    pub bases_reading: u32,
+    /// Have all bases been looked for?
+    pub bases_found: bool,
+    /// A base is damaged.
+    pub base_damaged: Option<BlockIndex>,
+    /// CRC-32C of each block (of each piece, until it is merged).
+    pub sums: Sums,
+    /// Slots that it takes.
+    pub blocks: u32,
+    /// Where they are, once it is logged.
+    pub runs: Vec<Run>,
+    /// What it can add to a checkpoint.
+    pub index_bytes: u64,
+    /// The next accepted change of the same chunk.
+    pub next: u32,
+    /// Somebody else waits for it too (rule R8).
+    pub resent: bool,
+}
+
+/// Who waits for a change that somebody else asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resend {
+    pub op: u32,
+    pub asker: Asker,
+}
+
+/// All accepted changes that are not durable.
+#[derive(Debug, Default)]
+pub(super) struct Ops {
+    places: Vec<Op>,
+    free: Vec<u32>,
+    /// Those that can be logged, in the order in which they must be.
+    pub ready: VecDeque<u32>,
+}
+
+impl Ops {
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// A change like `op`; memory of an earlier one is used again.
+    pub fn insert(&mut self, mut op: Op) -> u32 {
+        match self.free.pop() {
+            Some(key) => {
+                let place = &mut self.places[key as usize];
+                std::mem::swap(&mut op.runs, &mut place.runs);
+                *place = op;
+                place.runs.clear();
+                key
+            }
+            None => {
+                self.places.push(op);
+                self.places.len() as u32 - 1
+            }
+        }
+    }
+
+    pub fn get(&self, key: u32) -> &Op {
+        &self.places[key as usize]
+    }
+
+    pub fn get_mut(&mut self, key: u32) -> &mut Op {
+        &mut self.places[key as usize]
+    }
+
+    /// Forgets a change and what it holds.
+    pub fn remove(&mut self, key: u32) {
+        let op = self.get_mut(key);
+        op.change = Change::Clear;
+        op.asker = None;
+        op.payload = Slice::default();
+        op.merged = Default::default();
+        op.base = Default::default();
+        self.free.push(key);
+    }
+
+    /// Forgets all of them.
+    pub fn drain(&mut self) -> impl Iterator<Item = Op> + '_ {
+        self.free.clear();
+        self.ready.clear();
+        self.places.drain(..)
+    }
+}
+
+impl Op {
+    /// A change of no chunk yet, to be filled in.
+    pub fn new(change: Change, asker: Option<Asker>, chunk: ChunkKey) -> Op {
+        Op {
+            change,
+            asker,
+            chunk,
+            version: Version::NONE,
+            previous: Version::NONE,
+            range: BlockRange::default(),
+            offset_bytes: 0,
+            length_bytes: 0,
+            payload: Slice::default(),
+            merged: Default::default(),
+            base: Default::default(),
+            base_sum: [0; 2],
+            bases_reading: 0,
+            bases_found: false,
+            base_damaged: None,
+            sums: Sums::new(),
+            blocks: 0,
+            runs: Vec::new(),
+            index_bytes: 0,
+            next: NO_OP,
+            resent: false,
+        }
+    }
+
+    /// The part of block `which` (0: the first, 1: the last) that the payload covers, if not all of it:
+    /// (the block's place in the range, first byte in the block, bytes, first byte in the payload).
+    pub fn partial(&self, which: usize) -> Option<(u16, usize, usize, usize)> {
+        if !matches!(self.change, Change::Write) {
+            return None;
+        }
+        let head = self.offset_bytes as usize % BLOCK;
+        let length = self.length_bytes as usize;
+        let last = self.range.count - 1;
+        match which {
+            0 => {
+                let bytes = length.min(BLOCK - head);
+                (bytes < BLOCK).then_some((0, head, bytes, 0))
+            }
+            _ if last == 0 => None,
+            _ => {
+                let bytes = (head + length) - usize::from(last) * BLOCK;
+                (bytes < BLOCK).then_some((last, 0, bytes, length - bytes))
+            }
+        }
+    }
+
+    /// What this change makes of a block: `None`: it does not touch it; an empty slice: cleared.
+    pub fn block(&self, block: BlockIndex) -> Option<Slice> {
+        let inside = |range: BlockRange| (u32::from(range.first.0)..range.end()).contains(&u32::from(block.0));
+        match &self.change {
+            Change::Fence(_) => None,
+            Change::Clear => inside(self.range).then(Slice::default),
+            Change::Write => inside(self.range).then(|| self.block_of_write(block.0 - self.range.first.0)),
+            Change::Roll(roll) => {
+                let at = roll.entries.iter().position(|entry| entry.block == block)?;
+                if !roll.with_data[at] {
+                    return Some(Slice::default());
+                }
+                let mut skip = roll.with_data[..at].iter().filter(|&&data| data).count() * BLOCK;
+                for slice in &roll.payload {
+                    if skip < slice.len() {
+                        return Some(slice.slice(skip..skip + BLOCK));
+                    }
+                    skip -= slice.len();
+                }
+                unreachable!("the payload was measured when the roll-forward was accepted")
+            }
+        }
+    }
+
+    fn block_of_write(&self, at: u16) -> Slice {
+        if at == 0 && !self.merged[0].is_empty() {
+            return self.merged[0].clone();
+        }
+        if at == self.range.count - 1 && !self.merged[1].is_empty() {
+            return self.merged[1].clone();
+        }
+        let start = usize::from(at) * BLOCK - self.offset_bytes as usize % BLOCK;
+        self.payload.slice(start..start + BLOCK)
+    }
+
+    /// Piece `at` of the change's data, in the order of its slots; it may be empty. `None` behind the last one.
+    pub fn slice(&self, at: usize) -> Option<Slice> {
+        match &self.change {
+            Change::Fence(_) | Change::Clear => None,
+            Change::Roll(roll) => roll.payload.get(at).cloned(),
+            Change::Write => match at {
+                0 => Some(self.merged[0].clone()),
+                1 => {
+                    let head = self.offset_bytes as usize % BLOCK;
+                    let start = if self.merged[0].is_empty() {
+                        0
+                    } else {
+                        (BLOCK - head).min(self.payload.len())
+                    };
+                    let tail = if self.merged[1].is_empty() {
+                        0
+                    } else {
+                        (head + self.payload.len()) % BLOCK
+                    };
+                    Some(self.payload.slice(start..self.payload.len() - tail))
+                }
+                2 => Some(self.merged[1].clone()),
+                _ => None,
+            },
+        }
+    }
+
+    /// All pieces.
+    pub fn slices(&self) -> impl Iterator<Item = Slice> + '_ {
+        (0..).map_while(|at| self.slice(at))
+    }
+}
+
+impl Store {
+    /// Puts a change behind the others of its chunk.
+    pub(super) fn enqueue(&mut self, key: u32) {
+        let chunk_key = self.ops.get(key).chunk;
+        let chunk = self.index.chunk_mut(chunk_key);
+        let last = std::mem::replace(&mut chunk.last_pending, key);
+        if last == NO_OP {
+            chunk.first_pending = key;
+        } else {
+            self.ops.get_mut(last).next = key;
+        }
+        let chunk = self.index.chunk_mut(chunk_key);
+        if chunk.first_waiting == NO_OP {
+            chunk.first_waiting = key;
+            self.advance_chunk(chunk_key);
+        }
+    }
+
+    /// Takes the first change of a chunk out of its queue: it is durable.
+    pub(super) fn dequeue(&mut self, key: u32) {
+        let op = self.ops.get(key);
+        let chunk = self.index.chunk_mut(op.chunk);
+        assert_eq!(
+            chunk.first_pending, key,
+            "a chunk's changes become durable in their order"
+        );
+        assert_ne!(chunk.first_waiting, key, "a change that was logged waits for nothing");
+        chunk.first_pending = op.next;
+        if op.next == NO_OP {
+            chunk.last_pending = NO_OP;
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Reads, and what else asks and changes nothing. None of it ever sees what is not durable.
+
+use super::{Asker, Store, io::Io};
+use crate::State;
+use crate::config::Plant;
+use crate::format::PAGE_BYTES;
+use crate::index::{ChunkKey, Entry};
+use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal, Sums};
+use amita_cluster::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, Version};
+use amita_reactor::{BufMut, Slice};
+use std::io;
+
+/// What a reader wants to know once the chunk is new enough.
+#[derive(Clone, Copy, Debug)]
+enum Want {
+    Data(BlockRange),
+    Allocation,
+    Version,
+    Changes { since: Version, from: BlockIndex },
+}
+
+/// A read that waits for a version to become durable.
+#[derive(Clone, Copy, Debug)]
+struct WaitingRead {
+    asker: Asker,
+    chunk: ChunkKey,
+    least: Version,
+    want: Want,
+}
+
+/// A read that is under way on the device. Its vectors are used again by later ones.
+#[derive(Debug, Default)]
+struct ReadOp {
+    asker: Option<Asker>,
+    first: BlockIndex,
+    entries: Vec<Entry>,
+    /// One after the other they are the answer's payload; (first block, buffer). The buffer is away while it is read.
+    parts: Vec<(u16, Option<BufMut>)>,
+    left: u32,
+    damaged: Option<BlockIndex>,
+    window: u64,
+}
+
+/// All reads under way.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    places: Vec<ReadOp>,
+    free: Vec<u32>,
+    waiting: Vec<WaitingRead>,
+}
+
+impl Reads {
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len() + self.waiting.len()
+    }
+
+    /// Forgets all of them; returns who asked.
+    pub fn drain(&mut self) -> Vec<Asker> {
+        self.free.clear();
+        let under_way = self.places.drain(..).filter_map(|read| read.asker);
+        under_way.chain(self.waiting.drain(..).map(|read| read.asker)).collect()
+    }
+}
+
+impl Store {
+    pub(super) fn read(&mut self, asker: Asker, blocks: u32, chunk: ChunkId, range: BlockRange, least: Version) {
+        if !range.is_inside(blocks) || u32::from(range.count) > MAX_IO_BLOCKS {
+            return self.invalid(asker, Problem::Range);
+        }
+        self.look(asker, chunk, least, Want::Data(range));
+    }
+
+    pub(super) fn allocation(&mut self, asker: Asker, chunk: ChunkId, least: Version) {
+        self.look(asker, chunk, least, Want::Allocation);
+    }
+
+    /// The chunk's version: what is accepted counts, and is answered when it is durable.
+    pub(super) fn open_chunk(&mut self, asker: Asker, chunk: ChunkId) {
+        let least = self.accepted_version(chunk);
+        self.look(asker, chunk, least, Want::Version);
+    }
+
+    pub(super) fn changes(&mut self, asker: Asker, chunk: ChunkId, since: Version, from: BlockIndex) {
+        if u32::from(from.0) >= MAX_BLOCKS_PER_CHUNK {
+            return self.invalid(asker, Problem::Range);
+        }
+        let least = self.accepted_version(chunk);
+        self.look(asker, chunk, least, Want::Changes { since, from });
+    }
+
+    fn accepted_version(&self, chunk: ChunkId) -> Version {
+        // With rule R6 switched off, what is under way is not waited for.
+        let drained = !self.config.planted.has(Plant::NoDrain);
+        let accepted = |key| self.index.chunk(key).accepted;
+        self.index
+            .find(chunk)
+            .filter(|_| drained)
+            .map_or(Version::NONE, accepted)
+    }
+
+    /// Rule R8: a read names the least version that it must include; one that is under way is waited for.
+    fn look(&mut self, asker: Asker, chunk: ChunkId, least: Version, want: Want) {
+        let Some(key) = self.index.find(chunk) else {
+            if least > Version::NONE {
+                let current = Version::NONE;
+                return self.refuse(asker, Refusal::Behind { current });
+            }
+            return self.answer_unknown(asker, want);
+        };
+        let chunk = self.index.chunk_mut(key);
+        if least > chunk.accepted {
+            let current = chunk.accepted;
+            return self.refuse(asker, Refusal::Behind { current });
+        }
+        if least > chunk.durable {
+            chunk.waiting_reads += 1;
+            self.reads.waiting.push(WaitingRead {
+                asker,
+                chunk: key,
+                least,
+                want,
+            });
+            return;
+        }
+        self.serve(asker, key, want);
+    }
+
+    /// The durable or the accepted version of a chunk has changed: reads that waited for it go on.
+    pub(super) fn wake_reads(&mut self, key: ChunkKey) {
+        if self.index.chunk(key).waiting_reads == 0 {
+            return;
+        }
+        let mut at = 0;
+        while at < self.reads.waiting.len() {
+            let read = self.reads.waiting[at];
+            let chunk = self.index.chunk(key);
+            let (durable, accepted) = (chunk.durable, chunk.accepted);
+            if read.chunk != key || (read.least > durable && read.least <= accepted) {
+                at += 1;
+                continue;
+            }
+            self.reads.waiting.swap_remove(at);
+            self.index.chunk_mut(key).waiting_reads -= 1;
+            if read.least <= durable {
+                self.serve(read.asker, key, read.want);
+            } else {
+                self.refuse(read.asker, Refusal::Behind { current: accepted });
+            }
+        }
+    }
+
+    /// A chunk that was never written.
+    fn answer_unknown(&mut self, asker: Asker, want: Want) {
+        let version = Version::NONE;
+        let body = match want {
+            Want::Data(_) => AnswerBody::Data {
+                version,
+                sums: Sums::new(),
+            },
+            Want::Allocation => AnswerBody::Allocation {
+                allocated: Box::new([0; 16]),
+            },
+            Want::Version => AnswerBody::Opened { version },
+            Want::Changes { .. } => AnswerBody::Changes {
+                entries: Vec::new(),
+                more: None,
+            },
+        };
+        self.answer(asker, body, Slice::default());
+    }
+
+    fn serve(&mut self, asker: Asker, key: ChunkKey, want: Want) {
+        let body = match want {
+            Want::Data(range) => return self.read_blocks(asker, key, range),
+            Want::Version => AnswerBody::Opened {
+                version: self.index.chunk(key).durable,
+            },
+            Want::Allocation => {
+                let mut allocated = Box::new([0u64; 16]);
+                for block in 0..MAX_BLOCKS_PER_CHUNK as u16 {
+                    if self.index.entry(key, BlockIndex(block)).has_data() {
+                        allocated[usize::from(block) / 64] |= 1 << (block % 64);
+                    }
+                }
+                AnswerBody::Allocation { allocated }
+            }
+            Want::Changes { since, from } => self.list_changes(key, since, from),
+        };
+        self.answer(asker, body, Slice::default());
+    }
+
+    fn list_changes(&self, key: ChunkKey, since: Version, from: BlockIndex) -> AnswerBody {
+        let mut entries = Vec::new();
+        for block in (from.0..MAX_BLOCKS_PER_CHUNK as u16).map(BlockIndex) {
+            let entry = self.index.entry(key, block);
+            if entry.version <= since {
+                continue;
+            }
+            if entries.len() == MAX_CHANGES {
+                return AnswerBody::Changes {
+                    entries,
+                    more: Some(block),
+                };
+            }
+            entries.push(Change {
+                block,
+                version: entry.version,
+                sum: entry.has_data().then_some(entry.sum),
+            });
+        }
+        AnswerBody::Changes { entries, more: None }
+    }
+
+    fn read_blocks(&mut self, asker: Asker, key: ChunkKey, range: BlockRange) {
+        let reads = &mut self.reads;
+        let place = reads.free.pop().unwrap_or_else(|| {
+            reads.places.push(ReadOp::default());
+            reads.places.len() as u32 - 1
+        });
+        let read = &mut reads.places[place as usize];
+        read.entries.clear();
+        read.entries
+            .extend(range.iter().map(|block| self.index.entry(key, block)));
+        let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
+        if !read.entries.iter().any(|entry| entry.has_data()) {
+            reads.free.push(place);
+            self.counters.reads += 1;
+            let sums = Sums::new();
+            return self.answer(asker, AnswerBody::Data { version, sums }, Slice::default());
+        }
+        let Some(mut buffer) = self.pool.take(read.entries.len() * PAGE_BYTES) else {
+            reads.free.push(place);
+            return self.refuse(asker, Refusal::Busy);
+        };
+        // The slots stay as they are until the read has ended (rule D6).
+        read.window = self.window.begin();
+        read.asker = Some(asker);
+        read.first = range.first;
+        read.damaged = None;
+        read.parts.clear();
+        let mut at = 0;
+        while at < read.entries.len() {
+            let count = run_length(&read.entries[at..]);
+            let rest = buffer.split_off(count * PAGE_BYTES);
+            read.parts.push((at as u16, Some(std::mem::replace(&mut buffer, rest))));
+            at += count;
+        }
+        // Counted before the first one starts, so that none can be the last too early.
+        read.left = read
+            .parts
+            .iter()
+            .filter(|(at, _)| read.entries[usize::from(*at)].has_data())
+            .count() as u32;
+        for part in 0..read.parts.len() {
+            let read = &mut self.reads.places[place as usize];
+            let (at, buffer) = &mut read.parts[part];
+            let entry = read.entries[usize::from(*at)];
+            if entry.has_data() {
+                let buffer = buffer.take().expect("it was put there above");
+                let offset = self.superblock.geometry.slot_offset(entry.slot);
+                let part = part as u32;
+                self.start_read(Io::Read { read: place, part }, offset, buffer);
+            } else if let Some(buffer) = buffer {
+                buffer.fill(0);
+            }
+        }
+    }
+
+    pub(super) fn read_part_done(&mut self, place: u32, part: u32, buffer: BufMut, result: io::Result<()>) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        let unchecked = self.config.planted.has(Plant::SumUnchecked);
+        let read = &mut self.reads.places[place as usize];
+        let (at, home) = &mut read.parts[part as usize];
+        let at = usize::from(*at);
+        let block_at = |at: usize| BlockIndex(read.first.0 + at as u16);
+        if result.is_err() {
+            // An error on a read changed nothing on the disk: the block is as good as rotten, the store is not.
+            read.damaged = read.damaged.or(Some(block_at(at)));
+            self.counters.damaged += 1;
+        } else if !unchecked {
+            for (n, block) in buffer.chunks_exact(PAGE_BYTES).enumerate() {
+                if crc32c::crc32c(block) != read.entries[at + n].sum {
+                    read.damaged = read.damaged.or(Some(block_at(at + n)));
+                    self.counters.damaged += 1;
+                }
+            }
+        }
+        *home = Some(buffer);
+        read.left -= 1;
+        if read.left == 0 {
+            self.read_finished(place);
+        }
+    }
+
+    fn read_finished(&mut self, place: u32) {
+        let read = &mut self.reads.places[place as usize];
+        let asker = read.asker.take().expect("a read under way has an asker");
+        self.window.end(read.window);
+        let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
+        let damaged = read.damaged;
+        let sums = read
+            .entries
+            .iter()
+            .map(|entry| if entry.has_data() { entry.sum } else { ZERO_BLOCK_SUM })
+            .collect();
+        let mut payload = BufMut::empty();
+        for (_, buffer) in read.parts.drain(..) {
+            let buffer = buffer.expect("all parts have ended");
+            if payload.is_empty() {
+                payload = buffer;
+            } else {
+                payload.join(buffer).expect("the parts were cut from one buffer");
+            }
+        }
+        self.reads.free.push(place);
+        match damaged {
+            Some(block) => self.refuse(asker, Refusal::Damaged { block }),
+            None => {
+                self.counters.reads += 1;
+                self.answer(asker, AnswerBody::Data { version, sums }, payload.freeze());
+            }
+        }
+        self.reclaim();
+    }
+}
+
+/// How many entries from the first on lie in slots that follow one another, or all have no data.
+fn run_length(entries: &[Entry]) -> usize {
+    let follows = |pair: &[Entry]| match (pair[0].has_data(), pair[1].has_data()) {
+        (true, true) => pair[1].slot.0 == pair[0].slot.0 + 1,
+        (false, false) => true,
+        _ => false,
+    };
+    1 + entries.windows(2).take_while(|pair| follows(pair)).count()
+}
+
+/// CRC-32C of a block of zeros.
+pub(crate) const ZERO_BLOCK_SUM: u32 = 0x98f9_4189;
