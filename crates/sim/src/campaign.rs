@@ -33,8 +33,8 @@ pub struct Summary {
     pub trace: u64,
 }
 
-/// Failures after which no further seed is started: the first few say enough.
-pub const MAX_FAILURES: usize = 10;
+/// Failures after which a campaign stops: the first few say enough.
+pub const MAX_FAILURES: u64 = 10;
 
 thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -65,10 +65,11 @@ pub fn run_caught(seed: u64, run: impl FnOnce(u64) -> Run) -> Run {
     })
 }
 
-/// Runs all seeds on `jobs` threads. `progress` is told how many have ended; it is called by all threads.
+/// Runs all seeds on `jobs` threads, until `max_failures` of them have failed. `progress` is told how many have ended; it is called by all threads.
 pub fn run_all(
     seeds: Range<u64>,
     jobs: usize,
+    max_failures: u64,
     run: impl Fn(u64) -> Run + Sync,
     progress: impl Fn(u64) + Sync,
 ) -> Summary {
@@ -89,7 +90,7 @@ pub fn run_all(
             summary.trace ^= amita_cluster::layout::mix(one.trace ^ amita_cluster::layout::mix(seed));
             if let Some(why) = one.failure {
                 summary.failures.push((seed, why));
-                if failures.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_FAILURES as u64 {
+                if failures.fetch_add(1, Ordering::Relaxed) + 1 >= max_failures {
                     enough.store(true, Ordering::Relaxed);
                 }
             }

@@ -88,8 +88,8 @@ pub enum Fault {
     SlowDisk {
         /// Which.
         node: Member,
-        /// On top of the usual time.
-        extra_ns: u64,
+        /// So many times the usual time.
+        factor: u32,
         /// How long.
         for_ns: u64,
     },
@@ -100,12 +100,14 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
-    /// The next operations of the node's disk end in errors.
+    /// Some operations of the node's disk end in errors.
     DiskErrors {
         /// Which.
         node: Member,
-        /// How many.
-        count: u64,
+        /// So many of a thousand.
+        per_mille: u32,
+        /// How long.
+        for_ns: u64,
     },
     /// Bits of the node's data rot.
     Rot {
@@ -269,10 +271,17 @@ fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limit
         Kind::MetadataLossy => {
             Fault::MetadataLossy { percent: random.within(10, 70), for_ns: random.within(500 * MS, 4000 * MS) }
         }
-        Kind::SlowDisk => Fault::SlowDisk { node: any, extra_ns: random.within(MS, 80 * MS), for_ns: short_ns },
+        Kind::SlowDisk => Fault::SlowDisk { node: any, factor: random.within(5, 400) as u32, for_ns: short_ns },
         Kind::StalledDisk => Fault::StalledDisk { node, for_ns },
-        Kind::DiskErrors => Fault::DiskErrors { node: victim.unwrap_or(any), count: random.within(1, 3) },
-        Kind::Rot => Fault::Rot { node: victim.unwrap_or(any), blocks: random.within(1, 6) },
+        // These cost a store its place, so they strike only whom the cluster can spare.
+        Kind::DiskErrors => match victim {
+            Some(node) => Fault::DiskErrors { node, per_mille: random.within(10, 500) as u32, for_ns: short_ns },
+            None => Fault::SlowDisk { node: any, factor: 50, for_ns: short_ns },
+        },
+        Kind::Rot => match victim {
+            Some(node) => Fault::Rot { node, blocks: random.within(1, 6) },
+            None => Fault::SlowDisk { node: any, factor: 50, for_ns: short_ns },
+        },
         Kind::Move => Fault::Move { gateway: any },
     }
 }

@@ -4,15 +4,25 @@
 //! virtual time, disks that lose and tear what was not flushed, and networks that delay, cut and partition. A run is
 //! made from one number, its seed, and replays exactly. `docs/testing.md` says what is simulated, what is checked and
 //! how to replay a failure.
+//!
+//! * [`cluster`]: nodes, metadata, hosts and faults; [`solo`]: one store on its own; [`scenarios`]: the histories of
+//!   `docs/protocol.md`.
+//! * [`history`] and [`linear`]: what the hosts saw, and whether one order explains it.
+//! * [`stamp`] and [`workload`]: what the clients write, and when; [`faults`]: what goes wrong; [`metadata`]: the
+//!   service.
+//! * [`campaign`] and [`coverage`], [`paths`]: many seeds, and what they must have met.
 #![deny(unsafe_code)]
 
 pub mod campaign;
+pub mod cluster;
 pub mod coverage;
 pub mod faults;
 pub mod history;
 pub mod linear;
 pub mod metadata;
+pub mod paths;
 pub mod random;
+pub mod scenarios;
 pub mod solo;
 pub mod stamp;
 pub mod workload;

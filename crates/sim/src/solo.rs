@@ -6,7 +6,7 @@
 //! every block exactly as that prefix leaves them. See [`player`] for the checks one by one.
 
 pub mod player;
-mod service;
+pub mod service;
 
 use crate::campaign::Run;
 use crate::coverage::Coverage;
@@ -61,6 +61,8 @@ pub struct Profile {
     pub fence_percent: u64,
     /// Of a hundred requests: one that is under way is sent again.
     pub resend_percent: u64,
+    /// Of a hundred requests: one that skips a version.
+    pub gap_percent: u64,
     /// Of a hundred ends: a kill rather than a power cut.
     pub kill_percent: u64,
     /// Of a hundred ends: an older page of the log rots.
@@ -89,6 +91,7 @@ impl Profile {
             max_blocks: *random.pick(&[1, 2, 8, 32]),
             fence_percent: *random.pick(&[0, 1, 3]),
             resend_percent: *random.pick(&[0, 2, 10]),
+            gap_percent: *random.pick(&[0, 0, 2]),
             kill_percent: *random.pick(&[0, 30, 60]),
             rot_percent: *random.pick(&[0, 0, 0, 30]),
             pause_percent: *random.pick(&[0, 1, 2]),

@@ -112,6 +112,8 @@ enum Asked {
     Open { chunk: u64 },
     Write { chunk: u64, version: Version },
     Read { chunk: u64, range: BlockRange, least: usize, after_open: Option<usize> },
+    /// A clear that does not follow what the store holds.
+    Gap { chunk: u64 },
     Confirm,
 }
 
@@ -325,6 +327,10 @@ impl Player {
             return Ok(Next::Pause(Duration::ZERO));
         }
         let chunk = self.random.below(self.profile.chunks);
+        if self.random.percent(self.profile.gap_percent) {
+            self.gap(service, chunk);
+            return Ok(Next::Pause(Duration::ZERO));
+        }
         let share = self.random.below(100);
         if share < self.profile.read_percent {
             self.read(service, chunk);
@@ -337,6 +343,16 @@ impl Player {
         }
         // Several requests come in one pass, or each in its own.
         Ok(if self.random.percent(60) { Next::Pause(Duration::ZERO) } else { Next::Pause(Duration::from_micros(30)) })
+    }
+
+    /// What a sequencer never does, and a link that lost a message would: the write after the next one (R1).
+    fn gap(&mut self, service: &mut StoreService, chunk: u64) {
+        let next = |version: Version| version.next(self.generation).expect("a run is short");
+        let previous = next(self.lines[chunk as usize].last());
+        let (version, range) = (next(previous), BlockRange::new(0, 1));
+        let body = RequestBody::Clear { chunk: ChunkIndex(chunk), range, version, previous };
+        self.ask(service, Asked::Gap { chunk }, body, Slice::default());
+        self.hit("solo.gap");
     }
 
     fn read(&mut self, service: &mut StoreService, chunk: u64) {
@@ -463,6 +479,12 @@ impl Player {
                 self.on_read(chunk, range, (least, after_open), version, &sums, &payload)
             }
             (Asked::Confirm, Ok(AnswerBody::Confirmed)) => Ok(()),
+            (Asked::Gap { .. }, Err(Refusal::WrongPredecessor { .. } | Refusal::Fenced { .. } | Refusal::NotFenced)) => {
+                Ok(())
+            }
+            (Asked::Gap { chunk }, answer) => {
+                Err(format!("chunk {chunk} took a write that does not follow what it holds: {answer:?}"))
+            }
             // What was under way when a newer generation came.
             (Asked::Write { .. } | Asked::Read { .. } | Asked::Confirm, Err(Refusal::Fenced { .. } | Refusal::NotFenced))
                 if self.phase != Phase::Working =>

@@ -1,0 +1,443 @@
+//! A cluster in one thread: nodes, disks, networks, metadata, hosts and faults, from one seed.
+//!
+//! A run has four parts. *Work*: the clients ask, the plan's faults strike. *Heal*: every fault ends, every node that
+//! is down starts again, and what hosts wait for must end in bounded time. *Closing*: a host at some gateway writes
+//! and then reads all of the volume, which opens every chunk and brings every in-sync member level. *Judgement*: the
+//! power of all nodes is cut, each in-sync store is mounted on its own, and what it holds is compared with its peers,
+//! block for block, and with the last reads; then the history is checked for linearizability.
+
+mod checks;
+pub mod hosts;
+pub mod node;
+mod session;
+mod setup;
+mod strike;
+
+pub use setup::{Plants, Setup};
+
+use crate::campaign::Run;
+use crate::coverage::Coverage;
+use crate::faults::Member;
+use crate::history::{History, Kind};
+use crate::metadata::{Delivery, Metadata};
+use crate::random::Random;
+use crate::solo::write_format;
+use crate::stamp::{SECTORS_PER_BLOCK, Sector};
+use crate::workload::{Ask, Workload};
+use amita_cluster::map;
+use amita_cluster::{Epoch, Generation, GroupIndex, PoolId, StoreId, VolumeId};
+use amita_meta::{Call, Event};
+use amita_node::control::{FromCore, Record, ToCore};
+use amita_reactor::Time;
+use amita_reactor::sim::{DiskConfig, SimConfig, World};
+use amita_volume::CallId;
+use hosts::{CLOSING_HOST, Hosts};
+use node::{Node, at_place, disk, node_id, store_id};
+use std::time::Duration;
+use strike::Strikes;
+
+/// The pool and the volume of every run.
+const POOL: PoolId = PoolId(1);
+const POOL_NAME: &str = "pool";
+const VOLUME: VolumeId = VolumeId(1);
+/// After the faults have ended, everything that is under way ends within this (virtual) time.
+pub const SETTLE: Duration = Duration::from_secs(30);
+/// A run whose work takes longer than this (virtual) time heals everything and sees what becomes of it.
+const WORK: Duration = Duration::from_secs(60);
+
+/// Runs a seed.
+#[must_use]
+pub fn run(seed: u64) -> Run {
+    run_setup(Setup::draw(seed), false)
+}
+
+/// Runs a setup; with `trace` it tells on standard error what happens.
+#[must_use]
+pub fn run_setup(setup: Setup, trace: bool) -> Run {
+    let mut cluster = Cluster::new(setup, trace);
+    let failure = cluster.play().err();
+    if let Some(why) = &failure {
+        cluster.tell(|| format!("FAILED: {why}"));
+    }
+    cluster.finish(failure)
+}
+
+/// A cluster and what happens to it.
+pub struct Cluster {
+    setup: Setup,
+    world: World,
+    metadata: Metadata<(usize, CallId)>,
+    nodes: Vec<Node>,
+    hosts: Hosts,
+    workload: Workload,
+    history: History,
+    strikes: Strikes,
+    coverage: Coverage,
+    random: Random,
+    deliveries: Vec<Delivery<(usize, CallId)>>,
+    trace: bool,
+    /// Folded over everything that passes the control planes.
+    hash: u64,
+}
+
+impl Cluster {
+    /// The cluster of a setup, all nodes running.
+    #[must_use]
+    pub fn new(setup: Setup, trace: bool) -> Cluster {
+        let random = Random::new(setup.seed);
+        let mut world = World::new(setup.seed, SimConfig::default());
+        for member in 0..setup.nodes {
+            let config = DiskConfig {
+                volatile_cache: setup.volatile_cache,
+                alignment: setup.alignment,
+                ..DiskConfig::flash(setup.store_bytes)
+            };
+            world.create_disk(disk(member), config);
+            let (bytes, log) = (setup.store_bytes, Some(setup.log_bytes));
+            write_format(&mut world, &disk(member), store_id(member), node::CLUSTER, bytes, log);
+        }
+        let mut metadata = Metadata::new(random.fork(10));
+        write_records(&mut metadata, &world, &setup, &mut random.fork(11));
+        let mut cluster = Cluster {
+            world,
+            metadata,
+            nodes: (0..setup.nodes).map(Node::new).collect(),
+            hosts: Hosts::new(&setup, random.fork(12)),
+            workload: Workload::new(setup.profile.clone(), &random.fork(13)),
+            history: History::new(),
+            strikes: Strikes::new(setup.plan.clone()),
+            coverage: Coverage::new(),
+            random: random.fork(14),
+            deliveries: Vec::new(),
+            trace,
+            hash: 0,
+            setup,
+        };
+        cluster.tell(|| "begins".to_owned());
+        for member in 0..cluster.nodes.len() {
+            cluster.start(member);
+        }
+        cluster
+    }
+
+    /// Says something of the run, if somebody listens.
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("{:>10} us  {}", self.world.now().0 / 1000, what());
+        }
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        self.tell(|| format!("{:#?}", self.setup));
+        self.work()?;
+        self.heal();
+        if self.settle()? {
+            self.close()?;
+            self.judge_stores()?;
+        } else {
+            self.coverage.hit("run.blocked_for_good");
+        }
+        self.judge_metadata()?;
+        self.history.check().map_err(|violation| format!("the volume is not linearizable: {violation}"))
+    }
+
+    fn finish(mut self, failure: Option<String>) -> Run {
+        let counts = self.metadata.counts;
+        for (path, times) in [
+            ("metadata.answered", counts.answered),
+            ("metadata.unavailable", counts.unavailable),
+            ("metadata.unknown_not_done", counts.unknown_not_done),
+            ("metadata.unknown_done", counts.unknown_done),
+            ("metadata.unknown_late", counts.unknown_late),
+            ("metadata.compare_failed", counts.compares_failed),
+            ("metadata.session_lapsed", counts.sessions_lapsed),
+        ] {
+            self.coverage.add(path, times);
+        }
+        for (fault, times) in self.world.coverage() {
+            self.coverage.add(fault, times);
+        }
+        self.coverage.merge(&self.hosts.coverage);
+        let mut trace = self.world.trace() ^ self.hash;
+        for operation in self.history.operations() {
+            let end = operation.completed.map_or(0, |(event, time)| event ^ time.0);
+            trace = amita_cluster::layout::mix(trace ^ end);
+        }
+        Run { trace, coverage: self.coverage, failure }
+    }
+
+    /// The clients ask and the faults strike, until everything was asked and has ended, or time is up.
+    fn work(&mut self) -> Result<(), String> {
+        let limit = Time(WORK.as_nanos() as u64);
+        while self.world.now() < limit {
+            let asked = self.workload.is_done() && self.hosts.pending() == 0;
+            if asked && self.strikes.is_done() {
+                return Ok(());
+            }
+            self.step(limit)?;
+        }
+        self.coverage.hit("run.work_cut_short");
+        Ok(())
+    }
+
+    /// Lets the next thing happen, at `limit` at the latest.
+    fn step(&mut self, limit: Time) -> Result<(), String> {
+        let now = self.world.now();
+        self.strike(now);
+        self.deliver(now);
+        self.hosts.act(now, &mut self.nodes, &mut self.workload, &mut self.history);
+        if let Some(why) = &self.hosts.violation {
+            return Err(why.clone());
+        }
+        let next = [self.strikes.next(), self.metadata.next(), self.hosts.next(), self.workload.next()];
+        let until = next.into_iter().flatten().min().unwrap_or(limit).min(limit).max(Time(now.0 + 1));
+        if let Some(place) = self.world.next_until(until) {
+            let (member, core) = at_place(place);
+            self.nodes[member].pass(core);
+            self.hear_control(member, core);
+        }
+        Ok(())
+    }
+
+    /// Hands over what the metadata service has.
+    fn deliver(&mut self, now: Time) {
+        if self.metadata.next().is_none_or(|at| at > now) {
+            return;
+        }
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        let frozen: Vec<bool> = self.nodes.iter().map(|node| node.frozen_until > now).collect();
+        self.metadata.advance(now, |node| frozen[node.0 as usize - 1], &mut deliveries);
+        for delivery in deliveries.drain(..) {
+            match delivery {
+                Delivery::Answer { node, process, tag: (core, call), result } => {
+                    let member = node.0 as usize - 1;
+                    self.note(call.0 ^ u64::from(result.is_ok()));
+                    if self.nodes[member].process == process {
+                        self.tell(|| format!("node {node}: metadata call {:x} ended: {}", call.0, summary(&result)));
+                        self.nodes[member].control(core, ToCore::Metadata { call, result });
+                    }
+                }
+                Delivery::Changes { node, process, batch } => {
+                    let member = node.0 as usize - 1;
+                    self.note(batch.revision);
+                    if self.nodes[member].process != process {
+                        continue;
+                    }
+                    for event in batch.events {
+                        let record = match event {
+                            Event::Put(kv) => {
+                                Record { key: kv.key, value: Some(kv.value), revision: kv.mod_revision }
+                            }
+                            Event::Delete { key, mod_revision } => Record { key, value: None, revision: mod_revision },
+                        };
+                        self.nodes[member].control(0, ToCore::Record(record));
+                    }
+                }
+            }
+        }
+        self.deliveries = deliveries;
+    }
+
+    fn note(&mut self, what: u64) {
+        self.hash = amita_cluster::layout::mix(self.hash ^ what ^ self.world.now().0);
+    }
+
+    /// What a core has for its control plane.
+    fn hear_control(&mut self, member: Member, core: usize) {
+        for told in self.nodes[member].take_control(core) {
+            match told {
+                FromCore::Metadata { call, request } => {
+                    self.tell(|| format!("node {}: metadata call {:x}: {request:?}", member + 1, call.0));
+                    let (now, process) = (self.world.now(), self.nodes[member].process);
+                    self.metadata.call(now, node_id(member), process, (core, call), request);
+                }
+                FromCore::StoreServes { report, .. } => {
+                    self.coverage.hit("node.store_serves");
+                    self.tell(|| format!("node {}: its store serves: {report}", member + 1));
+                }
+                FromCore::StoreFailed { why, .. } => {
+                    self.coverage.hit("node.store_failed");
+                    self.tell(|| format!("node {}: its store fails: {why}", member + 1));
+                    self.nodes[member].store_failed = Some(why);
+                }
+                FromCore::Warning(what) => {
+                    self.coverage.hit("node.warnings");
+                    self.tell(|| format!("node {}: {what}", member + 1));
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, member: Member) {
+        self.tell(|| format!("node {} starts", member + 1));
+        self.nodes[member].start(&mut self.world, &self.setup);
+        let (now, process) = (self.world.now(), self.nodes[member].process);
+        let live = map::Live { session: process, pid: 1 };
+        let value = json(&live);
+        self.metadata.session(now, node_id(member), process, value);
+        self.metadata.watch(now, node_id(member), process);
+    }
+
+    fn end(&mut self, member: Member, power_cut: bool) {
+        if !self.nodes[member].is_up() {
+            return;
+        }
+        self.tell(|| format!("node {} ends, power cut: {power_cut}", member + 1));
+        self.count_node(member);
+        self.nodes[member].end(&mut self.world, power_cut);
+        self.metadata.process_ended(node_id(member));
+        let now = self.world.now();
+        self.hosts.process_ended(now, member, &mut self.workload);
+    }
+
+    /// Every fault ends, and every node runs.
+    fn heal(&mut self) {
+        self.tell(|| "everything heals".to_owned());
+        let now = self.world.now();
+        self.end_faults();
+        self.hosts.be_patient();
+        for member in 0..self.nodes.len() {
+            if self.nodes[member].store_failed.is_some() {
+                // Poisoned by an error of the disk, which is over: what an operator does is to start it again.
+                self.coverage.hit("node.restarted_to_heal");
+                self.end(member, false);
+            }
+            if !self.nodes[member].is_up() {
+                self.start(member);
+            }
+        }
+        if !self.nodes[self.hosts.gateway()].is_up() {
+            self.hosts.move_to(now, 0);
+        }
+    }
+
+    /// Waits until nothing is pending; false when something may rightly wait for ever.
+    fn settle(&mut self) -> Result<bool, String> {
+        let limit = self.world.now().plus(SETTLE);
+        while self.hosts.pending() > 0 {
+            if self.world.now() >= limit {
+                if self.is_blocked_by_right() {
+                    return Ok(false);
+                }
+                return Err(format!(
+                    "nothing is wrong any more, and after {SETTLE:?} this still waits: {}\n{}",
+                    self.hosts.oldest(),
+                    self.describe()
+                ));
+            }
+            self.step(limit)?;
+        }
+        Ok(true)
+    }
+
+    /// A gateway of chance: one block of every chunk is written, then everything is read.
+    fn close(&mut self) -> Result<(), String> {
+        if self.random.percent(60) {
+            let gateway = self.random.below(self.nodes.len() as u64) as usize;
+            self.tell(|| format!("closing at node {}", gateway + 1));
+            let now = self.world.now();
+            self.hosts.move_to(now, gateway);
+        }
+        let (blocks, chunk) = (self.setup.blocks, u64::from(self.setup.chunk_bytes / amita_cluster::BLOCK_BYTES));
+        let chunks = blocks.div_ceil(chunk);
+        for index in 0..chunks {
+            let block = index * chunk + self.random.below(chunk.min(blocks - index * chunk));
+            self.closing(Kind::Write, block, 1);
+        }
+        if !self.settle()? {
+            return Err(format!("the closing writes wait, and did not before:\n{}", self.describe()));
+        }
+        for index in 0..chunks {
+            let first = index * chunk;
+            self.closing(Kind::Read, first, chunk.min(blocks - first));
+        }
+        if !self.settle()? {
+            return Err(format!("the closing reads wait, and the writes did not:\n{}", self.describe()));
+        }
+        Ok(())
+    }
+
+    fn closing(&mut self, kind: Kind, block: u64, blocks: u64) {
+        let per_block = SECTORS_PER_BLOCK as u64;
+        let (first, sectors) = (Sector(block * per_block), (blocks * per_block) as u32);
+        let id = self.history.invoke(self.world.now(), CLOSING_HOST, kind, first, sectors);
+        self.hosts.closing_ask(Ask { id, kind, first, sectors });
+    }
+
+    /// The group's record, as it is.
+    fn group(&self, index: GroupIndex) -> Result<map::Group, String> {
+        let key = map::group_key(POOL, index);
+        let record = self.metadata.state().get(&key).ok_or(format!("{key} is gone"))?;
+        record.json().map_err(|error| error.to_string())
+    }
+
+    /// The volume's record, as it is.
+    fn volume(&self) -> Result<map::Volume, String> {
+        let key = map::volume_key(hosts::VOLUME_NAME);
+        let record = self.metadata.state().get(&key).ok_or(format!("{key} is gone"))?;
+        record.json().map_err(|error| error.to_string())
+    }
+}
+
+fn summary(result: &Result<amita_meta::Reply, amita_meta::Error>) -> String {
+    match result {
+        Ok(reply) => format!("revision {}, succeeded: {}", reply.revision, reply.succeeded),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The records of a cluster that an operator has set up.
+fn write_records(metadata: &mut Metadata<(usize, CallId)>, world: &World, setup: &Setup, random: &mut Random) {
+    let mut put = |key: String, value: Vec<u8>| {
+        metadata.set_up(&Call::put(key, value));
+    };
+    put(map::cluster_key(), json(&map::Cluster { id: node::CLUSTER, version: 1 }));
+    for member in 0..setup.nodes {
+        let name = format!("node-{}", member + 1);
+        let record = map::Node {
+            id: node_id(member),
+            name: name.clone(),
+            fabric: node::address(world, member).to_string(),
+            nbd: None,
+            cores: setup.cores[member] as u32,
+        };
+        put(map::node_key(&name), json(&record));
+        let store = map::Store {
+            id: store_id(member),
+            node: node_id(member),
+            path: disk(member),
+            size_bytes: setup.store_bytes,
+            weight: 1,
+        };
+        put(map::store_key(store.id), json(&store));
+    }
+    let kind = map::PoolKind::Replicated { copies: setup.copies, min_copies: setup.min_copies };
+    let (groups, chunk_bytes) = (setup.groups, setup.chunk_bytes);
+    put(map::pool_key(POOL_NAME), json(&map::Pool { id: POOL, name: POOL_NAME.to_owned(), kind, groups, chunk_bytes }));
+    for index in 0..setup.groups {
+        let mut members: Vec<StoreId> = (0..setup.nodes).map(store_id).collect();
+        while members.len() > usize::from(setup.copies) {
+            members.swap_remove(random.below(members.len() as u64) as usize);
+        }
+        let index = GroupIndex(index);
+        let record = map::Group { index, epoch: Epoch(1), in_sync: members.clone(), members };
+        put(map::group_key(POOL, index), json(&record));
+    }
+    let volume = map::Volume {
+        id: VOLUME,
+        name: hosts::VOLUME_NAME.to_owned(),
+        pool: POOL_NAME.to_owned(),
+        size_bytes: setup.blocks * u64::from(amita_cluster::BLOCK_BYTES),
+        generation: Generation(0),
+        owner: None,
+    };
+    put(map::volume_key(hosts::VOLUME_NAME), json(&volume));
+}
+
+/// A record's bytes.
+fn json<T: serde::Serialize>(record: &T) -> Vec<u8> {
+    serde_json::to_vec(record).expect("a record is plain data")
+}
+
+#[cfg(test)]
+mod tests;

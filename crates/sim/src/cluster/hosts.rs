@@ -1,0 +1,415 @@
+//! The hosts: each keeps a session at the gateway that all of them use, asks what its client wants, and goes to another
+//! gateway when this one is gone or does not answer.
+//!
+//! A host that gives up on an operation does not know whether it was done, then or later; the history says so.
+
+use super::node::Node;
+use super::session::Heard;
+use super::setup::Setup;
+use crate::coverage::Coverage;
+use crate::faults::Member;
+use crate::history::{History, Kind, OperationId};
+use crate::random::Random;
+use crate::stamp::{self, SECTOR_BYTES, Sector, Stamp};
+use crate::workload::{Ask, Workload};
+use amita_cluster::VolumeId;
+use amita_reactor::{Slice, Time};
+use amita_uss::{Event, FrontId, OpenError};
+use amita_volume::{IoError, Op, Payload};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The volume's name.
+pub const VOLUME_NAME: &str = "volume";
+/// Before a host tries again to open the volume.
+const RETRY: Duration = Duration::from_millis(20);
+/// An open that has not ended after this is given up.
+const OPEN_PATIENCE: Duration = Duration::from_secs(4);
+/// Host numbers from here on belong to the closing checks.
+pub const CLOSING_HOST: u32 = 1000;
+
+#[derive(Debug)]
+enum State {
+    /// No session; the next one is tried then.
+    Away { until: Time },
+    /// The volume is being opened.
+    Opening { since: Time },
+    /// It is open.
+    Open { volume: VolumeId },
+}
+
+#[derive(Debug)]
+struct At {
+    member: Member,
+    process: u64,
+    core: usize,
+    front: FrontId,
+    heard: Rc<RefCell<Heard>>,
+}
+
+/// A host.
+#[derive(Debug)]
+struct Host {
+    number: u32,
+    state: State,
+    at: Option<At>,
+    under_way: BTreeMap<OperationId, Time>,
+    /// Asked by the client and not sent yet.
+    waiting: Vec<Ask>,
+    /// It stays where it is as long as it is answered.
+    loyal: bool,
+}
+
+/// All hosts.
+pub struct Hosts {
+    hosts: Vec<Host>,
+    random: Random,
+    patience: Duration,
+    polite: bool,
+    /// The gateway that the hosts use.
+    gateway: Member,
+    /// Since when nothing was answered there.
+    quiet_since: Time,
+    /// Hosts wait for ever: the closing checks decide how long is too long.
+    patient: bool,
+    /// The first thing that a host was told and should never be.
+    pub violation: Option<String>,
+    /// A damaged block may be met: bits were flipped.
+    pub rot: bool,
+    /// Disks may be full.
+    full: bool,
+    /// What happened.
+    pub coverage: Coverage,
+    /// Opens that ended well.
+    pub opens: u64,
+}
+
+impl Hosts {
+    /// The hosts of a run, at the first gateway.
+    #[must_use]
+    pub fn new(setup: &Setup, random: Random) -> Hosts {
+        let host = |number| Host {
+            number,
+            state: State::Away { until: Time::default() },
+            at: None,
+            under_way: BTreeMap::new(),
+            waiting: Vec::new(),
+            loyal: number < setup.loyal_hosts,
+        };
+        Hosts {
+            hosts: (0..setup.profile.clients).chain([CLOSING_HOST]).map(host).collect(),
+            random,
+            patience: setup.host_patience,
+            polite: setup.polite_hosts,
+            gateway: 0,
+            quiet_since: Time::default(),
+            patient: false,
+            violation: None,
+            rot: false,
+            full: setup.expect_full,
+            coverage: Coverage::new(),
+            opens: 0,
+        }
+    }
+
+    /// The gateway that the hosts use.
+    #[must_use]
+    pub fn gateway(&self) -> Member {
+        self.gateway
+    }
+
+    /// All hosts go to this gateway.
+    pub fn move_to(&mut self, now: Time, gateway: Member) {
+        if self.gateway != gateway {
+            self.coverage.hit("hosts.moved");
+        }
+        self.gateway = gateway;
+        self.quiet_since = now;
+    }
+
+    /// From now on they wait for as long as it takes.
+    pub fn be_patient(&mut self) {
+        self.patient = true;
+        self.hosts.iter_mut().for_each(|host| host.loyal = false);
+    }
+
+    /// Operations that hosts wait for.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.hosts.iter().map(|host| host.under_way.len() + host.waiting.len()).sum()
+    }
+
+    /// The oldest of them, for a message.
+    #[must_use]
+    pub fn oldest(&self) -> String {
+        let oldest = self.hosts.iter().flat_map(|host| host.under_way.iter().map(move |(id, at)| (*at, *id, host.number)));
+        let states: Vec<String> =
+            self.hosts.iter().map(|host| format!("host {} {:?} {} waiting", host.number, host.state, host.waiting.len())).collect();
+        match oldest.min() {
+            Some((at, id, host)) => format!("operation {} of host {host}, asked at {} us; {states:?}", id.0, at.0 / 1000),
+            None => format!("nothing was sent; {states:?}"),
+        }
+    }
+
+    /// The closing host asks.
+    pub fn closing_ask(&mut self, ask: Ask) {
+        self.hosts.last_mut().expect("the closing host is there").waiting.push(ask);
+    }
+
+    /// A process is gone: what was under way there has no answer.
+    pub fn process_ended(&mut self, now: Time, member: Member, workload: &mut Workload) {
+        for index in 0..self.hosts.len() {
+            if self.hosts[index].at.as_ref().is_some_and(|at| at.member == member) {
+                self.coverage.hit("hosts.gateway_died");
+                self.leave(now, index, workload);
+            }
+        }
+    }
+
+    /// Drops a host's session; what is under way in it is given up.
+    fn leave(&mut self, now: Time, index: usize, workload: &mut Workload) {
+        let pause = self.random.below(RETRY.as_nanos() as u64);
+        let host = &mut self.hosts[index];
+        host.at = None;
+        host.state = State::Away { until: Time(now.0 + pause) };
+        for _ in 0..host.under_way.len() {
+            self.coverage.hit("hosts.unknown_outcome");
+            if host.number != CLOSING_HOST {
+                workload.ended(host.number);
+            }
+        }
+        host.under_way.clear();
+    }
+
+    /// When a host next wants [`Hosts::act`] though nothing has happened.
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
+        let each = self.hosts.iter().filter_map(|host| match host.state {
+            State::Away { until } => self.wants(host).then_some(until),
+            State::Opening { since } => Some(since.plus(OPEN_PATIENCE)),
+            State::Open { .. } if self.patient => None,
+            State::Open { .. } => host.under_way.values().min().map(|asked| asked.plus(self.patience)),
+        });
+        each.min()
+    }
+
+    /// The closing host comes only when it has something to ask.
+    fn wants(&self, host: &Host) -> bool {
+        host.number != CLOSING_HOST || !host.waiting.is_empty()
+    }
+
+    /// Everything that hosts can do now: hear, give up, open, ask.
+    pub fn act(&mut self, now: Time, nodes: &mut [Node], workload: &mut Workload, history: &mut History) {
+        for index in 0..self.hosts.len() {
+            self.hear(now, index, nodes, workload, history);
+            self.give_up(now, index, nodes, workload);
+            self.open(now, index, nodes);
+        }
+        while let Some(ask) = workload.ask(now, history) {
+            let host = history.get(ask.id).client;
+            self.hosts[host as usize].waiting.push(ask);
+        }
+        for index in 0..self.hosts.len() {
+            self.send(now, index, nodes);
+        }
+    }
+
+    fn hear(&mut self, now: Time, index: usize, nodes: &mut [Node], workload: &mut Workload, history: &mut History) {
+        while let Some(at) = &self.hosts[index].at {
+            let Some(event) = at.heard.borrow_mut().events.pop_front() else { return };
+            match event {
+                Event::Opened { result, .. } => self.opened(now, index, nodes, workload, result),
+                Event::Done { tag, result, payload } => {
+                    self.quiet_since = now;
+                    let id = OperationId(tag as u32);
+                    if self.hosts[index].under_way.remove(&id).is_none() {
+                        self.violation.get_or_insert(format!("operation {tag} was answered twice, or never asked"));
+                        return;
+                    }
+                    self.done(now, id, result, payload, history);
+                    if self.hosts[index].number != CLOSING_HOST {
+                        workload.ended(self.hosts[index].number);
+                    }
+                    if result == Err(IoError::Lost) {
+                        self.close(now, index, nodes, workload);
+                    }
+                }
+                Event::Lost { .. } => {
+                    self.coverage.hit("hosts.volume_lost");
+                    // What is under way still ends, with errors, behind this event or before it: take those first.
+                    if self.hosts[index].under_way.is_empty() {
+                        self.close(now, index, nodes, workload);
+                    }
+                }
+                Event::Listed { .. } => {}
+            }
+        }
+    }
+
+    fn opened(
+        &mut self,
+        now: Time,
+        index: usize,
+        nodes: &mut [Node],
+        workload: &mut Workload,
+        result: Result<amita_uss::VolumeInfo, OpenError>,
+    ) {
+        match result {
+            Ok(info) => {
+                self.opens += 1;
+                self.coverage.hit("hosts.opened");
+                self.quiet_since = now;
+                self.hosts[index].state = State::Open { volume: info.id };
+            }
+            Err(why) => {
+                if let OpenError::NotFound = why {
+                    // A node that has just started has not heard of any volume yet.
+                    self.coverage.hit("hosts.open_not_found");
+                } else {
+                    self.coverage.hit("hosts.open_refused");
+                }
+                self.close(now, index, nodes, workload);
+                if let State::Away { until } = &mut self.hosts[index].state {
+                    *until = now.plus(RETRY);
+                }
+            }
+        }
+    }
+
+    fn done(
+        &mut self,
+        now: Time,
+        id: OperationId,
+        result: Result<(), IoError>,
+        payload: Payload,
+        history: &mut History,
+    ) {
+        let operation = history.get(id);
+        let (kind, first, sectors) = (operation.kind, operation.first, operation.sectors);
+        match result {
+            Ok(()) => {
+                let read = if kind == Kind::Read { self.parse(first, sectors, payload) } else { Vec::new() };
+                if kind == Kind::Read && read.is_empty() {
+                    return;
+                }
+                history.complete(now, id, read);
+            }
+            Err(IoError::Lost) => self.coverage.hit("io.lost"),
+            Err(IoError::Busy) => self.coverage.hit("io.busy"),
+            Err(IoError::Unavailable) => self.coverage.hit("io.unavailable"),
+            Err(IoError::Damaged) if self.rot => self.coverage.hit("io.damaged"),
+            Err(IoError::NoSpace) if self.full => self.coverage.hit("io.no_space"),
+            Err(error) => {
+                let what = format!("operation {} ({kind:?}) ended with: {error}", id.0);
+                self.violation.get_or_insert(what);
+            }
+        }
+    }
+
+    fn parse(&mut self, first: Sector, sectors: u32, payload: Payload) -> Vec<Stamp> {
+        let bytes = sectors as usize * SECTOR_BYTES;
+        let result = match payload {
+            Payload::Zeros(length) if length as usize == bytes => Ok(vec![Stamp::ZERO; sectors as usize]),
+            Payload::Data(data) if data.len() == bytes => {
+                stamp::parse(&data, 1, first).map_err(|corrupt| format!("a read returned data that {corrupt}"))
+            }
+            Payload::Data(data) => Err(format!("a read of {bytes} bytes returned {}", data.len())),
+            other => Err(format!("a read of {bytes} bytes returned {other:?}")),
+        };
+        result.unwrap_or_else(|why| {
+            self.violation.get_or_insert(why);
+            Vec::new()
+        })
+    }
+
+    /// Leaves a gateway that can still be reached, and says so.
+    fn close(&mut self, now: Time, index: usize, nodes: &mut [Node], workload: &mut Workload) {
+        if let Some(at) = &self.hosts[index].at {
+            at.heard.borrow_mut().gone = true;
+            if nodes[at.member].process == at.process {
+                nodes[at.member].detach(at.core, at.front);
+            }
+        }
+        self.leave(now, index, workload);
+    }
+
+    fn give_up(&mut self, now: Time, index: usize, nodes: &mut [Node], workload: &mut Workload) {
+        let host = &self.hosts[index];
+        let Some(at) = &host.at else { return };
+        let elsewhere = at.member != self.gateway && !host.loyal;
+        let (too_long, busy) = match host.state {
+            State::Away { .. } => return,
+            State::Opening { since } => (now >= since.plus(OPEN_PATIENCE), false),
+            State::Open { .. } => {
+                let oldest = host.under_way.values().min();
+                let too_long = !self.patient && oldest.is_some_and(|asked| now >= asked.plus(self.patience));
+                (too_long, oldest.is_some())
+            }
+        };
+        if too_long {
+            self.coverage.hit("hosts.gave_up");
+            // One is enough for all: they use the same gateway. But not one after the other.
+            if at.member == self.gateway && now >= self.quiet_since.plus(self.patience / 2) {
+                self.choose(now, nodes);
+            }
+        }
+        if too_long || (elsewhere && !(self.polite && busy)) {
+            self.close(now, index, nodes, workload);
+        }
+    }
+
+    /// Another gateway, one that has a process, if there is one.
+    fn choose(&mut self, now: Time, nodes: &[Node]) {
+        let others: Vec<Member> =
+            (0..nodes.len()).filter(|member| *member != self.gateway && nodes[*member].is_up()).collect();
+        if !others.is_empty() {
+            let next = *self.random.pick(&others);
+            self.coverage.hit("hosts.switched");
+            self.move_to(now, next);
+        }
+    }
+
+    fn open(&mut self, now: Time, index: usize, nodes: &mut [Node]) {
+        let State::Away { until } = self.hosts[index].state else { return };
+        if now < until || !self.wants(&self.hosts[index]) {
+            return;
+        }
+        if !nodes[self.gateway].is_up() {
+            self.choose(now, nodes);
+        }
+        let node = &mut nodes[self.gateway];
+        let core = self.hosts[index].number as usize % node.cores().max(1);
+        let host = &mut self.hosts[index];
+        let Some((front, heard)) = node.attach(core) else {
+            host.state = State::Away { until: now.plus(RETRY) };
+            return;
+        };
+        host.at = Some(At { member: self.gateway, process: node.process, core, front, heard });
+        host.state = State::Opening { since: now };
+        node.ask(core, front, |service| service.open(front, 0, VOLUME_NAME));
+    }
+
+    fn send(&mut self, now: Time, index: usize, nodes: &mut [Node]) {
+        let host = &mut self.hosts[index];
+        let (State::Open { volume }, Some(at)) = (&host.state, &host.at) else { return };
+        for ask in host.waiting.drain(..) {
+            let (offset, length) = (ask.first.0 * SECTOR_BYTES as u64, ask.sectors * SECTOR_BYTES as u32);
+            let (op, payload) = match ask.kind {
+                Kind::Read => (Op::Read { offset, length }, Slice::default()),
+                Kind::Clear => (Op::Clear { offset, length: u64::from(length) }, Slice::default()),
+                Kind::Write => {
+                    let mut bytes = vec![0; length as usize];
+                    stamp::fill(&mut bytes, 1, ask.first, ask.id.stamp());
+                    (Op::Write { offset, length }, Slice::copy_from(&bytes))
+                }
+            };
+            host.under_way.insert(ask.id, now);
+            let (front, volume) = (at.front, *volume);
+            nodes[at.member].ask(at.core, front, |service| {
+                service.submit(front, u64::from(ask.id.0), volume, op, payload);
+            });
+        }
+    }
+}

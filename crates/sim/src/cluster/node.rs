@@ -1,0 +1,263 @@
+//! One simulated node: its process with one core or two, its disk, and the messages of its control plane.
+
+use super::session::{Heard, Session};
+use super::setup::Setup;
+use crate::faults::Member;
+use amita_cluster::{ClusterId, NodeId, StoreId};
+use amita_node::control::{FromCore, ToCore};
+use amita_node::mail::{CoreMessage, Mail, RING_MESSAGES};
+use amita_node::{Core, CoreConfig};
+use amita_reactor::mailbox::{Receiver, Sender, channel};
+use amita_reactor::sim::{SimDriver, World};
+use amita_reactor::{Completion, Driver, Time, Wait};
+use amita_uss::{FrontId, StorageService};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+
+/// The cluster's UUID.
+pub const CLUSTER: ClusterId = ClusterId(0xa117_a000_0000_0000_0000_0000_0000_0001);
+const FABRIC_PORT: u16 = 7000;
+/// Places of the world that one node takes: one for each core it may have.
+const PLACES: u32 = 2;
+
+/// The node's number in the metadata.
+#[must_use]
+pub fn node_id(member: Member) -> NodeId {
+    NodeId(member as u32 + 1)
+}
+
+/// Its store.
+#[must_use]
+pub fn store_id(member: Member) -> StoreId {
+    StoreId(0x5107_e000_0000_0000_0000_0000_0000_0000 + member as u128 + 1)
+}
+
+/// Its disk.
+#[must_use]
+pub fn disk(member: Member) -> String {
+    format!("disk-{}", member + 1)
+}
+
+/// Its place in the world: every core is a place of its own.
+#[must_use]
+pub fn place(member: Member, core: usize) -> u32 {
+    member as u32 * PLACES + core as u32 + 1
+}
+
+/// The member and core of a place.
+#[must_use]
+pub fn at_place(place: u32) -> (Member, usize) {
+    (((place - 1) / PLACES) as usize, ((place - 1) % PLACES) as usize)
+}
+
+/// The address of its fabric.
+#[must_use]
+pub fn address(world: &World, member: Member) -> SocketAddr {
+    SocketAddr::new(world.address(place(member, 0)), FABRIC_PORT)
+}
+
+struct Running {
+    driver: SimDriver,
+    core: Core,
+}
+
+/// A node.
+pub struct Node {
+    member: Member,
+    /// Which life of the process this is.
+    pub process: u64,
+    cores: Vec<Running>,
+    completions: Vec<Completion>,
+    /// It stands still until then.
+    pub frozen_until: Time,
+    /// Its store's mount failed, or it met an error: what it said.
+    pub store_failed: Option<String>,
+}
+
+impl Node {
+    /// A node that is off.
+    #[must_use]
+    pub fn new(member: Member) -> Node {
+        Node {
+            member,
+            process: 0,
+            cores: Vec::new(),
+            completions: Vec::new(),
+            frozen_until: Time::default(),
+            store_failed: None,
+        }
+    }
+
+    /// Is there a process?
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        !self.cores.is_empty()
+    }
+
+    /// Starts the process.
+    pub fn start(&mut self, world: &mut World, setup: &Setup) {
+        assert!(!self.is_up(), "node {} runs already", self.member);
+        self.process += 1;
+        self.store_failed = None;
+        let cores = setup.cores[self.member];
+        let drivers: Vec<SimDriver> = (0..cores).map(|core| world.driver(place(self.member, core))).collect();
+        let mails = mails(&drivers);
+        let address = address(world, self.member);
+        for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
+            let mut service = Core::new(self.config(setup, core, &driver), mail);
+            if core == 0 {
+                service.listen_fabric(&mut driver, address).expect("nobody else has the address");
+            }
+            // The store's core is the last one, so that with two cores half of the requests come over a ring.
+            if core + 1 == cores {
+                let disk = disk(self.member);
+                service.open_store(&mut driver, Path::new(&disk)).expect("the disk is there");
+            }
+            self.cores.push(Running { driver, core: service });
+        }
+    }
+
+    fn config(&self, setup: &Setup, core: usize, driver: &SimDriver) -> CoreConfig {
+        let session = (self.member as u64 + 1) << 32 | self.process;
+        let cores = setup.cores[self.member];
+        let mut fabric = amita_fabric::Config::new(CLUSTER, node_id(self.member), session, driver.pool().clone());
+        fabric.core = core as u16;
+        fabric.cores = cores as u16;
+        fabric.links_per_peer = setup.links_per_peer as u16;
+        fabric.seed = setup.seed ^ session ^ core as u64;
+        let store = amita_store::Config {
+            cluster: Some(CLUSTER),
+            planted: setup.plants.store,
+            ..amita_store::Config::default()
+        };
+        let sequencer = amita_volume::Config { planted: setup.plants.volume, ..amita_volume::Config::default() };
+        let opener = amita_volume::OpenerConfig {
+            planted: setup.plants.volume,
+            ..amita_volume::OpenerConfig::new(node_id(self.member), "")
+        };
+        #[cfg(feature = "planted")]
+        {
+            fabric.planted = setup.plants.fabric;
+        }
+        CoreConfig {
+            cluster: CLUSTER,
+            node: node_id(self.member),
+            session,
+            core,
+            cores,
+            links_per_peer: setup.links_per_peer,
+            refused_for: setup.refused_for,
+            silent_for: setup.silent_for,
+            fabric,
+            store,
+            sequencer,
+            opener,
+        }
+    }
+
+    /// Ends the process.
+    pub fn end(&mut self, world: &mut World, power_cut: bool) {
+        for core in 0..self.cores.len() {
+            if power_cut {
+                world.power_cut(place(self.member, core));
+            } else {
+                world.kill(place(self.member, core));
+            }
+        }
+        self.cores.clear();
+        self.frozen_until = Time::default();
+    }
+
+    /// One pass of one of its cores.
+    pub fn pass(&mut self, core: usize) {
+        let Some(running) = self.cores.get_mut(core) else { return };
+        running.driver.poll(Wait::No, &mut self.completions);
+        if running.core.pass(&mut running.driver, &mut self.completions) == Wait::No {
+            running.driver.again();
+        }
+    }
+
+    /// What the core has for its control plane.
+    pub fn take_control(&mut self, core: usize) -> Vec<FromCore> {
+        self.cores.get_mut(core).map(|running| running.core.take_control().collect()).unwrap_or_default()
+    }
+
+    /// A message of the control plane.
+    pub fn control(&mut self, core: usize, message: ToCore) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.core.control(message);
+            running.driver.again();
+        }
+    }
+
+    /// How many cores run.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// A core, for the checkers.
+    pub fn each_core(&self) -> impl Iterator<Item = &Core> {
+        self.cores.iter().map(|running| &running.core)
+    }
+
+    /// A host begins a session.
+    pub fn attach(&mut self, core: usize) -> Option<(FrontId, Rc<RefCell<Heard>>)> {
+        let running = self.cores.get_mut(core)?;
+        let mut ours = None;
+        let id = running.core.fronts.attach(|id| {
+            let (session, heard) = Session::new(id);
+            ours = Some(heard);
+            Box::new(session)
+        });
+        Some((id, ours?))
+    }
+
+    /// A host asks for something in its session.
+    pub fn ask(&mut self, core: usize, front: FrontId, act: impl FnOnce(&mut dyn StorageService)) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.core.fronts.with(front, |_, service| act(service));
+            running.driver.again();
+        }
+    }
+
+    /// A host ends its session.
+    pub fn detach(&mut self, core: usize, front: FrontId) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.core.fronts.with(front, |front, service| front.closed(service));
+            running.driver.again();
+        }
+    }
+}
+
+/// The mail of every core of a node.
+fn mails(drivers: &[SimDriver]) -> Vec<Mail> {
+    if drivers.len() == 1 {
+        return vec![Mail::alone()];
+    }
+    let cores = drivers.len();
+    let mut senders: Vec<Vec<Option<Sender<CoreMessage>>>> = Vec::new();
+    let mut receivers: Vec<Vec<Option<Receiver<CoreMessage>>>> = (0..cores).map(|_| Vec::new()).collect();
+    for from in 0..cores {
+        let mut row = Vec::new();
+        for (to, driver) in drivers.iter().enumerate() {
+            if from == to {
+                row.push(None);
+                receivers[to].push(None);
+            } else {
+                let (sender, receiver) = channel(RING_MESSAGES, driver.waker());
+                row.push(Some(sender));
+                receivers[to].push(Some(receiver));
+            }
+        }
+        senders.push(row);
+    }
+    senders
+        .into_iter()
+        .zip(receivers)
+        .enumerate()
+        .map(|(core, (senders, receivers))| Mail::new(core, senders, receivers))
+        .collect()
+}

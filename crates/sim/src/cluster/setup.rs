@@ -1,0 +1,156 @@
+//! What a run is made of: the size of the cluster, its settings, its clients and its faults, all from the seed.
+
+use crate::faults::{Limits, Plan};
+use crate::random::Random;
+use crate::workload::Profile;
+use amita_cluster::BLOCK_BYTES;
+use std::time::Duration;
+
+/// Rules switched off, each a planted bug that the checkers must find. Without the feature `planted` there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Plants {
+    /// Of the stores.
+    pub store: amita_store::Planted,
+    /// Of the sequencers.
+    pub volume: amita_volume::Planted,
+    /// Of the connections.
+    #[cfg(feature = "planted")]
+    pub fabric: amita_fabric::Planted,
+}
+
+/// Everything that a run is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The seed of all chance.
+    pub seed: u64,
+    /// Nodes; each has one store.
+    pub nodes: usize,
+    /// Cores of each node.
+    pub cores: Vec<usize>,
+    /// Connections to each peer.
+    pub links_per_peer: usize,
+    /// Groups of the pool: a power of two.
+    pub groups: u32,
+    /// Copies of each chunk.
+    pub copies: u8,
+    /// Writes wait below this.
+    pub min_copies: u8,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Bytes of each store.
+    pub store_bytes: u64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
+    /// Do disks lose what was not flushed?
+    pub volatile_cache: bool,
+    /// The disks' alignment.
+    pub alignment: u32,
+    /// A peer whose port refuses for so long is taken for dead.
+    pub refused_for: Duration,
+    /// A peer that is silent for so long is taken for dead.
+    pub silent_for: Duration,
+    /// A host that waits so long for an answer gives up and goes to another gateway.
+    pub host_patience: Duration,
+    /// So many hosts stay at their gateway as long as it answers, wherever the others go.
+    pub loyal_hosts: u32,
+    /// Hosts wait for what is under way before they leave a gateway that they can still reach.
+    pub polite_hosts: bool,
+    /// Nothing fails, so nobody may lose its place in an in-sync set.
+    pub expect_no_eviction: bool,
+    /// Disks are too small for the volume: errors say so, and nothing else happens.
+    pub expect_full: bool,
+    /// The clients.
+    pub profile: Profile,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// Which rules are switched off.
+    pub plants: Plants,
+}
+
+impl Setup {
+    /// The setup of a seed.
+    #[must_use]
+    pub fn draw(seed: u64) -> Setup {
+        let mut random = Random::new(seed).fork(1);
+        let nodes = *random.pick(&[3, 3, 3, 4, 5]);
+        let cores = (0..nodes).map(|_| if random.percent(30) { 2 } else { 1 }).collect();
+        let copies = if nodes == 3 { *random.pick(&[3, 3, 3, 2]) } else { 3 };
+        let min_copies = if copies == 2 { 1 } else { *random.pick(&[2, 2, 2, 1]) };
+        let blocks_per_chunk = *random.pick(&[8, 16, 32]);
+        let blocks = blocks_per_chunk * random.within(2, 6);
+        let profile = Profile::draw(&mut random, blocks, blocks_per_chunk);
+        let limits = Limits {
+            nodes,
+            operations: profile.operations,
+            spare: usize::from(copies - min_copies).min(1),
+            eviction_ns: 1_500_000_000,
+        };
+        let plan = Plan::draw(&mut random, limits);
+        Setup {
+            seed,
+            nodes,
+            cores,
+            links_per_peer: *random.pick(&[1, 1, 2]),
+            groups: *random.pick(&[1, 2, 4]),
+            copies,
+            min_copies,
+            chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
+            blocks,
+            store_bytes: 4 << 20,
+            log_bytes: *random.pick(&[64 * 4096, 100 * 4096, 256 * 4096]),
+            volatile_cache: random.percent(50),
+            alignment: *random.pick(&[1, 512, 4096]),
+            refused_for: Duration::from_millis(*random.pick(&[100, 300])),
+            silent_for: Duration::from_millis(*random.pick(&[700, 1200])),
+            host_patience: Duration::from_millis(*random.pick(&[1500, 3000])),
+            loyal_hosts: u32::from(random.percent(12)),
+            polite_hosts: random.percent(50),
+            expect_no_eviction: false,
+            expect_full: false,
+            profile,
+            plan,
+            plants: Plants::default(),
+        }
+    }
+
+    /// A small cluster in which nothing goes wrong by itself: what scenarios start from.
+    #[must_use]
+    pub fn quiet(seed: u64) -> Setup {
+        let mut random = Random::new(seed).fork(1);
+        let (blocks, blocks_per_chunk) = (48, 16);
+        let profile = Profile {
+            clients: 3,
+            depth: 4,
+            operations: 250,
+            pause_ns: 2_000_000,
+            ..Profile::draw(&mut random, blocks, blocks_per_chunk)
+        };
+        Setup {
+            seed,
+            nodes: 3,
+            cores: vec![1; 3],
+            links_per_peer: 1,
+            groups: 2,
+            copies: 3,
+            min_copies: 2,
+            chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
+            blocks,
+            store_bytes: 4 << 20,
+            log_bytes: 64 * 4096,
+            volatile_cache: true,
+            alignment: 4096,
+            refused_for: Duration::from_millis(200),
+            silent_for: Duration::from_millis(1000),
+            host_patience: Duration::from_millis(1500),
+            loyal_hosts: 0,
+            polite_hosts: false,
+            expect_no_eviction: false,
+            expect_full: false,
+            profile,
+            plan: Plan::default(),
+            plants: Plants::default(),
+        }
+    }
+}

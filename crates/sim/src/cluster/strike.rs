@@ -1,0 +1,256 @@
+//! The plan's faults, as they strike and as they end.
+
+use super::Cluster;
+use super::node::{disk, node_id, place, store_id};
+use crate::faults::{Fault, Lost, Member, Plan, Step};
+use amita_reactor::Time;
+use amita_reactor::sim::DiskFaults;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What ends a fault.
+#[derive(Clone, Debug)]
+enum End {
+    Start(Member),
+    Partition(u64),
+    Network(Member),
+    Lossy,
+    Disk(Member),
+}
+
+/// What is still to strike, and what is to end.
+pub struct Strikes {
+    plan: Vec<Step>,
+    due: BTreeMap<(Time, u64), Due>,
+    order: u64,
+    /// The directed pairs that each partition cuts.
+    partitions: BTreeMap<u64, Vec<(u32, u32)>>,
+}
+
+#[derive(Clone, Debug)]
+enum Due {
+    Strike(Fault),
+    End(End),
+}
+
+impl Strikes {
+    /// Everything is still to come.
+    pub fn new(plan: Plan) -> Strikes {
+        Strikes { plan: plan.steps, due: BTreeMap::new(), order: 0, partitions: BTreeMap::new() }
+    }
+
+    /// Has everything struck and ended?
+    pub fn is_done(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// When something is next due.
+    pub fn next(&self) -> Option<Time> {
+        self.due.keys().next().map(|(at, _)| *at)
+    }
+
+    fn push(&mut self, at: Time, due: Due) -> u64 {
+        self.order += 1;
+        self.due.insert((at, self.order), due);
+        self.order
+    }
+}
+
+impl Cluster {
+    /// Lets everything strike or end that is due.
+    pub(super) fn strike(&mut self, now: Time) {
+        let asked = self.workload.asked();
+        while self.strikes.plan.first().is_some_and(|step| step.after_operations <= asked) {
+            let step = self.strikes.plan.remove(0);
+            let at = Time(now.0 + step.delay_ns);
+            self.strikes.push(at, Due::Strike(step.fault));
+        }
+        while let Some(entry) = self.strikes.due.first_entry()
+            && entry.key().0 <= now
+        {
+            match entry.remove() {
+                Due::Strike(fault) => self.strike_one(now, fault),
+                Due::End(end) => self.end_one(end),
+            }
+        }
+    }
+
+    fn later(&mut self, now: Time, after_ns: u64, end: End) -> u64 {
+        self.strikes.push(Time(now.0 + after_ns), Due::End(end))
+    }
+
+    fn strike_one(&mut self, now: Time, fault: Fault) {
+        self.tell(|| format!("strikes: {fault:?}"));
+        match fault {
+            Fault::PowerCut { node, for_ns } => self.strike_end(now, node, for_ns, true),
+            Fault::Kill { node, for_ns } => self.strike_end(now, node, for_ns, false),
+            Fault::Freeze { node, for_ns } => {
+                if self.nodes[node].is_up() {
+                    for core in 0..self.nodes[node].cores() {
+                        self.world.freeze(place(node, core), Duration::from_nanos(for_ns));
+                    }
+                    self.nodes[node].frozen_until = Time(now.0 + for_ns);
+                }
+            }
+            Fault::Cut { a, b } => self.cut(a, b),
+            Fault::Partition { side, lost, metadata, for_ns } => {
+                let pairs = self.pairs(&side, lost);
+                for (from, to) in &pairs {
+                    self.world.cut_link(*from, *to);
+                }
+                if metadata {
+                    side.iter().for_each(|node| self.metadata.cut_off_until(node_id(*node), Time(now.0 + for_ns)));
+                }
+                let id = self.strikes.order + 1;
+                self.later(now, for_ns, End::Partition(id));
+                self.strikes.partitions.insert(id, pairs);
+                self.coverage.hit("fault.partition");
+            }
+            Fault::SlowNetwork { node, extra_ns, for_ns } => {
+                self.delay(node, Duration::from_nanos(extra_ns));
+                self.later(now, for_ns, End::Network(node));
+                self.coverage.hit("fault.slow_network");
+            }
+            Fault::MetadataAway { for_ns } => {
+                self.metadata.away_until(Time(now.0 + for_ns));
+                self.coverage.hit("fault.metadata_away");
+            }
+            Fault::MetadataCutOff { node, for_ns } => {
+                self.metadata.cut_off_until(node_id(node), Time(now.0 + for_ns));
+                self.coverage.hit("fault.metadata_cut_off");
+            }
+            Fault::MetadataLossy { percent, for_ns } => {
+                self.metadata.lose_answers(percent);
+                self.later(now, for_ns, End::Lossy);
+                self.coverage.hit("fault.metadata_lossy");
+            }
+            Fault::SlowDisk { node, factor, for_ns } => {
+                self.world.disk_faults(disk(node), |faults| faults.slow_factor = factor);
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::StalledDisk { node, for_ns } => {
+                self.world.stall_disk(disk(node), Duration::from_nanos(for_ns));
+            }
+            Fault::DiskErrors { node, per_mille, for_ns } => {
+                self.world.disk_faults(disk(node), |faults| {
+                    faults.read_errors = per_mille;
+                    faults.write_errors = per_mille;
+                    faults.flush_errors = per_mille;
+                });
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::Rot { node, blocks } => self.rot(node, blocks),
+            Fault::Move { gateway } => {
+                if self.nodes[gateway].is_up() {
+                    self.hosts.move_to(now, gateway);
+                }
+            }
+        }
+    }
+
+    fn strike_end(&mut self, now: Time, node: Member, for_ns: u64, power_cut: bool) {
+        if self.nodes[node].is_up() {
+            self.end(node, power_cut);
+            self.later(now, for_ns, End::Start(node));
+        }
+    }
+
+    fn end_one(&mut self, end: End) {
+        self.tell(|| format!("ends: {end:?}"));
+        match end {
+            End::Start(node) => {
+                if !self.nodes[node].is_up() {
+                    self.start(node);
+                }
+            }
+            End::Partition(id) => {
+                let Some(pairs) = self.strikes.partitions.remove(&id) else { return };
+                for (from, to) in pairs {
+                    self.world.heal(from, to);
+                }
+                // Healing a pair heals both directions; what another partition still cuts is cut again.
+                for (from, to) in self.strikes.partitions.values().flatten() {
+                    self.world.cut_link(*from, *to);
+                }
+            }
+            End::Network(node) => self.delay(node, Duration::ZERO),
+            End::Lossy => self.metadata.lose_answers(0),
+            End::Disk(node) => self.world.disk_faults(disk(node), |faults| *faults = DiskFaults::default()),
+        }
+    }
+
+    /// Every fault ends now, and none is left to strike.
+    pub(super) fn end_faults(&mut self) {
+        self.strikes.plan.clear();
+        for due in std::mem::take(&mut self.strikes.due).into_values() {
+            if let Due::End(end) = due {
+                self.end_one(end);
+            }
+        }
+        self.metadata.heal();
+    }
+
+    /// The directed pairs of places that a partition loses.
+    fn pairs(&self, side: &[Member], lost: Lost) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        for &inside in side {
+            for outside in (0..self.nodes.len()).filter(|node| !side.contains(node)) {
+                for (a, b) in self.places(inside, outside) {
+                    if lost != Lost::Incoming {
+                        pairs.push((a, b));
+                    }
+                    if lost != Lost::Outgoing {
+                        pairs.push((b, a));
+                    }
+                }
+            }
+        }
+        pairs
+    }
+
+    fn places(&self, one: Member, other: Member) -> Vec<(u32, u32)> {
+        let cores = &self.setup.cores;
+        (0..cores[one]).flat_map(|a| (0..cores[other]).map(move |b| (place(one, a), place(other, b)))).collect()
+    }
+
+    fn delay(&mut self, node: Member, delay: Duration) {
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            for (a, b) in self.places(node, other) {
+                self.world.delay_link(a, b, delay);
+                self.world.delay_link(b, a, delay);
+            }
+        }
+    }
+
+    fn cut(&mut self, one: Member, other: Member) {
+        let places = self.places(one, other);
+        for connection in self.world.connections() {
+            let (a, b) = (connection.from, connection.to);
+            if places.contains(&(a, b)) || places.contains(&(b, a)) {
+                self.world.reset(connection.connection);
+            }
+        }
+    }
+
+    /// Flips a bit in some blocks that the node's store holds.
+    fn rot(&mut self, node: Member, blocks: u64) {
+        let geometry = amita_store::format::Geometry::divide(self.setup.store_bytes, Some(self.setup.log_bytes))
+            .expect("it was formatted so");
+        let mut used = Vec::new();
+        let mut head = [0; 8];
+        for slot in 0..geometry.slots {
+            let offset = geometry.slot_offset(amita_store::format::Slot(slot));
+            self.world.read_disk(disk(node), offset, &mut head);
+            if head != [0; 8] {
+                used.push(offset);
+            }
+        }
+        self.tell(|| format!("{} slots of store {} hold data", used.len(), store_id(node)));
+        for _ in 0..blocks.min(used.len() as u64) {
+            let offset = *self.random.pick(&used) + self.random.below(u64::from(amita_cluster::BLOCK_BYTES));
+            let bit = self.random.below(8) as u8;
+            self.world.flip_bit(disk(node), offset, bit);
+            self.hosts.rot = true;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The histories of `docs/protocol.md`, by the number of their rule.
+//!
+//! Each is a kind of run that steers towards one interleaving, and a rule of the product that makes it harmless. It is
+//! played over a number of seeds twice: as the product is, where every seed must hold, and with the rule switched off
+//! (feature `planted`), where some seed must fail. So each shows that the rule is needed, that the simulator meets the
+//! interleaving, and that the checkers see it.
+
+mod cluster_plays;
+mod store_plays;
+
+use crate::campaign::{Run, Summary, run_all};
+use crate::cluster::{Plants, Setup, run_setup};
+use crate::solo;
+use std::fmt;
+
+/// How a scenario is played.
+#[derive(Clone, Copy)]
+pub enum Play {
+    /// A store on its own.
+    Store(fn(u64) -> solo::Profile),
+    /// A cluster.
+    Cluster(fn(u64) -> Setup),
+}
+
+/// One history.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// Its rule and what it is about.
+    pub name: &'static str,
+    /// What happens, and what would go wrong.
+    pub story: &'static str,
+    /// How it is played.
+    pub play: Play,
+    /// What is wrong with the world in it, besides its faults; empty in most.
+    pub hostile: fn(&mut Plants),
+    /// Switches its rule off; none where there is no such switch.
+    pub broken: Option<fn(&mut Plants)>,
+    /// Seeds that are played.
+    pub seeds: u64,
+}
+
+/// How a scenario went.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// As the product is: the seeds that failed.
+    pub with_rule: Summary,
+    /// With the rule switched off, where that can be.
+    pub without_rule: Option<Summary>,
+}
+
+impl Verdict {
+    /// The rule protects, and is needed.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let needed = self.without_rule.as_ref().is_none_or(|summary| !summary.failures.is_empty());
+        self.with_rule.failures.is_empty() && needed
+    }
+}
+
+impl Scenario {
+    /// Plays one seed.
+    #[must_use]
+    pub fn run(&self, seed: u64, broken: bool, trace: bool) -> Run {
+        let mut plants = Plants::default();
+        (self.hostile)(&mut plants);
+        if let Some(switch_off) = self.broken.filter(|_| broken) {
+            switch_off(&mut plants);
+        }
+        match self.play {
+            Play::Store(profile) => solo::run_with(seed, profile(seed), plants.store),
+            Play::Cluster(setup) => run_setup(Setup { plants, ..setup(seed) }, trace),
+        }
+    }
+
+    /// Plays all seeds, with the rule and without.
+    #[must_use]
+    pub fn play(&self, seeds: u64, jobs: usize) -> Verdict {
+        let with_rule = run_all(0..seeds, jobs, 3, |seed| self.run(seed, false, false), |_| {});
+        let switch = self.broken.is_some() && cfg!(feature = "planted");
+        let without_rule = switch.then(|| run_all(0..seeds, jobs, 1, |seed| self.run(seed, true, false), |_| {}));
+        Verdict { with_rule, without_rule }
+    }
+}
+
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// All of them.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    let mut all = store_plays::all();
+    all.extend(cluster_plays::all());
+    all.sort_by_key(|scenario| scenario.name);
+    all
+}
+
+/// Plays all whose name contains `only`, and prints how they went; false when one did not hold.
+pub fn play_all(only: Option<&str>, seeds: Option<u64>, jobs: usize) -> bool {
+    let mut good = true;
+    for scenario in all() {
+        if only.is_some_and(|only| !scenario.name.contains(only)) {
+            continue;
+        }
+        let seeds = seeds.unwrap_or(scenario.seeds);
+        let verdict = scenario.play(seeds, jobs);
+        println!("{}", scenario.name);
+        println!("  {}", scenario.story);
+        match verdict.with_rule.failures.first() {
+            None => println!("  with the rule: {seeds} seeds hold"),
+            Some((seed, why)) => println!("  WITH THE RULE seed {seed} FAILS: {why}"),
+        }
+        match &verdict.without_rule {
+            None if scenario.broken.is_none() => println!("  (no switch: this shows only that it is survived)"),
+            None => println!("  (build with --features planted to switch the rule off)"),
+            Some(summary) => match summary.failures.first() {
+                Some((seed, why)) => {
+                    println!("  without it:    seed {seed} fails: {}", why.lines().next().unwrap_or_default());
+                }
+                None => println!("  WITHOUT IT {} seeds HOLD: the scenario does not meet its history", summary.runs),
+            },
+        }
+        good &= verdict.holds();
+    }
+    good
+}
+
+/// A function that switches something off; with nothing to switch, without the feature `planted`, it does nothing.
+macro_rules! plant {
+    ($plants:ident => $body:expr) => {
+        |$plants: &mut crate::cluster::Plants| {
+            let _ = &$plants;
+            #[cfg(feature = "planted")]
+            {
+                $body;
+            }
+        }
+    };
+}
+use plant;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Histories of a cluster.
+
+use super::{Play, Scenario, plant};
+use crate::cluster::Setup;
+use crate::faults::{Fault, Lost, Plan, Step};
+use crate::random::Random;
+#[cfg(feature = "planted")]
+use amita_store::Plant;
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+const LONG: u64 = 4000 * MS;
+
+fn plan(steps: impl IntoIterator<Item = (u32, u64, Fault)>) -> Plan {
+    let steps = steps.into_iter().map(|(after_operations, delay_ns, fault)| Step { after_operations, delay_ns, fault });
+    Plan { steps: steps.collect(), victims: Vec::new() }
+}
+
+fn random(seed: u64) -> Random {
+    Random::new(seed).fork(2)
+}
+
+/// One or two hot blocks, written and read all the time.
+fn hot(seed: u64) -> Setup {
+    let mut setup = Setup::quiet(seed);
+    setup.profile.hot_blocks = 2;
+    setup.profile.hot_percent = 90;
+    setup.profile.read_percent = 50;
+    setup.profile.max_blocks = 2;
+    setup.profile.clear_percent = 0;
+    setup
+}
+
+/// Connections between the gateway and the others break again and again.
+fn cuts(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.profile.read_percent = 20;
+    setup.profile.depth = 8;
+    setup.profile.pause_ns = 300_000;
+    setup.plan = plan((0..12).map(|index| (index * 20, random.below(2 * MS), Fault::Cut { a: 0, b: 1 + index as usize % 2 })));
+    setup
+}
+
+/// The gateway's own store is quick, the others are far; then the gateway's node loses power for good.
+fn read_goes_back(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    let at = random.within(20, 150) as u32;
+    setup.plan = plan([
+        (at, 0, Fault::SlowNetwork { node: 0, extra_ns: 30 * MS, for_ns: 300 * MS }),
+        (at + 5, random.within(10, 60) * MS, Fault::PowerCut { node: 0, for_ns: LONG }),
+    ]);
+    setup
+}
+
+/// The gateway and its store are cut off together, with a host that stays and reads.
+fn cut_off_together(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.profile.clients = 4;
+    setup.profile.depth = 2;
+    setup.profile.operations = 2000;
+    setup.profile.pause_ns = 4 * MS;
+    setup.loyal_hosts = 2;
+    setup.host_patience = Duration::from_millis(700);
+    let at = random.within(20, 150) as u32;
+    let lost = Lost::Both;
+    setup.plan = plan([(at, 0, Fault::Partition { side: vec![0], lost, metadata: true, for_ns: 3000 * MS })]);
+    setup
+}
+
+/// Takeovers while members are behind: writes are under way everywhere and the gateway dies.
+fn roll_forwards(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = Setup::quiet(seed);
+    // Chunks with more blocks than one part of a roll-forward carries.
+    (setup.chunk_bytes, setup.blocks) = (128 * 4096, 256);
+    (setup.profile.blocks, setup.profile.blocks_per_chunk) = (256, 128);
+    setup.profile.read_percent = 10;
+    setup.profile.max_blocks = 32;
+    setup.profile.depth = 16;
+    setup.profile.pause_ns = 200_000;
+    setup.store_bytes = 8 << 20;
+    let mut steps = Vec::new();
+    for round in 0..4 {
+        let (at, slow) = (30 + round * 50, 1 + (round as usize + seed as usize) % 2);
+        steps.push((at, 0, Fault::SlowNetwork { node: slow, extra_ns: 40 * MS, for_ns: 100 * MS }));
+        steps.push((at + 12, random.below(20 * MS), Fault::Kill { node: 0, for_ns: 50 * MS }));
+        // The new gateway is cut off from those that it brings up to date, or dies in the middle.
+        let next = 1 + random.below(2) as usize;
+        steps.push((at + 12, random.within(100, 700) * MS, Fault::Kill { node: next, for_ns: 30 * MS }));
+    }
+    setup.plan = plan(steps);
+    setup.refused_for = Duration::from_millis(2000);
+    setup
+}
+
+/// Gateways take over from each other while the old one still evicts.
+fn rival_gateways(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.min_copies = 1;
+    setup.loyal_hosts = 1;
+    setup.profile.clients = 4;
+    setup.profile.operations = 800;
+    setup.host_patience = Duration::from_millis(500);
+    let mut steps = Vec::new();
+    for round in 0..3 {
+        let at = 20 + 60 * round + random.below(30) as u32;
+        let side = vec![random.below(3) as usize];
+        let lost = *random.pick(&[Lost::Both, Lost::Outgoing, Lost::Incoming]);
+        steps.push((at, 0, Fault::Partition { side, lost, metadata: false, for_ns: random.within(300, 2500) * MS }));
+        steps.push((at, random.below(800 * MS), Fault::Move { gateway: random.below(3) as usize }));
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
+/// The disks are smaller than the volume.
+fn full(seed: u64) -> Setup {
+    let mut setup = Setup::quiet(seed);
+    setup.store_bytes = 1 << 20;
+    setup.groups = 1;
+    (setup.blocks, setup.profile.blocks) = (288, 288);
+    setup.profile.hot_percent = 5;
+    setup.profile.read_percent = 10;
+    setup.profile.clear_percent = 5;
+    setup.profile.max_blocks = 8;
+    setup.profile.operations = 400;
+    (setup.expect_full, setup.expect_no_eviction) = (true, true);
+    setup
+}
+
+/// Nothing worse than broken connections and lost answers.
+fn lost_answers(seed: u64) -> Setup {
+    Setup { expect_no_eviction: true, ..cuts(seed) }
+}
+
+/// Two of three members are gone for long: what is left may not go on alone.
+fn below_min_copies(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    let at = random.within(20, 150) as u32;
+    setup.plan = plan([
+        (at, 0, Fault::PowerCut { node: 1, for_ns: LONG }),
+        (at, random.within(0, 600) * MS, Fault::PowerCut { node: 2, for_ns: LONG }),
+    ]);
+    setup
+}
+
+/// A takeover while some members cannot be reached by the new gateway, and are by the old one.
+fn half_fenced(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = cut_off_together(seed);
+    setup.min_copies = *random.pick(&[1, 2]);
+    let at = random.within(20, 150) as u32;
+    let side = vec![0, 1 + random.below(2) as usize];
+    let side = if random.percent(50) { side } else { vec![0] };
+    setup.plan = plan([(at, 0, Fault::Partition { side, lost: Lost::Both, metadata: false, for_ns: 2500 * MS })]);
+    setup
+}
+
+/// Blocks rot on one member.
+fn rot(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.profile.read_percent = 70;
+    setup.profile.hot_percent = 50;
+    let node = random.below(3) as usize;
+    setup.plan = plan((1..8).map(|index| (index * 25, 0, Fault::Rot { node, blocks: 6 })));
+    setup
+}
+
+/// The first gateway's node dies.
+fn node_dies(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    let at = random.within(20, 150) as u32;
+    setup.plan = plan([(at, 0, Fault::PowerCut { node: random.below(3) as usize, for_ns: LONG })]);
+    setup
+}
+
+/// The histories of a cluster.
+pub fn all() -> Vec<Scenario> {
+    let scenario = |name, story, play, broken| Scenario {
+        name,
+        story,
+        play: Play::Cluster(play),
+        hostile: |_| {},
+        broken: Some(broken),
+        seeds: 100,
+    };
+    vec![
+        Scenario {
+            hostile: plant!(plants => plants.volume.resend_out_of_order = true),
+            ..scenario(
+                "R1: writes that arrive out of order are refused",
+                "After a broken connection W2 comes before W1: a store that took it would never get W1.",
+                cuts,
+                plant!(plants => plants.store = plants.store.with(Plant::AnyPredecessor)),
+            )
+        },
+        scenario(
+            "R3: a read is held until every member has what it shows",
+            "v10 is on M2 only, S1 reads it from M2; S1 and M2 die; S2 opens the others at v9: the read went back.",
+            read_goes_back,
+            plant!(plants => plants.volume.no_hold = true),
+        ),
+        scenario(
+            "R4: reads stand on promises",
+            "S1 and M1 are cut off together; M1 is evicted, S2 acknowledges on M2 and M3; S1 still reads from M1.",
+            cut_off_together,
+            plant!(plants => plants.volume.no_promises = true),
+        ),
+        scenario(
+            "R6: half a roll-forward is none",
+            "A roll-forward that stops in the middle leaves two stores with one label that differ.",
+            roll_forwards,
+            plant!(plants => plants.volume.roll_in_parts = true),
+        ),
+        scenario(
+            "R6: the generation is raised before the epochs are read",
+            "Between the two the old owner evicts a member, and the new one believes in a set that is no more.",
+            rival_gateways,
+            plant!(plants => plants.volume.read_groups_before_raise = true),
+        ),
+        scenario(
+            "R7: space is settled before a version is given out",
+            "v10 is on M1, M2 and M3 is full: it can be neither completed nor undone.",
+            full,
+            plant!(plants => plants.volume.no_credits = true),
+        ),
+        Scenario {
+            broken: None,
+            ..scenario(
+                "R8: a lost answer evicts no good store",
+                "Connections break with answers on them: the writes are sent again, and answered again.",
+                lost_answers,
+                |_| {},
+            )
+        },
+        scenario(
+            "R10: an in-sync set never shrinks below its least",
+            "Two of three members are away; writes wait for one of them instead of going on with one copy.",
+            below_min_copies,
+            plant!(plants => plants.volume.ignore_min_copies = true),
+        ),
+        scenario(
+            "R10: a group is served when all of its members are fenced",
+            "S2 fences the members that it reaches and serves; S1 goes on with those that S2 did not reach.",
+            half_fenced,
+            plant!(plants => plants.volume.serve_half_fenced = true),
+        ),
+        Scenario {
+            broken: None,
+            ..scenario(
+                "R12: any sequencer evicts by itself",
+                "There is no coordinator in this cluster at all, a node dies, and writes go on.",
+                node_dies,
+                |_| {},
+            )
+        },
+        scenario(
+            "I1: a write is acknowledged when every in-sync member has it",
+            "An acknowledgement by the first answer is lost with its giver.",
+            read_goes_back,
+            plant!(plants => plants.volume.acknowledge_early = true),
+        ),
+        scenario(
+            "I3: what does not match its checksum is not served",
+            "Bits of one member's data rot; reads go to another member.",
+            rot,
+            plant!(plants => plants.store = plants.store.with(Plant::SumUnchecked)),
+        ),
+        scenario(
+            "R2: an eviction compares the volume's generation",
+            "A deposed sequencer moves the epoch and acknowledges by it.",
+            rival_gateways,
+            plant!(plants => plants.volume.skip_generation_check = true),
+        ),
+    ]
+}

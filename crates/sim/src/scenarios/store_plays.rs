@@ -1,0 +1,113 @@
+//! Histories of one store.
+
+use super::{Play, Scenario, plant};
+use crate::random::Random;
+use crate::solo::Profile;
+#[cfg(feature = "planted")]
+use amita_store::Plant;
+
+fn any(seed: u64) -> Profile {
+    Profile { rot_percent: 0, gap_percent: 0, ..Profile::draw(&mut Random::new(seed).fork(1)) }
+}
+
+/// Much under way at once, on a disk that loses what was not flushed, and every life ends by a power cut.
+fn busy(seed: u64) -> Profile {
+    Profile { depth: 24, volatile_cache: true, kill_percent: 0, pause_percent: 0, lives: 8, requests: 80, ..any(seed) }
+}
+
+fn tight(seed: u64) -> Profile {
+    Profile { clear_percent: 10, ..busy(seed).tight() }
+}
+
+fn fences(seed: u64) -> Profile {
+    Profile { fence_percent: 5, read_percent: 5, depth: 32, ..busy(seed) }
+}
+
+/// The histories of one store.
+pub fn all() -> Vec<Scenario> {
+    let scenario = |name, story, play, broken| Scenario {
+        name,
+        story,
+        play: Play::Store(play),
+        hostile: |_| {},
+        broken: Some(broken),
+        seeds: 60,
+    };
+    vec![
+        scenario(
+            "R1: a write is applied only onto its predecessor",
+            "A write arrives without the one before it: a store that took it would hold a hole.",
+            |seed| Profile { gap_percent: 5, ..any(seed) },
+            plant!(plants => plants.store = plants.store.with(Plant::AnyPredecessor)),
+        ),
+        scenario(
+            "R2: a fence is durable before it is answered",
+            "A store answers a fence, loses power, and a sequencer of old comes by.",
+            fences,
+            plant!(plants => plants.store = plants.store.with(Plant::FenceNotPersisted)),
+        ),
+        scenario(
+            "R4: a store restarts and is fenced at once",
+            "It promised its owner to accept no newer generation for a while; the promise outlives the process.",
+            |seed| Profile { fence_percent: 3, ..any(seed) },
+            plant!(plants => plants.store = plants.store.with(Plant::NoPromiseWait)),
+        ),
+        scenario(
+            "R6: a fence drains what was accepted before it",
+            "M2 says v9 with v10 on its way to the disk, which surfaces when the next sequencer has counted without it.",
+            fences,
+            plant!(plants => plants.store = plants.store.with(Plant::NoDrain)),
+        ),
+        scenario(
+            "R8: a resend is answered once the original is durable",
+            "Answered from memory, an acknowledged write is gone after a power cut.",
+            |seed| Profile { resend_percent: 30, ..busy(seed) },
+            plant!(plants => plants.store = plants.store.with(Plant::ResendAtOnce)),
+        ),
+        scenario(
+            "D1: a freed slot waits for a durable mark",
+            "v5's slot is overwritten; after a crash replay finds v5's checksum wrong and throws v6 away too.",
+            tight,
+            plant!(plants => plants.store = plants.store.with(Plant::ReuseAtOnce)),
+        ),
+        scenario(
+            "D2: answers go out in log order",
+            "Page k+1 is answered, page k is lost by a power cut.",
+            busy,
+            plant!(plants => plants.store = plants.store.with(Plant::AnswersOutOfOrder)),
+        ),
+        scenario(
+            "D2: a page names its predecessor and its mount",
+            "After a replay that ended short, an old page k+1 is taken for a new one.",
+            busy,
+            plant!(plants => plants.store = plants.store.with(Plant::ChainUnchecked)),
+        ),
+        scenario(
+            "D4: damage is not the end of the log",
+            "A bit of an older page rots; what follows it was acknowledged and may not be dropped in silence.",
+            |seed| Profile { rot_percent: 60, ..busy(seed) },
+            plant!(plants => plants.store = plants.store.with(Plant::EndAtFirstBad)),
+        ),
+        Scenario {
+            broken: None,
+            ..scenario(
+                "D5: the free map comes from the checkpoint",
+                "The log goes round many times; a mount starts from a checkpoint and applies only what came later.",
+                tight,
+                |_| {},
+            )
+        },
+        scenario(
+            "D6: slots are pinned by reads under way",
+            "A slot is freed and written again while a read of it is on its way: the read looks like rot.",
+            |seed| Profile { read_percent: 60, kill_percent: 50, ..tight(seed) },
+            plant!(plants => plants.store = plants.store.with(Plant::NoPin)),
+        ),
+        scenario(
+            "I3: replay takes a record only with all of its data",
+            "A power cut keeps the log's page and loses some of the data that was written beside it.",
+            busy,
+            plant!(plants => plants.store = plants.store.with(Plant::ReplayUnverified)),
+        ),
+    ]
+}
