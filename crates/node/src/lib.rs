@@ -1,1 +1,18 @@
-//! One core of a node: joins stores, sequencers, fabric and protocols; runs on either driver.
+//! One node: its cores, each of which joins stores, sequencers, fabric and front ends on a driver, and the process
+//! around them.
+//!
+//! [`Core`] is written once and runs on the kernel's driver ([`serve`]) and on the simulated one (crate `sim`).
+#![deny(unsafe_code)]
+
+pub mod control;
+mod core;
+mod directory;
+pub mod fronts;
+pub mod mail;
+pub mod serve;
+pub mod shards;
+pub mod stores;
+pub mod token;
+pub mod view;
+
+pub use crate::core::{Core, CoreConfig};

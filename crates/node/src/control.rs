@@ -1,0 +1,67 @@
+//! What a core and the control plane of its node say to each other.
+//!
+//! The control plane (threads with the metadata client) is not on the path of an I/O. A core hands it metadata calls
+//! and reports; it hands back results and changed records. In the simulator the same messages come from a simulated
+//! metadata service.
+
+use amita_cluster::StoreId;
+use amita_meta as meta;
+use amita_volume::CallId;
+
+/// A record of the metadata, new, changed or gone. Never acted on as truth: a hint for routing and listing; what must
+/// be right is read again by a linearizable read (R6).
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The key.
+    pub key: String,
+    /// The value, or `None` where the key was deleted.
+    pub value: Option<Vec<u8>>,
+    /// Its modification revision.
+    pub revision: u64,
+}
+
+/// To a core.
+#[derive(Debug)]
+pub enum ToCore {
+    /// A metadata call ended.
+    Metadata {
+        /// Which.
+        call: CallId,
+        /// How.
+        result: Result<meta::Reply, meta::Error>,
+    },
+    /// A record changed, or is there at the start.
+    Record(Record),
+}
+
+/// From a core.
+#[derive(Debug)]
+pub enum FromCore {
+    /// Carry out a call.
+    Metadata {
+        /// Which.
+        call: CallId,
+        /// What.
+        request: meta::Call,
+    },
+    /// A store was mounted and serves.
+    StoreServes {
+        /// Its UUID.
+        store: StoreId,
+        /// The path that it was opened by.
+        path: String,
+        /// Its capacity for data.
+        size_bytes: u64,
+        /// What the mount did, for the log.
+        report: String,
+    },
+    /// A store cannot serve.
+    StoreFailed {
+        /// Its path.
+        path: String,
+        /// What, where, what to do.
+        why: String,
+    },
+    /// Something that the operator should see.
+    Warning(String),
+}

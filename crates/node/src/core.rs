@@ -1,0 +1,283 @@
+//! One core of a node: stores, sequencers, fabric and front ends on one driver, run to completion.
+//!
+//! A pass: take in all completions and mail; let the parts hand each other what they produce until nobody has anything
+//! left; then one write per store, one send per connection, and one timer for the next deadline. Nothing blocks and
+//! nothing is locked. The same code runs on the kernel's driver and on the simulated one.
+
+mod peers;
+mod route;
+
+use crate::control::{FromCore, Record, ToCore};
+use crate::directory::Directory;
+use crate::fronts::Fronts;
+use crate::mail::{CoreMessage, Mail};
+use crate::shards::{Shards, Want};
+use crate::stores::{Reply, Stores};
+use crate::token;
+use crate::view::View;
+use amita_cluster::{ClusterId, NodeId, StoreId};
+use amita_fabric::Fabric;
+use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
+use peers::Peers;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// Mail that one pass takes in at most, so that a busy neighbour cannot keep a core from its own sockets.
+const MAIL_PER_PASS: usize = 4096;
+/// How long a pass that lacks buffers waits before it tries again.
+const STARVED_RETRY: Duration = Duration::from_millis(1);
+
+/// What a core must know at its start.
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// This node.
+    pub node: NodeId,
+    /// Made anew at each start of the process.
+    pub session: u64,
+    /// This core's place among the node's.
+    pub core: usize,
+    /// How many cores the node has.
+    pub cores: usize,
+    /// Connections to each peer: that many cores hold one, the others go through them.
+    pub links_per_peer: usize,
+    /// A peer whose port refuses connections for so long is taken for dead.
+    pub refused_for: Duration,
+    /// A peer that does not answer at all for so long is taken for dead.
+    pub silent_for: Duration,
+    /// The fabric's settings.
+    pub fabric: amita_fabric::Config,
+    /// The stores' settings.
+    pub store: amita_store::Config,
+    /// The sequencers' settings.
+    pub sequencer: amita_volume::Config,
+    /// The openers' settings.
+    pub opener: amita_volume::OpenerConfig,
+}
+
+/// One core's service.
+pub struct Core {
+    config: CoreConfig,
+    view: View,
+    mail: Mail,
+    stores: Stores,
+    shards: Shards,
+    fabric: Fabric,
+    /// The sessions of hosts.
+    pub fronts: Fronts,
+    directory: Directory,
+    peers: Peers,
+    /// Which core of this node serves which of its stores.
+    local: Vec<(StoreId, usize)>,
+    to_control: Vec<FromCore>,
+    replies: Vec<Reply>,
+    wants: Vec<Want>,
+    events: Vec<amita_fabric::Event>,
+    /// Links to be closed at the end of the pass.
+    breaks: Vec<amita_fabric::Link>,
+    from_control: VecDeque<ToCore>,
+    timer: Option<(Time, TimerId)>,
+}
+
+impl Core {
+    /// A core without stores and listeners.
+    #[must_use]
+    pub fn new(config: CoreConfig, mail: Mail) -> Core {
+        Core {
+            view: View::default(),
+            stores: Stores::default(),
+            shards: Shards::new(config.core, config.sequencer.clone()),
+            fabric: Fabric::new(config.fabric.clone()),
+            fronts: Fronts::default(),
+            directory: Directory::new(config.node, config.cores, config.opener.clone()),
+            peers: Peers::new(&config),
+            local: Vec::new(),
+            to_control: Vec::new(),
+            replies: Vec::new(),
+            wants: Vec::new(),
+            events: Vec::new(),
+            breaks: Vec::new(),
+            from_control: VecDeque::new(),
+            timer: None,
+            mail,
+            config,
+        }
+    }
+
+    /// Listens for peers.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn listen_fabric(&mut self, driver: &mut dyn Driver, address: SocketAddr) -> io::Result<SocketAddr> {
+        self.fabric.listen(driver, address)
+    }
+
+    /// Opens a store and begins to mount it; [`FromCore::StoreServes`] or [`FromCore::StoreFailed`] tells the end.
+    ///
+    /// # Errors
+    /// The path cannot be opened, or another process holds the store.
+    pub fn open_store(&mut self, driver: &mut dyn Driver, path: &Path) -> io::Result<()> {
+        self.stores.open(driver, path, self.config.store.clone())
+    }
+
+    /// A message of the control plane, handled in the next pass.
+    pub fn control(&mut self, message: ToCore) {
+        self.from_control.push_back(message);
+    }
+
+    /// What the core has for the control plane.
+    pub fn take_control(&mut self) -> std::vec::Drain<'_, FromCore> {
+        self.to_control.drain(..)
+    }
+
+    /// Has [`Core::take_control`] anything?
+    #[must_use]
+    pub fn has_control(&self) -> bool {
+        !self.to_control.is_empty()
+    }
+
+    /// The stores of this core.
+    #[must_use]
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// The sequencers of this core.
+    #[must_use]
+    pub fn shards(&self) -> &Shards {
+        &self.shards
+    }
+
+    /// One pass.
+    pub fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
+        let now = driver.now();
+        for completion in completions.drain(..) {
+            match token::space(completion.token) {
+                token::FABRIC => self.fabric.completion(driver, completion),
+                token::FRONTS => self.fronts.completion(driver, completion),
+                token::STORES => self.stores.completion(now, completion),
+                token::CORE => self.timer = None,
+                // A waker's completion carries no token of ours: its mail is taken in below.
+                _ => {}
+            }
+        }
+        while let Some(message) = self.from_control.pop_front() {
+            self.on_control(now, message);
+        }
+        for _ in 0..MAIL_PER_PASS {
+            let Some(message) = self.mail.next() else { break };
+            self.on_mail(driver, message);
+        }
+        self.tick(driver);
+        self.route(driver);
+        self.fronts.end_pass(driver);
+        self.route(driver);
+        self.stores.end_pass(now);
+        // Ending the pass may have let answers out.
+        self.route(driver);
+        for link in self.breaks.drain(..) {
+            self.fabric.close(driver, link);
+        }
+        self.fabric.flush(driver);
+        self.fronts.flush(driver);
+        let waiting = self.mail.retry() || !self.fronts.asks.0.is_empty();
+        self.arm(driver);
+        if waiting { Wait::No } else { Wait::UntilEvent }
+    }
+
+    fn tick(&mut self, driver: &mut dyn Driver) {
+        let now = driver.now();
+        self.stores.tick(now);
+        self.shards.tick(now);
+        self.directory.tick(now);
+        if self.fabric.deadline().is_some_and(|at| at <= now) {
+            self.fabric.tick(driver);
+        }
+        self.fronts.tick(driver);
+        self.check_peers(now);
+    }
+
+    /// Sets the one timer to the nearest deadline.
+    fn arm(&mut self, driver: &mut dyn Driver) {
+        let starved = self.fronts.is_starved().then(|| driver.now().plus(STARVED_RETRY));
+        let deadlines = [
+            self.stores.deadline(),
+            self.shards.deadline(),
+            self.directory.deadline(),
+            self.fabric.deadline(),
+            self.fronts.deadline(),
+            self.peers.deadline(),
+            starved,
+        ];
+        let Some(next) = deadlines.into_iter().flatten().min() else {
+            return;
+        };
+        // A timer that fires early costs one pass; one that is moved costs a little each time: only move it forward
+        // in time when it would fire too late.
+        if let Some((at, timer)) = self.timer {
+            if at <= next {
+                return;
+            }
+            driver.cancel_timer(timer);
+        }
+        let timer = driver.timer(next, token::token(token::CORE, 0, 0));
+        self.timer = Some((next, timer));
+    }
+
+    fn on_control(&mut self, now: Time, message: ToCore) {
+        match message {
+            ToCore::Metadata { call, result } => self.on_metadata(now, call, result),
+            ToCore::Record(record) => {
+                for core in 0..self.config.cores {
+                    if core != self.config.core {
+                        self.mail.send(core, CoreMessage::Record(record.clone()));
+                    }
+                }
+                self.on_record(now, &record);
+            }
+        }
+    }
+
+    fn on_metadata(
+        &mut self,
+        now: Time,
+        call: amita_volume::CallId,
+        result: Result<amita_meta::Reply, amita_meta::Error>,
+    ) {
+        let core = token::id_core(call.0);
+        if core != self.config.core {
+            self.mail.send(core, CoreMessage::Metadata { call, result });
+        } else if token::id_shard(call.0) == crate::shards::DIRECTORY {
+            self.directory.metadata(now, call, result);
+        } else {
+            self.shards.metadata(now, call, result);
+        }
+    }
+
+    fn on_record(&mut self, now: Time, record: &Record) {
+        match self.view.apply(record) {
+            crate::view::Change::Nothing => {}
+            crate::view::Change::Node(node, address) => {
+                if node != self.config.node && self.peers.owns_link() {
+                    // Each core of a peer listens on a port of its own: dial the one with our number, so that the
+                    // connections are spread over its cores.
+                    let cores = self.view.node_record(node).map_or(1, |record| record.cores.max(1));
+                    let lane = (self.config.core as u32 % cores) as u16;
+                    let address = address.map(|a| SocketAddr::new(a.ip(), a.port().saturating_add(lane)));
+                    self.fabric.set_peer(now, node, address);
+                }
+            }
+            crate::view::Change::Store(store, node) => {
+                if node != self.config.node && self.peers.link(node).is_some() {
+                    self.shards.store_up(now, store);
+                }
+            }
+            crate::view::Change::Group(group, pool) => self.shards.hint(now, pool, &group),
+            crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
+        }
+    }
+}

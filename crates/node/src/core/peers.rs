@@ -1,0 +1,192 @@
+//! Which peers a core can reach, and for how long it could not reach the others.
+
+use super::{Core, CoreConfig};
+use crate::mail::CoreMessage;
+use amita_cluster::{NodeId, StoreId};
+use amita_fabric::Link;
+use amita_reactor::driver::Time;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A peer as this core sees it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    /// The link to name in messages (of this core, or of the one that it goes through).
+    link: Option<Link>,
+    /// Since when its port has refused connections.
+    refused_since: Option<Time>,
+    /// Since when it could not be reached in any way.
+    away_since: Option<Time>,
+    /// It was told to be lost, and has not been there since.
+    lost: bool,
+}
+
+/// The peers of one core.
+#[derive(Debug)]
+pub(super) struct Peers {
+    core: usize,
+    owners: usize,
+    refused_for: Duration,
+    silent_for: Duration,
+    peers: BTreeMap<NodeId, Peer>,
+}
+
+impl Peers {
+    pub(super) fn new(config: &CoreConfig) -> Peers {
+        Peers {
+            core: config.core,
+            owners: config.links_per_peer.clamp(1, config.cores.max(1)),
+            refused_for: config.refused_for,
+            silent_for: config.silent_for,
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// Does this core hold connections of its own?
+    pub(super) fn owns_link(&self) -> bool {
+        self.core < self.owners
+    }
+
+    /// The core that holds the connections which `core` uses.
+    pub(super) fn owner_of(&self, core: usize) -> usize {
+        core % self.owners
+    }
+
+    /// The link to a peer.
+    pub(super) fn link(&self, peer: NodeId) -> Option<Link> {
+        self.peers.get(&peer)?.link
+    }
+
+    /// The peers that are taken for dead.
+    pub(super) fn lost(&self) -> impl Iterator<Item = NodeId> {
+        self.peers.iter().filter(|(_, p)| p.lost).map(|(n, _)| *n)
+    }
+
+    /// The peers that can be reached.
+    pub(super) fn up(&self) -> impl Iterator<Item = NodeId> {
+        self.peers.iter().filter(|(_, p)| p.link.is_some()).map(|(n, _)| *n)
+    }
+
+    fn is_due(&self, peer: &Peer, now: Time) -> bool {
+        !peer.lost
+            && peer.link.is_none()
+            && (peer
+                .refused_since
+                .is_some_and(|since| now >= since.plus(self.refused_for))
+                || peer.away_since.is_some_and(|since| now >= since.plus(self.silent_for)))
+    }
+
+    /// When a peer is next to be taken for dead.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        if !self.owns_link() {
+            return None;
+        }
+        self.peers
+            .values()
+            .filter(|p| !p.lost && p.link.is_none())
+            .flat_map(|p| {
+                let refused = p.refused_since.map(|since| since.plus(self.refused_for));
+                let silent = p.away_since.map(|since| since.plus(self.silent_for));
+                [refused, silent]
+            })
+            .flatten()
+            .min()
+    }
+}
+
+impl Core {
+    /// A connection of this core to a peer came up: the cores that go through it are told.
+    pub(super) fn link_up(&mut self, peer: NodeId, link: Link) {
+        for core in 0..self.config.cores {
+            if self.peers.owner_of(core) == self.config.core {
+                self.mail.send(core, CoreMessage::PeerUp { peer, link });
+            }
+        }
+    }
+
+    /// It broke.
+    pub(super) fn link_down(&mut self, peer: NodeId) {
+        for core in 0..self.config.cores {
+            if self.peers.owner_of(core) == self.config.core {
+                self.mail.send(core, CoreMessage::PeerDown { peer });
+            }
+        }
+    }
+
+    pub(super) fn on_peer_up(&mut self, now: Time, peer: NodeId, link: Link) {
+        let known = self.peers.peers.entry(peer).or_default();
+        *known = Peer {
+            link: Some(link),
+            ..Peer::default()
+        };
+        for store in self.stores_of(peer) {
+            self.shards.store_up(now, store);
+        }
+    }
+
+    pub(super) fn on_peer_down(&mut self, now: Time, peer: NodeId) {
+        let known = self.peers.peers.entry(peer).or_default();
+        known.link = None;
+        known.away_since.get_or_insert(now);
+        for store in self.stores_of(peer) {
+            self.shards.store_down(now, store);
+        }
+    }
+
+    /// The fabric could not connect.
+    pub(super) fn on_unreachable(&mut self, now: Time, peer: NodeId, certain: bool) {
+        let known = self.peers.peers.entry(peer).or_default();
+        if known.link.is_some() {
+            return;
+        }
+        known.away_since.get_or_insert(now);
+        if certain {
+            known.refused_since.get_or_insert(now);
+        } else {
+            // Something is there that does not refuse: only its silence counts.
+            known.refused_since = None;
+        }
+    }
+
+    /// Takes peers for dead that were away for too long.
+    pub(super) fn check_peers(&mut self, now: Time) {
+        if self.peers.deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        let due: Vec<NodeId> = self
+            .peers
+            .peers
+            .iter()
+            .filter(|(_, p)| self.peers.is_due(p, now))
+            .map(|(n, _)| *n)
+            .collect();
+        for peer in due {
+            for core in 0..self.config.cores {
+                if self.peers.owner_of(core) == self.config.core {
+                    self.mail.send(core, CoreMessage::PeerLost { peer });
+                }
+            }
+            if let Some(known) = self.peers.peers.get_mut(&peer) {
+                known.lost = true;
+            }
+        }
+    }
+
+    pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId) {
+        let known = self.peers.peers.entry(peer).or_default();
+        if known.link.is_some() {
+            return;
+        }
+        known.lost = true;
+        for store in self.stores_of(peer) {
+            self.shards.store_lost(now, store);
+        }
+    }
+
+    /// The stores of a node, in order: what is told to sequencers must not hang on a table's order.
+    pub(super) fn stores_of(&self, node: NodeId) -> Vec<StoreId> {
+        let mut stores: Vec<StoreId> = self.view.stores_of(node).collect();
+        stores.sort_unstable();
+        stores
+    }
+}

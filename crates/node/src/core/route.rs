@@ -1,0 +1,531 @@
+//! Who gets what: the routes between the parts of a core, and between cores.
+
+use super::Core;
+use crate::control::FromCore;
+use crate::fronts::Ask;
+use crate::mail::{CoreMessage, Origin};
+use crate::shards::Want;
+use crate::stores::refusal;
+use crate::token;
+use amita_cluster::message::{Answer, Refusal, Request};
+use amita_cluster::{ChunkId, ChunkIndex, StoreId, VolumeId};
+use amita_fabric::{Event, Link, Message};
+use amita_reactor::Slice;
+use amita_reactor::driver::{Driver, Time};
+use amita_store::LinkId;
+use amita_uss as uss;
+use amita_volume::{Effect, IoError, Op, Payload};
+
+impl Core {
+    /// Lets the parts hand each other what they have until nobody has anything left.
+    pub(super) fn route(&mut self, driver: &mut dyn Driver) {
+        loop {
+            let mut moved = false;
+            moved |= self.route_fabric(driver.now());
+            moved |= self.route_asks(driver.now());
+            moved |= self.route_wants(driver);
+            moved |= self.route_stores(driver);
+            moved |= self.route_directory();
+            while let Some(message) = self.mail.next_own() {
+                self.on_mail(driver, message);
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn route_fabric(&mut self, now: Time) -> bool {
+        self.events.extend(self.fabric.events());
+        let moved = !self.events.is_empty();
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                Event::Message { link, message, payload } => self.on_message(now, link, message, payload),
+                Event::Up {
+                    link, peer, outgoing, ..
+                } => {
+                    if outgoing {
+                        self.link_up(peer, link);
+                    }
+                }
+                Event::Down {
+                    link, peer, outgoing, ..
+                } => {
+                    if outgoing {
+                        self.link_down(peer);
+                    } else {
+                        self.incoming_closed(now, link);
+                    }
+                }
+                Event::Unreachable { peer, certain } => self.on_unreachable(now, peer, certain),
+                Event::Refused { peer, reason } => {
+                    self.to_control.push(FromCore::Warning(format!(
+                        "node {peer} refused the connection: {reason}"
+                    )));
+                }
+                // A kind of event that this build does not know concerns no request.
+                _ => {}
+            }
+        }
+        self.events = events;
+        moved
+    }
+
+    /// A peer's link closed: the stores take the credits back that it had.
+    fn incoming_closed(&mut self, now: Time, link: Link) {
+        let link = token::peer_link(self.config.core, link);
+        self.stores.link_closed(now, link);
+        for core in 0..self.config.cores {
+            if core != self.config.core {
+                self.mail.send(core, CoreMessage::LinkClosed { link });
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Time, link: Link, message: Message, payload: Slice) {
+        match message {
+            Message::Request(request) => {
+                self.to_store(now, token::peer_link(self.config.core, link), request, payload);
+            }
+            Message::Answer(answer) => self.to_sequencer(now, answer, payload),
+            Message::Release {
+                tag,
+                volume,
+                generation,
+            } => {
+                let core = self.config.core;
+                self.mail.send(
+                    0,
+                    CoreMessage::Release {
+                        core,
+                        link,
+                        tag,
+                        volume,
+                        generation,
+                    },
+                );
+            }
+            Message::Released { tag, outcome } => self.mail.send(0, CoreMessage::Released { tag, outcome }),
+        }
+    }
+
+    /// A request, from wherever, to a store of this node.
+    fn to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
+        if self.stores.serves(request.store) {
+            self.stores.request(now, link, request, payload, &mut self.replies);
+            return;
+        }
+        match self.local.iter().find(|(store, _)| *store == request.store) {
+            Some(&(_, core)) if core != self.config.core => {
+                self.mail.send(core, CoreMessage::ToStore { link, request, payload });
+            }
+            _ => {
+                let answer = refusal(&request, Refusal::NoSuchStore);
+                self.replies.push((link, answer, Slice::default()));
+            }
+        }
+    }
+
+    fn to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
+        let core = token::id_core(answer.id.0);
+        if core == self.config.core {
+            self.shards.answer(now, answer, payload);
+        } else if core < self.config.cores {
+            self.mail.send(core, CoreMessage::ToSequencer { answer, payload });
+        }
+    }
+
+    /// A store's answer, to whoever asked.
+    fn from_store(&mut self, now: Time, link: LinkId, answer: Answer, payload: Slice) {
+        let core = token::link_core(link);
+        if core != self.config.core {
+            self.mail.send(core, CoreMessage::FromStore { link, answer, payload });
+        } else if let Some(peer) = token::link_peer(link) {
+            // A link that broke meanwhile has nobody to answer: the asker sends again by a new one (R8).
+            let _ = self.fabric.send(peer, Message::Answer(answer), payload);
+        } else {
+            self.shards.answer(now, answer, payload);
+        }
+    }
+
+    fn route_stores(&mut self, driver: &mut dyn Driver) -> bool {
+        let now = driver.now();
+        let mut replies = std::mem::take(&mut self.replies);
+        self.stores.run(driver, &mut replies);
+        let mut moved = !replies.is_empty();
+        for (link, answer, payload) in replies.drain(..) {
+            self.from_store(now, link, answer, payload);
+        }
+        // Nothing answers while answers are handed out, so the vector that was taken can be put back.
+        let late = std::mem::replace(&mut self.replies, replies);
+        for (link, answer, payload) in late {
+            self.from_store(now, link, answer, payload);
+            moved = true;
+        }
+        self.announce_stores();
+        moved
+    }
+
+    fn announce_stores(&mut self) {
+        let before = self.to_control.len();
+        self.stores.announce(&mut self.to_control);
+        let serving: Vec<StoreId> = self.to_control[before..]
+            .iter()
+            .filter_map(|told| match told {
+                FromCore::StoreServes { store, .. } => Some(*store),
+                _ => None,
+            })
+            .collect();
+        let core = self.config.core;
+        for store in serving {
+            self.mail.broadcast(|| CoreMessage::StoreServes { store, core });
+        }
+    }
+
+    fn route_asks(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some(ask) = self.fronts.asks.0.pop_front() {
+            moved = true;
+            let origin = |front, tag| Origin {
+                core: self.config.core as u16,
+                front,
+                tag,
+            };
+            match ask {
+                Ask::List { front, tag } => {
+                    let exports = self.exports();
+                    self.mail.send(
+                        self.config.core,
+                        CoreMessage::Listed {
+                            origin: origin(front, tag),
+                            exports,
+                        },
+                    );
+                }
+                Ask::Open { front, tag, name } => {
+                    self.mail.send(
+                        0,
+                        CoreMessage::Open {
+                            origin: origin(front, tag),
+                            name,
+                        },
+                    );
+                }
+                Ask::Close { volume } => self.mail.send(0, CoreMessage::Close { volume }),
+                Ask::Submit {
+                    front,
+                    tag,
+                    volume,
+                    op,
+                    payload,
+                } => {
+                    self.to_shard(now, origin(front, tag), volume, op, payload);
+                }
+            }
+        }
+        moved
+    }
+
+    fn exports(&self) -> Vec<uss::Export> {
+        self.view
+            .volumes()
+            .map(|volume| uss::Export {
+                name: volume.name.clone(),
+                size_bytes: volume.size_bytes,
+                read_only: false,
+                description: format!("volume {} in pool {}", volume.id, volume.pool),
+            })
+            .collect()
+    }
+
+    /// A piece of I/O, to the core that sequences its chunk: at most one hop.
+    fn to_shard(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+        let core = if self.config.cores == 1 {
+            0
+        } else {
+            let chunk_bytes = self.directory_chunk_bytes(volume);
+            ChunkId {
+                volume,
+                index: ChunkIndex(op.offset() / u64::from(chunk_bytes)),
+            }
+            .core(self.config.cores)
+        };
+        if core == self.config.core {
+            self.submit(now, origin, volume, op, payload);
+        } else {
+            self.mail.send(
+                core,
+                CoreMessage::Piece {
+                    origin,
+                    volume,
+                    op,
+                    payload,
+                },
+            );
+        }
+    }
+
+    /// Every core has a shard of each open volume, which knows its chunk size.
+    fn directory_chunk_bytes(&self, volume: VolumeId) -> u32 {
+        self.shards.chunk_bytes(volume).unwrap_or(4 << 20)
+    }
+
+    fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+        if let Err(origin) = self.shards.submit(now, origin, volume, op, payload) {
+            self.done(origin, Err(IoError::Lost), Payload::None);
+        }
+    }
+
+    fn done(&mut self, origin: Origin, result: Result<(), IoError>, payload: Payload) {
+        self.mail.send(
+            usize::from(origin.core),
+            CoreMessage::Done {
+                origin,
+                result,
+                payload,
+            },
+        );
+    }
+
+    fn route_wants(&mut self, driver: &mut dyn Driver) -> bool {
+        let now = driver.now();
+        let mut wants = std::mem::take(&mut self.wants);
+        let moved = self.shards.run(&mut wants);
+        for want in wants.drain(..) {
+            match want {
+                Want::Done(origin, result, payload) if usize::from(origin.core) == self.config.core => {
+                    let event = uss::Event::Done {
+                        tag: origin.tag,
+                        result,
+                        payload,
+                    };
+                    self.fronts.event(driver, origin.front, event);
+                }
+                Want::Done(origin, result, payload) => self.done(origin, result, payload),
+                Want::Effect(effect) => self.on_effect(now, effect),
+                Want::Lost(volume, generation, why) => {
+                    self.mail.broadcast(|| CoreMessage::DropShard {
+                        volume,
+                        generation,
+                        why: why.clone(),
+                    });
+                }
+            }
+        }
+        self.wants = wants;
+        moved
+    }
+
+    fn on_effect(&mut self, now: Time, effect: Effect) {
+        match effect {
+            Effect::Send {
+                store,
+                request,
+                payload,
+            } => self.send(now, store, request, payload),
+            Effect::Meta { call, request } => self.to_control.push(FromCore::Metadata { call, request }),
+            Effect::Warn(warning) => self.to_control.push(FromCore::Warning(warning.to_string())),
+            Effect::Done { .. } | Effect::Stop { .. } => unreachable!("taken out by Shards::run"),
+        }
+    }
+
+    /// A sequencer's request to a store, wherever it is.
+    fn send(&mut self, now: Time, store: StoreId, request: Request, payload: Slice) {
+        if self.local.iter().any(|(local, _)| *local == store) {
+            self.to_store(now, token::local_link(self.config.core), request, payload);
+            return;
+        }
+        // A store that cannot be reached now: the sequencer sends again when it hears that it can (R8).
+        let Some(link) = self.view.node_of(store).and_then(|node| self.peers.link(node)) else {
+            return;
+        };
+        let message = Message::Request(request);
+        let owner = self.peers.owner_of(self.config.core);
+        if owner == self.config.core {
+            self.send_on(link, message, payload);
+        } else {
+            self.mail.send(owner, CoreMessage::ToPeer { link, message, payload });
+        }
+    }
+
+    fn send_on(&mut self, link: Link, message: Message, payload: Slice) {
+        if let Err(why) = self.fabric.send(link, message, payload) {
+            // Full: the link is hopelessly behind. Breaking it is safe (everything unanswered is sent again in order),
+            // dropping one message is not.
+            self.to_control
+                .push(FromCore::Warning(format!("a connection is given up: {why}")));
+            self.breaks.push(link);
+        }
+    }
+
+    pub(super) fn on_mail(&mut self, driver: &mut dyn Driver, message: CoreMessage) {
+        let now = driver.now();
+        match message {
+            CoreMessage::ToStore { link, request, payload } => self.to_store(now, link, request, payload),
+            CoreMessage::FromStore { link, answer, payload } => self.from_store(now, link, answer, payload),
+            CoreMessage::ToPeer { link, message, payload } => self.send_on(link, message, payload),
+            CoreMessage::ToSequencer { answer, payload } => self.to_sequencer(now, answer, payload),
+            CoreMessage::Piece {
+                origin,
+                volume,
+                op,
+                payload,
+            } => self.submit(now, origin, volume, op, payload),
+            CoreMessage::Done {
+                origin,
+                result,
+                payload,
+            } => {
+                self.fronts.event(
+                    driver,
+                    origin.front,
+                    uss::Event::Done {
+                        tag: origin.tag,
+                        result,
+                        payload,
+                    },
+                );
+            }
+            CoreMessage::Listed { origin, exports } => {
+                self.fronts.event(
+                    driver,
+                    origin.front,
+                    uss::Event::Listed {
+                        tag: origin.tag,
+                        result: Ok(exports),
+                    },
+                );
+            }
+            CoreMessage::Opened { origin, result } => {
+                self.fronts.event(
+                    driver,
+                    origin.front,
+                    uss::Event::Opened {
+                        tag: origin.tag,
+                        result,
+                    },
+                );
+            }
+            CoreMessage::Open { origin, name } => self.directory.open(now, origin, &name),
+            CoreMessage::Close { volume } => self.directory.close(volume),
+            CoreMessage::MakeShard { opened } => self.make_shard(now, *opened),
+            CoreMessage::ShardMade { volume, generation } => self.directory.shard_made(volume, generation),
+            CoreMessage::DropShard {
+                volume,
+                generation,
+                why,
+            } => self.drop_shard(driver, volume, generation, &why),
+            CoreMessage::StoreServes { store, core } => {
+                self.local.push((store, core));
+                self.shards.store_up(now, store);
+            }
+            CoreMessage::LinkClosed { link } => self.stores.link_closed(now, link),
+            CoreMessage::PeerUp { peer, link } => self.on_peer_up(now, peer, link),
+            CoreMessage::PeerDown { peer } => self.on_peer_down(now, peer),
+            CoreMessage::PeerLost { peer } => self.on_peer_lost(now, peer),
+            CoreMessage::Release {
+                core,
+                link,
+                tag,
+                volume,
+                generation,
+            } => {
+                self.directory.release(core, link, tag, volume, generation);
+            }
+            CoreMessage::Reply { link, message } => self.send_on(link, message, Slice::default()),
+            CoreMessage::Released { tag, outcome } => self.directory.released(tag, outcome),
+            CoreMessage::Record(record) => self.on_record(now, &record),
+            CoreMessage::Metadata { call, result } => self.on_metadata(now, call, result),
+        }
+    }
+
+    fn make_shard(&mut self, now: Time, opened: amita_volume::Opened) {
+        let (volume, generation) = (opened.volume.id, opened.generation);
+        let local: Vec<StoreId> = self.local.iter().map(|(store, _)| *store).collect();
+        let mut up = local.clone();
+        for peer in self.peers.up().collect::<Vec<_>>() {
+            up.extend(self.stores_of(peer));
+        }
+        let mut lost = Vec::new();
+        for peer in self.peers.lost().collect::<Vec<_>>() {
+            lost.extend(self.stores_of(peer));
+        }
+        self.shards.make(now, opened, &local, &up, &lost);
+        self.mail.send(0, CoreMessage::ShardMade { volume, generation });
+    }
+
+    fn drop_shard(
+        &mut self,
+        driver: &mut dyn Driver,
+        volume: VolumeId,
+        generation: amita_cluster::Generation,
+        why: &str,
+    ) {
+        if self.config.core == 0 {
+            self.directory.lost(volume, generation);
+        }
+        if self.shards.generation(volume) != Some(generation) {
+            return;
+        }
+        self.shards.stop(volume);
+        // Its pending I/O ends as lost before it goes.
+        self.route_wants(driver);
+        self.shards.remove(volume);
+        let why = why.to_owned();
+        self.fronts.event_to_all(driver, || uss::Event::Lost {
+            volume,
+            why: why.clone(),
+        });
+    }
+
+    fn route_directory(&mut self) -> bool {
+        use crate::directory::Act;
+        let mut moved = false;
+        while let Some(act) = self.directory.next() {
+            moved = true;
+            match act {
+                Act::Call { call, request } => self.to_control.push(FromCore::Metadata { call, request }),
+                Act::Ask {
+                    node,
+                    tag,
+                    volume,
+                    generation,
+                } => match self.peers.link(node) {
+                    Some(link) => self.send_on(
+                        link,
+                        Message::Release {
+                            tag,
+                            volume,
+                            generation,
+                        },
+                        Slice::default(),
+                    ),
+                    None => self.directory.unreachable(tag),
+                },
+                Act::MakeShards { opened } => {
+                    self.mail
+                        .broadcast(|| CoreMessage::MakeShard { opened: opened.clone() });
+                }
+                Act::DropShards {
+                    volume,
+                    generation,
+                    why,
+                } => {
+                    self.mail.broadcast(|| CoreMessage::DropShard {
+                        volume,
+                        generation,
+                        why: why.clone(),
+                    });
+                }
+                Act::Opened { origin, result } => {
+                    self.mail
+                        .send(usize::from(origin.core), CoreMessage::Opened { origin, result });
+                }
+                Act::Reply { core, link, message } => self.mail.send(core, CoreMessage::Reply { link, message }),
+            }
+        }
+        moved
+    }
+}

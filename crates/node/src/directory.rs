@@ -1,0 +1,351 @@
+//! The directory of open volumes of a node: on core 0 only, off the path of an I/O.
+//!
+//! It runs an opener for a volume that a host asks for, has every core make its sequencer, counts who uses the volume,
+//! and gives it away when another gateway asks and nobody uses it here ("take over only from an owner that consents or
+//! whose promises ran out", R10).
+
+use crate::mail::Origin;
+use crate::shards::DIRECTORY;
+use crate::token;
+use amita_cluster::{Generation, NodeId, VolumeId};
+use amita_fabric::{Link, Message, ReleaseOutcome};
+use amita_meta as meta;
+use amita_reactor::driver::Time;
+use amita_uss as uss;
+use amita_volume::{CallId, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Openers that run at one time; more wait for nothing and are refused.
+const MAX_OPENERS: usize = 1024;
+
+/// What the directory wants done.
+#[derive(Debug)]
+pub enum Act {
+    /// A metadata call.
+    Call { call: CallId, request: meta::Call },
+    /// Ask a volume's owner to release it.
+    Ask {
+        node: NodeId,
+        tag: u64,
+        volume: VolumeId,
+        generation: Generation,
+    },
+    /// Every core makes its sequencer.
+    MakeShards { opened: Box<Opened> },
+    /// Every core drops it.
+    DropShards {
+        volume: VolumeId,
+        generation: Generation,
+        why: String,
+    },
+    /// A front end's open has ended.
+    Opened {
+        origin: Origin,
+        result: Result<uss::VolumeInfo, uss::OpenError>,
+    },
+    /// An answer to another gateway.
+    Reply { core: usize, link: Link, message: Message },
+}
+
+enum State {
+    /// An opener runs.
+    Opening { waiting: Vec<Origin> },
+    /// The cores make their sequencers.
+    Making {
+        opened: Box<Opened>,
+        missing: usize,
+        waiting: Vec<Origin>,
+    },
+    /// Open, with so many users.
+    Open {
+        info: uss::VolumeInfo,
+        generation: Generation,
+        users: u64,
+    },
+}
+
+/// The directory.
+pub struct Directory {
+    node: NodeId,
+    cores: usize,
+    config: OpenerConfig,
+    volumes: BTreeMap<String, State>,
+    openers: BTreeMap<u32, (String, Opener)>,
+    next_opener: u32,
+    acts: VecDeque<Act>,
+}
+
+impl Directory {
+    /// Nothing is open.
+    #[must_use]
+    pub fn new(node: NodeId, cores: usize, config: OpenerConfig) -> Directory {
+        Directory {
+            node,
+            cores,
+            config,
+            volumes: BTreeMap::new(),
+            openers: BTreeMap::new(),
+            next_opener: 0,
+            acts: VecDeque::new(),
+        }
+    }
+
+    /// A front end asks for a volume by name.
+    pub fn open(&mut self, now: Time, origin: Origin, name: &str) {
+        match self.volumes.get_mut(name) {
+            Some(State::Open { info, users, .. }) => {
+                *users += 1;
+                self.acts.push_back(Act::Opened {
+                    origin,
+                    result: Ok(info.clone()),
+                });
+            }
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.push(origin),
+            None if self.openers.len() >= MAX_OPENERS => {
+                let result = Err(uss::OpenError::Unavailable(format!(
+                    "{MAX_OPENERS} volumes are being opened here"
+                )));
+                self.acts.push_back(Act::Opened { origin, result });
+            }
+            None => {
+                let number = self.next_opener;
+                self.next_opener = (self.next_opener + 1) & 0xf_ffff;
+                // The opener's number is part of its ids, between the directory's mark and its own count.
+                let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
+                let mut config = self.config.clone();
+                config.node = self.node;
+                config.volume = name.to_owned();
+                let opener = Opener::new(config, base, now);
+                self.openers.insert(number, (name.to_owned(), opener));
+                self.volumes
+                    .insert(name.to_owned(), State::Opening { waiting: vec![origin] });
+                self.drain(number);
+            }
+        }
+    }
+
+    /// A user less.
+    pub fn close(&mut self, volume: VolumeId) {
+        for state in self.volumes.values_mut() {
+            if let State::Open { info, users, .. } = state
+                && info.id == volume
+            {
+                *users = users.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The end of a metadata call of an opener.
+    pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
+        let number = (call.0 >> 20) as u32 & 0xf_ffff;
+        if let Some((_, opener)) = self.openers.get_mut(&number) {
+            opener.meta(now, call, result);
+            self.drain(number);
+        }
+    }
+
+    /// The owner of a volume answered.
+    pub fn released(&mut self, tag: u64, outcome: ReleaseOutcome) {
+        let number = tag as u32;
+        if let Some((_, opener)) = self.openers.get_mut(&number) {
+            opener.owner(match outcome {
+                ReleaseOutcome::Released => OwnerReply::Released,
+                ReleaseOutcome::NotOwner => OwnerReply::NotOwner,
+                _ => OwnerReply::Busy,
+            });
+            self.drain(number);
+        }
+    }
+
+    /// The owner of a volume cannot be asked.
+    pub fn unreachable(&mut self, tag: u64) {
+        let number = tag as u32;
+        if let Some((_, opener)) = self.openers.get_mut(&number) {
+            opener.owner(OwnerReply::Unreachable);
+            self.drain(number);
+        }
+    }
+
+    /// Another gateway asks for a volume.
+    pub fn release(&mut self, core: usize, link: Link, tag: u64, volume: VolumeId, generation: Generation) {
+        let held = self.volumes.iter().find_map(|(name, state)| match state {
+            State::Open {
+                info,
+                generation: ours,
+                users,
+            } if info.id == volume => Some((name.clone(), *ours, *users)),
+            _ => None,
+        });
+        let outcome = match held {
+            Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
+            Some((name, ours, _)) => {
+                self.volumes.remove(&name);
+                let why = "another gateway asked for it and nobody used it here".to_owned();
+                self.acts.push_back(Act::DropShards {
+                    volume,
+                    generation: ours,
+                    why,
+                });
+                ReleaseOutcome::Released
+            }
+            None => ReleaseOutcome::NotOwner,
+        };
+        self.acts.push_back(Act::Reply {
+            core,
+            link,
+            message: Message::Released { tag, outcome },
+        });
+    }
+
+    /// A core has made its sequencer.
+    pub fn shard_made(&mut self, volume: VolumeId, generation: Generation) {
+        let Some((name, state)) = self.volumes.iter_mut().find(
+            |(_, state)| matches!(state, State::Making { opened, .. } if opened.volume.id == volume && opened.generation == generation),
+        ) else {
+            return;
+        };
+        let State::Making {
+            opened,
+            missing,
+            waiting,
+        } = state
+        else {
+            return;
+        };
+        *missing -= 1;
+        if *missing > 0 {
+            return;
+        }
+        let info = uss::VolumeInfo {
+            id: volume,
+            name: name.clone(),
+            size_bytes: opened.volume.size_bytes,
+            chunk_bytes: opened.pool.chunk_bytes,
+            read_only: false,
+        };
+        let users = waiting.len() as u64;
+        for origin in waiting.drain(..) {
+            self.acts.push_back(Act::Opened {
+                origin,
+                result: Ok(info.clone()),
+            });
+        }
+        *state = State::Open {
+            info,
+            generation,
+            users,
+        };
+    }
+
+    /// A sequencer has found that the volume is no longer ours.
+    pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
+        let name = self.volumes.iter().find_map(|(name, state)| match state {
+            State::Open {
+                info, generation: ours, ..
+            } if info.id == volume && *ours == generation => Some(name.clone()),
+            State::Making { opened, .. } if opened.volume.id == volume && opened.generation == generation => {
+                Some(name.clone())
+            }
+            _ => None,
+        });
+        let Some(name) = name else { return };
+        if let Some(State::Making { waiting, .. }) = self.volumes.remove(&name) {
+            for origin in waiting {
+                let why = "another gateway took the volume over while it was being opened".to_owned();
+                self.acts.push_back(Act::Opened {
+                    origin,
+                    result: Err(uss::OpenError::Unavailable(why)),
+                });
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time) {
+        let due: Vec<u32> = self
+            .openers
+            .iter()
+            .filter(|(_, (_, opener))| opener.deadline().is_some_and(|at| at <= now))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in due {
+            if let Some((_, opener)) = self.openers.get_mut(&number) {
+                opener.tick(now);
+                self.drain(number);
+            }
+        }
+    }
+
+    /// When [`Directory::tick`] is next wanted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.openers.values().filter_map(|(_, opener)| opener.deadline()).min()
+    }
+
+    /// The next thing to do.
+    pub fn next(&mut self) -> Option<Act> {
+        self.acts.pop_front()
+    }
+
+    fn drain(&mut self, number: u32) {
+        let Some((name, opener)) = self.openers.get_mut(&number) else {
+            return;
+        };
+        let mut end = None;
+        for effect in opener.effects() {
+            match effect {
+                OpenerEffect::Meta { call, request } => self.acts.push_back(Act::Call { call, request }),
+                OpenerEffect::AskOwner {
+                    node,
+                    volume,
+                    generation,
+                } => {
+                    self.acts.push_back(Act::Ask {
+                        node,
+                        tag: u64::from(number),
+                        volume,
+                        generation,
+                    });
+                }
+                OpenerEffect::Opened(result) => end = Some(result),
+            }
+        }
+        let Some(result) = end else { return };
+        let name = name.clone();
+        self.openers.remove(&number);
+        let Some(State::Opening { waiting }) = self.volumes.remove(&name) else {
+            return;
+        };
+        match *result {
+            Ok(opened) => {
+                let opened = Box::new(opened);
+                self.acts.push_back(Act::MakeShards { opened: opened.clone() });
+                self.volumes.insert(
+                    name,
+                    State::Making {
+                        opened,
+                        missing: self.cores,
+                        waiting,
+                    },
+                );
+            }
+            Err(why) => {
+                for origin in waiting {
+                    self.acts.push_back(Act::Opened {
+                        origin,
+                        result: Err(refuse(&why)),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What a host is told of a volume that could not be opened.
+fn refuse(why: &OpenError) -> uss::OpenError {
+    match why {
+        OpenError::NoSuchVolume { .. } => uss::OpenError::NotFound,
+        OpenError::Busy { .. } => uss::OpenError::Refused(why.to_string()),
+        _ => uss::OpenError::Unavailable(why.to_string()),
+    }
+}

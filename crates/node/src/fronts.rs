@@ -1,0 +1,395 @@
+//! Front ends: the sessions of hosts, their sockets, and what they ask of the node.
+
+use crate::token;
+use amita_cluster::VolumeId;
+use amita_reactor::driver::{Completion, Driver, ListenerId, Outcome, SocketId, Time};
+use amita_reactor::{Inbox, Outbox, Slice};
+use amita_uss::{Event, Flow, Front, FrontId, StorageService};
+use amita_volume::Op;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+/// Sessions that one core takes; more are closed as they come.
+pub const MAX_SESSIONS: usize = 8192;
+/// What a session receives into before it has shown that it means business.
+const SMALL_RECEIVE_BYTES: usize = 4096;
+/// And after: a burst of 32 writes of 4 KiB fits twice.
+const LARGE_RECEIVE_BYTES: usize = 256 * 1024;
+
+const ACCEPT: u8 = 1;
+const RECEIVE: u8 = 2;
+const SEND: u8 = 3;
+
+/// Makes the front of an accepted connection.
+pub type MakeFront = Box<dyn FnMut(FrontId, Time, SocketAddr, &mut Outbox) -> Box<dyn Front>>;
+
+/// What a front asks of the node: the calls of [`StorageService`], kept until the core routes them.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum Ask {
+    /// The exports.
+    List { front: FrontId, tag: u64 },
+    /// Open a volume.
+    Open { front: FrontId, tag: u64, name: String },
+    /// Use it no longer.
+    Close { volume: VolumeId },
+    /// A piece of I/O.
+    Submit {
+        front: FrontId,
+        tag: u64,
+        volume: VolumeId,
+        op: Op,
+        payload: Slice,
+    },
+}
+
+/// The asks of one pass, in order.
+#[derive(Default)]
+pub struct Asks(pub VecDeque<Ask>);
+
+impl StorageService for Asks {
+    fn list(&mut self, front: FrontId, tag: u64) {
+        self.0.push_back(Ask::List { front, tag });
+    }
+    fn open(&mut self, front: FrontId, tag: u64, name: &str) {
+        self.0.push_back(Ask::Open {
+            front,
+            tag,
+            name: name.to_owned(),
+        });
+    }
+    fn close(&mut self, _front: FrontId, volume: VolumeId) {
+        self.0.push_back(Ask::Close { volume });
+    }
+    fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, payload: Slice) {
+        self.0.push_back(Ask::Submit {
+            front,
+            tag,
+            volume,
+            op,
+            payload,
+        });
+    }
+}
+
+struct Session {
+    front: Box<dyn Front>,
+    /// None for a session inside the process.
+    socket: Option<SocketId>,
+    inbox: Inbox,
+    outbox: Outbox,
+    receiving: bool,
+    dirty: bool,
+    receive_bytes: usize,
+    /// Set when the front wants to end: what is queued still goes out.
+    closing: bool,
+}
+
+/// The sessions of one core.
+pub struct Fronts {
+    sessions: FxHashMap<u64, Session>,
+    next: u64,
+    dirty: Vec<u64>,
+    starved: Vec<u64>,
+    make: Option<MakeFront>,
+    /// When some session next wants to be told the time.
+    next_tick: Option<Time>,
+    /// What the fronts asked for.
+    pub asks: Asks,
+}
+
+impl Default for Fronts {
+    fn default() -> Fronts {
+        Fronts {
+            sessions: FxHashMap::default(),
+            next: 1,
+            dirty: Vec::new(),
+            starved: Vec::new(),
+            make: None,
+            next_tick: None,
+            asks: Asks::default(),
+        }
+    }
+}
+
+impl Fronts {
+    /// Listens for hosts; `make` makes the front of each connection.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn listen(
+        &mut self,
+        driver: &mut dyn Driver,
+        address: SocketAddr,
+        make: MakeFront,
+    ) -> io::Result<(ListenerId, SocketAddr)> {
+        self.make = Some(make);
+        driver.listen(address, token::token(token::FRONTS, ACCEPT, 0))
+    }
+
+    /// Adds a session without a socket (a client inside the process).
+    pub fn attach(&mut self, make: impl FnOnce(FrontId) -> Box<dyn Front>) -> FrontId {
+        let id = self.next;
+        self.next += 1;
+        self.sessions.insert(id, Session::new(make(FrontId(id)), None));
+        FrontId(id)
+    }
+
+    /// Runs `act` with a session's front, so that a client inside the process can ask for something.
+    pub fn with<R>(
+        &mut self,
+        id: FrontId,
+        act: impl FnOnce(&mut dyn Front, &mut dyn StorageService) -> R,
+    ) -> Option<R> {
+        let session = self.sessions.get_mut(&id.0)?;
+        Some(act(session.front.as_mut(), &mut self.asks))
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// A socket's operation ended.
+    pub fn completion(&mut self, driver: &mut dyn Driver, completion: Completion) {
+        let now = driver.now();
+        let id = token::low(completion.token);
+        match (token::kind(completion.token), completion.outcome) {
+            (ACCEPT, Outcome::Accepted { socket, peer }) => self.accepted(driver, now, socket, peer),
+            (ACCEPT, _) => {}
+            (RECEIVE, Outcome::Received { buffer, result }) => {
+                let Some(session) = self.sessions.get_mut(&id) else {
+                    return;
+                };
+                session.receiving = false;
+                match result {
+                    Ok(0) | Err(_) => self.end(driver, id),
+                    Ok(bytes) => {
+                        if bytes == buffer.len() {
+                            session.receive_bytes = LARGE_RECEIVE_BYTES;
+                        }
+                        session.inbox.received(buffer, bytes);
+                        self.feed(driver, now, id);
+                    }
+                }
+            }
+            (SEND, Outcome::Sent { data, result }) => {
+                let Some(session) = self.sessions.get_mut(&id) else {
+                    return;
+                };
+                session.outbox.sent(data);
+                if result.is_err() {
+                    self.end(driver, id);
+                } else {
+                    self.mark(id);
+                }
+            }
+            (kind, other) => unreachable!("a front's socket completes no {kind} {other:?}"),
+        }
+    }
+
+    fn accepted(&mut self, driver: &mut dyn Driver, now: Time, socket: SocketId, peer: SocketAddr) {
+        let Some(make) = self.make.as_mut().filter(|_| self.sessions.len() < MAX_SESSIONS) else {
+            driver.close(socket);
+            return;
+        };
+        let id = self.next;
+        self.next += 1;
+        let mut outbox = Outbox::new();
+        let front = make(FrontId(id), now, peer, &mut outbox);
+        let session = Session {
+            outbox,
+            ..Session::new(front, Some(socket))
+        };
+        self.sessions.insert(id, session);
+        // The front may have spoken first (NBD does), and wants input in any case.
+        self.mark(id);
+    }
+
+    /// Lets the front handle what is in its inbox.
+    fn feed(&mut self, driver: &mut dyn Driver, now: Time, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let flow = session.front.received(
+            now,
+            &mut session.inbox,
+            &mut session.outbox,
+            driver.pool(),
+            &mut self.asks,
+        );
+        self.after(driver, id, flow);
+    }
+
+    /// Hands an event to a session's front; one that is gone has nobody to tell.
+    pub fn event(&mut self, driver: &mut dyn Driver, id: FrontId, event: Event) {
+        let now = driver.now();
+        let Some(session) = self.sessions.get_mut(&id.0) else {
+            return;
+        };
+        let flow = session
+            .front
+            .event(now, event, &mut session.outbox, driver.pool(), &mut self.asks);
+        self.after(driver, id.0, flow);
+    }
+
+    /// Hands an event to every session.
+    pub fn event_to_all(&mut self, driver: &mut dyn Driver, mut make: impl FnMut() -> Event) {
+        let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.event(driver, FrontId(id), make());
+        }
+    }
+
+    fn after(&mut self, driver: &mut dyn Driver, id: u64, flow: Flow) {
+        match flow {
+            Flow::Go => self.mark(id),
+            Flow::Close { .. } => {
+                let Some(session) = self.sessions.get_mut(&id) else {
+                    return;
+                };
+                session.closing = true;
+                // What the front has said still goes out; `flush` ends the session after that.
+                if session.socket.is_none() {
+                    self.end(driver, id);
+                } else {
+                    self.mark(id);
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, id: u64) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !session.dirty
+        {
+            session.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn end(&mut self, driver: &mut dyn Driver, id: u64) {
+        let Some(mut session) = self.sessions.remove(&id) else {
+            return;
+        };
+        session.front.closed(&mut self.asks);
+        if let Some(socket) = session.socket {
+            driver.close(socket);
+        }
+    }
+
+    /// Lets each session that did something in this pass round it off; it may ask for more.
+    pub fn end_pass(&mut self, driver: &mut dyn Driver) {
+        let now = driver.now();
+        for id in &self.dirty {
+            let Some(session) = self.sessions.get_mut(id) else {
+                continue;
+            };
+            let (inbox, outbox) = (&mut session.inbox, &mut session.outbox);
+            if let Flow::Close { .. } = session
+                .front
+                .end_pass(now, inbox, outbox, driver.pool(), &mut self.asks)
+            {
+                session.closing = true;
+            }
+        }
+    }
+
+    /// The end of a pass: one send per session that has something, and a receive where one is wanted.
+    pub fn flush(&mut self, driver: &mut dyn Driver) {
+        self.dirty.append(&mut self.starved);
+        let mut index = 0;
+        while index < self.dirty.len() {
+            let id = self.dirty[index];
+            index += 1;
+            self.flush_one(driver, id);
+        }
+        self.dirty.clear();
+    }
+
+    fn flush_one(&mut self, driver: &mut dyn Driver, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        session.dirty = false;
+        let Some(socket) = session.socket else { return };
+        if let Some(data) = session.outbox.next_send() {
+            driver.send(socket, data, token::token(token::FRONTS, SEND, id));
+        }
+        if session.closing {
+            if session.outbox.queued_bytes() == 0 && !session.outbox.is_sending() {
+                self.end(driver, id);
+            }
+            return;
+        }
+        if let Some(at) = session.front.deadline() {
+            self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+        }
+        if !session.receiving && session.front.wants_input() {
+            match session.inbox.start_receive(driver.pool(), session.receive_bytes) {
+                Some(buffer) => {
+                    session.receiving = true;
+                    driver.receive(socket, buffer, token::token(token::FRONTS, RECEIVE, id));
+                }
+                // No buffer is free now: others hold them, and each pass tries again.
+                None => self.starved.push(id),
+            }
+        }
+    }
+
+    /// Lets time pass for sessions that wait for something (a handshake, say).
+    pub fn tick(&mut self, driver: &mut dyn Driver) {
+        let now = driver.now();
+        if self.next_tick.is_none_or(|at| at > now) {
+            return;
+        }
+        self.next_tick = None;
+        let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            let Some(at) = session.front.deadline() else { continue };
+            if at > now {
+                self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+                continue;
+            }
+            let flow = session
+                .front
+                .tick(now, &mut session.outbox, driver.pool(), &mut self.asks);
+            self.after(driver, id, flow);
+        }
+    }
+
+    /// When [`Fronts::tick`] is next wanted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.next_tick
+    }
+
+    /// Sessions wait for a free buffer.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        !self.starved.is_empty()
+    }
+}
+
+impl Session {
+    fn new(front: Box<dyn Front>, socket: Option<SocketId>) -> Session {
+        Session {
+            front,
+            socket,
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            receiving: false,
+            dirty: false,
+            receive_bytes: SMALL_RECEIVE_BYTES,
+            closing: false,
+        }
+    }
+}

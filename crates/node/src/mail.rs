@@ -1,0 +1,304 @@
+//! What the cores of one node say to each other.
+//!
+//! Each ordered pair of cores has a ring of its own (single producer, single consumer). A message to the own core goes
+//! to a queue instead, so that nothing above cares how many cores there are. Rings are bounded; what does not fit waits
+//! in an overflow queue of the sender and goes first in the next pass, so that order between two cores is kept.
+
+use amita_cluster::message::{Answer, Request};
+use amita_cluster::{NodeId, StoreId, VolumeId};
+use amita_fabric::{Link, Message};
+use amita_reactor::Slice;
+use amita_reactor::mailbox::{Receiver, Sender};
+use amita_store::LinkId;
+use amita_uss as uss;
+use amita_volume::{self as volume, Opened, Payload};
+use std::collections::VecDeque;
+
+/// Messages that one ring holds.
+pub const RING_MESSAGES: usize = 4096;
+
+/// From one core to another of the same node.
+#[derive(Debug)]
+pub enum CoreMessage {
+    /// A request for a store that the receiving core serves.
+    ToStore {
+        /// Who asks: the answer goes back by it.
+        link: LinkId,
+        /// The request.
+        request: Request,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A store's answer, for the core named in `link`.
+    FromStore {
+        /// Who had asked.
+        link: LinkId,
+        /// The answer.
+        answer: Answer,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A message for a peer node, to be sent by the receiving core, which owns the link. Dropped when the link is gone:
+    /// the sequencer sends again in the right order once it has heard of the new one (R8).
+    ToPeer {
+        /// The link.
+        link: Link,
+        /// The message.
+        message: Message,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A peer's answer that belongs to a sequencer of the receiving core.
+    ToSequencer {
+        /// The answer.
+        answer: Answer,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A piece of a front end's I/O, for the core that sequences its chunk.
+    Piece {
+        /// Where the I/O came in.
+        origin: Origin,
+        /// The volume.
+        volume: VolumeId,
+        /// What to do.
+        op: volume::Op,
+        /// The payload of a write.
+        payload: Slice,
+    },
+    /// The end of a piece.
+    Done {
+        /// Where the I/O came in.
+        origin: Origin,
+        /// How it ended.
+        result: Result<(), volume::IoError>,
+        /// What was read.
+        payload: Payload,
+    },
+    /// The exports, for a front end of the receiving core.
+    Listed {
+        /// Who had asked.
+        origin: Origin,
+        /// What there is.
+        exports: Vec<uss::Export>,
+    },
+    /// An incoming link is gone: the receiving core's stores take its credits back.
+    LinkClosed {
+        /// The link.
+        link: LinkId,
+    },
+    /// To the directory: open a volume.
+    Open {
+        /// Who asks.
+        origin: Origin,
+        /// The volume's name.
+        name: String,
+    },
+    /// From the directory: it is open, or not.
+    Opened {
+        /// Who had asked.
+        origin: Origin,
+        /// The volume, or why not.
+        result: Result<uss::VolumeInfo, uss::OpenError>,
+    },
+    /// To the directory: one front end less uses the volume.
+    Close {
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// From the directory: make a sequencer for this core's chunks.
+    MakeShard {
+        /// What was opened.
+        opened: Box<Opened>,
+    },
+    /// To the directory: made.
+    ShardMade {
+        /// The volume.
+        volume: VolumeId,
+        /// Under which generation.
+        generation: amita_cluster::Generation,
+    },
+    /// To all cores: the volume is no longer ours; front ends that use it are told why.
+    DropShard {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation that ended; a newer shard stays.
+        generation: amita_cluster::Generation,
+        /// Why.
+        why: String,
+    },
+    /// A store of this node serves now, on this core.
+    StoreServes {
+        /// The store.
+        store: StoreId,
+        /// The core.
+        core: usize,
+    },
+    /// A link to the peer is there, and this core may send over the named one.
+    PeerUp {
+        /// The peer.
+        peer: NodeId,
+        /// The link to name.
+        link: Link,
+    },
+    /// The link to the peer broke.
+    PeerDown {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// The peer is to be taken for dead.
+    PeerLost {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// To the directory: another gateway asks for a volume.
+    Release {
+        /// The core that owns the link.
+        core: usize,
+        /// The link that asked.
+        link: Link,
+        /// The asker's tag.
+        tag: u64,
+        /// The volume.
+        volume: VolumeId,
+        /// The generation that it knows.
+        generation: amita_cluster::Generation,
+    },
+    /// An answer to that, to be sent over a link of the receiving core.
+    Reply {
+        /// The link.
+        link: Link,
+        /// What to send.
+        message: Message,
+    },
+    /// To the directory: a peer answered a question of ours.
+    Released {
+        /// Our tag.
+        tag: u64,
+        /// What it said.
+        outcome: amita_fabric::ReleaseOutcome,
+    },
+    /// A change of the metadata, passed on by the core that the control thread talks to.
+    Record(crate::control::Record),
+    /// The end of a metadata call of a sequencer on the receiving core.
+    Metadata {
+        /// Which.
+        call: volume::CallId,
+        /// How it ended.
+        result: Result<amita_meta::Reply, amita_meta::Error>,
+    },
+}
+
+/// Where an I/O came in: the core, the front end and its own tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The core.
+    pub core: u16,
+    /// The front end there.
+    pub front: uss::FrontId,
+    /// Its tag.
+    pub tag: u64,
+}
+
+/// One core's end of all rings.
+pub struct Mail {
+    core: usize,
+    senders: Vec<Option<Sender<CoreMessage>>>,
+    receivers: Vec<Option<Receiver<CoreMessage>>>,
+    overflow: Vec<VecDeque<CoreMessage>>,
+    own: VecDeque<CoreMessage>,
+}
+
+impl Mail {
+    /// The mail of a node with one core: no rings at all.
+    #[must_use]
+    pub fn alone() -> Mail {
+        Mail {
+            core: 0,
+            senders: vec![None],
+            receivers: vec![None],
+            overflow: vec![VecDeque::new()],
+            own: VecDeque::new(),
+        }
+    }
+
+    /// The mail of `core`, with a ring to and from each other core (`None` at its own place).
+    #[must_use]
+    pub fn new(
+        core: usize,
+        senders: Vec<Option<Sender<CoreMessage>>>,
+        receivers: Vec<Option<Receiver<CoreMessage>>>,
+    ) -> Mail {
+        let overflow = senders.iter().map(|_| VecDeque::new()).collect();
+        Mail {
+            core,
+            senders,
+            receivers,
+            overflow,
+            own: VecDeque::new(),
+        }
+    }
+
+    /// How many cores the node has.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.senders.len()
+    }
+
+    /// Sends to a core, the own one included.
+    pub fn send(&mut self, core: usize, message: CoreMessage) {
+        let Some(sender) = self.senders.get_mut(core).and_then(Option::as_mut) else {
+            self.own.push_back(message);
+            return;
+        };
+        if !self.overflow[core].is_empty() {
+            self.overflow[core].push_back(message);
+        } else if let Err(message) = sender.send(message) {
+            self.overflow[core].push_back(message);
+        }
+    }
+
+    /// Sends what one closure makes to every core, the own one included.
+    pub fn broadcast(&mut self, mut make: impl FnMut() -> CoreMessage) {
+        for core in 0..self.cores() {
+            self.send(core, make());
+        }
+    }
+
+    /// The next message for this core.
+    pub fn next(&mut self) -> Option<CoreMessage> {
+        if let Some(message) = self.own.pop_front() {
+            return Some(message);
+        }
+        self.receivers.iter_mut().flatten().find_map(Receiver::pop)
+    }
+
+    /// The next message that this core sent to itself.
+    pub fn next_own(&mut self) -> Option<CoreMessage> {
+        self.own.pop_front()
+    }
+
+    /// Tries again to send what did not fit; true when something is still waiting.
+    pub fn retry(&mut self) -> bool {
+        let mut waiting = !self.own.is_empty();
+        for (core, queue) in self.overflow.iter_mut().enumerate() {
+            let Some(sender) = self.senders[core].as_mut() else {
+                continue;
+            };
+            while let Some(message) = queue.pop_front() {
+                if let Err(message) = sender.send(message) {
+                    queue.push_front(message);
+                    waiting = true;
+                    break;
+                }
+            }
+        }
+        waiting
+    }
+
+    /// This core.
+    #[must_use]
+    pub fn core(&self) -> usize {
+        self.core
+    }
+}

@@ -1,0 +1,146 @@
+//! The settings of a node.
+
+use super::{ServeError, is_dialable};
+use amita_uss::nbd;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The most cores of one node: request ids have eight bits for the core.
+pub const MAX_CORES: usize = 256;
+/// The most stores of one core: completions have eight bits for the store.
+pub const MAX_STORES_PER_CORE: usize = 256;
+
+/// What a node is told at its start.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Its name: unique in the cluster, and kept over restarts.
+    pub name: String,
+    /// Endpoints of the metadata: `HOST:PORT` or `http://HOST:PORT`.
+    pub metadata: Vec<String>,
+    /// How long the start waits for a metadata service that is away.
+    pub metadata_patience: Duration,
+    /// Where peers connect; core `i` listens on this port plus `i`.
+    pub fabric: SocketAddr,
+    /// Where NBD clients connect; none: this node is no gateway for NBD.
+    pub nbd: Option<SocketAddr>,
+    /// The address to tell others, where the node listens on all of its addresses.
+    pub advertise: Option<IpAddr>,
+    /// Paths of stores: formatted block devices or files.
+    pub stores: Vec<PathBuf>,
+    /// How many cores serve.
+    pub cores: usize,
+    /// Bind each core to a processor; none: where there are processors enough.
+    pub pin: Option<bool>,
+    /// Connections to each peer.
+    pub links_per_peer: usize,
+    /// Bytes of buffers of each core.
+    pub buffer_bytes: usize,
+    /// The lease's time to live, in seconds.
+    pub lease_ttl_s: u64,
+    /// May this node be the coordinator?
+    pub coordinate: bool,
+    /// A peer whose port refuses connections for so long is taken for dead.
+    pub refused_for: Duration,
+    /// A peer that does not answer at all for so long is taken for dead.
+    pub silent_for: Duration,
+    /// The settings of NBD.
+    pub nbd_config: nbd::Config,
+    /// The settings of the driver.
+    pub driver: amita_reactor::uring::UringConfig,
+}
+
+impl ServeConfig {
+    /// A node of that name with the usual settings.
+    #[must_use]
+    pub fn new(name: impl Into<String>, metadata: Vec<String>, fabric: SocketAddr) -> ServeConfig {
+        ServeConfig {
+            name: name.into(),
+            metadata,
+            metadata_patience: Duration::from_secs(15),
+            fabric,
+            nbd: None,
+            advertise: None,
+            stores: Vec::new(),
+            cores: 1,
+            pin: None,
+            links_per_peer: 4,
+            buffer_bytes: 256 << 20,
+            lease_ttl_s: 5,
+            coordinate: true,
+            refused_for: Duration::from_millis(150),
+            silent_for: Duration::from_secs(2),
+            nbd_config: nbd::Config::default(),
+            driver: amita_reactor::uring::UringConfig::default(),
+        }
+    }
+
+    /// All addresses that the node is going to listen on.
+    pub(super) fn listen_addresses(&self) -> Vec<SocketAddr> {
+        let mut addresses: Vec<SocketAddr> = (0..self.cores).map(|core| self.fabric_of(core)).collect();
+        addresses.extend(self.nbd);
+        addresses
+    }
+
+    /// Where a core listens for peers.
+    pub(super) fn fabric_of(&self, core: usize) -> SocketAddr {
+        let port = self.fabric.port();
+        // Port 0 is any free one.
+        let port = if port == 0 { 0 } else { port + core as u16 };
+        SocketAddr::new(self.fabric.ip(), port)
+    }
+
+    pub(super) fn check(&self) -> Result<(), ServeError> {
+        let bad = |setting: &'static str, why: String| Err(ServeError::Setting { setting, why });
+        if self.cores == 0 || self.cores > MAX_CORES {
+            return bad("cores", format!("{} cores; choose 1 to {MAX_CORES}", self.cores));
+        }
+        if self.stores.len() > self.cores * MAX_STORES_PER_CORE {
+            return bad(
+                "store",
+                format!(
+                    "{} stores on {} cores; give it more cores",
+                    self.stores.len(),
+                    self.cores
+                ),
+            );
+        }
+        if self.links_per_peer == 0 {
+            return bad(
+                "links-per-peer",
+                "no connections to a peer; choose at least 1".to_owned(),
+            );
+        }
+        if usize::from(self.fabric.port()) + self.cores > usize::from(u16::MAX) {
+            return bad(
+                "fabric",
+                format!(
+                    "port {}: {} cores need a port each from there on",
+                    self.fabric.port(),
+                    self.cores
+                ),
+            );
+        }
+        if self.fabric.port() == 0 && self.cores > 1 {
+            return bad(
+                "fabric",
+                "port 0 with several cores: they need ports that follow each other".to_owned(),
+            );
+        }
+        let addresses = [Some(self.fabric), self.nbd].into_iter().flatten();
+        for address in addresses {
+            if !is_dialable(address.ip()) && self.advertise.is_none() {
+                return bad(
+                    "advertise",
+                    format!("{address} is every address of this host; say which one others shall dial"),
+                );
+            }
+        }
+        for (index, path) in self.stores.iter().enumerate() {
+            if self.stores[..index].contains(path) {
+                return bad("store", format!("{} is given twice", path.display()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! The sequencers of one core: for each open volume the one that orders this core's chunks.
+
+use crate::mail::Origin;
+use crate::token;
+use amita_cluster::message::Answer;
+use amita_cluster::{Generation, StoreId, VolumeId};
+use amita_meta as meta;
+use amita_reactor::Slice;
+use amita_reactor::driver::Time;
+use amita_volume::{CallId, Config, Effect, IoError, IoId, Op, Opened, Payload, Sequencer};
+use rustc_hash::FxHashMap;
+
+/// The number that no sequencer gets: the directory's calls to the metadata carry it.
+pub const DIRECTORY: u16 = u16::MAX;
+
+struct Shard {
+    sequencer: Sequencer,
+    volume: VolumeId,
+    generation: Generation,
+    pool: amita_cluster::PoolId,
+    chunk_bytes: u32,
+    dirty: bool,
+}
+
+/// Where the I/O of the sequencers came from, by [`IoId`].
+#[derive(Default)]
+struct Ios {
+    slots: Vec<Option<Origin>>,
+    free: Vec<u32>,
+}
+
+impl Ios {
+    fn put(&mut self, origin: Origin) -> IoId {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(origin);
+            return IoId(u64::from(slot));
+        }
+        self.slots.push(Some(origin));
+        IoId(self.slots.len() as u64 - 1)
+    }
+
+    fn take(&mut self, io: IoId) -> Option<Origin> {
+        let origin = self.slots.get_mut(io.0 as usize)?.take()?;
+        self.free.push(io.0 as u32);
+        Some(origin)
+    }
+}
+
+/// What the sequencers want.
+#[derive(Debug)]
+pub enum Want {
+    /// Of the outside: see [`Effect`].
+    Effect(Effect),
+    /// The end of a piece, for the front end that asked.
+    Done(Origin, Result<(), IoError>, Payload),
+    /// The volume is lost to this node.
+    Lost(VolumeId, Generation, String),
+}
+
+/// The sequencers of one core.
+pub struct Shards {
+    core: usize,
+    config: Config,
+    shards: FxHashMap<u16, Shard>,
+    by_volume: FxHashMap<VolumeId, u16>,
+    next: u16,
+    ios: Ios,
+    dirty: Vec<u16>,
+}
+
+impl Shards {
+    /// None yet.
+    #[must_use]
+    pub fn new(core: usize, config: Config) -> Shards {
+        Shards {
+            core,
+            config,
+            shards: FxHashMap::default(),
+            by_volume: FxHashMap::default(),
+            next: 0,
+            ios: Ios::default(),
+            dirty: Vec::new(),
+        }
+    }
+
+    /// Makes the sequencer of a volume that was opened under `opened.generation`, in place of an older one.
+    pub fn make(&mut self, now: Time, opened: Opened, local: &[StoreId], up: &[StoreId], lost: &[StoreId]) {
+        let volume = opened.volume.id;
+        let generation = opened.generation;
+        let pool = opened.pool.id;
+        let chunk_bytes = opened.pool.chunk_bytes;
+        self.remove(volume);
+        while self.next == DIRECTORY || self.shards.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        let mut config = self.config.clone();
+        config.local_stores = local.to_vec();
+        let mut sequencer = Sequencer::new(config, opened, token::id_base(self.core, number), now);
+        for store in up {
+            sequencer.store_up(now, *store);
+        }
+        for store in lost {
+            sequencer.store_lost(now, *store);
+        }
+        self.shards.insert(
+            number,
+            Shard {
+                sequencer,
+                volume,
+                generation,
+                pool,
+                chunk_bytes,
+                dirty: false,
+            },
+        );
+        self.by_volume.insert(volume, number);
+        self.mark(number);
+    }
+
+    /// Forgets a volume's sequencer. Its pending I/O is gone with it: call [`Shards::stop`] first where there may be
+    /// some.
+    pub fn remove(&mut self, volume: VolumeId) {
+        if let Some(number) = self.by_volume.remove(&volume) {
+            self.shards.remove(&number);
+        }
+    }
+
+    /// The generation under which a volume is open here.
+    #[must_use]
+    pub fn generation(&self, volume: VolumeId) -> Option<Generation> {
+        Some(self.shards.get(self.by_volume.get(&volume)?)?.generation)
+    }
+
+    /// Bytes of a chunk of an open volume.
+    #[must_use]
+    pub fn chunk_bytes(&self, volume: VolumeId) -> Option<u32> {
+        Some(self.shards.get(self.by_volume.get(&volume)?)?.chunk_bytes)
+    }
+
+    /// A piece of I/O for a volume; handed back where it is not open here.
+    pub fn submit(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        volume: VolumeId,
+        op: Op,
+        payload: Slice,
+    ) -> Result<(), Origin> {
+        let Some(&number) = self.by_volume.get(&volume) else {
+            return Err(origin);
+        };
+        let Some(shard) = self.shards.get_mut(&number) else {
+            return Err(origin);
+        };
+        let io = self.ios.put(origin);
+        shard.sequencer.submit(now, io, op, payload);
+        self.mark(number);
+        Ok(())
+    }
+
+    /// A store's answer, for the sequencer that its id names.
+    pub fn answer(&mut self, now: Time, answer: Answer, payload: Slice) {
+        self.with(token::id_shard(answer.id.0), |s| s.answer(now, answer, payload));
+    }
+
+    /// The end of a metadata call.
+    pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
+        self.with(token::id_shard(call.0), |s| s.meta(now, call, result));
+    }
+
+    fn with(&mut self, number: u16, act: impl FnOnce(&mut Sequencer)) {
+        // An answer to a sequencer that is gone: nobody waits for it.
+        let Some(shard) = self.shards.get_mut(&number) else {
+            return;
+        };
+        act(&mut shard.sequencer);
+        self.mark(number);
+    }
+
+    fn with_each(&mut self, mut act: impl FnMut(&mut Sequencer)) {
+        let mut numbers: Vec<u16> = self.shards.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            self.with(number, &mut act);
+        }
+    }
+
+    /// A store can be reached.
+    pub fn store_up(&mut self, now: Time, store: StoreId) {
+        self.with_each(|s| s.store_up(now, store));
+    }
+
+    /// A store cannot be reached at the moment.
+    pub fn store_down(&mut self, now: Time, store: StoreId) {
+        self.with_each(|s| s.store_down(now, store));
+    }
+
+    /// A store is dead, or has been silent for too long.
+    pub fn store_lost(&mut self, now: Time, store: StoreId) {
+        self.with_each(|s| s.store_lost(now, store));
+    }
+
+    /// A group's record changed: a hint.
+    pub fn hint(&mut self, now: Time, pool: amita_cluster::PoolId, group: &amita_cluster::map::Group) {
+        let mut numbers: Vec<u16> = self
+            .shards
+            .iter()
+            .filter(|(_, s)| s.pool == pool)
+            .map(|(n, _)| *n)
+            .collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            self.with(number, |s| s.hint(now, group.index, group.epoch));
+        }
+    }
+
+    /// Ends a volume's sequencer: pending I/O ends as lost.
+    pub fn stop(&mut self, volume: VolumeId) {
+        if let Some(&number) = self.by_volume.get(&volume) {
+            self.with(number, Sequencer::release);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time) {
+        let mut due: Vec<u16> = Vec::new();
+        for (number, shard) in &self.shards {
+            if shard.sequencer.deadline().is_some_and(|at| at <= now) {
+                due.push(*number);
+            }
+        }
+        due.sort_unstable();
+        for number in due {
+            self.with(number, |s| s.tick(now));
+        }
+    }
+
+    /// When a sequencer next wants [`Shards::tick`].
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.shards.values().filter_map(|s| s.sequencer.deadline()).min()
+    }
+
+    fn mark(&mut self, number: u16) {
+        if let Some(shard) = self.shards.get_mut(&number)
+            && !shard.dirty
+        {
+            shard.dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    /// Collects what the sequencers want; true when there was anything.
+    pub fn run(&mut self, wants: &mut Vec<Want>) -> bool {
+        let before = wants.len();
+        for number in self.dirty.drain(..) {
+            let Some(shard) = self.shards.get_mut(&number) else {
+                continue;
+            };
+            shard.dirty = false;
+            for effect in shard.sequencer.effects() {
+                match effect {
+                    Effect::Done { io, result, payload } => {
+                        let origin = self.ios.take(io);
+                        wants.extend(origin.map(|origin| Want::Done(origin, result, payload)));
+                    }
+                    Effect::Stop { reason } => {
+                        wants.push(Want::Lost(shard.volume, shard.generation, reason.to_string()));
+                    }
+                    other => wants.push(Want::Effect(other)),
+                }
+            }
+        }
+        wants.len() > before
+    }
+
+    /// The sequencers, for status and for the checkers of the simulator.
+    pub fn each(&self) -> impl Iterator<Item = (VolumeId, &Sequencer)> {
+        self.shards.values().map(|s| (s.volume, &s.sequencer))
+    }
+}

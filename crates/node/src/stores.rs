@@ -1,0 +1,189 @@
+//! The stores that one core serves: each a pure state machine, joined here to the driver.
+
+use crate::control::FromCore;
+use crate::token;
+use amita_cluster::StoreId;
+use amita_cluster::message::{Answer, Refusal, Request};
+use amita_reactor::Slice;
+use amita_reactor::driver::{Completion, Driver, FileId, Outcome, Time};
+use amita_store::{Config, Effect, IoId, LinkId, State, Store};
+use rustc_hash::FxHashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An answer of a store, and who had asked.
+pub type Reply = (LinkId, Answer, Slice);
+
+struct Host {
+    path: PathBuf,
+    file: FileId,
+    store: Store,
+    announced: Announced,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    Nothing,
+    Serving,
+    Failed,
+}
+
+/// The stores of one core.
+#[derive(Default)]
+pub struct Stores {
+    hosts: Vec<Host>,
+    by_id: FxHashMap<StoreId, usize>,
+}
+
+impl Stores {
+    /// Opens a store's file and begins to mount it.
+    ///
+    /// # Errors
+    /// What the operating system says of the path; also when another process holds the store.
+    pub fn open(&mut self, driver: &mut dyn Driver, path: &Path, config: Config) -> io::Result<()> {
+        let (file, info) = driver.open(path)?;
+        let store = Store::open(config, info, driver.pool().clone());
+        self.hosts.push(Host {
+            path: path.to_owned(),
+            file,
+            store,
+            announced: Announced::Nothing,
+        });
+        Ok(())
+    }
+
+    /// Hands a request to its store, or the refusal back.
+    pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice, replies: &mut Vec<Reply>) {
+        match self.by_id.get(&request.store) {
+            Some(&host) => self.hosts[host].store.request(now, link, request, payload),
+            None => replies.push((link, refusal(&request, Refusal::NoSuchStore), Slice::default())),
+        }
+    }
+
+    /// Does this core serve the store?
+    #[must_use]
+    pub fn serves(&self, store: StoreId) -> bool {
+        self.by_id.contains_key(&store)
+    }
+
+    /// The stores that serve.
+    pub fn serving(&self) -> impl Iterator<Item = StoreId> {
+        self.by_id.keys().copied()
+    }
+
+    /// A link is gone: its credits go back.
+    pub fn link_closed(&mut self, now: Time, link: LinkId) {
+        for host in &mut self.hosts {
+            host.store.link_closed(now, link);
+        }
+    }
+
+    /// An operation on a file ended.
+    pub fn completion(&mut self, now: Time, completion: Completion) {
+        let io = IoId(token::low(completion.token));
+        let host = usize::from(token::kind(completion.token));
+        let Some(host) = self.hosts.get_mut(host) else { return };
+        match completion.outcome {
+            Outcome::Read { buffer, result } => host.store.read_done(now, io, buffer, result),
+            Outcome::Written { data, result } => host.store.write_done(now, io, data, result),
+            Outcome::Flushed { result } => host.store.flush_done(now, io, result),
+            other => unreachable!("a store's file completes no {other:?}"),
+        }
+    }
+
+    /// Starts what the stores want done, and collects their answers.
+    pub fn run(&mut self, driver: &mut dyn Driver, replies: &mut Vec<Reply>) {
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            for effect in host.store.effects() {
+                let token = |io: IoId| token::token(token::STORES, index as u8, io.0);
+                match effect {
+                    Effect::Read { io, offset, buffer } => driver.read(host.file, offset, buffer, token(io)),
+                    Effect::Write { io, offset, data } => driver.write(host.file, offset, data, token(io)),
+                    Effect::Flush { io } => driver.flush(host.file, token(io)),
+                    Effect::Answer { link, answer, payload } => replies.push((link, answer, payload)),
+                }
+            }
+        }
+    }
+
+    /// The end of a pass: each store writes what it gathered.
+    pub fn end_pass(&mut self, now: Time) {
+        for host in &mut self.hosts {
+            host.store.end_pass(now);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time) {
+        for host in &mut self.hosts {
+            if host.store.deadline().is_some_and(|at| at <= now) {
+                host.store.tick(now);
+            }
+        }
+    }
+
+    /// When a store next wants [`Stores::tick`].
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.hosts.iter().filter_map(|host| host.store.deadline()).min()
+    }
+
+    /// Tells of stores that began to serve, or that cannot.
+    pub fn announce(&mut self, tell: &mut Vec<FromCore>) {
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            let path = || host.path.display().to_string();
+            match host.store.state() {
+                State::Serving if host.announced == Announced::Nothing => {
+                    let status = host.store.status();
+                    self.by_id.insert(status.id, index);
+                    host.announced = Announced::Serving;
+                    tell.push(FromCore::StoreServes {
+                        store: status.id,
+                        path: path(),
+                        size_bytes: status.capacity_bytes,
+                        report: format!(
+                            "{} of {} MiB free; mounted in {} ms ({} records replayed, {} checked against their data)",
+                            status.free_bytes >> 20,
+                            status.capacity_bytes >> 20,
+                            status.mount.duration.as_millis(),
+                            status.mount.records_replayed,
+                            status.mount.records_verified,
+                        ),
+                    });
+                }
+                State::Refused(why) if host.announced == Announced::Nothing => {
+                    host.announced = Announced::Failed;
+                    tell.push(FromCore::StoreFailed {
+                        path: path(),
+                        why: why.to_string(),
+                    });
+                }
+                State::Poisoned(why) if host.announced != Announced::Failed => {
+                    host.announced = Announced::Failed;
+                    tell.push(FromCore::StoreFailed {
+                        path: path(),
+                        why: why.clone(),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks into the stores, for the checkers of the simulator and for status.
+    pub fn each(&self) -> impl Iterator<Item = &Store> {
+        self.hosts.iter().map(|host| &host.store)
+    }
+}
+
+/// The answer that refuses a request, without promise or credits.
+#[must_use]
+pub fn refusal(request: &Request, why: Refusal) -> Answer {
+    Answer {
+        id: request.id,
+        store: request.store,
+        promise_ms: 0,
+        credit_blocks: 0,
+        result: Err(why),
+    }
+}
