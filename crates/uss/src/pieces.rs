@@ -30,8 +30,8 @@ pub fn is_chunk_size(chunk_bytes: u32) -> bool {
 #[must_use]
 pub(crate) fn piece_end(offset: u64, end: u64, chunk_bytes: u32) -> u64 {
     let chunk_end = (offset | u64::from(chunk_bytes - 1)).saturating_add(1);
-    // Rounded down to a block: a start inside a block must not make the piece touch one block more than a message may.
-    let longest = round_down(offset.saturating_add(u64::from(MAX_IO_BYTES)));
+    // From the start of its block: a start inside a block must not make the piece touch one block more than a message may.
+    let longest = round_down(offset).saturating_add(u64::from(MAX_IO_BYTES));
     end.min(chunk_end).min(longest)
 }
 

@@ -64,13 +64,12 @@ impl Session {
         if let Err(failure) = verdict {
             request.fail(failure, op.offset());
         }
+        if matches!(op, Op::Write { .. }) {
+            self.writing_bytes -= op.length() as usize;
+        }
         match request.work {
             Work::Reply => {}
-            Work::Write => {
-                request.forget_done();
-                self.writing_bytes -= op.length() as usize;
-            }
-            Work::Zeroes { .. } | Work::Trim { .. } => request.forget_done(),
+            Work::Write | Work::Zeroes { .. } | Work::Trim { .. } => request.forget_done(),
             Work::Gather { .. } => {}
             Work::Chunks { .. } => {
                 self.reading_bytes -= op.length() as usize;

@@ -99,11 +99,20 @@ impl Session {
                     }
                     let Some(step) = cursor.next() else { return true };
                     let number = request.pieces.back().map_or(0, |piece| piece.number + 1);
-                    request.work = Work::Zeroes { cursor };
                     match step {
-                        ZeroStep::Clear(piece) => self.submit_clear(slot, number, piece, cx),
+                        ZeroStep::Clear(piece) => {
+                            request.work = Work::Zeroes { cursor };
+                            self.submit_clear(slot, number, piece, cx);
+                        }
                         ZeroStep::Write(Piece { offset, length }) => {
-                            let zeros = cx.pool.zeros(length as usize);
+                            // Zeros are shared and take no memory here, but they load the stores like any write.
+                            let bytes = length as usize;
+                            if self.writing_bytes > 0 && self.writing_bytes + bytes > self.limits.write_bytes {
+                                return false;
+                            }
+                            request.work = Work::Zeroes { cursor };
+                            self.writing_bytes += bytes;
+                            let zeros = cx.pool.zeros(bytes);
                             self.submit(slot, number, Op::Write { offset, length }, zeros, cx);
                         }
                     }
