@@ -163,6 +163,8 @@ pub struct Coordinator {
     unsure: Option<(Moment, BTreeSet<GroupId>)>,
     /// What was warned of and still is so.
     standing: BTreeSet<Warning>,
+    /// Something has changed that decisions rest on.
+    dirty: bool,
     actions: Vec<Action>,
 }
 
@@ -179,6 +181,8 @@ impl Coordinator {
     /// Takes an event in; returns what to do about it, in order.
     pub fn apply(&mut self, now: Moment, event: Event) -> Vec<Action> {
         self.now = self.now.max(now);
+        // Of the many changes of records few matter here: they say so themselves.
+        self.dirty |= !matches!(event, Event::Record(_) | Event::Gone { .. });
         match event {
             Event::Record(record) => self.record(&record),
             Event::Gone { key, revision } => self.gone(&key, revision),
@@ -191,7 +195,9 @@ impl Coordinator {
             Event::Ended { call, result } => self.ended(call, result),
             Event::Tick => {}
         }
-        self.decide();
+        if std::mem::take(&mut self.dirty) {
+            self.decide();
+        }
         self.check();
         std::mem::take(&mut self.actions)
     }
@@ -223,11 +229,13 @@ impl Coordinator {
         match kind {
             Kind::Live(node) => {
                 let newer = self.newer_life(node, record.mod_revision);
+                self.dirty |= newer;
                 if newer && matches!(self.nodes.insert(node, Life::Alive), Some(Life::Gone(_))) {
                     self.actions.push(Action::Warn(Warning::NodeBack { node }));
                 }
             }
             Kind::Store => {
+                self.dirty = true;
                 if let Some(store) = self.parse::<Store>(record) {
                     self.stores.insert(store.id, store.node);
                     let until = self.now.plus(self.config.start_patience);
@@ -235,6 +243,7 @@ impl Coordinator {
                 }
             }
             Kind::Pool => {
+                self.dirty = true;
                 if let Some(pool) = self.parse::<Pool>(record) {
                     let PoolKind::Replicated { min_copies, .. } = pool.kind else {
                         return;
@@ -250,17 +259,19 @@ impl Coordinator {
                 }
             }
             Kind::Group(id) => {
-                let Some(group) = self.parse::<Group>(record) else {
-                    return;
-                };
-                if group.index != id.index {
+                let group = self.parse::<Group>(record);
+                if let Some(group) = group.as_ref().filter(|group| group.index != id.index) {
                     let what = format!("it is of group {}", group.index);
                     self.warn(Warning::Unreadable {
                         key: record.key.clone(),
                         what,
                     });
-                    return;
                 }
+                let Some(group) = group.filter(|group| group.index == id.index) else {
+                    // What was known of it is no longer so; a move of it would only fail.
+                    self.groups.remove(&id);
+                    return;
+                };
                 self.learn(id, group, record.mod_revision);
             }
         }
@@ -268,6 +279,15 @@ impl Coordinator {
 
     /// Takes a group's record in, unless a newer one is known.
     fn learn(&mut self, id: GroupId, group: Group, mod_revision: u64) {
+        let old = self
+            .groups
+            .get(&id)
+            .map(|known| known.group.in_sync.as_slice())
+            .unwrap_or_default();
+        self.dirty |= old
+            .iter()
+            .chain(&group.in_sync)
+            .any(|store| self.dead_home(*store).is_some());
         match self.groups.get_mut(&id) {
             Some(known) if known.mod_revision >= mod_revision => {}
             Some(known) => {
@@ -290,6 +310,7 @@ impl Coordinator {
     fn gone(&mut self, key: &str, revision: u64) {
         match Kind::of(key) {
             Some(Kind::Live(node)) => {
+                self.dirty = true;
                 let until = self.now.plus(self.config.patience);
                 if self.newer_life(node, revision) && self.nodes.insert(node, Life::Gone(until)) == Some(Life::Alive) {
                     self.actions.push(Action::Warn(Warning::NodeGone { node }));

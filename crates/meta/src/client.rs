@@ -287,3 +287,11 @@ impl Client {
         Watch::start(self.clone(), prefix, from_revision)
     }
 }
+
+/// The model behind a lock: for tests and tools that need no server.
+impl Transact for std::sync::Mutex<crate::model::State> {
+    fn txn(&self, call: &Call) -> Result<Reply, Error> {
+        let mut state = self.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.txn(call).map_err(Error::from)
+    }
+}

@@ -76,7 +76,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, inputs: &Receiv
             Ok(Input::Record(record)) => lead.record(record),
             Ok(Input::Gone { key, revision }) => lead.gone(key, revision),
             Ok(Input::Settled) => lead.settle(),
-            Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return lead.resign(),
             Err(RecvTimeoutError::Timeout) => {}
         }
         lead.due();
@@ -180,6 +180,23 @@ impl Lead<'_> {
             (self.sink)(Notice::Info(format!("node {} is the coordinator", self.ours.node)));
             self.apply(Event::Elected { revision });
         }
+    }
+
+    /// Makes room for another at once, where the metadata hears it.
+    fn resign(&self) {
+        if !self.leading {
+            return;
+        }
+        let (key, equals) = (election_key(), serde_json::to_vec(&self.ours).expect("plain data"));
+        let call = Call {
+            compares: vec![Compare::Value {
+                key: key.clone(),
+                equals,
+            }],
+            then: vec![Op::Delete { key }],
+            otherwise: Vec::new(),
+        };
+        let _ = self.client.txn(&call);
     }
 
     fn depose(&mut self) {

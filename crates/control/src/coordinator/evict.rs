@@ -1,6 +1,6 @@
 //! Which groups to move, in what transactions, and what became of them.
 
-use super::{Action, CallNumber, Coordinator, Kind, RETRY_PAUSE, Warning, election_key};
+use super::{Action, CallNumber, Coordinator, RETRY_PAUSE, Warning, election_key};
 use amita_cluster::map::{self, Group};
 use amita_cluster::{GroupId, NodeId, PoolId, StoreId};
 use amita_meta::{Call, Compare, Error, MAX_OPS, Op, Reply};
@@ -70,7 +70,7 @@ impl Coordinator {
         self.send(moves);
     }
 
-    fn dead_home(&self, store: StoreId) -> Option<NodeId> {
+    pub(super) fn dead_home(&self, store: StoreId) -> Option<NodeId> {
         self.stores.get(&store).copied().filter(|node| self.is_dead(*node))
     }
 
@@ -250,34 +250,36 @@ impl Coordinator {
             Ok(reply) => self.take_in(&batch, &reply),
             Err(_) => {
                 // Not done, perhaps done, refused: read back before anything is built on either (R6).
-                let groups = batch.moves.iter().map(|(id, _)| *id).chain(batch.reads.iter().copied());
-                let at = self.now.plus(RETRY_PAUSE);
-                self.unsure
-                    .get_or_insert_with(|| (at, BTreeSet::new()))
-                    .1
-                    .extend(groups);
+                self.look_again(&batch);
             }
         }
     }
 
     /// What a lost race, or a reading back, found.
     fn take_in(&mut self, batch: &Batch, reply: &Reply) {
-        let nodes = batch.dead.iter();
         let groups = batch.moves.iter().map(|(id, _)| id).chain(&batch.reads);
-        let found = |index: usize| reply.value(index);
-        for (index, node) in nodes.clone().enumerate() {
-            if let Some(record) = found(index) {
-                debug_assert!(matches!(Kind::of(&record.key), Some(Kind::Live(own)) if own == *node));
-                self.record(record);
-            }
-        }
         for (index, id) in groups.enumerate() {
-            match found(nodes.len() + index) {
+            match reply.value(batch.dead.len() + index) {
                 Some(record) => self.record(record),
                 None => {
                     self.groups.remove(id);
                 }
             }
         }
+        // Who lives is learned from the watch alone: it tells every change, a reply is one moment. Until it has told that
+        // one of these nodes is back, there is nothing to hurry for.
+        if (0..batch.dead.len()).any(|index| reply.value(index).is_some()) {
+            self.look_again(batch);
+        }
+    }
+
+    /// Lets the batch's groups be for a moment, then reads them back.
+    fn look_again(&mut self, batch: &Batch) {
+        let groups = batch.moves.iter().map(|(id, _)| *id).chain(batch.reads.iter().copied());
+        let at = self.now.plus(RETRY_PAUSE);
+        self.unsure
+            .get_or_insert_with(|| (at, BTreeSet::new()))
+            .1
+            .extend(groups);
     }
 }
