@@ -145,7 +145,11 @@ impl Outbox {
         if bytes.is_empty() {
             return;
         }
-        if self.head.len() < bytes.len() && !(self.head.reclaim() && self.head.len() >= bytes.len()) {
+        if self.queue.is_empty() && !self.under_way {
+            // All that was packed before has gone: start over, in warm memory.
+            self.head.reclaim();
+        }
+        if self.head.len() < bytes.len() {
             match pool.take(HEAD_BYTES.max(bytes.len())) {
                 Some(block) => self.head = block,
                 // An answer must go out even when the pool is exhausted, or nothing would ever be given back.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::driver::{Completion, Driver, Outcome, Token, Wait};
 use crate::{Inbox, Outbox, Pool, Segments, Slice};
+use std::io;
 use std::net::SocketAddr;
 
 /// Runs until nothing more happens; what each node's driver completes is collected.
@@ -74,6 +75,10 @@ impl Bench {
         (connected, accepted)
     }
 
+    fn count(&self, fault: &str) -> u64 {
+        self.world.coverage()[fault]
+    }
+
     fn receive(&mut self, node: u32, socket: crate::SocketId, bytes: usize) {
         let buffer = Pool::heap().take(bytes).unwrap();
         self.driver(node).receive(socket, buffer, Token(77));
@@ -106,8 +111,6 @@ impl Bench {
         }
     }
 }
-
-use std::io;
 
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length)
