@@ -10,13 +10,14 @@ pub use error::AdminError;
 pub use status::{GroupCounts, NodeStatus, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 
 use amita_cluster::map::{self, Cluster, Group, Node, Pool, PoolKind, Store, Volume};
-use amita_cluster::placement::{self, Candidate, Level, Location};
+use amita_cluster::placement::{self, Candidate, Level};
 use amita_cluster::{
     BLOCK_BYTES, ClusterId, Epoch, Generation, GroupIndex, MAX_BLOCKS_PER_CHUNK, NodeId, PoolId, StoreId, VolumeId,
 };
 use amita_meta::{Call, Compare, KeyValue, MAX_OPS, Op, Transact};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 
 /// How often a lost race is tried again.
 const RACES: u32 = 16;
@@ -118,7 +119,7 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
         let found = get::<Node>(meta, &key)?;
         let (id, revision) = match &found {
             Some((node, revision)) => (node.id, *revision),
-            None => (NodeId(next_number(meta, "nodes")? as u32), 0),
+            None => (NodeId(number(next_number(meta, "nodes")?, "nodes")?), 0),
         };
         let node = Node {
             id,
@@ -223,15 +224,8 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
             name: spec.name.clone(),
         });
     }
-    let candidates = candidates(meta)?;
-    let id = PoolId(next_number(meta, "pools")? as u32);
-    let plan =
-        placement::plan_pool(id, spec.groups, &candidates, usize::from(spec.copies), spec.level).map_err(|why| {
-            AdminError::Placement {
-                pool: spec.name.clone(),
-                why,
-            }
-        })?;
+    let id = PoolId(number(next_number(meta, "pools")?, "pools")?);
+    let plan = plan(meta, id, spec)?;
     let records: Vec<(String, Vec<u8>)> = plan
         .into_iter()
         .enumerate()
@@ -247,19 +241,27 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
         })
         .collect();
     for batch in records.chunks(MAX_OPS) {
-        let then = batch
-            .iter()
-            .map(|(key, value)| Op::Put {
-                key: key.clone(),
-                value: value.clone(),
-                lease: None,
-            })
-            .collect();
-        meta.txn(&Call {
-            compares: Vec::new(),
-            then,
+        let absent = |(key, _): &(String, Vec<u8>)| Compare::ModRevision {
+            key: key.clone(),
+            equals: 0,
+        };
+        let put = |(key, value): &(String, Vec<u8>)| Op::Put {
+            key: key.clone(),
+            value: value.clone(),
+            lease: None,
+        };
+        let call = Call {
+            compares: batch.iter().map(absent).collect(),
+            then: batch.iter().map(put).collect(),
             otherwise: Vec::new(),
-        })?;
+        };
+        if !meta.txn(&call)?.succeeded {
+            // The number was drawn for this pool alone: the counter was set back, or somebody writes by hand.
+            return Err(AdminError::Damaged {
+                key: map::groups_prefix(id),
+                what: "a new pool has groups already",
+            });
+        }
     }
     let pool = Pool {
         id,
@@ -321,18 +323,36 @@ fn check_pool(spec: &PoolSpec) -> Result<()> {
     Ok(())
 }
 
-fn candidates(meta: &dyn Transact) -> Result<Vec<Candidate>> {
-    Ok(stores(meta)?
+/// Places the groups on the stores of nodes that are alive: a member that is not there would hold up every write.
+fn plan(meta: &dyn Transact, id: PoolId, spec: &PoolSpec) -> Result<Vec<Vec<StoreId>>> {
+    let alive = status::alive(meta)?;
+    let (there, away): (Vec<Store>, Vec<Store>) =
+        stores(meta)?.into_iter().partition(|store| alive.contains(&store.node));
+    let place = |stores: &mut dyn Iterator<Item = &Store>| {
+        let candidates: Vec<Candidate> = stores.map(Candidate::from).collect();
+        placement::plan_pool(id, spec.groups, &candidates, usize::from(spec.copies), spec.level)
+    };
+    let why = match place(&mut there.iter()) {
+        Ok(plan) => return Ok(plan),
+        Err(why) => why,
+    };
+    if place(&mut there.iter().chain(&away)).is_err() {
+        return Err(AdminError::Placement {
+            pool: spec.name.clone(),
+            why,
+        });
+    }
+    let away: BTreeSet<NodeId> = away.iter().map(|store| store.node).collect();
+    let away = nodes(meta)?
         .into_iter()
-        .map(|store| Candidate {
-            store: store.id,
-            weight: store.weight,
-            location: Location {
-                node: store.node,
-                ..Location::default()
-            },
-        })
-        .collect())
+        .filter(|node| away.contains(&node.id))
+        .map(|node| node.name)
+        .collect();
+    Err(AdminError::NodesAway {
+        pool: spec.name.clone(),
+        why,
+        away,
+    })
 }
 
 /// Makes a volume. It is thin: no space is taken before it is written.
@@ -430,8 +450,7 @@ pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool) -> Result<Vol
     for _ in 0..RACES {
         let (volume, revision) = find_volume(meta, name)?;
         if let Some(owner) = volume.owner.filter(|_| !force) {
-            let alive = meta.txn(&Call::get(map::live_key(owner)))?.value(0).is_some();
-            if alive {
+            if status::alive(meta)?.contains(&owner) {
                 return Err(AdminError::InUse {
                     name: name.to_owned(),
                     owner,
@@ -468,6 +487,14 @@ fn next_number(meta: &dyn Transact, counter: &str) -> Result<u64> {
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// Nodes and pools have numbers of 32 bits.
+fn number(next: u64, counter: &str) -> Result<u32> {
+    u32::try_from(next).map_err(|_| AdminError::Damaged {
+        key: map::counter_key(counter),
+        what: "no number is left",
+    })
 }
 
 pub(crate) fn get<T: DeserializeOwned>(meta: &dyn Transact, key: &str) -> Result<Option<(T, u64)>> {
@@ -508,3 +535,6 @@ pub fn store_record(id: StoreId, node: NodeId, path: &str, size_bytes: u64) -> S
         weight,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,10 @@ const WORKERS: usize = 4;
 /// The first and the longest pause while the metadata is away: when it is back, every node must renew its lease in time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
+/// The process number in the liveness record of a process that has stopped in good order: its key may be taken over at
+/// once. It stays until its lease ends, so that a node that is only started anew is not taken for dead.
+pub const STOPPED: u32 = 0;
+
 /// What an agent is told.
 #[derive(Clone, Debug)]
 pub struct Config {

@@ -59,6 +59,24 @@ pub enum AdminError {
         /// Why.
         why: PlacementError,
     },
+    /// The copies could be placed if all nodes were alive.
+    #[error("pool {pool}: {why}. More have stores but are not alive: start {}", away.join(", "))]
+    NodesAway {
+        /// The pool.
+        pool: String,
+        /// Why those that are alive do not do.
+        why: PlacementError,
+        /// The others' names.
+        away: Vec<String>,
+    },
+    /// The metadata contradicts itself.
+    #[error("the metadata at {key} is damaged: {what}; was it restored from an old copy?")]
+    Damaged {
+        /// Where.
+        key: String,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A volume that is open somewhere.
     #[error("volume {name} is open on node {owner}; disconnect its hosts and stop that node, or use --force")]
     InUse {

@@ -1,9 +1,10 @@
 //! The state of a cluster, as its metadata tells it.
 
 use super::{Result, cluster, list, nodes, pools, stores, volumes};
-use amita_cluster::map::{self, Group, Node, Pool, PoolKind, Store, Volume};
+use crate::agent::STOPPED;
+use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, Volume};
 use amita_cluster::{ClusterId, NodeId, StoreId};
-use amita_meta::{Call, Transact};
+use amita_meta::{Call, KeyValue, Transact};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,15 +151,15 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     })
 }
 
-/// The nodes that hold their lease.
-fn alive(meta: &dyn Transact) -> Result<BTreeSet<NodeId>> {
+/// The nodes that hold their lease and have not said that they stop.
+pub(super) fn alive(meta: &dyn Transact) -> Result<BTreeSet<NodeId>> {
     let prefix = format!("{}live/", map::PREFIX);
     let reply = meta.txn(&Call::prefix(prefix.as_str()))?;
-    Ok(reply
-        .values(0)
-        .iter()
-        .filter_map(|found| found.key.strip_prefix(&prefix)?.parse().ok())
-        .collect())
+    let node = |found: &KeyValue| {
+        let stopped = found.json::<Live>().is_ok_and(|live| live.pid == STOPPED);
+        found.key.strip_prefix(&prefix)?.parse().ok().filter(|_| !stopped)
+    };
+    Ok(reply.values(0).iter().filter_map(node).collect())
 }
 
 fn count(pool: &Pool, groups: &[Group], is_alive: impl Fn(&StoreId) -> bool) -> GroupCounts {

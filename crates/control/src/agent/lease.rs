@@ -1,6 +1,6 @@
 //! The node's lease, and the key that shows it alive.
 
-use super::{Config, NameTaken, Notice, Patience, Sink, Stop};
+use super::{Config, NameTaken, Notice, Patience, STOPPED, Sink, Stop};
 use amita_cluster::map::{self, Live};
 use amita_meta::{Call, Client, Compare, Error, LeaseId, Op, Refusal};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,10 +23,6 @@ impl Shared {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lease;
     }
 }
-
-/// The process number of a process that has stopped in good order: its key may be taken over at once. It stays until its
-/// lease ends, so that a node that is only started anew is not taken for dead.
-const STOPPED: u32 = 0;
 
 enum Taken {
     Held(LeaseId),
