@@ -138,7 +138,8 @@ impl Arena {
         let arena = Box::into_raw(arena);
         // SAFETY: the arena is still ours alone; from here on its blocks point to it.
         unsafe {
-            for block in (&mut (*arena).blocks).iter_mut() {
+            let blocks = &mut (*arena).blocks;
+            for block in blocks.iter_mut() {
                 block.arena = arena;
             }
             Ok(NonNull::new_unchecked(arena))

@@ -79,7 +79,7 @@ impl Service for Busy {
                     }
                 },
                 Outcome::Sent { data, .. } => self.outbox.sent(data),
-                Outcome::Written { .. } if self.writes % 8 == 0 => driver.flush(self.file.unwrap(), Token(6)),
+                Outcome::Written { .. } if self.writes.is_multiple_of(8) => driver.flush(self.file.unwrap(), Token(6)),
                 Outcome::Timer if done.token == Token(3) => {
                     self.outbox.push(Slice::copy_from(&[self.writes as u8; 6000]));
                     driver.timer(driver.now().plus(Duration::from_micros(500)), Token(3));
