@@ -1,6 +1,6 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
-use crate::commands::{disk, meta, node, pool, status, volume};
+use crate::commands::{disk, meta, node, pool, serve, status, volume};
 use crate::error::{Failure, Kind, Result};
 use crate::{bench, demo};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -31,6 +31,8 @@ reached; 4 what was named does not exist; 5 it exists already or is in use.";
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a node: serve stores to the cluster and volumes to hosts
+    Serve(serve::Arguments),
     /// Run the embedded metadata server, for one machine
     Meta(meta::Arguments),
     /// Disks: make stores of them, look at them
@@ -84,6 +86,7 @@ impl From<LogLevel> for LevelFilter {
 pub fn run(cli: Cli) -> Result<()> {
     let metadata = Endpoints(cli.metadata);
     match cli.command {
+        Command::Serve(arguments) => serve::run(arguments, &metadata),
         Command::Meta(arguments) => meta::run(&arguments),
         Command::Disk(command) => disk::run(&command, &metadata),
         Command::Node(command) => node::run(&command, &metadata),

@@ -37,3 +37,37 @@ fn keep_and_stop_need_a_folder() {
     assert!(Cli::try_parse_from(["amita", "demo", "--keep", "--stop", "--dir", "x"]).is_err());
     assert!(Cli::try_parse_from(["amita", "demo", "--keep", "--dir", "x", "--nodes", "4", "--size", "1G"]).is_ok());
 }
+
+/// The reference of all commands is made from their definitions; this test keeps the file and the program together.
+#[test]
+fn the_reference_of_the_commands_is_up_to_date() {
+    let mut text = String::from(
+        "# The commands\n\nMade from the program's own definitions; \
+         `UPDATE_DOCS=1 cargo test -p amita reference` writes it anew.\n",
+    );
+    describe(&mut Cli::command().term_width(100), "amita", &mut text);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/commands.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &text).expect("written");
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        written == text,
+        "docs/operating/commands.md is not what the program says: run this with UPDATE_DOCS=1"
+    );
+}
+
+fn describe(command: &mut clap::Command, name: &str, text: &mut String) {
+    // Values of this machine's environment are no part of a reference.
+    let mut shown = command.clone().mut_args(|argument| argument.hide_env_values(true));
+    shown = shown.bin_name(name);
+    let help = shown.render_long_help().to_string();
+    let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    text.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", lines.join("\n")));
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    for sub in names.iter().filter(|sub| *sub != "help") {
+        if let Some(found) = command.find_subcommand_mut(sub) {
+            describe(found, &format!("{name} {sub}"), text);
+        }
+    }
+}

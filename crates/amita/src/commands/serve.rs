@@ -1,0 +1,164 @@
+//! `amita serve`: a node.
+
+use crate::admin::{Described, metadata_failure};
+use crate::cli::Endpoints;
+use crate::error::{Failure, Kind, Result};
+use crate::harness::interrupt;
+use crate::size;
+use amita_control::admin::AdminError;
+use amita_node::serve::{Level, Log, ServeConfig, ServeError, serve};
+use amita_uss::nbd::{TlsAcceptor, TlsFiles, TlsMode};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the main thread looks whether the node is well, and whether it is told to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// `amita serve`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The node's name: unique in the cluster, and kept over restarts [default: the host's name]
+    #[arg(long, env = "AMITA_NAME", value_name = "NAME")]
+    pub name: Option<String>,
+    /// A formatted disk or file; once for each. Without any, the node is a gateway only
+    #[arg(long = "store", env = "AMITA_STORES", value_name = "PATH", value_delimiter = ',')]
+    pub stores: Vec<PathBuf>,
+    /// Where the other nodes connect; core I listens on this port plus I
+    #[arg(
+        long,
+        env = "AMITA_FABRIC",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:7700"
+    )]
+    pub fabric: SocketAddr,
+    /// Where NBD clients connect [default: nowhere, and the node is no gateway]
+    #[arg(long, env = "AMITA_NBD", value_name = "ADDRESS:PORT")]
+    pub nbd: Option<SocketAddr>,
+    /// The address to tell the others, where --fabric or --nbd is every address of the host
+    #[arg(long, env = "AMITA_ADVERTISE", value_name = "ADDRESS")]
+    pub advertise: Option<IpAddr>,
+    /// How many cores serve; stores and chunks are spread over them
+    #[arg(long, env = "AMITA_CORES", value_name = "N", default_value_t = 1)]
+    pub cores: usize,
+    /// Bind each core to a processor of its own [default: where there are processors enough]
+    #[arg(long, env = "AMITA_PIN", value_name = "true|false")]
+    pub pin: Option<bool>,
+    /// Memory for I/O of each core, taken at the start
+    #[arg(long, env = "AMITA_BUFFERS", value_name = "SIZE", default_value = "256M", value_parser = size::parse_blocks)]
+    pub buffers: u64,
+    /// A node that does not renew its lease for so many seconds is taken for dead
+    #[arg(long, env = "AMITA_LEASE", value_name = "SECONDS", default_value_t = 5)]
+    pub lease: u64,
+    /// The server's certificate chain (PEM); with it and --tls-key NBD clients may use TLS
+    #[arg(long, env = "AMITA_TLS_CERTIFICATE", value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, env = "AMITA_TLS_KEY", value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities (PEM) whose certificates clients must show
+    #[arg(
+        long,
+        env = "AMITA_TLS_CLIENT_AUTHORITIES",
+        value_name = "FILE",
+        requires = "tls_certificate"
+    )]
+    pub tls_client_authorities: Option<PathBuf>,
+    /// Refuse NBD clients that do not use TLS
+    #[arg(long, env = "AMITA_TLS_REQUIRED", requires = "tls_certificate")]
+    pub tls_required: bool,
+}
+
+impl Arguments {
+    fn config(&self, metadata: &Endpoints) -> Result<ServeConfig> {
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        };
+        let mut config = ServeConfig::new(name, metadata.list()?, self.fabric);
+        config.nbd = self.nbd;
+        config.advertise = self.advertise;
+        config.stores.clone_from(&self.stores);
+        config.cores = self.cores;
+        config.pin = self.pin;
+        config.buffer_bytes = usize::try_from(self.buffers).unwrap_or(usize::MAX);
+        config.lease_ttl_s = self.lease;
+        if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
+            let mode = if self.tls_required {
+                TlsMode::Require
+            } else {
+                TlsMode::Allow
+            };
+            let files = TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                client_authorities: self.tls_client_authorities.clone(),
+            };
+            let acceptor = TlsAcceptor::load(mode, &files).map_err(|error| Failure::new(error.to_string()))?;
+            config.nbd_config.tls = Some(acceptor);
+        }
+        Ok(config)
+    }
+}
+
+/// Serves until it is told to end.
+///
+/// # Errors
+/// When the node cannot start, or a core of it has failed.
+pub fn run(arguments: Arguments, metadata: &Endpoints) -> Result<()> {
+    interrupt::catch();
+    let config = arguments.config(metadata)?;
+    let log: Log = Arc::new(|level, text| {
+        let level = match level {
+            Level::Error => log::Level::Error,
+            Level::Warn => log::Level::Warn,
+            Level::Info => log::Level::Info,
+        };
+        log::log!(target: "node", level, "{text}");
+    });
+    let running = serve(&config, &log).map_err(failure)?;
+    let nbd = running
+        .nbd
+        .map_or_else(String::new, |address| format!(", NBD on {address}"));
+    log::info!(
+        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}",
+        running.node,
+        config.name,
+        running.stores,
+        config.stores.len(),
+        running.fabric
+    );
+    while !interrupt::caught() {
+        if running.has_failed() {
+            let why = running
+                .stop()
+                .err()
+                .map_or_else(|| "a core ended".to_owned(), |error| error.to_string());
+            log::error!("{why}");
+            return Err(
+                Failure::new(why).advice("This is a fault of the program. Start the node again, and report it.")
+            );
+        }
+        std::thread::sleep(LOOK);
+    }
+    log::info!("the node ends");
+    running.stop().map_err(failure)
+}
+
+fn failure(error: ServeError) -> Failure {
+    let kind = match &error {
+        ServeError::Admin(AdminError::Metadata(inner)) => return metadata_failure(inner),
+        ServeError::Setting { .. } => Kind::Usage,
+        ServeError::NameTaken(_) => Kind::Conflict,
+        ServeError::Listen { why, .. } if why.contains("in use") => Kind::Conflict,
+        _ => Kind::Failed,
+    };
+    match error {
+        ServeError::Admin(inner) => Err::<(), _>(inner)
+            .described()
+            .err()
+            .unwrap_or_else(Failure::interrupted),
+        error => Failure::new(error.to_string()).kind(kind),
+    }
+}
