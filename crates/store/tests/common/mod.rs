@@ -1,0 +1,505 @@
+//! A simple driver for tests: a store on a disk in memory that records what is under way, so that a test may complete
+//! it in any order, cut the power at any moment, and tear what was not flushed.
+#![allow(dead_code, reason = "each test uses its part of it")]
+
+pub mod model;
+
+use amita_cluster::message::{Answer, AnswerBody, MemberSet, Refusal, Request, RequestBody, Scope, Sums};
+use amita_cluster::{
+    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
+    StoreId, Version, VolumeId,
+};
+use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
+use amita_store::{Config, Effect, FormatParams, IoId, LinkId, State, Store};
+use std::io;
+use std::time::Duration;
+
+pub const BLOCK: usize = BLOCK_BYTES as usize;
+pub const SECTOR: usize = 512;
+pub const STORE: StoreId = StoreId(0xabcd_0001);
+pub const CLUSTER: ClusterId = ClusterId(0xc105_7e12);
+pub const VOLUME: VolumeId = VolumeId(7);
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        amita_cluster::layout::mix(self.0)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub fn chance(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(count + 8);
+        while out.len() < count {
+            out.extend_from_slice(&self.next().to_le_bytes());
+        }
+        out.truncate(count);
+        out
+    }
+}
+
+/// A write that the disk has heard of and that a power cut may lose.
+#[derive(Clone, Debug)]
+pub struct Loose {
+    sequence: u64,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// A disk in memory.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// What a power cut leaves for sure.
+    pub durable: Vec<u8>,
+    /// What a read sees.
+    pub view: Vec<u8>,
+    /// Completed and not flushed; only with a volatile cache.
+    pub cached: Vec<Loose>,
+    pub volatile: bool,
+    sequence: u64,
+}
+
+impl Disk {
+    pub fn new(image: Vec<u8>, volatile: bool) -> Disk {
+        Disk {
+            view: image.clone(),
+            durable: image,
+            cached: Vec::new(),
+            volatile,
+            sequence: 0,
+        }
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let at = offset as usize;
+        self.view[at..at + bytes.len()].copy_from_slice(bytes);
+        if self.volatile {
+            self.sequence += 1;
+            self.cached.push(Loose {
+                sequence: self.sequence,
+                offset,
+                bytes: bytes.to_vec(),
+            });
+        } else {
+            self.durable[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    fn flush(&mut self, up_to: u64) {
+        let mut kept = Vec::new();
+        for write in self.cached.drain(..) {
+            if write.sequence > up_to {
+                kept.push(write);
+                continue;
+            }
+            let at = write.offset as usize;
+            self.durable[at..at + write.bytes.len()].copy_from_slice(&write.bytes);
+        }
+        self.cached = kept;
+    }
+}
+
+/// What is under way on the device.
+#[derive(Debug)]
+pub enum Flight {
+    Read { io: IoId, offset: u64, buffer: BufMut },
+    Write { io: IoId, offset: u64, data: Segments },
+    Flush { io: IoId, up_to: u64 },
+}
+
+/// An answer that came out of the store.
+#[derive(Debug)]
+pub struct Told {
+    pub link: LinkId,
+    pub answer: Answer,
+    pub payload: Slice,
+}
+
+/// A store with its disk, its clock and what is under way.
+#[derive(Debug)]
+pub struct Rig {
+    pub store: Store,
+    pub disk: Disk,
+    pub now: Time,
+    pub flights: Vec<Flight>,
+    pub told: Vec<Told>,
+    pub config: Config,
+    pub pool: Pool,
+    pub alignment: u32,
+    /// Reads of these bytes fail.
+    pub broken: Option<std::ops::Range<u64>>,
+    /// Check that nothing is written where a read is under way (rule D6).
+    pub watch_pins: bool,
+}
+
+pub fn params(size_bytes: u64) -> FormatParams {
+    FormatParams {
+        store: STORE,
+        cluster: CLUSTER,
+        size_bytes,
+        log_bytes: None,
+    }
+}
+
+/// The bytes of a fresh store.
+pub fn image(params: &FormatParams) -> Vec<u8> {
+    let mut image = vec![0xee; params.size_bytes as usize];
+    for (offset, bytes) in amita_store::format(params).expect("the size is possible") {
+        image[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
+    }
+    image
+}
+
+impl Rig {
+    pub fn open(disk: Disk, config: Config, now: Time, alignment: u32, pool: Pool) -> Rig {
+        let file = FileInfo {
+            size_bytes: disk.view.len() as u64,
+            alignment,
+            volatile_cache: disk.volatile,
+            inline: false,
+        };
+        Rig {
+            store: Store::open(config.clone(), file, pool.clone()),
+            disk,
+            now,
+            flights: Vec::new(),
+            told: Vec::new(),
+            config,
+            pool,
+            alignment,
+            broken: None,
+            watch_pins: true,
+        }
+    }
+
+    /// A fresh store, mounted.
+    pub fn fresh(size_bytes: u64, volatile: bool) -> Rig {
+        let disk = Disk::new(image(&params(size_bytes)), volatile);
+        let mut rig = Rig::open(disk, Config::default(), Time(1), 1, Pool::heap());
+        rig.run();
+        assert_eq!(*rig.store.state(), State::Serving);
+        rig
+    }
+
+    /// Takes what the store wants done.
+    pub fn pump(&mut self) {
+        for effect in self.store.effects() {
+            match effect {
+                Effect::Read { io, offset, buffer } => self.flights.push(Flight::Read { io, offset, buffer }),
+                Effect::Write { io, offset, data } => self.flights.push(Flight::Write { io, offset, data }),
+                Effect::Flush { io } => self.flights.push(Flight::Flush {
+                    io,
+                    up_to: self.disk.sequence,
+                }),
+                Effect::Answer { link, answer, payload } => self.told.push(Told { link, answer, payload }),
+            }
+        }
+    }
+
+    /// Ends one operation well.
+    pub fn complete(&mut self, at: usize) {
+        self.complete_with(at, Ok(()));
+    }
+
+    pub fn complete_with(&mut self, at: usize, result: io::Result<()>) {
+        match self.flights.remove(at) {
+            Flight::Read { io, offset, mut buffer } => {
+                let range = offset..offset + buffer.len() as u64;
+                let broken = self.broken.as_ref().is_some_and(|b| b.start < range.end && range.start < b.end);
+                buffer.copy_from_slice(&self.disk.view[range.start as usize..range.end as usize]);
+                let result = if broken { Err(io::Error::other("unreadable sector")) } else { result };
+                self.store.read_done(self.now, io, buffer, result);
+            }
+            Flight::Write { io, offset, data } => {
+                if result.is_ok() {
+                    let bytes = joined(&data);
+                    if self.watch_pins {
+                        self.check_pins(offset, bytes.len());
+                    }
+                    self.disk.write(offset, &bytes);
+                }
+                self.store.write_done(self.now, io, data, result);
+            }
+            Flight::Flush { io, up_to } => {
+                if result.is_ok() {
+                    self.disk.flush(up_to);
+                }
+                self.store.flush_done(self.now, io, result);
+            }
+        }
+        self.pump();
+    }
+
+    fn check_pins(&self, offset: u64, bytes: usize) {
+        for flight in &self.flights {
+            if let Flight::Read { offset: from, buffer, .. } = flight {
+                let overlaps = *from < offset + bytes as u64 && offset < from + buffer.len() as u64;
+                assert!(!overlaps, "{bytes} bytes written at {offset}, where a read is under way");
+            }
+        }
+    }
+
+    /// Passes until nothing is under way.
+    pub fn run(&mut self) {
+        self.pump();
+        for _ in 0..1_000_000 {
+            self.store.end_pass(self.now);
+            self.pump();
+            if self.flights.is_empty() {
+                return;
+            }
+            self.complete(0);
+        }
+        panic!("the store never comes to rest");
+    }
+
+    pub fn advance(&mut self, by: Duration) {
+        self.now = self.now.plus(by);
+        self.store.tick(self.now);
+        self.pump();
+    }
+
+    /// What a power cut leaves: for each write that is not surely durable, all of it, nothing, or some of its sectors.
+    pub fn cut(&self, rng: &mut Rng) -> Vec<u8> {
+        let choices: Vec<u64> = (0..self.loose_count()).map(|_| rng.next()).collect();
+        self.cut_as(|at| match choices[at] % 4 {
+            0 => Fate::Lost,
+            1 => Fate::Torn(choices[at]),
+            _ => Fate::Kept,
+        })
+    }
+
+    fn loose_count(&self) -> usize {
+        let writes = self.flights.iter().filter(|flight| matches!(flight, Flight::Write { .. })).count();
+        self.disk.cached.len() + writes
+    }
+
+    /// How many writes a power cut may lose.
+    pub fn loose(&self) -> usize {
+        self.loose_count()
+    }
+
+    /// What a power cut leaves, when each write that is not surely durable meets its fate.
+    pub fn cut_as(&self, fate: impl Fn(usize) -> Fate) -> Vec<u8> {
+        let mut image = self.disk.durable.clone();
+        let cached = self.disk.cached.iter().map(|write| (write.offset, write.bytes.clone()));
+        let flying = self.flights.iter().filter_map(|flight| match flight {
+            Flight::Write { offset, data, .. } => Some((*offset, joined(data))),
+            _ => None,
+        });
+        for (at, (offset, bytes)) in cached.chain(flying).enumerate() {
+            let start = offset as usize;
+            match fate(at) {
+                Fate::Lost => {}
+                Fate::Kept => image[start..start + bytes.len()].copy_from_slice(&bytes),
+                Fate::Torn(seed) => {
+                    let mut rng = Rng(seed);
+                    for (sector, piece) in bytes.chunks(SECTOR).enumerate() {
+                        if rng.chance(2) {
+                            let from = start + sector * SECTOR;
+                            image[from..from + piece.len()].copy_from_slice(piece);
+                        }
+                    }
+                }
+            }
+        }
+        image
+    }
+
+    /// The same store after a power cut.
+    pub fn reopened(&self, image: Vec<u8>) -> Rig {
+        let disk = Disk::new(image, self.disk.volatile);
+        let mut rig = Rig::open(disk, self.config.clone(), self.now, self.alignment, self.pool.clone());
+        rig.watch_pins = self.watch_pins;
+        rig
+    }
+
+    pub fn send(&mut self, link: LinkId, request: Request, payload: Slice) {
+        self.store.request(self.now, link, request, payload);
+        self.pump();
+    }
+
+    /// The answer to a request, if it has come.
+    pub fn take(&mut self, link: LinkId, id: RequestId) -> Option<Told> {
+        let at = self.told.iter().position(|told| told.link == link && told.answer.id == id)?;
+        Some(self.told.remove(at))
+    }
+}
+
+/// What a power cut does to a write.
+#[derive(Clone, Copy, Debug)]
+pub enum Fate {
+    Lost,
+    Kept,
+    Torn(u64),
+}
+
+/// Makes requests as one sequencer would.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    pub link: LinkId,
+    pub volume: VolumeId,
+    pub generation: Generation,
+    pub epoch: Epoch,
+    pub blocks_per_chunk: u16,
+    next: u64,
+}
+
+impl Asker {
+    pub fn new(link: u64) -> Asker {
+        Asker {
+            link: LinkId(link),
+            volume: VOLUME,
+            generation: Generation(1),
+            epoch: Epoch(1),
+            blocks_per_chunk: 1024,
+            next: link << 40,
+        }
+    }
+
+    pub fn scope(&self) -> Scope {
+        Scope {
+            volume: self.volume,
+            generation: self.generation,
+            group: GroupId {
+                pool: PoolId(1),
+                index: GroupIndex(0),
+            },
+            epoch: self.epoch,
+        }
+    }
+
+    pub fn request(&mut self, body: RequestBody) -> Request {
+        self.next += 1;
+        Request {
+            id: RequestId(self.next),
+            store: STORE,
+            scope: self.scope(),
+            body,
+        }
+    }
+
+    pub fn fence_request(&mut self) -> Request {
+        let mut in_sync = MemberSet::new();
+        in_sync.push(STORE);
+        in_sync.push(StoreId(0xabcd_0002));
+        self.request(RequestBody::Fence {
+            owner: NodeId(self.link.0 as u32),
+            in_sync,
+            blocks_per_chunk: self.blocks_per_chunk,
+        })
+    }
+
+    pub fn write_request(&mut self, chunk: u64, offset: u32, bytes: &[u8], version: Version, previous: Version) -> Request {
+        self.request(RequestBody::Write {
+            chunk: ChunkIndex(chunk),
+            offset_bytes: offset,
+            length_bytes: bytes.len() as u32,
+            version,
+            previous,
+            sums: sums(offset, bytes),
+        })
+    }
+
+    pub fn read_request(&mut self, chunk: u64, first: u16, count: u16, least: Version) -> Request {
+        self.request(RequestBody::Read {
+            chunk: ChunkIndex(chunk),
+            range: BlockRange::new(first, count),
+            least,
+        })
+    }
+
+    /// Sends, runs to the end, and returns the answer.
+    pub fn ask(&mut self, rig: &mut Rig, request: Request, payload: Slice) -> Told {
+        let id = request.id;
+        rig.send(self.link, request, payload);
+        for _ in 0..1000 {
+            rig.run();
+            if let Some(told) = rig.take(self.link, id) {
+                return told;
+            }
+            let at = rig.store.deadline().expect("what is not answered waits for something");
+            rig.now = rig.now.max(at);
+            rig.store.tick(rig.now);
+            rig.pump();
+        }
+        panic!("request {id} is never answered");
+    }
+
+    pub fn fence(&mut self, rig: &mut Rig) -> Result<AnswerBody, Refusal> {
+        let request = self.fence_request();
+        self.ask(rig, request, Slice::default()).answer.result
+    }
+
+    pub fn write(
+        &mut self,
+        rig: &mut Rig,
+        chunk: u64,
+        offset: u32,
+        bytes: &[u8],
+        version: Version,
+        previous: Version,
+    ) -> Result<AnswerBody, Refusal> {
+        let request = self.write_request(chunk, offset, bytes, version, previous);
+        self.ask(rig, request, Slice::copy_from(bytes)).answer.result
+    }
+
+    /// The bytes of some blocks, and the version of the answer.
+    pub fn read(&mut self, rig: &mut Rig, chunk: u64, first: u16, count: u16) -> Result<(Vec<u8>, Version), Refusal> {
+        let request = self.read_request(chunk, first, count, Version::NONE);
+        let told = self.ask(rig, request, Slice::default());
+        match told.answer.result? {
+            AnswerBody::Data { version, sums } => Ok((data(count, &told.payload, &sums), version)),
+            other => panic!("a read was answered with {other:?}"),
+        }
+    }
+
+    pub fn open(&mut self, rig: &mut Rig, chunk: u64) -> Version {
+        let request = self.request(RequestBody::Open {
+            chunk: ChunkIndex(chunk),
+        });
+        match self.ask(rig, request, Slice::default()).answer.result {
+            Ok(AnswerBody::Opened { version }) => version,
+            other => panic!("an open was answered with {other:?}"),
+        }
+    }
+}
+
+/// The bytes of a read's answer, checked against the sums that came with it.
+pub fn data(count: u16, payload: &[u8], sums: &[u32]) -> Vec<u8> {
+    if payload.is_empty() {
+        assert!(sums.is_empty());
+        return vec![0; usize::from(count) * BLOCK];
+    }
+    assert_eq!(payload.len(), usize::from(count) * BLOCK);
+    assert_eq!(sums.len(), usize::from(count));
+    for (block, sum) in payload.chunks(BLOCK).zip(sums) {
+        assert_eq!(crc32c::crc32c(block), *sum, "a block is not what its checksum says");
+    }
+    payload.to_vec()
+}
+
+/// The checksums of a payload's pieces.
+pub fn sums(offset: u32, bytes: &[u8]) -> Sums {
+    let head = (BLOCK - offset as usize % BLOCK).min(bytes.len());
+    let (head, rest) = bytes.split_at(head);
+    std::iter::once(head).chain(rest.chunks(BLOCK)).map(crc32c::crc32c).collect()
+}
+
+pub fn version(generation: u32, counter: u64) -> Version {
+    Version::new(Generation(generation), counter).expect("a small version")
+}
+
+fn joined(data: &Segments) -> Vec<u8> {
+    data.iter().flat_map(|slice| slice.iter().copied()).collect()
+}
