@@ -7,7 +7,7 @@
 //! been made, or was *refused*. To know the first, the client opens its connections itself and never sends a change
 //! twice: only reads, and calls that may be repeated, go to a second endpoint after the first one failed them.
 
-use crate::call::{Call, LeaseId, Reply};
+use crate::call::{Call, LeaseId, Op, Reply};
 use crate::error::{Error, Refusal};
 use crate::wire::convert::{self, signed, unsigned};
 use crate::wire::{self, path};
@@ -173,10 +173,13 @@ impl Client {
         } else {
             Effect::Once
         };
-        let lease = call.then.iter().chain(&call.otherwise).find_map(|op| match op {
-            crate::call::Op::Put { lease, .. } => *lease,
+        // A server that misses a lease does not say which: it is told where there is but one.
+        let mut leases = call.then.iter().chain(&call.otherwise).filter_map(|op| match op {
+            Op::Put { lease, .. } => *lease,
             _ => None,
         });
+        let first = leases.next();
+        let lease = first.filter(|first| leases.all(|other| other == *first));
         let context = Context {
             lease,
             ..Context::default()
