@@ -9,6 +9,8 @@
 
 mod config;
 pub mod io;
+#[cfg(test)]
+mod model;
 mod opener;
 mod planted;
 mod sequencer;

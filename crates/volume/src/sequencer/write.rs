@@ -275,6 +275,7 @@ impl Sequencer {
         let group = self.tasks[slot].group;
         let store = self.groups[group as usize].members[position];
         self.tasks[slot].sent.remove(position);
+        self.uncharge(slot, position);
         // What was sent behind it is refused as well: once all of that is in, everything is sent again in order.
         self.chunks[chunk as usize].stalled.add(position);
         let unfit = match refusal {
@@ -301,6 +302,16 @@ impl Sequencer {
             self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
         }
         self.unstall(now, chunk, position);
+    }
+
+    /// A store takes nothing from the account for what it refuses.
+    fn uncharge(&mut self, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        let write = self.tasks[slot].write();
+        if write.charged.has(position) {
+            write.charged.remove(position);
+            self.stores[number as usize].credit += charge(write);
+        }
     }
 
     /// The oldest write of the chunk that the member has not answered.

@@ -1,0 +1,452 @@
+//! What goes wrong in a run, drawn from its seed, and how a run ends.
+
+use super::client::Ask;
+use super::history;
+use super::world::{BLOCKS, CHUNKS, Event, GATEWAYS, MS, STORES, World, add, store_id};
+use crate::{Counters, Planted};
+use amita_cluster::{ChunkId, ChunkIndex};
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub name: &'static str,
+    pub copies: usize,
+    pub min_copies: usize,
+    pub cores: usize,
+    pub capacity: u64,
+    pub busy_percent: u64,
+    pub read_percent: u64,
+    pub think_ns: u64,
+    pub length_ns: u64,
+    pub meta_fails_percent: u64,
+    pub meta_unknown_percent: u64,
+    /// How many of each fault.
+    pub cuts: u64,
+    pub crashes: u64,
+    pub forgets: u64,
+    pub takeovers: u64,
+    pub kills: u64,
+    pub outages: u64,
+    pub splits: u64,
+    pub spikes: u64,
+    /// Stores that stay away at the end, as far as that is lawful.
+    pub dead_at_end: bool,
+    /// A store that refuses a write for its predecessor, or for space, tells of a fault of the sequencer.
+    pub strict: bool,
+}
+
+impl Profile {
+    pub fn calm() -> Profile {
+        Profile {
+            name: "calm",
+            copies: 3,
+            min_copies: 2,
+            cores: 1,
+            capacity: 1_000_000,
+            busy_percent: 0,
+            read_percent: 50,
+            think_ns: 2 * MS,
+            length_ns: 300 * MS,
+            meta_fails_percent: 0,
+            meta_unknown_percent: 0,
+            cuts: 0,
+            crashes: 0,
+            forgets: 0,
+            takeovers: 0,
+            kills: 0,
+            outages: 0,
+            splits: 0,
+            spikes: 0,
+            dead_at_end: false,
+            strict: false,
+        }
+    }
+
+    /// A bit of everything.
+    pub fn wild(seed: u64) -> Profile {
+        Profile {
+            name: "wild",
+            copies: 2 + (seed % 2) as usize,
+            min_copies: 1 + (seed / 2 % 2) as usize,
+            cores: 1 + (seed / 4 % 2) as usize,
+            busy_percent: if seed % 5 == 0 { 2 } else { 0 },
+            meta_fails_percent: 5,
+            meta_unknown_percent: 8,
+            length_ns: 700 * MS,
+            cuts: 5,
+            crashes: 2,
+            takeovers: 3,
+            kills: 2,
+            outages: 1,
+            splits: seed % 2,
+            spikes: 2,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// Links that break, and nothing else.
+    pub fn links() -> Profile {
+        Profile {
+            name: "links",
+            cuts: 12,
+            read_percent: 20,
+            think_ns: MS,
+            strict: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// Stores that are nearly full.
+    pub fn tight() -> Profile {
+        Profile {
+            name: "tight",
+            capacity: 24,
+            read_percent: 10,
+            think_ns: MS,
+            strict: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// A gateway that is cut off together with some stores, while another takes over.
+    pub fn split(seed: u64) -> Profile {
+        Profile {
+            name: "split",
+            copies: 3,
+            min_copies: 1 + (seed % 2) as usize,
+            splits: 3,
+            length_ns: 900 * MS,
+            read_percent: 75,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// Owners that die one after the other, with stores that lag.
+    pub fn deaths(seed: u64) -> Profile {
+        Profile {
+            name: "deaths",
+            min_copies: 1 + (seed % 2) as usize,
+            read_percent: 30,
+            think_ns: MS / 2,
+            cuts: 10,
+            crashes: 1,
+            takeovers: 6,
+            kills: 6,
+            length_ns: 600 * MS,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// One store that loses what it had.
+    pub fn amnesia() -> Profile {
+        Profile {
+            name: "amnesia",
+            min_copies: 1,
+            forgets: 1,
+            read_percent: 80,
+            ..Profile::calm()
+        }
+    }
+}
+
+/// What a run that went well has seen.
+pub struct Report {
+    pub counters: Counters,
+    pub seen: super::world::Seen,
+    pub steps: usize,
+}
+
+/// Plays a seed.
+pub fn run(seed: u64, profile: Profile, planted: Planted) -> Result<Report, String> {
+    let mut world = World::new(seed, profile, planted);
+    world.plan();
+    let end = world.now + world.profile.length_ns;
+    world.run_until(end);
+    world.settle();
+    for gateway in 0..GATEWAYS {
+        for (sequencer, _) in std::mem::take(&mut world.gateways[gateway].cores) {
+            add(&mut world.counters, sequencer.counters());
+        }
+    }
+    if let Some(why) = world.failure {
+        return Err(why);
+    }
+    history::check(&world.clock.steps)?;
+    Ok(Report {
+        counters: world.counters,
+        seen: world.seen,
+        steps: world.clock.steps.len(),
+    })
+}
+
+impl World {
+    fn plan(&mut self) {
+        let profile = self.profile.clone();
+        self.after(0, Event::Open { gateway: 0 });
+        let length = profile.length_ns;
+        for _ in 0..profile.cuts {
+            let (gateway, store) = (self.gateway(), self.store());
+            let ns = if self.random.percent(70) {
+                self.random.below(10 * MS)
+            } else {
+                self.random.below(250 * MS)
+            };
+            let at = self.random.below(length);
+            self.after(at, Event::Cut { gateway, store, ns });
+        }
+        for _ in 0..profile.crashes {
+            let store = self.store();
+            let ns = self.random.below(300 * MS);
+            let at = self.random.below(length);
+            self.after(
+                at,
+                Event::Crash {
+                    store,
+                    ns,
+                    forgets: false,
+                },
+            );
+        }
+        for _ in 0..profile.forgets {
+            let store = self.store();
+            let ns = self.random.below(20 * MS);
+            let at = self.random.between(length / 4, length / 2);
+            self.after(
+                at,
+                Event::Crash {
+                    store,
+                    ns,
+                    forgets: true,
+                },
+            );
+        }
+        for _ in 0..profile.takeovers {
+            let gateway = self.gateway();
+            let at = self.random.below(length);
+            self.after(at, Event::Open { gateway });
+            if self.random.percent(30) {
+                let other = self.gateway();
+                self.after(at + 100_000, Event::Open { gateway: other });
+            }
+        }
+        for _ in 0..profile.kills {
+            let gateway = self.gateway();
+            let at = self.random.below(length);
+            self.after(at, Event::Kill { gateway });
+            let after = at + self.random.below(40 * MS);
+            let next = self.gateway();
+            self.after(after, Event::Open { gateway: next });
+        }
+        for _ in 0..profile.outages {
+            let gateway = self.gateway();
+            let ns = self.random.below(200 * MS);
+            let at = self.random.below(length);
+            self.after(at, Event::MetaOut { gateway, ns });
+        }
+        for _ in 0..profile.spikes {
+            let (gateway, store) = (self.gateway(), self.store());
+            let ns = self.random.below(100 * MS);
+            let at = self.random.below(length);
+            self.after(at, Event::Spike { gateway, store, ns });
+        }
+        for turn in 0..profile.splits {
+            // In turns, so that whoever owns the volume is cut off.
+            let gateway = (turn as usize) % GATEWAYS;
+            let other = (gateway + 1) % GATEWAYS;
+            let mask = self.random.between(1, (1 << STORES) - 2);
+            let ns = self.random.between(100 * MS, 280 * MS);
+            let at = length / profile.splits * turn + self.random.between(20 * MS, 60 * MS);
+            self.after(
+                at,
+                Event::Split {
+                    gateway,
+                    other,
+                    mask,
+                    ns,
+                },
+            );
+        }
+    }
+
+    fn gateway(&mut self) -> usize {
+        self.random.below(GATEWAYS as u64) as usize
+    }
+
+    fn store(&mut self) -> usize {
+        self.random.below(STORES as u64) as usize
+    }
+
+    /// Everything heals; what is under way ends; then all gateways die, and as many stores as may, and what the
+    /// survivors hold is read through a new owner.
+    fn settle(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.settling = true;
+        let mut idle = false;
+        for _ in 0..40 {
+            self.heal(&[]);
+            self.run_until(self.now + 100 * MS);
+            idle = self.gateways.iter().all(|gateway| gateway.client.is_idle());
+            if idle || self.failure.is_some() {
+                break;
+            }
+        }
+        if self.failure.is_none() && !idle {
+            self.fail("all is well again, and some I/O never ends".to_owned());
+        }
+        for gateway in 0..GATEWAYS {
+            self.kill(gateway);
+        }
+        // Calls whose makers are dead may still be done.
+        self.run_until(self.now + 100 * MS);
+        let dead = self.choose_dead();
+        self.dead.clone_from(&dead);
+        for &store in &dead {
+            if self.stores[store].up {
+                let random = &mut self.random;
+                self.stores[store].crash(random);
+            }
+            for gateway in 0..GATEWAYS {
+                self.gateways[gateway].links[store].link = 0;
+                self.gateways[gateway].links[store].seen = 0;
+            }
+        }
+        self.heal(&dead);
+        self.run_until(self.now + 10 * MS);
+        self.heal(&dead);
+        for turn in 0..3 {
+            // The last owner's promises are in the way for a moment; the second and third read settle nothing new.
+            let reader = (turn + 1) % GATEWAYS;
+            for gateway in 0..GATEWAYS {
+                if gateway != reader {
+                    self.kill(gateway);
+                }
+            }
+            self.run_until(self.now + 2 * MS);
+            self.heal(&dead);
+            self.read_everything(reader);
+            if self.failure.is_some() {
+                return;
+            }
+        }
+        self.compare(&dead);
+        if self.profile.strict {
+            let wrong: u64 = self.stores.iter().map(|store| store.wrong_predecessors).sum();
+            let no_space: u64 = self.stores.iter().map(|store| store.no_space).sum();
+            if wrong > 0 {
+                self.fail(format!("{wrong} writes were sent without the one before them (R1, R8)"));
+            }
+            if no_space > 0 {
+                self.fail(format!("{no_space} writes got a version and found no space (R7)"));
+            }
+        }
+    }
+
+    fn heal(&mut self, dead: &[usize]) {
+        for store in (0..STORES).filter(|store| !dead.contains(store)) {
+            self.stores[store].busy_percent = 0;
+            self.restart(store);
+            for gateway in 0..GATEWAYS {
+                self.gateways[gateway].links[store].blocked_until = 0;
+                self.after(0, Event::LinkUp { gateway, store });
+            }
+        }
+        for gateway in &mut self.gateways {
+            gateway.meta_out_until = 0;
+        }
+    }
+
+    /// Stores that can be lost for ever without losing anything acknowledged.
+    fn choose_dead(&mut self) -> Vec<usize> {
+        let mut dead = Vec::new();
+        if !self.profile.dead_at_end {
+            return dead;
+        }
+        for _ in 0..STORES {
+            let store = self.store();
+            let lawful = (0..2).all(|index| {
+                let in_sync = self.group(index).in_sync;
+                let left = in_sync
+                    .iter()
+                    .filter(|&&id| id != store_id(store) && !dead.iter().any(|&other| id == store_id(other)));
+                left.count() >= self.profile.min_copies
+            });
+            if lawful && !dead.contains(&store) {
+                dead.push(store);
+            }
+        }
+        dead
+    }
+
+    fn read_everything(&mut self, reader: usize) {
+        self.open(reader);
+        for _ in 0..60 {
+            self.run_until(self.now + 50 * MS);
+            let open = self.gateways[reader]
+                .cores
+                .first()
+                .is_some_and(|(sequencer, _)| !sequencer.is_stopped());
+            if open || self.failure.is_some() {
+                break;
+            }
+            self.open(reader);
+        }
+        if self.failure.is_none() && self.gateways[reader].cores.is_empty() {
+            return self.fail("all is well again, and the volume cannot be opened".to_owned());
+        }
+        for chunk in 0..CHUNKS {
+            if self.failure.is_some() {
+                return;
+            }
+            for block in 0..BLOCKS - 1 {
+                self.submit(reader, chunk, block, 1, Ask::Read);
+            }
+        }
+        for _ in 0..40 {
+            if self.gateways[reader].client.is_idle() || self.failure.is_some() {
+                break;
+            }
+            self.run_until(self.now + 50 * MS);
+        }
+        if self.failure.is_none() && !self.gateways[reader].client.is_idle() {
+            self.fail("all is well again, and the volume cannot be read".to_owned());
+        }
+    }
+
+    /// When all is quiet, every in-sync member holds the same.
+    fn compare(&mut self, dead: &[usize]) {
+        self.run_until(self.now + 200 * MS);
+        for chunk in 0..CHUNKS {
+            let id = ChunkId {
+                volume: super::world::VOLUME,
+                index: ChunkIndex(chunk),
+            };
+            let group = self.group(id.group(2).0);
+            let members: Vec<usize> = (0..STORES)
+                .filter(|&store| group.in_sync.contains(&store_id(store)))
+                .collect();
+            if let Some(&gone) = members.iter().find(|store| dead.contains(store)) {
+                self.fail(format!("store {gone} is dead and still in sync"));
+                return;
+            }
+            let first = self.stores[members[0]].content(chunk);
+            for &store in &members[1..] {
+                let other = self.stores[store].content(chunk);
+                if other != first {
+                    self.fail(format!(
+                        "chunk {chunk}: stores {} and {store} differ: {first:?} and {other:?}",
+                        members[0]
+                    ));
+                    return;
+                }
+            }
+            if members.iter().any(|&store| self.stores[store].has_pending()) {
+                self.fail("all is quiet, and a store has something pending".to_owned());
+            }
+        }
+    }
+}

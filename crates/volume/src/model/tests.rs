@@ -1,0 +1,94 @@
+//! The seeds.
+
+use super::faults::{Profile, Report, run};
+use super::world::{Seen, add};
+use crate::{Counters, Planted};
+
+fn play(profile: impl Fn(u64) -> Profile, seeds: std::ops::Range<u64>) -> (Counters, Seen) {
+    let mut counters = Counters::default();
+    let mut seen = Seen::default();
+    for seed in seeds {
+        let profile = profile(seed);
+        let name = profile.name;
+        match run(seed, profile, Planted::default()) {
+            Ok(Report {
+                counters: more,
+                seen: other,
+                steps,
+            }) => {
+                assert!(steps > 0);
+                add(&mut counters, &more);
+                seen.takeovers += other.takeovers;
+                seen.raise_races += other.raise_races;
+                seen.busy_owners += other.busy_owners;
+                seen.released += other.released;
+                seen.deposed += other.deposed;
+                seen.unknown_calls += other.unknown_calls;
+            }
+            Err(why) => panic!("seed {seed} of {name}: {why}"),
+        }
+    }
+    (counters, seen)
+}
+
+/// Plays one seed: `AMITA_SEED=wild:17 AMITA_TRACE=1 cargo test -p amita-volume one_seed -- --nocapture`.
+#[test]
+fn one_seed() {
+    let Ok(text) = std::env::var("AMITA_SEED") else { return };
+    let (name, seed) = text.split_once(':').expect("PROFILE:SEED");
+    let seed = seed.parse().expect("a number");
+    let profile = match name {
+        "calm" => Profile::calm(),
+        "wild" => Profile::wild(seed),
+        "links" => Profile::links(),
+        "tight" => Profile::tight(),
+        "split" => Profile::split(seed),
+        "deaths" => Profile::deaths(seed),
+        "amnesia" => Profile::amnesia(),
+        other => panic!("no profile {other}"),
+    };
+    play(|_| profile.clone(), seed..seed + 1);
+}
+
+#[test]
+fn calm() {
+    let (counters, seen) = play(|_| Profile::calm(), 0..100);
+    println!("{counters:?} {seen:?}");
+    assert!(counters.writes > 1000 && counters.reads > 1000);
+}
+
+#[test]
+fn wild() {
+    let (counters, seen) = play(Profile::wild, 0..1000);
+    println!("{counters:?} {seen:?}");
+}
+
+#[test]
+fn links() {
+    let (counters, seen) = play(|_| Profile::links(), 0..200);
+    println!("{counters:?} {seen:?}");
+}
+
+#[test]
+fn tight() {
+    let (counters, seen) = play(|_| Profile::tight(), 0..200);
+    println!("{counters:?} {seen:?}");
+}
+
+#[test]
+fn split() {
+    let (counters, seen) = play(Profile::split, 0..300);
+    println!("{counters:?} {seen:?}");
+}
+
+#[test]
+fn deaths() {
+    let (counters, seen) = play(Profile::deaths, 0..300);
+    println!("{counters:?} {seen:?}");
+}
+
+#[test]
+fn amnesia() {
+    let (counters, seen) = play(|_| Profile::amnesia(), 0..100);
+    println!("{counters:?} {seen:?}");
+}
