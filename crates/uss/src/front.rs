@@ -57,7 +57,8 @@ impl fmt::Display for CloseReason {
 /// inbox where it is and wants no input, and goes on in `end_pass` when I/O has ended or the host has taken its answers.
 /// (The caller may leave a receive standing when input is no longer wanted; it just starts no further one.)
 ///
-/// After [`Flow::Close`] nothing but [`Front::closed`] is called; it is also called when the host has gone by itself.
+/// After [`Flow::Close`] the connection is closed and [`Front::closed`] is called, also when the host has gone by itself.
+/// (All other calls change nothing then.)
 pub trait Front {
     /// Handles what is in the inbox: all of it, but for an incomplete frame at its end or what its limits forbid.
     fn received(

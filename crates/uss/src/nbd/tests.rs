@@ -4,6 +4,7 @@ mod commands;
 mod handshake;
 mod hostile;
 mod limits;
+mod ranges;
 mod tls;
 
 use super::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, Reader, command, option as opt, reply};
