@@ -86,6 +86,11 @@ impl Fences {
         self.by_volume.get(&volume).copied()
     }
 
+    /// Are both known?
+    pub fn knows(&self, volume: VolumeId, group: GroupId) -> bool {
+        self.by_volume.contains_key(&volume) && self.by_group.contains_key(&group)
+    }
+
     pub fn volumes(&self) -> &[Volume] {
         &self.volumes
     }

@@ -101,7 +101,10 @@ fn a_resend_is_answered_once_the_original_is_durable() {
     rig.send(other, request.clone(), Slice::copy_from(&block));
     assert!(rig.told.is_empty(), "not before it is durable");
     rig.run();
-    assert_eq!(rig.take(asker.link, request.id).unwrap().answer.result, Ok(AnswerBody::Done));
+    assert_eq!(
+        rig.take(asker.link, request.id).unwrap().answer.result,
+        Ok(AnswerBody::Done)
+    );
     assert_eq!(rig.take(other, request.id).unwrap().answer.result, Ok(AnswerBody::Done));
     rig.send(other, request.clone(), Slice::copy_from(&block));
     assert_eq!(rig.take(other, request.id).unwrap().answer.result, Ok(AnswerBody::Done));
@@ -144,13 +147,37 @@ fn bad_requests_are_refused() {
         change(&mut request.body);
         asker.ask(rig, request, Slice::copy_from(payload)).answer.result
     };
-    let told = ask(&mut rig, &|body| if let RequestBody::Write { offset_bytes, .. } = body { *offset_bytes = u32::MAX }, &block);
+    let told = ask(
+        &mut rig,
+        &|body| {
+            if let RequestBody::Write { offset_bytes, .. } = body {
+                *offset_bytes = u32::MAX
+            }
+        },
+        &block,
+    );
     assert_eq!(told, invalid(Problem::Range));
-    let told = ask(&mut rig, &|body| if let RequestBody::Write { length_bytes, .. } = body { *length_bytes = 0 }, &block);
+    let told = ask(
+        &mut rig,
+        &|body| {
+            if let RequestBody::Write { length_bytes, .. } = body {
+                *length_bytes = 0
+            }
+        },
+        &block,
+    );
     assert_eq!(told, invalid(Problem::Range));
     let told = ask(&mut rig, &|_| {}, &block[1..]);
     assert_eq!(told, invalid(Problem::Length));
-    let told = ask(&mut rig, &|body| if let RequestBody::Write { sums, .. } = body { sums.clear() }, &block);
+    let told = ask(
+        &mut rig,
+        &|body| {
+            if let RequestBody::Write { sums, .. } = body {
+                sums.clear()
+            }
+        },
+        &block,
+    );
     assert_eq!(told, invalid(Problem::Length));
     let told = ask(&mut rig, &|_| {}, &[8; BLOCK]);
     assert_eq!(told, invalid(Problem::Checksum));
@@ -177,7 +204,10 @@ fn bad_requests_are_refused() {
     assert_eq!(ask(&mut rig, &clear, &[]), invalid(Problem::Range));
     let mut other = good.clone();
     other.store = StoreId(77);
-    assert_eq!(asker.ask(&mut rig, other, Slice::default()).answer.result, Err(Refusal::NoSuchStore));
+    assert_eq!(
+        asker.ask(&mut rig, other, Slice::default()).answer.result,
+        Err(Refusal::NoSuchStore)
+    );
     assert_eq!(ask_last(&mut rig, &mut asker, &block), Ok(AnswerBody::Done));
 }
 
@@ -204,35 +234,62 @@ fn a_newer_generation_waits_for_promises_and_drains() {
     // The old owner is served while the fence waits, without a promise; its last write is under way when it ends.
     let confirm = old.request(RequestBody::Confirm);
     let told = old.ask(&mut rig, confirm, Slice::default());
-    assert_eq!((told.answer.result, told.answer.promise_ms), (Ok(AnswerBody::Confirmed), 0));
+    assert_eq!(
+        (told.answer.result, told.answer.promise_ms),
+        (Ok(AnswerBody::Confirmed), 0)
+    );
     let last = old.write_request(0, 0, &block, version(1, 2), version(1, 1));
     rig.send(old.link, last.clone(), Slice::copy_from(&block));
     rig.store.end_pass(rig.now);
     rig.pump();
     assert_eq!(rig.store.deadline(), Some(promised_at.plus(Duration::from_millis(250))));
     rig.advance(Duration::from_millis(251));
-    assert!(rig.take(new.link, fence.id).is_none(), "a write of the old generation is not durable yet");
+    assert!(
+        rig.take(new.link, fence.id).is_none(),
+        "a write of the old generation is not durable yet"
+    );
     let refused = old.write_request(0, 0, &block, version(1, 3), version(1, 2));
     rig.send(old.link, refused.clone(), Slice::copy_from(&block));
     let told = rig.take(old.link, refused.id).unwrap();
-    assert_eq!(told.answer.result, Err(Refusal::Fenced { generation: Generation(2) }));
+    assert_eq!(
+        told.answer.result,
+        Err(Refusal::Fenced {
+            generation: Generation(2)
+        })
+    );
     rig.run();
     assert_eq!(rig.take(old.link, last.id).unwrap().answer.result, Ok(AnswerBody::Done));
     let told = rig.take(new.link, fence.id).unwrap();
-    assert_eq!((told.answer.result, told.answer.promise_ms), (Ok(AnswerBody::Fenced), 250));
+    assert_eq!(
+        (told.answer.result, told.answer.promise_ms),
+        (Ok(AnswerBody::Fenced), 250)
+    );
     assert_eq!(new.open(&mut rig, 0), version(1, 2));
     assert_eq!(new.fence(&mut rig), Ok(AnswerBody::Fenced));
-    assert_eq!(old.fence(&mut rig), Err(Refusal::Fenced { generation: Generation(2) }));
+    assert_eq!(
+        old.fence(&mut rig),
+        Err(Refusal::Fenced {
+            generation: Generation(2)
+        })
+    );
 
     // All of it survives.
     let mut again = rig.reopened(rig.disk.durable.clone());
     again.run();
-    assert_eq!(old.fence(&mut again), Err(Refusal::Fenced { generation: Generation(2) }));
+    assert_eq!(
+        old.fence(&mut again),
+        Err(Refusal::Fenced {
+            generation: Generation(2)
+        })
+    );
     let mut third = Asker::new(3);
     third.generation = Generation(3);
     let mounted = again.now;
     assert_eq!(third.fence(&mut again), Ok(AnswerBody::Fenced));
-    assert!(again.now >= mounted.plus(Duration::from_millis(250)), "no newer generation right after a start");
+    assert!(
+        again.now >= mounted.plus(Duration::from_millis(250)),
+        "no newer generation right after a start"
+    );
 }
 
 #[test]
@@ -240,12 +297,21 @@ fn epochs_and_members_are_checked() {
     let (mut rig, mut asker) = fenced();
     let block = vec![3; BLOCK];
     asker.epoch = Epoch(2);
-    assert_eq!(asker.write(&mut rig, 0, 0, &block, version(1, 1), Version::NONE), Err(Refusal::NotFenced));
+    assert_eq!(
+        asker.write(&mut rig, 0, 0, &block, version(1, 1), Version::NONE),
+        Err(Refusal::NotFenced)
+    );
     assert_eq!(asker.fence(&mut rig), Ok(AnswerBody::Fenced));
-    assert_eq!(asker.write(&mut rig, 0, 0, &block, version(1, 1), Version::NONE), Ok(AnswerBody::Done));
+    assert_eq!(
+        asker.write(&mut rig, 0, 0, &block, version(1, 1), Version::NONE),
+        Ok(AnswerBody::Done)
+    );
     asker.epoch = Epoch(1);
     let stale = Refusal::StaleEpoch { epoch: Epoch(2) };
-    assert_eq!(asker.write(&mut rig, 0, 0, &block, version(1, 2), version(1, 1)), Err(stale.clone()));
+    assert_eq!(
+        asker.write(&mut rig, 0, 0, &block, version(1, 2), version(1, 1)),
+        Err(stale.clone())
+    );
     assert_eq!(asker.fence(&mut rig), Err(stale));
     asker.epoch = Epoch(3);
     let mut others = MemberSet::new();
@@ -259,7 +325,10 @@ fn epochs_and_members_are_checked() {
     assert_eq!(told.answer.result, Err(Refusal::Invalid { what: Problem::Members }));
     asker.volume = VolumeId(1234);
     asker.epoch = Epoch(2);
-    assert_eq!(asker.write(&mut rig, 0, 0, &block, version(1, 1), Version::NONE), Err(Refusal::NotFenced));
+    assert_eq!(
+        asker.write(&mut rig, 0, 0, &block, version(1, 1), Version::NONE),
+        Err(Refusal::NotFenced)
+    );
 }
 
 #[test]
@@ -267,7 +336,9 @@ fn rotten_blocks_are_refused_and_never_get_a_fresh_checksum() {
     let (mut rig, mut asker) = fenced();
     let mut rng = Rng(3);
     let bytes = rng.bytes(4 * BLOCK);
-    asker.write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE).unwrap();
+    asker
+        .write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE)
+        .unwrap();
     let at = find(&rig.disk.view, &bytes[BLOCK..2 * BLOCK]);
     rig.disk.view[at + 100] ^= 1;
     let damaged = Err(Refusal::Damaged { block: BlockIndex(1) });
@@ -283,24 +354,35 @@ fn rotten_blocks_are_refused_and_never_get_a_fresh_checksum() {
     rig.run();
     let refusal = |rig: &mut Rig, id| rig.take(LinkId(1), id).unwrap().answer.result.unwrap_err();
     assert_eq!(refusal(&mut rig, half.id), Refusal::Damaged { block: BlockIndex(1) });
-    assert_eq!(refusal(&mut rig, behind.id), Refusal::WrongPredecessor { current: version(1, 1) });
+    assert_eq!(
+        refusal(&mut rig, behind.id),
+        Refusal::WrongPredecessor { current: version(1, 1) }
+    );
     assert_eq!(refusal(&mut rig, waits.id), Refusal::Behind { current: version(1, 1) });
     assert_eq!(asker.open(&mut rig, 0), version(1, 1));
     // A whole block heals it.
-    asker.write(&mut rig, 0, BLOCK as u32, &bytes[..BLOCK], version(1, 2), version(1, 1)).unwrap();
+    asker
+        .write(&mut rig, 0, BLOCK as u32, &bytes[..BLOCK], version(1, 2), version(1, 1))
+        .unwrap();
     assert_eq!(asker.read(&mut rig, 0, 1, 1).unwrap().0, &bytes[..BLOCK]);
     assert!(rig.store.status().counters.damaged >= 2);
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> usize {
-    haystack.chunks(BLOCK).position(|block| block == needle).expect("the block is on the disk") * BLOCK
+    haystack
+        .chunks(BLOCK)
+        .position(|block| block == needle)
+        .expect("the block is on the disk")
+        * BLOCK
 }
 
 #[test]
 fn device_errors_poison_writes_and_flushes_but_not_reads() {
     let (mut rig, mut asker) = fenced();
     let bytes = Rng(4).bytes(BLOCK);
-    asker.write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE).unwrap();
+    asker
+        .write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE)
+        .unwrap();
     let at = find(&rig.disk.view, &bytes) as u64;
     rig.broken = Some(at..at + 1);
     let damaged = Err(Refusal::Damaged { block: BlockIndex(0) });
@@ -314,7 +396,10 @@ fn device_errors_poison_writes_and_flushes_but_not_reads() {
     assert!(rig.flights.len() >= 2, "data and log are written in parallel");
     rig.complete_with(0, Err(std::io::Error::other("no more sectors")));
     assert!(matches!(rig.store.state(), State::Poisoned(why) if why.contains("no more sectors")));
-    assert_eq!(rig.take(asker.link, request.id).unwrap().answer.result, Err(Refusal::Poisoned));
+    assert_eq!(
+        rig.take(asker.link, request.id).unwrap().answer.result,
+        Err(Refusal::Poisoned)
+    );
     while !rig.flights.is_empty() {
         rig.complete(0);
     }
@@ -332,14 +417,20 @@ fn a_flush_that_fails_poisons() {
     rig.store.end_pass(rig.now);
     rig.pump();
     while !matches!(rig.flights[..], [Flight::Flush { .. }]) {
-        assert!(rig.take(asker.link, request.id).is_none(), "nothing is answered before the flush");
+        assert!(
+            rig.take(asker.link, request.id).is_none(),
+            "nothing is answered before the flush"
+        );
         rig.complete(0);
         rig.store.end_pass(rig.now);
         rig.pump();
     }
     rig.complete_with(0, Err(std::io::Error::other("cache on fire")));
     assert!(matches!(rig.store.state(), State::Poisoned(_)));
-    assert_eq!(rig.take(asker.link, request.id).unwrap().answer.result, Err(Refusal::Poisoned));
+    assert_eq!(
+        rig.take(asker.link, request.id).unwrap().answer.result,
+        Err(Refusal::Poisoned)
+    );
 }
 
 #[test]
@@ -358,7 +449,10 @@ fn one_pass_is_one_batch_of_two_writes() {
     let after = rig.store.status().counters;
     assert_eq!(after.log_pages - before.log_pages, 1);
     let written = after.device_bytes_written - before.device_bytes_written;
-    assert!(written as f64 <= 1.15 * 32.0 * BLOCK as f64, "{written} bytes for 32 blocks");
+    assert!(
+        written as f64 <= 1.15 * 32.0 * BLOCK as f64,
+        "{written} bytes for 32 blocks"
+    );
 }
 
 #[test]
@@ -375,7 +469,10 @@ fn a_roll_forward_is_whole_or_nothing() {
     };
     let mut part = |rig: &mut Rig, range: std::ops::Range<u16>, first, last| {
         let entries: Vec<Change> = range.clone().map(change).collect();
-        let payload: Vec<u8> = range.filter(|&b| b != 3).flat_map(|b| blocks[usize::from(b)].clone()).collect();
+        let payload: Vec<u8> = range
+            .filter(|&b| b != 3)
+            .flat_map(|b| blocks[usize::from(b)].clone())
+            .collect();
         let request = asker.request(RequestBody::Roll {
             chunk: ChunkIndex(0),
             version: version(1, 60),
@@ -386,7 +483,10 @@ fn a_roll_forward_is_whole_or_nothing() {
         });
         asker.ask(rig, request, Slice::copy_from(&payload)).answer.result
     };
-    assert_eq!(part(&mut rig, 0..20, false, false), Err(Refusal::WrongPredecessor { current: version(1, 1) }));
+    assert_eq!(
+        part(&mut rig, 0..20, false, false),
+        Err(Refusal::WrongPredecessor { current: version(1, 1) })
+    );
     assert_eq!(part(&mut rig, 0..20, true, false), Ok(AnswerBody::Done));
     // Nothing of it is there before the last part, nor after a crash in between.
     let mut lost = rig.reopened(rig.disk.durable.clone());
@@ -411,7 +511,9 @@ fn a_roll_forward_is_whole_or_nothing() {
             from: BlockIndex(0),
         });
         let told = asker.ask(rig, request, Slice::default());
-        let Ok(AnswerBody::Changes { entries, more }) = told.answer.result else { panic!("{told:?}") };
+        let Ok(AnswerBody::Changes { entries, more }) = told.answer.result else {
+            panic!("{told:?}")
+        };
         assert_eq!((entries.len(), more), (32, Some(BlockIndex(35))));
         assert_eq!(entries[0], change(3));
         assert_eq!(entries[1], change(4));
@@ -420,7 +522,9 @@ fn a_roll_forward_is_whole_or_nothing() {
             least: Version::NONE,
         });
         let told = asker.ask(rig, request, Slice::default());
-        let Ok(AnswerBody::Allocation { allocated }) = told.answer.result else { panic!("{told:?}") };
+        let Ok(AnswerBody::Allocation { allocated }) = told.answer.result else {
+            panic!("{told:?}")
+        };
         assert_eq!(allocated[0], ((1 << 40) - 1) & !(1 << 3));
     }
 }
@@ -456,7 +560,10 @@ fn a_full_store_refuses_serves_and_recovers() {
         version: version(1, counter + 1),
         previous: version(1, counter),
     });
-    assert_eq!(asker.ask(&mut rig, clear, Slice::default()).answer.result, Ok(AnswerBody::Done));
+    assert_eq!(
+        asker.ask(&mut rig, clear, Slice::default()).answer.result,
+        Ok(AnswerBody::Done)
+    );
     counter += 1;
     // The store is idle otherwise: the mark must move by itself.
     for _ in 0..100 {
@@ -467,7 +574,11 @@ fn a_full_store_refuses_serves_and_recovers() {
 }
 
 fn version_or_none(counter: u64) -> Version {
-    if counter == 0 { Version::NONE } else { version(1, counter) }
+    if counter == 0 {
+        Version::NONE
+    } else {
+        version(1, counter)
+    }
 }
 
 #[test]
@@ -503,7 +614,14 @@ fn the_log_never_fills() {
     asker.fence(&mut rig).unwrap();
     let bytes = vec![6; BLOCK];
     for n in 0..1000 {
-        let wrote = asker.write(&mut rig, n % 3, 0, &bytes, version(1, n / 3 + 1), version_or_none(n / 3));
+        let wrote = asker.write(
+            &mut rig,
+            n % 3,
+            0,
+            &bytes,
+            version(1, n / 3 + 1),
+            version_or_none(n / 3),
+        );
         assert_eq!(wrote, Ok(AnswerBody::Done), "write {n}");
     }
     let status = rig.store.status();
@@ -518,7 +636,9 @@ fn the_log_never_fills() {
 #[test]
 fn an_idle_store_says_how_far_its_log_is_verified() {
     let (mut rig, mut asker) = fenced();
-    asker.write(&mut rig, 0, 0, &[6; BLOCK], version(1, 1), Version::NONE).unwrap();
+    asker
+        .write(&mut rig, 0, 0, &[6; BLOCK], version(1, 1), Version::NONE)
+        .unwrap();
     let image = rig.disk.durable.clone();
     let mut early = rig.reopened(image);
     early.run();
@@ -569,7 +689,10 @@ fn too_much_at_once_is_busy() {
         rig.send(asker.link, request, Slice::copy_from(&bytes));
     }
     rig.run();
-    let results: Vec<bool> = ids.iter().map(|&id| rig.take(asker.link, id).unwrap().answer.result.is_ok()).collect();
+    let results: Vec<bool> = ids
+        .iter()
+        .map(|&id| rig.take(asker.link, id).unwrap().answer.result.is_ok())
+        .collect();
     assert_eq!(results, [true, true, true, true, false, false]);
 }
 

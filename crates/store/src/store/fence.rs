@@ -37,7 +37,7 @@ impl Store {
         if scope.generation > amita_cluster::Generation::MAX {
             return self.invalid(asker, Problem::Version);
         }
-        if !self.fence_fits() {
+        if !self.fence_fits(scope.volume, scope.group) {
             return self.refuse(asker, Refusal::NoSpace);
         }
         let fence = Fence {

@@ -6,13 +6,14 @@
 use super::Store;
 use crate::format::checkpoint;
 use crate::index::{WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_MEMORY_PER_BLOCK};
+use amita_cluster::{GroupId, VolumeId};
 
 /// Slots that are never granted: writes whose grant was lost with a connection, roll-forwards, and the copies that
 /// overwriting needs until the log has let go of the old ones.
 const RESERVE_PART: u32 = 64;
 const RESERVE_LEAST: u32 = 16;
 const RESERVE_MOST: u32 = 2048;
-/// This part of a checkpoint area is left to clears, so that space can always be given back.
+/// This part of a checkpoint area is left to clears and fences, so that space can always be given back.
 const CLEARS_PART: u64 = 8;
 
 /// What accepted changes have spoken for.
@@ -51,18 +52,23 @@ impl Store {
         self.config.index_bytes.saturating_sub(used) / WORST_MEMORY_PER_BLOCK
     }
 
-    /// Blocks that may be granted to anybody.
-    pub(super) fn spare_blocks(&self) -> u64 {
+    /// Blocks that the index could still take, besides what is left to clears and fences.
+    fn index_room_blocks(&self) -> u64 {
         let capacity = checkpoint::capacity_bytes(self.superblock.geometry.checkpoint_pages);
         let room = self.checkpoint_room().saturating_sub(capacity / CLEARS_PART);
-        let slots = self.free_blocks().saturating_sub(self.reserve_blocks());
-        slots.min(room / WORST_BYTES_PER_BLOCK).min(self.memory_room_blocks())
+        (room / WORST_BYTES_PER_BLOCK).min(self.memory_room_blocks())
+    }
+
+    /// Blocks that may be granted to anybody.
+    pub(super) fn spare_blocks(&self) -> u64 {
+        self.free_blocks()
+            .saturating_sub(self.reserve_blocks())
+            .min(self.index_room_blocks())
     }
 
     /// Blocks that a write may take which was granted nothing: the reserve too.
     pub(super) fn beyond_blocks(&self) -> u64 {
-        let room = self.checkpoint_room() / WORST_BYTES_PER_BLOCK;
-        self.free_blocks().min(room).min(self.memory_room_blocks())
+        self.free_blocks().min(self.index_room_blocks())
     }
 
     fn free_blocks(&self) -> u64 {
@@ -74,9 +80,9 @@ impl Store {
         self.checkpoint_room() >= WORST_BYTES_PER_CLEAR
     }
 
-    /// May another volume or group be known?
-    pub(super) fn fence_fits(&self) -> bool {
-        self.checkpoint_room() >= checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES
+    /// May this volume and group be known, if they are not yet?
+    pub(super) fn fence_fits(&self, volume: VolumeId, group: GroupId) -> bool {
+        self.fences.knows(volume, group) || self.checkpoint_room() >= checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES
     }
 
     /// Slots whose reuse waits for nothing any more become free (rules D1, D6).

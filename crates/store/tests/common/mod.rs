@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its part of it")]
 
 pub mod model;
+pub mod play;
 
 use amita_cluster::message::{Answer, AnswerBody, MemberSet, Refusal, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
@@ -215,9 +216,16 @@ impl Rig {
         match self.flights.remove(at) {
             Flight::Read { io, offset, mut buffer } => {
                 let range = offset..offset + buffer.len() as u64;
-                let broken = self.broken.as_ref().is_some_and(|b| b.start < range.end && range.start < b.end);
+                let broken = self
+                    .broken
+                    .as_ref()
+                    .is_some_and(|b| b.start < range.end && range.start < b.end);
                 buffer.copy_from_slice(&self.disk.view[range.start as usize..range.end as usize]);
-                let result = if broken { Err(io::Error::other("unreadable sector")) } else { result };
+                let result = if broken {
+                    Err(io::Error::other("unreadable sector"))
+                } else {
+                    result
+                };
                 self.store.read_done(self.now, io, buffer, result);
             }
             Flight::Write { io, offset, data } => {
@@ -242,9 +250,15 @@ impl Rig {
 
     fn check_pins(&self, offset: u64, bytes: usize) {
         for flight in &self.flights {
-            if let Flight::Read { offset: from, buffer, .. } = flight {
+            if let Flight::Read {
+                offset: from, buffer, ..
+            } = flight
+            {
                 let overlaps = *from < offset + bytes as u64 && offset < from + buffer.len() as u64;
-                assert!(!overlaps, "{bytes} bytes written at {offset}, where a read is under way");
+                assert!(
+                    !overlaps,
+                    "{bytes} bytes written at {offset}, where a read is under way"
+                );
             }
         }
     }
@@ -280,7 +294,11 @@ impl Rig {
     }
 
     fn loose_count(&self) -> usize {
-        let writes = self.flights.iter().filter(|flight| matches!(flight, Flight::Write { .. })).count();
+        let writes = self
+            .flights
+            .iter()
+            .filter(|flight| matches!(flight, Flight::Write { .. }))
+            .count();
         self.disk.cached.len() + writes
     }
 
@@ -331,7 +349,10 @@ impl Rig {
 
     /// The answer to a request, if it has come.
     pub fn take(&mut self, link: LinkId, id: RequestId) -> Option<Told> {
-        let at = self.told.iter().position(|told| told.link == link && told.answer.id == id)?;
+        let at = self
+            .told
+            .iter()
+            .position(|told| told.link == link && told.answer.id == id)?;
         Some(self.told.remove(at))
     }
 }
@@ -400,7 +421,14 @@ impl Asker {
         })
     }
 
-    pub fn write_request(&mut self, chunk: u64, offset: u32, bytes: &[u8], version: Version, previous: Version) -> Request {
+    pub fn write_request(
+        &mut self,
+        chunk: u64,
+        offset: u32,
+        bytes: &[u8],
+        version: Version,
+        previous: Version,
+    ) -> Request {
         self.request(RequestBody::Write {
             chunk: ChunkIndex(chunk),
             offset_bytes: offset,
@@ -493,7 +521,10 @@ pub fn data(count: u16, payload: &[u8], sums: &[u32]) -> Vec<u8> {
 pub fn sums(offset: u32, bytes: &[u8]) -> Sums {
     let head = (BLOCK - offset as usize % BLOCK).min(bytes.len());
     let (head, rest) = bytes.split_at(head);
-    std::iter::once(head).chain(rest.chunks(BLOCK)).map(crc32c::crc32c).collect()
+    std::iter::once(head)
+        .chain(rest.chunks(BLOCK))
+        .map(crc32c::crc32c)
+        .collect()
 }
 
 pub fn version(generation: u32, counter: u64) -> Version {

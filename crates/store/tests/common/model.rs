@@ -4,6 +4,7 @@
 use super::BLOCK;
 use amita_cluster::Version;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// What one change does.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub enum Change {
 pub struct Blocks {
     pub version: Version,
     /// Data and version of each block; no data: it reads as zeros.
-    pub blocks: Vec<(Option<Vec<u8>>, Version)>,
+    pub blocks: Vec<(Option<Rc<Vec<u8>>>, Version)>,
 }
 
 impl Blocks {
@@ -33,11 +34,15 @@ impl Blocks {
         self.version = version;
         match change {
             Change::Write { offset, bytes } => {
-                for (at, &byte) in bytes.iter().enumerate() {
-                    let at = *offset as usize + at;
+                let (mut at, mut rest) = (*offset as usize, &bytes[..]);
+                while !rest.is_empty() {
+                    let (now, later) = rest.split_at(rest.len().min(BLOCK - at % BLOCK));
                     let (data, entry) = &mut self.blocks[at / BLOCK];
-                    data.get_or_insert_with(|| vec![0; BLOCK])[at % BLOCK] = byte;
+                    let data = Rc::make_mut(data.get_or_insert_with(|| Rc::new(vec![0; BLOCK])));
+                    data[at % BLOCK..at % BLOCK + now.len()].copy_from_slice(now);
                     *entry = version;
+                    at += now.len();
+                    rest = later;
                 }
             }
             Change::Clear { first, count } => {
@@ -47,7 +52,7 @@ impl Blocks {
             }
             Change::Roll(entries) => {
                 for (block, data, entry) in entries {
-                    self.blocks[usize::from(*block)] = (data.clone(), *entry);
+                    self.blocks[usize::from(*block)] = (data.clone().map(Rc::new), *entry);
                 }
             }
         }
@@ -55,13 +60,23 @@ impl Blocks {
 
     pub fn bytes(&self, first: u16, count: u16) -> Vec<u8> {
         let range = usize::from(first)..usize::from(first + count);
-        let zeros = vec![0; BLOCK];
-        self.blocks[range].iter().flat_map(|(data, _)| data.clone().unwrap_or_else(|| zeros.clone())).collect()
+        let mut bytes = Vec::with_capacity(range.len() * BLOCK);
+        for (data, _) in &self.blocks[range] {
+            match data {
+                Some(data) => bytes.extend_from_slice(data),
+                None => bytes.resize(bytes.len() + BLOCK, 0),
+            }
+        }
+        bytes
     }
 
     pub fn newest(&self, first: u16, count: u16) -> Version {
         let range = usize::from(first)..usize::from(first + count);
-        self.blocks[range].iter().map(|(_, version)| *version).max().unwrap_or_default()
+        self.blocks[range]
+            .iter()
+            .map(|(_, version)| *version)
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -70,12 +85,19 @@ impl Blocks {
 pub struct Chunk {
     pub acknowledged: Blocks,
     pub pending: VecDeque<(Version, Version, Change)>,
+    /// The last states that were acknowledged, the present one last, and how many there were in all.
+    pub seen: VecDeque<Blocks>,
+    pub acknowledgements: usize,
 }
+
+const KEPT_STATES: usize = 64;
 
 impl Chunk {
     /// The version of the last change that was sent.
     pub fn last(&self) -> Version {
-        self.pending.back().map_or(self.acknowledged.version, |(version, ..)| *version)
+        self.pending
+            .back()
+            .map_or(self.acknowledged.version, |(version, ..)| *version)
     }
 
     pub fn send(&mut self, version: Version, previous: Version, change: Change) {
@@ -88,6 +110,27 @@ impl Chunk {
         let (first, _, change) = self.pending.pop_front().expect("something was sent");
         assert_eq!(first, version, "a chunk's changes are acknowledged in their order");
         self.acknowledged.apply(version, &change);
+        self.remember();
+    }
+
+    fn remember(&mut self) {
+        self.seen.push_back(self.acknowledged.clone());
+        self.acknowledgements += 1;
+        if self.seen.len() > KEPT_STATES {
+            self.seen.pop_front();
+        }
+    }
+
+    /// What a read may see that began after so many acknowledgements; `None`: too long ago.
+    pub fn since(&self, acknowledgements: usize) -> Option<impl Iterator<Item = &Blocks>> {
+        let back = self.acknowledgements - acknowledgements + 1;
+        let first = self.seen.len().checked_sub(back)?;
+        Some(self.seen.iter().skip(first))
+    }
+
+    /// The last change that was sent was refused.
+    pub fn take_back(&mut self) {
+        self.pending.pop_back().expect("something was sent");
     }
 
     /// Every state that may be seen now, oldest first.
@@ -113,6 +156,7 @@ impl Chunk {
             )
         });
         self.pending.clear();
+        self.remember();
     }
 }
 
@@ -136,6 +180,8 @@ impl Model {
         self.chunks.entry(index).or_insert_with(|| Chunk {
             acknowledged: Blocks::new(blocks),
             pending: VecDeque::new(),
+            seen: VecDeque::from([Blocks::new(blocks)]),
+            acknowledgements: 0,
         })
     }
 }

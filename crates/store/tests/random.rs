@@ -1,0 +1,35 @@
+//! Random operations against a simple model, with power cuts at any moment.
+
+mod common;
+
+use common::play::{Rules, Score, play};
+
+/// Seeds and steps of each: together more than 200,000 steps.
+const SEEDS: u64 = 21;
+const STEPS: usize = 10_000;
+
+#[test]
+fn random_operations_and_power_cuts() {
+    let mut score = Score::default();
+    for seed in 0..SEEDS {
+        println!("seed {seed}");
+        score += play(Rules::new(seed, STEPS));
+    }
+    println!("{score:#?}");
+    // The seeds are fixed: what was never met was not tested.
+    assert!(score.steps >= 200_000);
+    assert!(score.crashes > 500 && score.ended_short > 100 && score.batches_dropped > 100);
+    assert!(score.takeovers > 300 && score.no_space > 100 && score.rolls > 500);
+    assert!(score.resends > 500 && score.merges > 5_000 && score.checkpoints > 100 && score.marks > 100);
+    assert!(score.reads_checked > 10_000 && score.writes_acknowledged > 40_000);
+}
+
+#[test]
+fn a_larger_store_under_random_operations() {
+    let mut rules = Rules::new(1000, 10_000);
+    rules.size_bytes = 8 << 20;
+    rules.chunks = 40;
+    rules.crash_one_in = 1000;
+    let score = play(rules);
+    assert!(score.crashes > 3 && score.writes_acknowledged > 2_000, "{score:#?}");
+}
