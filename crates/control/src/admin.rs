@@ -449,13 +449,13 @@ fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
 pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool) -> Result<Volume> {
     for _ in 0..RACES {
         let (volume, revision) = find_volume(meta, name)?;
-        if let Some(owner) = volume.owner.filter(|_| !force) {
-            if status::alive(meta)?.contains(&owner) {
-                return Err(AdminError::InUse {
-                    name: name.to_owned(),
-                    owner,
-                });
-            }
+        if let Some(owner) = volume.owner.filter(|_| !force)
+            && status::alive(meta)?.contains(&owner)
+        {
+            return Err(AdminError::InUse {
+                name: name.to_owned(),
+                owner,
+            });
         }
         let key = map::volume_key(name);
         let call = Call {

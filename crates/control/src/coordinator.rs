@@ -328,7 +328,8 @@ impl Coordinator {
                 }
             }
             Some(Kind::Group(id)) => {
-                if self.groups.get(&id).is_some_and(|known| known.mod_revision < revision) {
+                let known = self.groups.get(&id);
+                if known.is_some_and(|known| known.mod_revision < revision) {
                     self.groups.remove(&id);
                 }
             }

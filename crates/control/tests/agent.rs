@@ -117,8 +117,7 @@ impl Running {
         heard
             .infos
             .iter()
-            .filter(|text| text.contains("coordinator"))
-            .next_back()
+            .rfind(|text| text.contains("coordinator"))
             .is_some_and(|text| !text.contains("no longer"))
     }
 

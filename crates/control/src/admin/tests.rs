@@ -122,7 +122,7 @@ fn a_pool_places_all_of_its_groups() {
         let homes: BTreeSet<u128> = group.members.iter().map(|store| store.0 >> 64).collect();
         assert_eq!(homes.len(), 3, "no two copies on one node");
     }
-    assert_eq!(pools(&meta).unwrap(), [pool.clone()]);
+    assert_eq!(pools(&meta).unwrap(), std::slice::from_ref(&pool));
     assert_eq!(
         create_pool(&meta, &spec(3)),
         Err(AdminError::Exists {
