@@ -30,7 +30,9 @@ pub(super) enum Io {
 /// All operations under way.
 #[derive(Debug, Default)]
 pub(super) struct Ios {
-    places: Vec<(u32, Option<Io>)>,
+    /// The count tells a place's operations apart. It has 16 bits, so that an id fits the 48 bits that a token has for
+    /// it; an id comes back exactly once, so a count that starts over cannot be mistaken.
+    places: Vec<(u16, Option<Io>)>,
     free: Vec<u32>,
 }
 
