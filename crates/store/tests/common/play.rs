@@ -4,7 +4,7 @@
 use super::model::{Change, Model};
 use super::{Asker, BLOCK, Disk, Flight, Rig, Rng, data, image, params};
 use amita_cluster::message::{self, AnswerBody, Refusal, RequestBody};
-use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, RequestId, Version};
+use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Generation, RequestId, Version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, LinkId, State};
 use std::collections::HashMap;
@@ -103,6 +103,8 @@ struct Game {
     asked: HashMap<(LinkId, RequestId), Asked>,
     score: Score,
     links: u64,
+    /// The present owner was promised that no newer one is accepted before.
+    promised_until: Time,
 }
 
 /// Plays; panics where the store does what it must not.
@@ -121,6 +123,7 @@ pub fn play(rules: Rules) -> Score {
         asked: HashMap::new(),
         score: Score::default(),
         links: 1,
+        promised_until: Time(0),
         rules,
     };
     for _ in 0..game.rules.steps {
@@ -462,7 +465,6 @@ impl Game {
         new.blocks_per_chunk = BLOCKS;
         new.generation = self.asker.generation.next().expect("few takeovers");
         let fence = new.fence_request();
-        let asked_at = self.rig.now;
         self.rig.send(new.link, fence.clone(), Slice::default());
         let told = loop {
             self.listen_but(&fence);
@@ -472,7 +474,9 @@ impl Game {
             self.complete();
             self.rig.store.end_pass(self.rig.now);
             self.rig.pump();
+            let answered = self.rig.told.iter().any(|told| told.answer.id == fence.id);
             if self.rig.flights.is_empty()
+                && !answered
                 && let Some(at) = self.rig.store.deadline()
             {
                 self.rig.now = self.rig.now.max(at);
@@ -481,7 +485,8 @@ impl Game {
             }
         };
         assert_eq!(told.answer.result, Ok(AnswerBody::Fenced));
-        assert!(self.rig.now >= asked_at);
+        assert!(self.rig.now >= self.promised_until, "the old owner was promised more time (rule R4)");
+        self.promised_until = Time(0);
         // Rule R6: all that was accepted earlier is durable, and was answered before.
         for (index, chunk) in &self.model.chunks {
             assert!(
