@@ -92,3 +92,58 @@ fn amnesia() {
     let (counters, seen) = play(|_| Profile::amnesia(), 0..100);
     println!("{counters:?} {seen:?}");
 }
+
+/// Plays seeds until one fails, and says how.
+fn find(name: &str, planted: Planted, profile: impl Fn(u64) -> Profile, seeds: u64) {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut found = None;
+    for seed in 0..seeds {
+        let profile = profile(seed);
+        let result = std::panic::catch_unwind(|| run(seed, profile, planted).map(|_| ()));
+        let why = match result {
+            Ok(Ok(())) => continue,
+            Ok(Err(why)) => why,
+            Err(panic) => match panic.downcast::<String>() {
+                Ok(text) => format!("panic: {text}"),
+                Err(_) => "panic".to_owned(),
+            },
+        };
+        found = Some((seed, why));
+        break;
+    }
+    std::panic::set_hook(hook);
+    match found {
+        Some((seed, why)) => println!("{name}: found by seed {seed}: {why}"),
+        None => panic!("{name}: not found in {seeds} seeds"),
+    }
+}
+
+macro_rules! planted {
+    ($($name:ident by $profile:expr, $seeds:expr;)*) => {
+        mod planted {
+            use super::*;
+            $(
+                #[test]
+                fn $name() {
+                    let planted = Planted { $name: true, ..Planted::default() };
+                    find(stringify!($name), planted, $profile, $seeds);
+                }
+            )*
+        }
+    };
+}
+
+planted! {
+    skip_generation_check by Profile::split, 500;
+    no_hold by Profile::deaths, 500;
+    no_promises by Profile::split, 500;
+    read_groups_before_raise by Profile::wild, 500;
+    roll_in_parts by Profile::deaths, 1000;
+    no_credits by |_| Profile::tight(), 100;
+    no_least by |_| Profile::amnesia(), 300;
+    serve_half_fenced by Profile::deaths, 500;
+    ignore_min_copies by Profile::split, 500;
+    acknowledge_early by Profile::deaths, 500;
+    resend_out_of_order by |_| Profile::links(), 200;
+}

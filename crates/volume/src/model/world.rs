@@ -136,6 +136,8 @@ pub struct Gateway {
     pub opener: Option<(Opener, u64)>,
     pub cores: Vec<(Sequencer, u64)>,
     pub meta_out_until: u64,
+    /// No other gateway reaches it until then.
+    alone_until: u64,
     pub links: Vec<Link>,
     pub client: Client,
 }
@@ -237,6 +239,7 @@ impl World {
                 opener: None,
                 cores: Vec::new(),
                 meta_out_until: 0,
+                alone_until: 0,
                 links: (0..STORES).map(|_| Link::default()).collect(),
                 client: Client::default(),
             })
@@ -612,14 +615,17 @@ impl World {
         }
     }
 
-    /// Two gateways each reach their own part of the stores, and only the second the metadata.
+    /// Two gateways each reach their own part of the stores, and at times only the second the metadata.
     fn split(&mut self, gateway: usize, other: usize, mask: u64, ns: u64) {
         self.say(|| format!("split: g{gateway} keeps {mask:b}, g{other} the others"));
         for store in 0..STORES {
             let theirs = mask >> store & 1 == 1;
             self.cut(if theirs { other } else { gateway }, store, ns);
         }
-        self.gateways[gateway].meta_out_until = self.now + ns;
+        self.gateways[gateway].alone_until = self.now + ns;
+        if self.random.percent(60) {
+            self.gateways[gateway].meta_out_until = self.now + ns;
+        }
         self.after(MS, Event::Open { gateway: other });
     }
 
@@ -885,7 +891,7 @@ impl World {
                     let incarnation = self.gateways[gateway].incarnation;
                     let to = node.0 as usize;
                     // During a split or an outage the owner cannot be reached.
-                    if self.now >= self.gateways[to].meta_out_until {
+                    if self.now >= self.gateways[to].alone_until.max(self.gateways[to].meta_out_until) {
                         let delay = self.delay();
                         self.after(
                             delay,

@@ -164,7 +164,8 @@ impl Sequencer {
             return false;
         }
         self.touched.iter().any(|&group| {
-            let waits = !self.groups[group as usize].opening.is_empty();
+            let planted = self.config.planted.serve_half_fenced();
+            let waits = planted || !self.groups[group as usize].opening.is_empty();
             waits
                 && self
                     .position(group, number)

@@ -121,7 +121,10 @@ impl Sequencer {
         write.sums = sums(write);
         let (bytes, blocks) = (write.payload.len() as u64, charge(write));
         self.bytes += bytes;
-        let members = self.groups[group as usize].current;
+        let mut members = self.groups[group as usize].current;
+        if self.config.planted.serve_half_fenced() {
+            members = members.and(self.groups[group as usize].ready);
+        }
         self.tasks[slot].write().charged = members;
         self.mark_busy(chunk);
         for position in members.iter() {
