@@ -359,6 +359,10 @@ impl Game {
     /// Compares what the store says with what it may say.
     fn listen(&mut self) {
         for told in std::mem::take(&mut self.rig.told) {
+            let promise = Duration::from_millis(u64::from(told.answer.promise_ms));
+            if !promise.is_zero() {
+                self.promised_until = self.promised_until.max(self.rig.now.plus(promise));
+            }
             let Some(asked) = self.asked.remove(&(told.link, told.answer.id)) else {
                 continue;
             };
@@ -544,9 +548,23 @@ impl Game {
         if self.rng.chance(2) {
             self.asker.generation = generation.next().expect("few takeovers");
         }
+        if generation > Generation(1) {
+            // Rule R2: what the store has seen of ownership, it has seen for ever.
+            let mut old = Asker::new(0);
+            old.blocks_per_chunk = BLOCKS;
+            old.generation = Generation(generation.0 - 1);
+            assert_eq!(old.fence(&mut self.rig), Err(Refusal::Fenced { generation }));
+        }
+        let mounted = self.rig.now;
         self.asker
             .fence(&mut self.rig)
             .expect("the store knows this owner or an older one");
+        let waited = self.rig.now.since(mounted);
+        assert!(
+            self.asker.generation == generation || waited >= Duration::from_millis(250),
+            "rule R4 after a start"
+        );
+        self.promised_until = Time(0);
         self.check_all(true);
     }
 
