@@ -364,7 +364,7 @@ fn begin(out: &mut Vec<u8>) -> usize {
 }
 
 /// Completes the prefix in front of the fields.
-fn finish(out: &mut Vec<u8>, from: usize, version: u8, kind: Kind, payload_bytes: usize) {
+fn finish(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize) {
     let head_bytes = out.len() - from;
     let (least, most) = kind.body_bytes();
     // What leaves this node is what its peer accepts: a wrong length here would cost the connection there.

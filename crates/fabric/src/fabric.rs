@@ -69,8 +69,8 @@ pub struct Counters {
 /// The links of one core.
 ///
 /// A pass of the core goes: give every completion whose token has [`FABRIC_TOKENS`] as its top byte to
-/// [`Fabric::completion`], drain [`Fabric::events`], [`Fabric::send`] what follows, and end with [`Fabric::flush`].
-/// [`Fabric::tick`] is due at [`Fabric::deadline`]; completions come first, so that a core which was held up does not
+/// [`Fabric::completion`], drain [`Fabric::events`], [`Fabric::send`] what follows, and end with [`Fabric::flush`]
+/// (after which there may be events again). [`Fabric::tick`] is due at [`Fabric::deadline`]; completions come first, so that a core which was held up does not
 /// take what waits in its sockets for silence.
 #[derive(Debug)]
 pub struct Fabric {
@@ -174,9 +174,13 @@ impl Fabric {
         self.events.drain(..)
     }
 
-    /// When [`Fabric::tick`] is due.
+    /// When [`Fabric::tick`] is due; at once while there are events to drain (those of a flush, say), so that a core
+    /// which waits for the deadline never sleeps on them.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
+        if !self.events.is_empty() {
+            return Some(self.now);
+        }
         (self.next != Time(u64::MAX)).then_some(self.next)
     }
 

@@ -10,5 +10,8 @@ mod handshake;
 mod hostile;
 #[path = "sim/links.rs"]
 mod links;
+#[cfg(feature = "planted")]
+#[path = "sim/planted.rs"]
+mod planted;
 #[path = "sim/traffic.rs"]
 mod traffic;

@@ -221,7 +221,7 @@ fn a_core_with_too_much_to_do_reads_no_more_and_is_not_taken_for_dead() {
     cluster.run(seconds(20));
     let held = cluster.node(2).most_held.1;
     assert!(
-        held >= 64 << 10 && held < 700 << 10,
+        (64 << 10..700 << 10).contains(&held),
         "{held} bytes: the bound, and what two receives bring at most"
     );
     assert!(cluster.node(2).held.len() < 400);
