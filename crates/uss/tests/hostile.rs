@@ -30,8 +30,21 @@ fn resident_bytes() -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
 
+/// Both ends of a thousand connections are files of this process: more than many shells allow at first.
+fn allow_many_files() {
+    let me = std::process::id().to_string();
+    let status = std::process::Command::new("prlimit")
+        .args(["--pid", &me, "--nofile=4096:"])
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "prlimit (of util-linux) could not raise the file limit"
+    );
+}
+
 #[test]
 fn a_thousand_half_open_connections() {
+    allow_many_files();
     let config = Config {
         handshake_timeout: Duration::from_secs(15),
         ..Config::default()
