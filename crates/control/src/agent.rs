@@ -15,7 +15,7 @@ mod watcher;
 use amita_cluster::NodeId;
 use amita_meta::{Call, Client, Error, Reply, WatchStop};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Threads that carry out the cores' calls: enough that one slow call does not hold up an eviction.
 const WORKERS: usize = 4;
+/// The most calls of the cores that wait: a sequencer has one or two for each group that changes.
+const MAX_CALLS: usize = 4096;
 /// The first and the longest pause while the metadata is away: when it is back, every node must renew its lease in time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
@@ -188,6 +190,9 @@ pub struct Agent {
     watch: Arc<Mutex<Option<WatchStop>>>,
     events: Sender<lead::Input>,
     threads: Vec<JoinHandle<()>>,
+    /// Calls that wait or are under way.
+    waiting: Arc<AtomicUsize>,
+    endpoints: String,
 }
 
 impl Agent {
@@ -235,17 +240,29 @@ impl Agent {
             watch,
             events,
             threads,
+            waiting: Arc::new(AtomicUsize::new(0)),
+            endpoints: client.endpoints(),
         })
     }
 
-    /// Carries out a call on one of the agent's threads; [`Notice::Reply`] tells its end.
+    /// Carries out a call on one of the agent's threads; [`Notice::Reply`] tells its end. It never blocks; when too many
+    /// calls wait, that end is told at once, and from the caller's thread.
     pub fn call(&self, number: u64, call: Call) {
-        let sink = self.sink.clone();
+        let (sink, waiting) = (self.sink.clone(), Arc::clone(&self.waiting));
+        if waiting.fetch_add(1, Ordering::Relaxed) >= MAX_CALLS {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            let what = format!("{MAX_CALLS} calls of this node wait for it already");
+            let result = Err(Error::Unavailable {
+                what,
+                endpoints: self.endpoints.clone(),
+            });
+            sink(Notice::Reply { call: number, result });
+            return;
+        }
         self.run(move |client| {
-            sink(Notice::Reply {
-                call: number,
-                result: client.txn(&call),
-            })
+            let result = client.txn(&call);
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            sink(Notice::Reply { call: number, result });
         });
     }
 

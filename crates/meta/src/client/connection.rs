@@ -51,13 +51,10 @@ impl Endpoint {
             .trim_start_matches('[')
             .trim_end_matches(']')
             .to_owned();
-        let port = match authority.port() {
-            Some(port) => port
-                .as_str()
-                .parse()
-                .map_err(|_| bad("the port is no number below 65536"))?,
-            None if authority.as_str().ends_with(':') => return Err(bad("no port behind the colon")),
-            None => DEFAULT_PORT,
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if authority.as_str() == authority.host() => DEFAULT_PORT,
+            None => return Err(bad("the port is no number below 65536")),
         };
         let name = if host.contains(':') {
             format!("[{host}]:{port}")

@@ -11,9 +11,11 @@ use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::task::{Context, Poll};
-use tokio::sync::{mpsc, oneshot};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::{Code, Status, Streaming};
@@ -21,6 +23,13 @@ use tonic_prost::ProstCodec;
 
 /// The most bytes of an answer: everything that the server holds.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
+/// The most requests that are read and carried out at once, over all connections: with [`MAX_REQUEST_BYTES`] it bounds the
+/// memory that strangers can take. More wait.
+const MAX_REQUESTS: usize = 256;
+/// A request that is not whole and answered after this is given up, so that nobody holds a place for ever.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes of one message of a stream (a watch's key, a lease's number).
+const MAX_STREAM_MESSAGE_BYTES: usize = 64 * 1024;
 /// Responses that wait on one stream.
 const STREAM_QUEUE: usize = 16;
 /// The most watches of one stream: etcdctl and our client use one.
@@ -32,6 +41,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 #[derive(Clone)]
 pub(super) struct Service {
     engine: SyncSender<Ask>,
+    places: Arc<Semaphore>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -47,10 +57,34 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
 impl Service {
     pub(super) fn new(engine: SyncSender<Ask>) -> Service {
-        Service { engine }
+        Service {
+            engine,
+            places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        }
     }
 
     async fn route(self, request: Request<Incoming>) -> Response<Body> {
+        match request.uri().path() {
+            path::LEASE_KEEP_ALIVE => {
+                streaming(request, move |messages, answers| self.keep_alive(messages, answers)).await
+            }
+            path::WATCH => streaming(request, move |messages, answers| self.watch(messages, answers)).await,
+            _ => {
+                let places = Arc::clone(&self.places);
+                let work = async {
+                    // The semaphore is never closed.
+                    let _place = places.acquire().await;
+                    self.route_unary(request).await
+                };
+                match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
+                    Ok(response) => response,
+                    Err(_) => Status::deadline_exceeded("the request was not whole in time").into_http(),
+                }
+            }
+        }
+    }
+
+    async fn route_unary(self, request: Request<Incoming>) -> Response<Body> {
         match request.uri().path() {
             path::RANGE => unary(request, move |message| self.range(message)).await,
             path::PUT => unary(request, move |message| self.put(message)).await,
@@ -62,10 +96,6 @@ impl Service {
             path::LEASE_TIME_TO_LIVE => unary(request, move |message| self.lease_time_to_live(message)).await,
             path::LEASE_LEASES => unary(request, move |message| self.lease_leases(message)).await,
             path::STATUS => unary(request, move |message| self.status(message)).await,
-            path::LEASE_KEEP_ALIVE => {
-                streaming(request, move |messages, answers| self.keep_alive(messages, answers)).await
-            }
-            path::WATCH => streaming(request, move |messages, answers| self.watch(messages, answers)).await,
             other => Status::unimplemented(format!("{other} is not served here: this is Amita's embedded server"))
                 .into_http(),
         }
@@ -468,13 +498,13 @@ where
     }
 }
 
-fn codec<M1, M2>() -> tonic::server::Grpc<ProstCodec<M2, M1>>
+fn codec<M1, M2>(most_bytes: usize) -> tonic::server::Grpc<ProstCodec<M2, M1>>
 where
     M1: prost::Message + Default + 'static,
     M2: prost::Message + Default + 'static,
 {
     tonic::server::Grpc::new(ProstCodec::<M2, M1>::new())
-        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .max_decoding_message_size(most_bytes)
         .max_encoding_message_size(MAX_ANSWER_BYTES)
 }
 
@@ -490,7 +520,7 @@ where
         let result = work(request.into_inner());
         async move { result.await.map(tonic::Response::new) }
     });
-    codec::<M1, M2>().unary(method, request).await
+    codec::<M1, M2>(MAX_REQUEST_BYTES).unary(method, request).await
 }
 
 async fn streaming<M1, M2, R>(
@@ -509,5 +539,7 @@ where
         tokio::spawn(work(request.into_inner(), answers));
         async move { Ok(tonic::Response::new(ReceiverStream::new(stream))) }
     });
-    codec::<M1, M2>().streaming(method, request).await
+    codec::<M1, M2>(MAX_STREAM_MESSAGE_BYTES)
+        .streaming(method, request)
+        .await
 }

@@ -28,7 +28,7 @@ fn other_endpoints_are_refused_with_what_to_write() {
         "user@host:1",
         "a/b",
     ] {
-        let error = Endpoint::parse(text).unwrap_err().to_string();
+        let error = Endpoint::parse(text).expect_err(text).to_string();
         assert!(error.contains("HOST:PORT"), "{text}: {error}");
     }
 }
