@@ -57,7 +57,7 @@ pub fn run_setup(setup: Setup, trace: bool) -> Run {
     let mut cluster = Cluster::new(setup, trace);
     let failure = cluster.play().err();
     if let Some(why) = &failure {
-        cluster.tell(|| format!("FAILED: {why}"));
+        cluster.tell(|| format!("FAILED: {why}\n{}", cluster.describe()));
     }
     cluster.finish(failure)
 }
@@ -247,7 +247,7 @@ impl Cluster {
         for told in self.nodes[member].take_control(core) {
             match told {
                 FromCore::Metadata { call, request } => {
-                    self.tell(|| format!("node {}: metadata call {:x}: {request:?}", member + 1, call.0));
+                    self.tell(|| format!("node {}: metadata call {:x}: {}", member + 1, call.0, describe(&request)));
                     let (now, process) = (self.world.now(), self.nodes[member].process);
                     self.metadata.call(now, node_id(member), process, (core, call), request);
                 }
@@ -314,20 +314,28 @@ impl Cluster {
     /// Waits until nothing is pending; false when something may rightly wait for ever.
     fn settle(&mut self) -> Result<bool, String> {
         let limit = self.world.now().plus(SETTLE);
-        while self.hosts.pending() > 0 {
+        // What hosts have given up may still be under way in a sequencer, and must end as well.
+        while self.hosts.pending() > 0 || self.sequenced() > 0 {
             if self.world.now() >= limit {
                 if self.is_blocked_by_right() {
                     return Ok(false);
                 }
                 return Err(format!(
-                    "nothing is wrong any more, and after {SETTLE:?} this still waits: {}\n{}",
+                    "nothing is wrong any more, and after {SETTLE:?} this still waits: {}, {} in sequencers\n{}",
                     self.hosts.oldest(),
+                    self.sequenced(),
                     self.describe()
                 ));
             }
             self.step(limit)?;
         }
         Ok(true)
+    }
+
+    /// I/O that sequencers have not ended.
+    fn sequenced(&self) -> usize {
+        let cores = self.nodes.iter().flat_map(Node::each_core);
+        cores.flat_map(|core| core.shards().each()).map(|(_, sequencer)| sequencer.status().ios).sum()
     }
 
     /// A gateway of chance: one block of every chunk is written, then everything is read.
@@ -379,6 +387,18 @@ impl Cluster {
     }
 }
 
+fn describe(call: &Call) -> String {
+    let ops: Vec<String> = call
+        .then
+        .iter()
+        .map(|op| match op {
+            amita_meta::Op::Put { key, value, .. } => format!("put {key} {}", String::from_utf8_lossy(value)),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    format!("if {:?} then {}", call.compares, ops.join("; "))
+}
+
 fn summary(result: &Result<amita_meta::Reply, amita_meta::Error>) -> String {
     match result {
         Ok(reply) => format!("revision {}, succeeded: {}", reply.revision, reply.succeeded),
@@ -399,7 +419,9 @@ fn write_records(metadata: &mut Metadata<(usize, CallId)>, world: &World, setup:
             name: name.clone(),
             fabric: node::address(world, member).to_string(),
             nbd: None,
-            cores: setup.cores[member] as u32,
+            // Cores of a simulated node have no common address, so all links come in at the first one, and go out
+            // from all of them.
+            cores: 1,
         };
         put(map::node_key(&name), json(&record));
         let store = map::Store {

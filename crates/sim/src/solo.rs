@@ -351,7 +351,7 @@ pub fn count_store(coverage: &mut Coverage, counters: &Counters) {
     coverage.add("store.mark_pages", counters.mark_pages);
 }
 
-/// Formats a simulated disk. New disks are zeros, so only what is not zero is written.
+/// Formats a simulated disk. A new one is full of zeros, so only the superblocks are left to write.
 pub fn write_format(
     world: &mut World,
     disk: &str,
@@ -362,10 +362,8 @@ pub fn write_format(
 ) {
     let params = FormatParams { store, cluster, size_bytes, log_bytes };
     let format = amita_store::format(&params).expect("the simulated store has a possible size");
-    for (offset, bytes) in format {
-        if bytes.iter().any(|byte| *byte != 0) {
-            world.write_disk(disk, offset, &bytes);
-        }
+    for offset in amita_store::format::superblock::OFFSETS {
+        world.write_disk(disk, offset, &format.superblock().encode());
     }
 }
 

@@ -155,15 +155,21 @@ impl Cluster {
             }
             let mut mounted = self.mount(member)?;
             for group in mine {
+                let chunks = (0..self.setup.blocks.div_ceil(chunk_blocks)).filter(|chunk| {
+                    let id = ChunkId { volume: VOLUME, index: ChunkIndex(*chunk) };
+                    id.group(self.setup.groups) == group.index
+                });
+                let chunks: Vec<u64> = chunks.collect();
+                if chunks.is_empty() {
+                    // Nobody has touched the group: no owner has fenced it.
+                    continue;
+                }
                 self.judge_fence(&mut mounted, group, volume.generation)?;
                 let scope = scope(group, Generation(volume.generation.0 + 1));
-                for chunk in 0..self.setup.blocks.div_ceil(chunk_blocks) {
-                    let id = ChunkId { volume: VOLUME, index: ChunkIndex(chunk) };
-                    if id.group(self.setup.groups) == group.index {
-                        let blocks = chunk_blocks.min(self.setup.blocks - chunk * chunk_blocks) as u16;
-                        let copy = self.read_copy(&mut mounted, scope, chunk, blocks)?;
-                        copies.insert((chunk, member), copy);
-                    }
+                for chunk in chunks {
+                    let blocks = chunk_blocks.min(self.setup.blocks - chunk * chunk_blocks) as u16;
+                    let copy = self.read_copy(&mut mounted, scope, chunk, blocks)?;
+                    copies.insert((chunk, member), copy);
                 }
             }
             drop(mounted);

@@ -18,6 +18,10 @@ pub struct Plants {
     pub fabric: amita_fabric::Planted,
 }
 
+/// Bytes of a store: enough that every gateway is granted what it may have in flight. (It takes no memory before it is
+/// written.)
+pub const STORE_BYTES: u64 = 256 << 20;
+
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -98,7 +102,7 @@ impl Setup {
             min_copies,
             chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
             blocks,
-            store_bytes: 4 << 20,
+            store_bytes: STORE_BYTES,
             log_bytes: *random.pick(&[64 * 4096, 100 * 4096, 256 * 4096]),
             volatile_cache: random.percent(50),
             alignment: *random.pick(&[1, 512, 4096]),
@@ -137,7 +141,7 @@ impl Setup {
             min_copies: 2,
             chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
             blocks,
-            store_bytes: 4 << 20,
+            store_bytes: STORE_BYTES,
             log_bytes: 64 * 4096,
             volatile_cache: true,
             alignment: 4096,

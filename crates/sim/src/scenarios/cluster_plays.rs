@@ -81,7 +81,6 @@ fn roll_forwards(seed: u64) -> Setup {
     setup.profile.max_blocks = 32;
     setup.profile.depth = 16;
     setup.profile.pause_ns = 200_000;
-    setup.store_bytes = 8 << 20;
     let mut steps = Vec::new();
     for round in 0..4 {
         let (at, slow) = (30 + round * 50, 1 + (round as usize + seed as usize) % 2);

@@ -491,10 +491,21 @@ impl Player {
             {
                 Ok(())
             }
-            (asked, answer) => Err(format!("{asked:?} was answered {answer:?}")),
+            (asked, answer) => {
+                let what = self.describe(&asked);
+                Err(format!("{asked:?} ({what}) was answered {answer:?}"))
+            }
         };
         self.promised_until = self.promised_until.max(promised);
         result
+    }
+
+    fn describe(&self, asked: &Asked) -> String {
+        let Asked::Write { chunk, version } = asked else { return format!("{:?}", self.phase) };
+        let line = &self.lines[*chunk as usize];
+        let entry = line.entries.iter().find(|entry| entry.version == *version);
+        let what = entry.map(|entry| format!("{} of {:?}", entry.stamp, entry.blocks()));
+        format!("{what:?}, {} blocks granted and not used, {} under way", self.credit, self.asked.len())
     }
 
     fn on_fenced(&mut self, now: Time, generation: Generation) -> Result<(), String> {
