@@ -81,7 +81,13 @@ fn replay_unverified() {
 }
 
 fn rig_with(config: Config) -> (Rig, Asker) {
-    let mut rig = Rig::open(Disk::new(image(&params(2 << 20)), false), config, Time(1), 1, Pool::heap());
+    let mut rig = Rig::open(
+        Disk::new(image(&params(2 << 20)), false),
+        config,
+        Time(1),
+        1,
+        Pool::heap(),
+    );
     rig.run();
     let mut asker = Asker::new(1);
     asker.fence(&mut rig).unwrap();
@@ -91,26 +97,41 @@ fn rig_with(config: Config) -> (Rig, Asker) {
 #[test]
 fn sum_unchecked() {
     for planted in [false, true] {
-        let config = if planted { config(Plant::SumUnchecked) } else { Config::default() };
+        let config = if planted {
+            config(Plant::SumUnchecked)
+        } else {
+            Config::default()
+        };
         let (mut rig, mut asker) = rig_with(config);
         let bytes = Rng(1).bytes(BLOCK);
-        asker.write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE).unwrap();
+        asker
+            .write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE)
+            .unwrap();
         let at = rig.disk.view.chunks(BLOCK).position(|block| block == bytes).unwrap() * BLOCK;
         rig.disk.view[at] ^= 1;
         let request = asker.read_request(0, 0, 1, Version::NONE);
         let served = asker.ask(&mut rig, request, Default::default()).answer.result.is_ok();
-        assert_eq!(served, planted, "a rotten block is served only where the rule is switched off");
+        assert_eq!(
+            served, planted,
+            "a rotten block is served only where the rule is switched off"
+        );
     }
 }
 
 #[test]
 fn d4_end_at_first_bad() {
     for planted in [false, true] {
-        let config = if planted { config(Plant::EndAtFirstBad) } else { Config::default() };
+        let config = if planted {
+            config(Plant::EndAtFirstBad)
+        } else {
+            Config::default()
+        };
         let (mut rig, mut asker) = rig_with(config);
         for n in 0..10 {
             let previous = if n == 0 { Version::NONE } else { version(1, n) };
-            asker.write(&mut rig, 0, 0, &[n as u8; BLOCK], version(1, n + 1), previous).unwrap();
+            asker
+                .write(&mut rig, 0, 0, &[n as u8; BLOCK], version(1, n + 1), previous)
+                .unwrap();
         }
         let log = amita_store::format::Geometry::divide(2 << 20, None).unwrap().log_offset as usize;
         let mut image = rig.disk.durable.clone();
@@ -119,9 +140,16 @@ fn d4_end_at_first_bad() {
         again.run();
         if planted {
             asker.fence(&mut again).unwrap();
-            assert!(asker.open(&mut again, 0) < version(1, 10), "acknowledged writes are silently gone");
+            assert!(
+                asker.open(&mut again, 0) < version(1, 10),
+                "acknowledged writes are silently gone"
+            );
         } else {
-            assert!(matches!(again.store.state(), State::Refused(_)), "{:?}", again.store.state());
+            assert!(
+                matches!(again.store.state(), State::Refused(_)),
+                "{:?}",
+                again.store.state()
+            );
         }
     }
 }

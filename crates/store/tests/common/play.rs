@@ -489,7 +489,10 @@ impl Game {
             }
         };
         assert_eq!(told.answer.result, Ok(AnswerBody::Fenced));
-        assert!(self.rig.now >= self.promised_until, "the old owner was promised more time (rule R4)");
+        assert!(
+            self.rig.now >= self.promised_until,
+            "the old owner was promised more time (rule R4)"
+        );
         self.promised_until = Time(0);
         // Rule R6: all that was accepted earlier is durable, and was answered before.
         for (index, chunk) in &self.model.chunks {
