@@ -4,8 +4,8 @@
 //! server, so the metadata is away when it is. A cluster that must go on without any one machine uses etcd itself; there
 //! is one client for both, and one suite of tests runs against both. `etcdctl get --prefix /amita/` works with either.
 //!
-//! Two threads: one speaks HTTP/2 ([`service`]), the other owns the keys ([`engine`], [`crate::model`]) and the file
-//! ([`disk`]); it takes all requests that wait, carries them out, and makes them durable with one commit.
+//! Two threads: one speaks HTTP/2 (`service`), the other owns the keys (`engine`, [`crate::model`]) and the file
+//! (`disk`); it takes all requests that wait, carries them out, and makes them durable with one commit.
 
 use std::fmt;
 use std::io;
@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 mod disk;
 mod engine;
+mod grpc;
 mod service;
 
 /// The most connections; more are closed at once.

@@ -8,6 +8,7 @@ use amita_meta::{Call, Client, Compare, Error, LeaseId, Op, Options, Refusal, Wa
 use common::{Kind, Server};
 use proptest::prelude::*;
 use redb::ReadableDatabase;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -300,6 +301,85 @@ fn a_slow_watcher_misses_nothing() {
             }
             other => panic!("{other:?} at revision {next}"),
         }
+    }
+}
+
+/// Serves for [`what_was_answered_survives_sigkill`], in a process of its own, until it is killed.
+#[test]
+#[ignore = "the other half of what_was_answered_survives_sigkill"]
+fn serves_until_killed() {
+    let Ok(folder) = std::env::var("AMITA_TEST_FOLDER") else {
+        return;
+    };
+    let handle = server::start(Config::new(ANY, Path::new(&folder).join("meta"))).unwrap();
+    let port = Path::new(&folder).join("port");
+    std::fs::write(port.with_extension("new"), handle.address().to_string()).unwrap();
+    std::fs::rename(port.with_extension("new"), port).unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn what_was_answered_survives_sigkill() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = folder.path().join("port");
+    // What each key's last answered write was, over several lives of the server.
+    let mut answered: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for life in 0..4_u64 {
+        let _ = std::fs::remove_file(&port);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "serves_until_killed", "--ignored"])
+            .env("AMITA_TEST_FOLDER", folder.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        let address = loop {
+            if let Ok(address) = std::fs::read_to_string(&port) {
+                break address;
+            }
+            assert!(
+                Instant::now() < until && child.try_wait().unwrap().is_none(),
+                "the server did not start"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let client = hasty(std::slice::from_ref(&address));
+                std::thread::spawn(move || {
+                    let (key, mut last) = (format!("/k/{writer}"), None);
+                    for count in life * 1_000_000.. {
+                        match client.txn(&Call::put(key.as_str(), count.to_string())) {
+                            Ok(reply) => last = Some((count, reply.revision)),
+                            Err(_) => break,
+                        }
+                    }
+                    (key, last)
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(400));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for writer in writers {
+            let (key, last) = writer.join().unwrap();
+            answered.insert(key, last.expect("each writer got some answers"));
+        }
+        let handle = server::start(Config::new(ANY, folder.path().join("meta"))).unwrap();
+        let client = hasty(&[handle.address().to_string()]);
+        let newest = client.txn(&Call::get("/x")).unwrap().revision;
+        for (key, (count, revision)) in &answered {
+            let reply = client.txn(&Call::get(key.as_str())).unwrap();
+            let found = reply.value(0).expect("it was answered");
+            let value: u64 = std::str::from_utf8(&found.value).unwrap().parse().unwrap();
+            // One more may have been done without an answer.
+            assert!(
+                value == *count && found.mod_revision == *revision || value == count + 1,
+                "{key}: {value} for {count}"
+            );
+            assert!(newest >= found.mod_revision);
+        }
+        handle.stop();
     }
 }
 

@@ -1,9 +1,8 @@
 //! gRPC: which method does what. Whatever a peer sends is checked and answered with etcd's words.
 
-use super::MAX_REQUEST_BYTES;
 use super::engine::{Ask, Failure, LeaseFacts, Told};
+use super::grpc::{Answers, status_of, streaming, unary};
 use crate::call::{Batch, Call, LeaseId, OpReply, Reply};
-use crate::error::Refusal;
 use crate::wire::convert::{self, Span, header, signed};
 use crate::wire::{self, path, words};
 use http::{Request, Response};
@@ -13,25 +12,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
-use tonic::{Code, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic::{Status, Streaming};
 
-/// The most bytes of an answer: everything that the server holds.
-const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
-/// The most requests that are read and carried out at once, over all connections: with [`MAX_REQUEST_BYTES`] it bounds the
+/// The most requests that are read and carried out at once, over all connections: with the most bytes of a request it bounds the
 /// memory that strangers can take. More wait.
 const MAX_REQUESTS: usize = 256;
 /// A request that is not whole and answered after this is given up, so that nobody holds a place for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most bytes of one message of a stream (a watch's key, a lease's number).
-const MAX_STREAM_MESSAGE_BYTES: usize = 64 * 1024;
-/// Responses that wait on one stream.
-const STREAM_QUEUE: usize = 16;
 /// The most watches of one stream: etcdctl and our client use one.
 const MAX_WATCHES_PER_STREAM: usize = 64;
 
@@ -397,8 +387,6 @@ impl Service {
     }
 }
 
-type Answers<T> = mpsc::Sender<Result<T, Status>>;
-
 async fn pass_on(
     watch_id: i64,
     mut told: mpsc::Receiver<Told>,
@@ -446,100 +434,4 @@ async fn pass_on(
             return;
         }
     }
-}
-
-/// Whatever the engine says, in etcd's words.
-fn status_of(failure: &Failure) -> Status {
-    let refusal = match failure {
-        Failure::Refused(refusal) => refusal,
-        Failure::CommitFailed(what) => {
-            return Status::unknown(format!("the metadata file could not be written: {what}"));
-        }
-        Failure::Poisoned(what) => {
-            let message = format!("an earlier write of the metadata file failed ({what}); restart the server");
-            return Status::data_loss(message);
-        }
-        Failure::TooManyWatches => return Status::resource_exhausted("etcdserver: too many watches"),
-    };
-    let (code, message) = match refusal {
-        Refusal::Compacted { .. } => (Code::OutOfRange, words::COMPACTED.to_owned()),
-        Refusal::FutureRevision { .. } => (Code::OutOfRange, words::FUTURE.to_owned()),
-        Refusal::LeaseNotFound(_) => (Code::NotFound, words::LEASE_NOT_FOUND.to_owned()),
-        Refusal::LeaseExists(_) => (Code::FailedPrecondition, words::LEASE_EXISTS.to_owned()),
-        Refusal::BadTtl { .. } => (Code::OutOfRange, words::LEASE_TTL.to_owned()),
-        Refusal::TooManyLeases { .. } => (Code::ResourceExhausted, refusal.to_string()),
-        Refusal::DuplicateKey { .. } => (Code::InvalidArgument, words::DUPLICATE_KEY.to_owned()),
-        Refusal::EmptyKey => (Code::InvalidArgument, words::EMPTY_KEY.to_owned()),
-        Refusal::TooManyOps { .. } => (Code::InvalidArgument, words::TOO_MANY_OPS.to_owned()),
-        Refusal::TooLarge { .. } => (Code::InvalidArgument, words::TOO_LARGE.to_owned()),
-        Refusal::BadRecord { .. } | Refusal::Server { .. } => (Code::FailedPrecondition, refusal.to_string()),
-    };
-    Status::new(code, message)
-}
-
-/// Adapts a function to the method shape that tonic drives.
-struct Method<F>(F);
-
-impl<F, R, M1, M2> tower_service::Service<tonic::Request<M1>> for Method<F>
-where
-    F: FnMut(tonic::Request<M1>) -> R,
-    R: Future<Output = Result<tonic::Response<M2>, Status>>,
-{
-    type Response = tonic::Response<M2>;
-    type Error = Status;
-    type Future = R;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: tonic::Request<M1>) -> R {
-        (self.0)(request)
-    }
-}
-
-fn codec<M1, M2>(most_bytes: usize) -> tonic::server::Grpc<ProstCodec<M2, M1>>
-where
-    M1: prost::Message + Default + 'static,
-    M2: prost::Message + Default + 'static,
-{
-    tonic::server::Grpc::new(ProstCodec::<M2, M1>::new())
-        .max_decoding_message_size(most_bytes)
-        .max_encoding_message_size(MAX_ANSWER_BYTES)
-}
-
-async fn unary<M1, M2, R>(request: Request<Incoming>, work: impl FnOnce(M1) -> R) -> Response<Body>
-where
-    M1: prost::Message + Default + 'static,
-    M2: prost::Message + Default + 'static,
-    R: Future<Output = Result<M2, Status>>,
-{
-    let mut work = Some(work);
-    let method = Method(move |request: tonic::Request<M1>| {
-        let work = work.take().expect("one request, one call");
-        let result = work(request.into_inner());
-        async move { result.await.map(tonic::Response::new) }
-    });
-    codec::<M1, M2>(MAX_REQUEST_BYTES).unary(method, request).await
-}
-
-async fn streaming<M1, M2, R>(
-    request: Request<Incoming>,
-    work: impl FnOnce(Streaming<M1>, Answers<M2>) -> R + Send,
-) -> Response<Body>
-where
-    M1: prost::Message + Default + 'static,
-    M2: prost::Message + Default + 'static,
-    R: Future<Output = ()> + Send + 'static,
-{
-    let mut work = Some(work);
-    let method = Method(move |request: tonic::Request<Streaming<M1>>| {
-        let work = work.take().expect("one request, one call");
-        let (answers, stream) = mpsc::channel(STREAM_QUEUE);
-        tokio::spawn(work(request.into_inner(), answers));
-        async move { Ok(tonic::Response::new(ReceiverStream::new(stream))) }
-    });
-    codec::<M1, M2>(MAX_STREAM_MESSAGE_BYTES)
-        .streaming(method, request)
-        .await
 }
