@@ -4,6 +4,8 @@ mod common;
 #[path = "sim/world.rs"]
 mod world;
 
+#[path = "sim/fuzz.rs"]
+mod fuzz;
 #[path = "sim/handshake.rs"]
 mod handshake;
 #[path = "sim/hostile.rs"]

@@ -44,6 +44,8 @@ impl Fabric {
             }
         };
         let peer = theirs.node;
+        // First of all, so that making room for it does not make room by it.
+        self.strangers.retain(|other| *other != link);
         self.make_room(driver, theirs);
         let mut ours = hello(&self.config, peer, theirs.link);
         (ours.version_min, ours.version_max) = (version, version);
@@ -61,7 +63,6 @@ impl Fabric {
         connection.version = version;
         connection.window = window;
         connection.since = now;
-        self.strangers.retain(|other| *other != link);
         self.incoming.entry(peer).or_default().push(link);
         self.scratch.clear();
         encode_hello(&mut self.scratch, &ours, true);

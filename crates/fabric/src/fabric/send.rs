@@ -116,7 +116,9 @@ impl Fabric {
             scratch.clear();
             let encoded = encode(&mut scratch, connection.version, &message, payload.len());
             debug_assert_eq!(encoded, Ok(()), "it was encoded once before it was queued");
-            if encoded.is_ok() && connection.window.take(id, charge) {
+            let taken = connection.window.take(id, charge);
+            debug_assert!(taken, "request {id} is in flight with another content");
+            if encoded.is_ok() && taken {
                 self.append(link, &scratch, payload);
             }
         }

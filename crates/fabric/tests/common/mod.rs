@@ -339,6 +339,8 @@ pub struct Raw {
     address: SocketAddr,
     /// How many connections to make.
     connect: usize,
+    /// Wait for connections instead.
+    listen: bool,
     pub connections: Vec<RawConnection>,
     /// Receive nothing?
     pub deaf: bool,
@@ -364,9 +366,17 @@ impl Raw {
         Raw {
             address,
             connect: connections,
+            listen: false,
             connections: Vec::new(),
             deaf: false,
         }
+    }
+
+    /// Waits for connections at the address.
+    pub fn listening(address: SocketAddr) -> Raw {
+        let mut raw = Raw::new(address, 0);
+        raw.listen = true;
+        raw
     }
 
     pub fn connect(&mut self, more: usize) {
@@ -433,12 +443,24 @@ impl RawConnection {
 impl Service for Raw {
     fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
         let now = driver.now();
+        if std::mem::take(&mut self.listen) {
+            driver
+                .listen(self.address, Token(9 << 56 | 0xff_ffff))
+                .expect("the address is free");
+        }
         for _ in 0..std::mem::take(&mut self.connect) {
             let at = self.connections.len() as u64;
             self.connections.push(RawConnection::default());
             driver.connect(self.address, Token(9 << 56 | at));
         }
         for Completion { token, outcome } in completions.drain(..) {
+            if let Outcome::Accepted { socket, .. } = outcome {
+                self.connections.push(RawConnection {
+                    socket: Some(socket),
+                    ..RawConnection::default()
+                });
+                continue;
+            }
             let connection = &mut self.connections[(token.0 & 0xff_ffff) as usize];
             match outcome {
                 Outcome::Connected { result } => match result {
