@@ -5,7 +5,7 @@
 //! of that comes back as an [`Event`]. Nothing in here does I/O, reads a clock or waits, so that a front runs over
 //! sockets and in the simulation alike.
 //!
-//! What all protocols share lies beside the trait: [`pieces`] cuts any range into what the sequencer takes, [`slots`]
+//! What all protocols share lies beside the trait: [`pieces()`] cuts any range into what the sequencer takes, [`slots`]
 //! names requests in the tags of their pieces. [`nbd`] is the first protocol.
 #![deny(unsafe_code)]
 

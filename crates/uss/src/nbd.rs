@@ -13,8 +13,8 @@
 //! * The *preferred* block is 4096 bytes, the store's.
 //! * The *maximum* is 32 MiB, which clients assume without being told.
 //!
-//! A [`NbdFront`] is one connection: a [`handshake`], then a [`session`]; between it and the network, if the client
-//! asked for it, [`tls`].
+//! A [`NbdFront`] is one connection: a handshake, then a session; between it and the network, if the client
+//! asked for it, TLS.
 
 mod connection;
 mod handshake;

@@ -27,7 +27,7 @@ pub trait StorageService {
     fn close(&mut self, front: FrontId, volume: VolumeId);
 
     /// Starts one piece of I/O on an open volume: inside one chunk, and at most `MAX_IO_BYTES` where it has data (see
-    /// [`crate::pieces`]). `data` is what a write writes, and empty for all else. Ends in exactly one [`Event::Done`].
+    /// [`crate::pieces()`]). `data` is what a write writes, and empty for all else. Ends in exactly one [`Event::Done`].
     fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, data: Slice);
 }
 
