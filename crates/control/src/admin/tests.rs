@@ -1,8 +1,13 @@
 use super::*;
 use crate::agent::STOPPED;
 use amita_cluster::map::Live;
+use amita_cluster::map::{PoolKind, Volume};
+use amita_cluster::placement::Level;
+use amita_cluster::{Epoch, Generation, GroupIndex};
+use amita_meta::Op;
 use amita_meta::model::State;
 use amita_meta::{Error, Reply};
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
