@@ -11,7 +11,7 @@ pub const MAX_VOLUME_BYTES: u64 = 1 << 56;
 /// All volumes by name.
 ///
 /// # Errors
-/// As [`nodes`].
+/// As [`super::nodes`].
 pub fn volumes(meta: &dyn Transact) -> Result<Vec<Volume>> {
     list(meta, &map::volume_key(""))
 }
