@@ -177,8 +177,10 @@ impl Core {
         self.fronts.end_pass(driver);
         self.route(driver);
         self.stores.end_pass(now);
-        // Ending the pass may have let answers out.
+        // Ending the pass may have let answers out, and what they completed may let a session ask for more (a request of
+        // many pieces goes by windows): those asks make the next pass follow at once.
         self.route(driver);
+        self.fronts.end_pass(driver);
         for link in self.breaks.drain(..) {
             self.fabric.close(driver, link);
         }
