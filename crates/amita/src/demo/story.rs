@@ -2,7 +2,7 @@
 
 use super::{Arguments, VOLUME, image};
 use crate::bench::path::{Cost, job, workload};
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Kind, Result};
 use crate::harness::cluster::{Cluster, Config, Metadata};
 use crate::harness::fio::{self, Job};
 use crate::harness::probe::{Pause, Probe};
@@ -90,7 +90,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     steps.step(&format!("a pool with 3 copies, a volume of {shown}"), || {
         cluster.make_volume(VOLUME, arguments.size)
     })?;
-    let measured = play(&mut steps, &mut cluster, &layout)?;
+    let measured = play(&mut steps, &mut cluster, &layout).inspect_err(|failure| {
+        if failure.kind != Kind::Interrupted {
+            eprintln!("What the processes said last:\n{}", cluster.last_words());
+        }
+    })?;
     let ended = cluster.stop();
     drop(scratch);
     println!("\n{}", table(&measured).text());

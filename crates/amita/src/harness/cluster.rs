@@ -349,6 +349,24 @@ impl Cluster {
         orderly && ended.is_none_or(|ended| ended.is_some_and(|status| status.success()))
     }
 
+    /// The ends of all logs, for whoever must find out what went wrong.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        const LINES: usize = 40;
+        let logs = (0..self.nodes.len()).map(|index| self.node_log(index));
+        logs.chain([self.config.folder.join("metadata.log")])
+            .map(|path| {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                format!(
+                    "{}:\n  {}\n",
+                    path.display(),
+                    lines[lines.len().saturating_sub(LINES)..].join("\n  ")
+                )
+            })
+            .collect()
+    }
+
     /// Takes all guards away: the cluster goes on after this process.
     pub fn leave(mut self) {
         for process in self

@@ -108,7 +108,7 @@ impl World {
         assert!(
             self.cluster.stop(),
             "a process did not end in order:\n{}",
-            self.last_words()
+            self.cluster.last_words()
         );
         let unexpected = self.unexpected_lines(expected);
         assert!(
@@ -117,28 +117,13 @@ impl World {
             unexpected.join("\n")
         );
     }
-
-    fn last_words(&self) -> String {
-        let logs = (0..self.cluster.nodes().len()).map(|node| self.cluster.node_log(node));
-        logs.chain([self.file("metadata.log")])
-            .map(|path| {
-                let text = std::fs::read_to_string(&path).unwrap_or_default();
-                let lines: Vec<&str> = text.lines().collect();
-                format!(
-                    "{}:\n  {}\n",
-                    path.display(),
-                    lines[lines.len().saturating_sub(12)..].join("\n  ")
-                )
-            })
-            .collect()
-    }
 }
 
 /// A test that fails shows what the processes said last.
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("what the processes said last:\n{}", self.last_words());
+            eprintln!("what the processes said last:\n{}", self.cluster.last_words());
         }
     }
 }
