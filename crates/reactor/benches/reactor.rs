@@ -2,7 +2,7 @@
 //!
 //! P and R are the units of the budget: one round trip of 4 KiB one way and 64 B back over loopback by two blocking
 //! sockets; P is its CPU with both ends on one core, R its latency with the ends on two. Then the same exchange by two
-//! drivers, at depth 1 and 32, under each setting. `cargo bench -p amita-reactor [-- quick | all]`
+//! drivers, at depth 1 and 32, under each setting. `cargo bench -p amita-reactor [-- quick | files | yields | all]`
 
 use amita_reactor::core::{CoreConfig, Service, Stop, allowed_cpus, spawn};
 use amita_reactor::uring::{UringConfig, UringDriver};
@@ -314,7 +314,8 @@ fn ring(config: &UringConfig, cpus: [usize; 2], depth: usize, rounds: usize, fil
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let (runs, rounds) = if has("quick") { (2, 20_000) } else { (5, 60_000) };
+    // Many short runs, of which the best counts: on a busy machine some fall between two disturbances.
+    let (runs, rounds) = if has("quick") { (5, 2_000) } else { (20, 5_000) };
     let cpus = allowed_cpus();
     let one = [cpus[0], cpus[0]];
     let two = [cpus[0], *cpus.get(1).unwrap_or(&cpus[0])];
@@ -327,7 +328,7 @@ fn main() {
     );
     let row = |name: &str, config: &UringConfig, cpus: [usize; 2], file: Option<&PathBuf>| {
         let shallow = best(runs, || ring(config, cpus, 1, rounds, file.cloned()));
-        let deep = best(runs, || ring(config, cpus, 32, rounds * 5, file.cloned()));
+        let deep = best(runs, || ring(config, cpus, 32, rounds * 8, file.cloned()));
         println!(
             "{name:36} {:9.2} {:9.2} {:9.2} {:9.2}",
             shallow.cpu, shallow.time, deep.cpu, deep.time
@@ -341,6 +342,30 @@ fn main() {
     std::fs::write(&file, vec![0; 33 << 20]).unwrap();
     row("one core, written to tmpfs", &base, one, Some(&file));
     row("two cores, written to tmpfs", &base, two, Some(&file));
+    if has("files") {
+        let by_ring = UringConfig {
+            inline_bytes: 0,
+            ..base.clone()
+        };
+        row("one core, to tmpfs by the ring", &by_ring, one, Some(&file));
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let file = folder.path().join("store");
+        std::fs::write(&file, vec![1; 33 << 20]).unwrap();
+        std::fs::File::open(&file).unwrap().sync_all().unwrap();
+        row("one core, to the disk", &base, one, Some(&file));
+        let unregistered = UringConfig {
+            register_buffers: false,
+            ..base.clone()
+        };
+        row("one core, to the disk, not registered", &unregistered, one, Some(&file));
+    }
+    if has("yields") {
+        for yields in [0, 16, 48, 64, 96, 128] {
+            let config = UringConfig { yields, ..base.clone() };
+            row(&format!("one core, {yields} yields"), &config, one, None);
+            row(&format!("two cores, {yields} yields"), &config, two, None);
+        }
+    }
     if has("all") {
         for (where_, cpus) in [("one core", one), ("two cores", two)] {
             for (name, config) in [

@@ -39,10 +39,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Reads and writes of memory-backed files up to this size are done inline; beyond it a worker of the kernel does
-/// them, so that one of them does not hold up the core for long (1 MiB takes about 100 us).
-const MAX_INLINE_BYTES: usize = 1 << 20;
-
 /// Polls in a row that may return inline completions without handing started operations over.
 const MAX_HELD_BACK: u32 = 2;
 
@@ -64,6 +60,10 @@ pub struct UringConfig {
     pub register_files: bool,
     /// Sends of at least so many bytes go without a copy. None: never; on loopback copying is cheaper at any size.
     pub zero_copy_bytes: Option<usize>,
+    /// Reads and writes of files in memory (or in the kernel's cache) of at most so many bytes are done at once, by the
+    /// core itself; larger ones by a worker of the kernel, so that none holds up the core for long (1 MiB takes about
+    /// 100 us).
+    pub inline_bytes: usize,
     /// How often to give way before blocking, at most; 0: never.
     pub yields: u32,
 }
@@ -76,7 +76,8 @@ impl Default for UringConfig {
             register_buffers: true,
             register_files: false,
             zero_copy_bytes: None,
-            yields: 16,
+            inline_bytes: 1 << 20,
+            yields: 64,
         }
     }
 }
@@ -266,7 +267,7 @@ impl UringDriver {
         while self.pace.should_yield(self.config.yields) {
             self.pace.give_way();
             // The kernel has run what it had for this ring on the way back; if not, it says so.
-            if self.ring.is_deferred() || self.ring.has_deferred() {
+            if self.ring.has_deferred() {
                 self.submit();
             }
             self.collect(completions);
@@ -438,7 +439,7 @@ impl Driver for UringDriver {
         let mut bounce = None;
         match open.way {
             _ if total == 0 => return self.complete(token, Outcome::Read { buffer, result: Ok(()) }),
-            Way::Memory | Way::Cached if total <= MAX_INLINE_BYTES => {
+            Way::Memory | Way::Cached if total <= self.config.inline_bytes => {
                 let only_cached = open.way == Way::Cached;
                 let result = sys::read_inline(descriptor, offset, &mut buffer, only_cached);
                 let missed = result.as_ref().is_err_and(|error| {
@@ -477,7 +478,7 @@ impl Driver for UringDriver {
                 let data = std::mem::take(data);
                 return self.complete(token, Outcome::Written { data, result: Ok(()) });
             }
-            (Way::Memory | Way::Cached, Payload::Data(data)) if total <= MAX_INLINE_BYTES => {
+            (Way::Memory | Way::Cached, Payload::Data(data)) if total <= self.config.inline_bytes => {
                 let result = sys::write_inline(open.file.as_raw_fd(), offset, data, &mut self.vectors);
                 let data = std::mem::take(data);
                 return self.complete(token, Outcome::Written { data, result });
@@ -562,8 +563,7 @@ impl Driver for UringDriver {
         } else {
             self.held_back = 0;
             self.urgent = false;
-            if self.ring.has_unsubmitted() || self.ring.has_deferred() || (wait == Wait::No && self.ring.is_deferred())
-            {
+            if self.ring.has_unsubmitted() || self.ring.has_deferred() {
                 self.submit();
             }
         }

@@ -1,13 +1,11 @@
 //! How a core waits: it gives way a little before it blocks, as long as that has paid lately.
 //!
-//! Blocking and being woken costs several microseconds on each side; a `sched_yield` costs a third of one, lets peers
-//! on the same core run, and often finds their answer. But yielding in vain is waste, so it is earned: a block that
-//! turned out short raises the trust, a long one takes it. An idle core therefore blocks at once.
+//! Blocking and being woken costs several microseconds on each side, and tens where the other core has to be woken
+//! too; a `sched_yield` costs a third of one, lets peers on the same core run, and often finds their answer. But
+//! yielding in vain is waste. So it is earned by blocks that turned out short (the answer was near), it has to be
+//! earned anew after a long one (an idle core blocks at once), and each failure doubles what the next try costs.
 
 use std::time::{Duration, Instant};
-
-/// At most this many times before blocking: what suffices for a peer on another core to answer.
-const MAX_YIELDS: u32 = 16;
 
 /// A yield that takes longer than this has let somebody else run.
 const RAN_ANOTHER: Duration = Duration::from_micros(2);
@@ -15,19 +13,34 @@ const RAN_ANOTHER: Duration = Duration::from_micros(2);
 /// After this many of those the peers of this core have had their turn, and more would only burn its time.
 const MAX_TURNS: u32 = 2;
 
-/// A block shorter than this would have been better spent yielding.
-const SHORT_SLEEP: Duration = Duration::from_micros(60);
+/// A block shorter than this was for something near: a peer that answers at once, and the time to be woken (which is
+/// most of it on a virtual machine).
+const SHORT_BLOCK: Duration = Duration::from_micros(300);
 
-/// Short blocks before yielding is tried, and how far trust can grow.
-const TRUST_TO_YIELD: u32 = 2;
-const MAX_TRUST: u32 = 8;
+/// Short blocks in a row before yielding is tried: at first, and at most.
+const LEAST_PRICE: u32 = 2;
+const GREATEST_PRICE: u32 = 64;
 
 /// The waiting of one core.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
-    trust: u32,
+    /// Short blocks since the last long one or the last failure.
+    earned: u32,
+    price: u32,
+    /// Of the present wait.
     yields: u32,
     turns: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            earned: 0,
+            price: LEAST_PRICE,
+            yields: 0,
+            turns: 0,
+        }
+    }
 }
 
 impl Pace {
@@ -37,9 +50,9 @@ impl Pace {
         self.turns = 0;
     }
 
-    /// Is it worth giving way (again) before blocking?
+    /// Is it worth giving way (again, up to `most` times) before blocking?
     pub fn should_yield(&self, most: u32) -> bool {
-        self.trust >= TRUST_TO_YIELD && self.yields < most.min(MAX_YIELDS) && self.turns < MAX_TURNS
+        self.earned >= self.price && self.yields < most && self.turns < MAX_TURNS
     }
 
     /// Gives way once.
@@ -54,17 +67,19 @@ impl Pace {
 
     /// Something came while giving way.
     pub fn found(&mut self) {
-        self.trust = (self.trust + 1).min(MAX_TRUST);
+        self.price = LEAST_PRICE;
     }
 
     /// It had to block after all, for so long.
     pub fn blocked(&mut self, length: Duration) {
-        if length < SHORT_SLEEP {
-            self.trust = (self.trust + 1).min(MAX_TRUST);
-        } else if length > SHORT_SLEEP * 4 {
-            self.trust = 0;
+        if self.yields > 0 {
+            self.earned = 0;
+            self.price = (self.price * 2).min(GREATEST_PRICE);
+        }
+        if length < SHORT_BLOCK {
+            self.earned = self.earned.saturating_add(1);
         } else {
-            self.trust = self.trust.saturating_sub(1);
+            self.earned = 0;
         }
     }
 }

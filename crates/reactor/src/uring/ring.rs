@@ -113,7 +113,6 @@ pub(super) struct Ring<T> {
     free: Vec<u32>,
     /// The thread that polls first owns the ring from then on.
     enabled: bool,
-    deferred: bool,
     /// Start and end of the registered arena; both 0 when there is none.
     arena: (usize, usize),
     free_files: Vec<u32>,
@@ -145,14 +144,12 @@ impl<T> Ring<T> {
         // Kernels before 6.1 do not know all of these flags.
         let attempts = [(true, settings.defer_taskrun), (true, false), (false, false)];
         let mut built = build(attempts[0].0, attempts[0].1);
-        let mut deferred = settings.defer_taskrun;
         for (single, defer) in &attempts[1..] {
             if built
                 .as_ref()
                 .is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
             {
                 built = build(*single, *defer);
-                deferred = *defer;
             }
         }
         let io = built.map_err(|error| {
@@ -169,7 +166,6 @@ impl<T> Ring<T> {
             slots: Vec::new(),
             free: Vec::new(),
             enabled: false,
-            deferred,
             arena: (0, 0),
             free_files: if files_registered {
                 (0..FILE_SLOTS).rev().collect()
@@ -336,11 +332,6 @@ impl<T> Ring<T> {
     pub fn has_deferred(&mut self) -> bool {
         let submission = self.io.submission();
         submission.taskrun() || submission.cq_overflow()
-    }
-
-    /// With deferred task work a look at the completions means nothing before the kernel was entered.
-    pub fn is_deferred(&self) -> bool {
-        self.deferred
     }
 
     /// Hands over what was started and blocks until something completes or the time is over (None: no limit).

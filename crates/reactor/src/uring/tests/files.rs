@@ -134,7 +134,7 @@ fn a_large_write_to_memory_goes_by_the_ring() {
     let (_folder, path) = backings().remove(0);
     let mut bench = Bench::new(UringConfig::default());
     let (file, _) = bench.driver.open(&path).unwrap();
-    let text = pattern(MAX_INLINE_BYTES + 8192);
+    let text = pattern(UringConfig::default().inline_bytes + 8192);
     let data = text.chunks(128 << 10).map(Slice::copy_from).collect();
     bench.write_all(file, 4096, data).unwrap();
     let heap = Pool::heap().take(text.len()).unwrap();

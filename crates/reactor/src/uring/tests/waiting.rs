@@ -88,15 +88,32 @@ fn a_wake_ends_a_block_and_no_wake_is_lost() {
 }
 
 #[test]
-fn trust_in_yielding_is_earned_by_short_blocks_and_lost_by_a_long_one() {
+fn yielding_is_earned_by_short_blocks_lost_by_a_long_one_and_dearer_after_a_failure() {
+    let short = Duration::from_micros(50);
     let mut pace = Pace::default();
-    pace.begin();
-    assert!(!pace.should_yield(16), "an idle core blocks at once");
-    for _ in 0..2 {
-        pace.blocked(Duration::from_micros(20));
-    }
-    assert!(pace.should_yield(16));
+    let tries_after = |pace: &mut Pace, blocks: u32| {
+        pace.begin();
+        for _ in 0..blocks {
+            pace.blocked(short);
+        }
+        pace.should_yield(16)
+    };
+    assert!(!tries_after(&mut pace, 0), "an idle core blocks at once");
+    assert!(!tries_after(&mut pace, 1));
+    assert!(tries_after(&mut pace, 1));
     assert!(!pace.should_yield(0));
+    pace.give_way();
+    pace.found();
+    assert!(tries_after(&mut pace, 0), "it goes on while it pays");
+    pace.give_way();
+    pace.blocked(short);
+    assert!(
+        !tries_after(&mut pace, 2) && tries_after(&mut pace, 1),
+        "after a failure four are needed"
+    );
     pace.blocked(Duration::from_millis(1));
-    assert!(!pace.should_yield(16));
+    assert!(
+        !tries_after(&mut pace, 3) && tries_after(&mut pace, 1),
+        "after a long block all are needed again"
+    );
 }
