@@ -35,6 +35,8 @@ const MAX_BATCH_BYTES: usize = (MAX_BATCH_PAGES - 1) * SURE_RECORDS_BYTES;
 const MAX_SEGMENTS: usize = 512;
 /// Bytes of one staging buffer, for payload that the device cannot take as it lies: a class of the pool.
 const STAGING_BYTES: usize = 128 << 10;
+/// Room of a new vector of pieces.
+const FIRST_SEGMENTS: usize = 64;
 /// Vectors kept for use again.
 const MAX_SPARE: usize = 64;
 
@@ -108,7 +110,8 @@ impl Log {
     }
 
     fn segments(&mut self) -> Segments {
-        self.spare_segments.pop().unwrap_or_default()
+        let spare = self.spare_segments.pop();
+        spare.unwrap_or_else(|| Segments::with_capacity(FIRST_SEGMENTS))
     }
 
     /// Nothing of what is under way matters any more.

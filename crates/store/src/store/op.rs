@@ -3,7 +3,7 @@
 use super::{Asker, Store};
 use crate::format::record::{Fence, RollEntry, Run};
 use crate::index::{ChunkKey, NO_OP};
-use amita_cluster::message::Sums;
+use amita_cluster::message::{MAX_PIECES, Sums};
 use amita_cluster::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
 use amita_reactor::{BufMut, Slice};
 use std::collections::VecDeque;
@@ -101,6 +101,8 @@ impl Ops {
                 key
             }
             None => {
+                // Room for the runs of a write on a disk that is in pieces.
+                op.runs.reserve(MAX_PIECES);
                 self.places.push(op);
                 self.places.len() as u32 - 1
             }

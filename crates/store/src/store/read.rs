@@ -214,7 +214,11 @@ impl Store {
     fn read_blocks(&mut self, asker: Asker, key: ChunkKey, range: BlockRange) {
         let reads = &mut self.reads;
         let place = reads.free.pop().unwrap_or_else(|| {
-            reads.places.push(ReadOp::default());
+            reads.places.push(ReadOp {
+                entries: Vec::with_capacity(MAX_IO_BLOCKS as usize),
+                parts: Vec::with_capacity(MAX_IO_BLOCKS as usize),
+                ..ReadOp::default()
+            });
             reads.places.len() as u32 - 1
         });
         let read = &mut reads.places[place as usize];
