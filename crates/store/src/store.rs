@@ -20,7 +20,7 @@ mod fence;
 mod io;
 mod mount;
 mod op;
-mod read;
+pub(crate) mod read;
 mod space;
 mod write;
 

@@ -1,1 +1,299 @@
-//! Tests of the format.
+//! Tests of the format: what is written is read; what is not whole is refused; bytes stay where they are.
+
+use super::page::{Header, LogPage, RECORDS_BYTES};
+use super::record::{Fence, MAX_RECORD_BYTES, MAX_ROLL_ENTRIES, Record, RecordReader, RecordWriter, RollEntry, Run};
+use super::superblock::{Checkpoint, Fault, Superblock};
+use super::*;
+use crate::error::FormatError;
+use amita_cluster::message::{MAX_MEMBERS, MAX_PIECES, MemberSet};
+use amita_cluster::{
+    BlockIndex, BlockRange, ChunkId, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId,
+    StoreId, Version, VolumeId,
+};
+use proptest::prelude::*;
+
+fn superblock() -> Superblock {
+    Superblock {
+        generation: 3,
+        store: StoreId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
+        cluster: ClusterId(0x1112),
+        geometry: Geometry::divide(1 << 30, None).unwrap(),
+        checkpoint: Checkpoint {
+            area: 1,
+            id: 5,
+            pages: 6,
+            last_sum: 0xaabb_ccdd,
+            tail: 7,
+            tail_sum: 0x1122_3344,
+        },
+        mount: 8,
+        mount_start: 9,
+    }
+}
+
+#[test]
+fn superblocks_are_read_as_written() {
+    let page = superblock().encode();
+    assert_eq!(Superblock::decode(&page), Ok(superblock()));
+    assert_eq!(Superblock::decode(&page[..100]), Err(Fault::Magic));
+    for at in 8..PAGE_BYTES {
+        let mut damaged = page.clone();
+        damaged[at] ^= 0x10;
+        assert_eq!(Superblock::decode(&damaged), Err(Fault::Checksum), "byte {at}");
+    }
+}
+
+/// The bytes of version 1, as `docs/format.md` has them. This test never changes: a disk of today is read for ever.
+#[test]
+fn the_bytes_of_a_superblock_stay_where_they_are() {
+    let page = superblock().encode();
+    assert_eq!(&page[..8], b"AMITASTO");
+    assert_eq!(page[8..16], [1, 0, 0, 0, 0, 16, 0, 0]);
+    assert_eq!(page[24..32], 3u64.to_le_bytes());
+    assert_eq!(page[32..40], [0x10, 0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09]);
+    assert_eq!(page[64..72], (1u64 << 30).to_le_bytes());
+    assert_eq!(page[72..80], (64u64 << 10).to_le_bytes());
+    assert_eq!(page[124..128], 1u32.to_le_bytes());
+    assert_eq!(page[144..148], 0xaabb_ccddu32.to_le_bytes());
+    assert_eq!(page[152..160], 7u64.to_le_bytes());
+    assert_eq!(page[168..176], 9u64.to_le_bytes());
+    assert!(page[176..PAGE_BODY_BYTES].iter().all(|&byte| byte == 0));
+    assert_eq!(
+        page[PAGE_BODY_BYTES..],
+        crc32c::crc32c(&page[..PAGE_BODY_BYTES]).to_le_bytes()
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_size_is_divided_without_overlap(pages in 256..(1u64 << 33)) {
+        match Geometry::divide(pages * PAGE_BYTES as u64, None) {
+            Ok(geometry) => {
+                prop_assert_eq!(geometry.check(), Ok(()));
+                // At least nine tenths of all but the smallest stores hold data.
+                if pages > 2048 {
+                    prop_assert!(geometry.capacity_bytes() * 10 >= geometry.size_bytes * 9);
+                }
+            }
+            Err(FormatError::TooLarge { most_bytes, .. }) => prop_assert!(most_bytes < pages * PAGE_BYTES as u64),
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
+}
+
+#[test]
+fn the_largest_store_is_16_tib_of_data() {
+    let size = (16u64 << 40) + (400 << 30);
+    let geometry = Geometry::divide(size, None);
+    let Err(FormatError::TooLarge { most_bytes, .. }) = geometry else {
+        panic!("{geometry:?}")
+    };
+    let geometry = Geometry::divide(most_bytes, None).unwrap();
+    assert!(u64::from(geometry.slots) > u64::from(u32::MAX) - 64);
+}
+
+fn chunk() -> ChunkId {
+    ChunkId {
+        volume: VolumeId(u64::MAX),
+        index: ChunkIndex(0x0123_4567_89ab_cdef),
+    }
+}
+
+fn fence(members: usize) -> Fence {
+    Fence {
+        volume: VolumeId(9),
+        generation: Generation::MAX,
+        owner: NodeId(7),
+        group: GroupId {
+            pool: PoolId(5),
+            index: GroupIndex(6),
+        },
+        epoch: Epoch(1 << 60),
+        blocks_per_chunk: 1024,
+        in_sync: (0..members)
+            .map(|n| StoreId(n as u128 + (1 << 100)))
+            .collect::<MemberSet>(),
+    }
+}
+
+fn records() -> Vec<Record> {
+    let entries = (0..MAX_ROLL_ENTRIES as u16).map(|n| RollEntry {
+        block: BlockIndex(n),
+        version: Version(u64::from(n) + 3),
+        slot: if n % 3 == 0 { Slot::NONE } else { Slot(u32::from(n)) },
+        sum: u32::from(n) * 77,
+    });
+    let sums = (0..MAX_PIECES as u32).map(|n| n ^ 0xdead_beef).collect();
+    vec![
+        Record::Write {
+            chunk: chunk(),
+            version: Version(u64::MAX),
+            previous: Version(u64::MAX - 1),
+            range: BlockRange::new(991, MAX_PIECES as u16),
+            runs: (0..MAX_PIECES as u32)
+                .map(|n| Run {
+                    slot: Slot(n * 2),
+                    count: 1,
+                })
+                .collect(),
+            sums,
+        },
+        Record::Clear {
+            chunk: chunk(),
+            version: Version(4),
+            previous: Version(3),
+            range: BlockRange::new(0, 1024),
+        },
+        Record::Roll {
+            chunk: chunk(),
+            version: Version(50),
+            previous: Version(2),
+            entries: entries.collect(),
+            last: true,
+        },
+        Record::Fence(fence(MAX_MEMBERS)),
+        Record::Fence(fence(1)),
+    ]
+}
+
+fn put(writer: &mut RecordWriter<'_>, record: &Record) {
+    match record {
+        Record::Write {
+            chunk,
+            version,
+            previous,
+            range,
+            runs,
+            sums,
+        } => {
+            writer.write(*chunk, *version, *previous, *range, runs, sums);
+        }
+        Record::Clear {
+            chunk,
+            version,
+            previous,
+            range,
+        } => writer.clear(*chunk, *version, *previous, *range),
+        Record::Roll {
+            chunk,
+            version,
+            previous,
+            entries,
+            last,
+        } => {
+            writer.roll(*chunk, *version, *previous, entries, *last);
+        }
+        Record::Fence(fence) => writer.fence(fence),
+    }
+}
+
+#[test]
+fn records_are_read_as_written() {
+    for record in records() {
+        let mut bytes = vec![0; RECORDS_BYTES];
+        let mut writer = RecordWriter::resume(&mut bytes, 0, 0);
+        put(&mut writer, &record);
+        let (used, count) = writer.used();
+        assert_eq!(count, 1);
+        assert!(used <= MAX_RECORD_BYTES || matches!(record, Record::Roll { .. }));
+        let mut reader = RecordReader::new(&bytes[..used]);
+        assert_eq!(reader.next(), Some(Ok(record)));
+        assert_eq!(reader.next(), None);
+        // Cut off anywhere, it is an error and no more.
+        for length in 1..used {
+            assert!(
+                matches!(RecordReader::new(&bytes[..length]).next(), Some(Err(_))),
+                "{length} of {used}"
+            );
+        }
+    }
+}
+
+proptest! {
+    /// A page whose checksum is right but whose records are anything at all.
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), which in 0..5usize, at in 0..200usize) {
+        let mut page = vec![0; RECORDS_BYTES];
+        let mut writer = RecordWriter::resume(&mut page, 0, 0);
+        put(&mut writer, &records()[which]);
+        let (used, _) = writer.used();
+        let at = at % used;
+        let end = (at + bytes.len()).min(used);
+        page[at..end].copy_from_slice(&bytes[..end - at]);
+        for records in [&bytes[..], &page[..used]] {
+            let mut reader = RecordReader::new(records);
+            for _ in 0..1000 {
+                match reader.next() {
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => break,
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_page_makes_the_readers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..3u8) {
+        let mut page = vec![0; PAGE_BYTES];
+        page[..bytes.len()].copy_from_slice(&bytes);
+        let magic: &[u8] = [&b"ALOG"[..], b"ACKP", b"AMITASTO"][usize::from(kind)];
+        page[..magic.len()].copy_from_slice(magic);
+        seal(&mut page);
+        let _ = Superblock::decode(&page);
+        let _ = LogPage::decode(&page, StoreId(1));
+        if let Ok(mut reader) = checkpoint::PageReader::new(&page, StoreId(1), 0, 0) {
+            for _ in 0..1000 {
+                match reader.next() {
+                    Some(Ok(checkpoint::Item::Entries(entries))) => drop(entries.iter().count()),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => break,
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_page_must_be_this_stores_own() {
+    let store = StoreId(1 << 70 | 5);
+    let header = Header {
+        magic: page::MAGIC,
+        version: FORMAT_VERSION,
+        store: page::tag(store),
+        mount: 1,
+        sequence: 10,
+        mark: 10,
+        previous_sum: 0,
+        index: 0,
+        pages: 1,
+        used: 0,
+        records: 0,
+        reserved: 0,
+    };
+    let decodes = |header: Header| {
+        let mut page = vec![0; PAGE_BYTES];
+        header.put(&mut page);
+        seal(&mut page);
+        LogPage::decode(&page, store).is_some()
+    };
+    assert!(decodes(header));
+    assert!(!decodes(Header { store: 6, ..header }));
+    assert!(
+        !decodes(Header { mark: 11, ..header }),
+        "a page cannot be verified before it is written"
+    );
+    assert!(!decodes(Header { index: 1, ..header }));
+    assert!(!decodes(Header { pages: 33, ..header }));
+    assert!(!decodes(Header {
+        used: u16::MAX,
+        ..header
+    }));
+    assert!(!decodes(Header {
+        version: FORMAT_VERSION + 1,
+        ..header
+    }));
+}
+
+#[test]
+fn the_checksum_of_zeros_is_what_reads_say() {
+    assert_eq!(crc32c::crc32c(&[0; PAGE_BYTES]), crate::store::read::ZERO_BLOCK_SUM);
+}
