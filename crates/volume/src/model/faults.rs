@@ -15,6 +15,8 @@ pub struct Profile {
     pub cores: usize,
     pub capacity: u64,
     pub busy_percent: u64,
+    /// How often one of the stores finds a block damaged, or sends one that is.
+    pub damage_percent: u64,
     pub read_percent: u64,
     pub think_ns: u64,
     pub length_ns: u64,
@@ -44,6 +46,7 @@ impl Profile {
             cores: 1,
             capacity: 1_000_000,
             busy_percent: 0,
+            damage_percent: 0,
             read_percent: 50,
             think_ns: 2 * MS,
             length_ns: 300 * MS,
@@ -69,7 +72,8 @@ impl Profile {
             copies: 2 + (seed % 2) as usize,
             min_copies: 1 + (seed / 2 % 2) as usize,
             cores: 1 + (seed / 4 % 2) as usize,
-            busy_percent: if seed % 5 == 0 { 2 } else { 0 },
+            busy_percent: if seed.is_multiple_of(5) { 2 } else { 0 },
+            damage_percent: seed % 3,
             meta_fails_percent: 5,
             meta_unknown_percent: 8,
             length_ns: 700 * MS,
@@ -135,6 +139,22 @@ impl Profile {
             takeovers: 6,
             kills: 6,
             length_ns: 600 * MS,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// Writes that reach one store long before the others, and owners and stores that die with them.
+    pub fn laggards(_seed: u64) -> Profile {
+        Profile {
+            name: "laggards",
+            min_copies: 1,
+            read_percent: 65,
+            think_ns: MS / 2,
+            length_ns: 400 * MS,
+            spikes: 12,
+            kills: 5,
+            crashes: 3,
             dead_at_end: true,
             ..Profile::calm()
         }
@@ -248,7 +268,7 @@ impl World {
         }
         for _ in 0..profile.spikes {
             let (gateway, store) = (self.gateway(), self.store());
-            let ns = self.random.below(100 * MS);
+            let ns = self.random.below(60 * MS);
             let at = self.random.below(length);
             self.after(at, Event::Spike { gateway, store, ns });
         }
@@ -349,6 +369,7 @@ impl World {
     fn heal(&mut self, dead: &[usize]) {
         for store in (0..STORES).filter(|store| !dead.contains(store)) {
             self.stores[store].busy_percent = 0;
+            self.stores[store].damage_percent = 0;
             self.restart(store);
             for gateway in 0..GATEWAYS {
                 self.gateways[gateway].links[store].blocked_until = 0;

@@ -92,6 +92,7 @@ pub struct Store {
     pub wrong_predecessors: u64,
     pub no_space: u64,
     pub busy_percent: u64,
+    pub damage_percent: u64,
 }
 
 impl Store {
@@ -116,6 +117,7 @@ impl Store {
             wrong_predecessors: 0,
             no_space: 0,
             busy_percent: 0,
+            damage_percent: 0,
         }
     }
 
@@ -300,6 +302,10 @@ impl Store {
                     let current = held.version;
                     return self.refuse(now, link, &request, Refusal::Behind { current });
                 }
+                if random.percent(self.damage_percent) {
+                    let block = range.first;
+                    return self.refuse(now, link, &request, Refusal::Damaged { block });
+                }
                 let mut version = Version::NONE;
                 let mut sums = Sums::new();
                 let mut bytes = Vec::new();
@@ -318,6 +324,10 @@ impl Store {
                             bytes.resize(bytes.len() + BLOCK_BYTES as usize, 0);
                         }
                     }
+                }
+                if any && random.percent(self.damage_percent) {
+                    // It rots on the way: the checksums tell.
+                    bytes[100] ^= 1;
                 }
                 if !any {
                     sums.clear();

@@ -127,7 +127,7 @@ pub struct Link {
     pub blocked_until: u64,
     to_store_at: u64,
     to_gateway_at: u64,
-    /// Answers are slow until then.
+    /// Nothing arrives until then, either way.
     spike_until: u64,
 }
 
@@ -230,6 +230,7 @@ impl World {
             .map(|index| {
                 let mut store = Store::new(store_id(index), profile.capacity);
                 store.busy_percent = profile.busy_percent;
+                store.damage_percent = if index == 0 { profile.damage_percent } else { 0 };
                 store
             })
             .collect();
@@ -507,11 +508,7 @@ impl World {
             let delay = self.delay();
             let now = self.now;
             let state = &mut self.gateways[gateway].links[store];
-            let spike = if now < state.spike_until {
-                state.spike_until - now
-            } else {
-                0
-            };
+            let spike = state.spike_until.saturating_sub(now);
             state.to_gateway_at = (now + delay + spike).max(state.to_gateway_at + 1);
             let at = state.to_gateway_at;
             self.at(
@@ -930,7 +927,8 @@ impl World {
                     let link = &mut self.gateways[gateway].links[store];
                     assert_ne!(link.seen, 0, "nothing is sent without a link");
                     if link.link == link.seen {
-                        link.to_store_at = (now + delay).max(link.to_store_at + 1);
+                        let spike = link.spike_until.saturating_sub(now);
+                        link.to_store_at = (now + delay + spike).max(link.to_store_at + 1);
                         let (at, link) = (link.to_store_at, link.link);
                         self.at(
                             at,

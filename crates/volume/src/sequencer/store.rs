@@ -23,6 +23,7 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = true;
         store.lost = false;
+        store.refusing = false;
         store.heard = now;
         let due = now.plus(self.config.store_timeout);
         self.arm(due);
@@ -125,11 +126,15 @@ impl Sequencer {
             .position(|&member| member == number)
     }
 
-    /// A store has said something.
-    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32) {
+    /// A store has said something. One that only says that it is busy (because it is being mounted, say) is as silent
+    /// as one that says nothing.
+    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, at_work: bool) {
         let store = &mut self.stores[number as usize];
-        store.heard = now;
-        store.lost = false;
+        store.refusing = !at_work;
+        if at_work {
+            store.heard = now;
+            store.lost = false;
+        }
         store.credit += u64::from(credit_blocks);
         // The end of any request may have brought what waiting writes need.
         self.retry_blocked = true;

@@ -1,1 +1,9 @@
+//! One concern after the other, with stores and metadata played by hand.
 
+mod evict;
+mod fence;
+mod open;
+mod read;
+mod rig;
+mod submit;
+mod write;

@@ -1,0 +1,306 @@
+use super::rig::{Rig, old, store, version};
+use crate::StopReason;
+use crate::io::IoError;
+use amita_cluster::message::{AnswerBody, Change, Refusal, Request, RequestBody, Sums};
+use amita_cluster::{BlockIndex, Generation, Version};
+use amita_reactor::Slice;
+
+fn block(fill: u8) -> (Vec<u8>, u32) {
+    let bytes = vec![fill; 4096];
+    let sum = crc32c::crc32c(&bytes);
+    (bytes, sum)
+}
+
+fn change(index: u16, counter: u64, fill: Option<u8>) -> Change {
+    Change {
+        block: BlockIndex(index),
+        version: old(counter),
+        sum: fill.map(|fill| block(fill).1),
+    }
+}
+
+/// A chunk of three members at 2:5, 2:9 and 2:7, up to the listing.
+fn unequal() -> (Rig, Request) {
+    let mut rig = Rig::new(3, 2);
+    rig.write(0, &[1; 4096]);
+    rig.answer_fences();
+    rig.answer_opens(|id| {
+        if id == store(1) {
+            old(5)
+        } else if id == store(2) {
+            old(9)
+        } else {
+            old(7)
+        }
+    });
+    let mut listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    assert_eq!(listing.len(), 1);
+    let listing = listing.remove(0);
+    assert_eq!(
+        listing.store,
+        store(2),
+        "the longest has everything that was acknowledged"
+    );
+    (rig, listing)
+}
+
+fn rolls(rig: &mut Rig) -> Vec<(Request, Slice)> {
+    let (taken, left) = std::mem::take(&mut rig.sent)
+        .into_iter()
+        .partition(|(_, request, _)| matches!(request.body, RequestBody::Roll { .. }));
+    rig.sent = left;
+    taken
+        .into_iter()
+        .map(|(_, request, payload)| (request, payload))
+        .collect()
+}
+
+#[test]
+fn equal_members_open_without_the_metadata() {
+    let mut rig = Rig::new(3, 2);
+    rig.write(0, &[1; 4096]);
+    assert_eq!(rig.fences().len(), 3);
+    assert!(rig.sent.is_empty(), "nothing before all are fenced");
+
+    let mut rig = Rig::new(3, 2);
+    rig.write(0, &[1; 4096]);
+    rig.answer_fences();
+    rig.answer_opens(|_| old(5));
+    assert_eq!(rig.writes(1).len(), 1);
+    assert!(rig.calls.is_empty());
+}
+
+#[test]
+fn shorter_members_are_rolled_forward_page_by_page() {
+    let (mut rig, listing) = unequal();
+    assert!(matches!(listing.body, RequestBody::Changes { since, from: BlockIndex(0), .. } if since == old(5)));
+    // Page one: a block that both lack, its neighbour that only the shortest lacks, and a cleared one.
+    let entries = vec![change(3, 8, Some(3)), change(4, 6, Some(4)), change(9, 9, None)];
+    rig.accept(
+        &listing,
+        AnswerBody::Changes {
+            entries: entries.clone(),
+            more: Some(BlockIndex(20)),
+        },
+    );
+    let fetch = rig.reads();
+    assert_eq!(fetch.len(), 1, "neighbours are read together");
+    assert!(matches!(fetch[0].body, RequestBody::Read { least, .. } if least == old(9)));
+    rig.answer_read(&fetch[0], old(8));
+    let parts = rolls(&mut rig);
+    assert_eq!(parts.len(), 2);
+    for (request, payload) in &parts {
+        let RequestBody::Roll {
+            version,
+            previous,
+            entries: sent,
+            first,
+            last,
+            ..
+        } = &request.body
+        else {
+            panic!()
+        };
+        assert_eq!((*version, *first, *last), (old(9), true, false));
+        if request.store == store(1) {
+            assert_eq!((*previous, sent), (old(5), &entries));
+            assert_eq!(**payload, [block(3).0, block(4).0].concat());
+        } else {
+            assert_eq!((*previous, sent), (old(7), &vec![entries[0], entries[2]]));
+            assert_eq!(**payload, block(3).0);
+        }
+        rig.accept(request, AnswerBody::Done);
+    }
+    let listing = rig
+        .take(|_, body| matches!(body, RequestBody::Changes { .. }))
+        .remove(0);
+    assert!(matches!(
+        listing.body,
+        RequestBody::Changes {
+            from: BlockIndex(20),
+            ..
+        }
+    ));
+    rig.accept(
+        &listing,
+        AnswerBody::Changes {
+            entries: vec![change(20, 7, None)],
+            more: None,
+        },
+    );
+    let parts = rolls(&mut rig);
+    for (request, _) in &parts {
+        let RequestBody::Roll {
+            entries: sent,
+            first,
+            last,
+            ..
+        } = &request.body
+        else {
+            panic!()
+        };
+        assert_eq!((*first, *last), (false, true));
+        assert_eq!(
+            sent.len(),
+            usize::from(request.store == store(1)),
+            "the last part may be empty, and is sent"
+        );
+        rig.accept(request, AnswerBody::Done);
+    }
+    // R6: the group is read once more, and only then is the chunk open.
+    assert_eq!(rig.writes(1).len(), 0);
+    rig.do_call();
+    let RequestBody::Write {
+        version: given,
+        previous,
+        ..
+    } = rig.writes(1)[0].body
+    else {
+        panic!()
+    };
+    assert_eq!((previous, given), (old(9), version(10)));
+    assert_eq!(rig.sequencer.counters().rolled, 2);
+}
+
+#[test]
+fn a_new_epoch_starts_the_opening_again() {
+    let (mut rig, listing) = unequal();
+    rig.accept(
+        &listing,
+        AnswerBody::Changes {
+            entries: vec![change(9, 9, None)],
+            more: None,
+        },
+    );
+    for (request, _) in rolls(&mut rig) {
+        rig.accept(&request, AnswerBody::Done);
+    }
+    rig.evict_elsewhere(3);
+    rig.do_call();
+    assert_eq!(rig.writes(1).len(), 0);
+    let fences = rig.fences();
+    assert_eq!(fences.len(), 2);
+    for request in &fences {
+        assert_eq!(request.scope.epoch.0, 2);
+        rig.accept(request, AnswerBody::Fenced);
+    }
+    rig.answer_opens(|_| old(9));
+    assert_eq!(rig.writes(1).len(), 1);
+    assert_eq!(rig.writes(3).len(), 0);
+}
+
+#[test]
+fn a_link_that_ends_starts_the_opening_again() {
+    let (mut rig, listing) = unequal();
+    rig.down(1);
+    // The other's late answer belongs to what is over.
+    rig.accept(
+        &listing,
+        AnswerBody::Changes {
+            entries: vec![change(9, 9, None)],
+            more: None,
+        },
+    );
+    assert!(rolls(&mut rig).is_empty());
+    rig.up(1);
+    rig.answer_fences();
+    let opens = rig.take(|_, body| matches!(body, RequestBody::Open { .. }));
+    assert_eq!(opens.len(), 3);
+}
+
+#[test]
+fn a_source_that_is_damaged_is_replaced_or_the_chunk_fails() {
+    let mut rig = Rig::new(3, 2);
+    let io = rig.write(0, &[1; 4096]);
+    rig.answer_fences();
+    for turn in 0..2 {
+        rig.answer_opens(|id| if id == store(1) { old(5) } else { old(9) });
+        let listing = rig
+            .take(|_, body| matches!(body, RequestBody::Changes { .. }))
+            .remove(0);
+        assert_eq!(listing.store, store(2 + turn), "each of the two longest in turn");
+        rig.accept(
+            &listing,
+            AnswerBody::Changes {
+                entries: vec![change(3, 8, Some(3))],
+                more: None,
+            },
+        );
+        let fetch = rig.reads().remove(0);
+        if turn == 0 {
+            rig.refuse(&fetch, Refusal::Damaged { block: BlockIndex(3) });
+        } else {
+            let mut sums = Sums::new();
+            sums.push(block(8).1);
+            let body = AnswerBody::Data { version: old(8), sums };
+            rig.answer(&fetch, Ok(body), Slice::copy_from(&block(8).0));
+        }
+    }
+    rig.answer_opens(|id| if id == store(1) { old(5) } else { old(9) });
+    assert_eq!(rig.result(io), Some(Err(IoError::Damaged)));
+    // The next touch tries again.
+    rig.read(0, 4096);
+    assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Open { .. })).len(), 3);
+}
+
+#[test]
+fn a_listing_that_makes_no_sense_is_not_rolled_forward() {
+    for entries in [
+        vec![change(4, 8, None), change(3, 8, None)],
+        vec![change(3, 4, None)],
+        vec![change(3, 10, None)],
+        vec![change(64, 8, None)],
+    ] {
+        let (mut rig, listing) = unequal();
+        rig.accept(&listing, AnswerBody::Changes { entries, more: None });
+        assert!(rolls(&mut rig).is_empty());
+    }
+}
+
+#[test]
+fn a_member_that_cannot_be_rolled_forward_is_evicted() {
+    let (mut rig, listing) = unequal();
+    rig.accept(
+        &listing,
+        AnswerBody::Changes {
+            entries: vec![change(9, 9, None)],
+            more: None,
+        },
+    );
+    let parts = rolls(&mut rig);
+    rig.refuse(&parts[0].0, Refusal::NoSpace);
+    rig.do_call();
+    assert!(!rig.group(0).in_sync.contains(&parts[0].0.store));
+}
+
+#[test]
+fn a_version_of_a_newer_owner_deposes_us() {
+    let mut rig = Rig::new(2, 1);
+    rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| Version::new(Generation(4), 6).unwrap());
+    assert_eq!(
+        rig.stopped,
+        Some(StopReason::Deposed {
+            generation: Generation(4)
+        })
+    );
+}
+
+#[test]
+fn no_more_chunks_are_opened_at_once_than_there_is_room_for() {
+    let mut rig = Rig::new(1, 1);
+    for chunk in 0..200 {
+        rig.read(chunk * super::rig::CHUNK_BYTES, 4096);
+    }
+    rig.answer_fences();
+    let opens = rig.take(|_, body| matches!(body, RequestBody::Open { .. }));
+    assert_eq!(opens.len(), crate::MAX_OPENINGS);
+    for request in &opens {
+        rig.accept(request, AnswerBody::Opened { version: old(1) });
+    }
+    assert_eq!(
+        rig.take(|_, body| matches!(body, RequestBody::Open { .. })).len(),
+        200 - crate::MAX_OPENINGS
+    );
+}
