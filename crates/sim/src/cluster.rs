@@ -78,6 +78,8 @@ pub struct Cluster {
     trace: bool,
     /// Folded over everything that passes the control planes.
     hash: u64,
+    /// Under which generation the closing reads were served.
+    closed_under: Generation,
 }
 
 impl Cluster {
@@ -111,6 +113,7 @@ impl Cluster {
             deliveries: Vec::new(),
             trace,
             hash: 0,
+            closed_under: Generation(0),
             setup,
         };
         cluster.tell(|| "begins".to_owned());
@@ -295,6 +298,7 @@ impl Cluster {
         self.tell(|| "everything heals".to_owned());
         let now = self.world.now();
         self.end_faults();
+        self.workload.stop();
         self.hosts.be_patient();
         for member in 0..self.nodes.len() {
             if self.nodes[member].store_failed.is_some() {
@@ -362,6 +366,10 @@ impl Cluster {
         if !self.settle()? {
             return Err(format!("the closing reads wait, and the writes did not:\n{}", self.describe()));
         }
+        // Not always the newest: an owner that nobody has used since has fenced nothing.
+        let gateway = &self.nodes[self.hosts.gateway()];
+        let generations = gateway.each_core().filter_map(|core| core.shards().generation(VOLUME));
+        self.closed_under = generations.max().ok_or("the gateway of the closing reads has not opened the volume")?;
         Ok(())
     }
 

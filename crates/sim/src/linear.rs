@@ -7,7 +7,7 @@
 //!
 //! The search is Wing and Gong's (1993) with Lowe's memory of visited configurations (2017): repeatedly choose, among
 //! the operations that no unplaced operation precedes, the one that comes next; go back when stuck; never visit a pair
-//! of (placed operations, register) twice. Three reductions, each of which neither loses nor gains an order, keep it
+//! of (placed operations, register) twice. Some reductions, each of which neither loses nor gains an order, keep it
 //! small:
 //!
 //! * A read that may come next and agrees with the register is placed at once: it changes nothing, so it can be moved
@@ -120,6 +120,9 @@ pub fn check(steps: &[Step]) -> Result<(), Violation> {
     Search::new(&steps).run()
 }
 
+/// Stands for every stamp that no read returned.
+const UNREAD: Stamp = Stamp(u32::MAX);
+
 fn agrees(register: &Values, sectors: Width, values: &Values) -> bool {
     (0..SECTORS_PER_BLOCK).all(|at| sectors & 1 << at == 0 || register[at] == values[at])
 }
@@ -184,6 +187,14 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
         }
         reduced.push(step);
     }
+    for step in &mut reduced {
+        if let Action::Write { stamp, .. } = &mut step.action
+            && *stamp != Stamp::ZERO
+            && !shown.contains_key(stamp)
+        {
+            *stamp = UNREAD;
+        }
+    }
     reduced.sort_by_key(|step| step.invoked);
     Ok(reduced)
 }
@@ -233,6 +244,8 @@ struct Configuration {
 
 struct Search<'a> {
     steps: &'a [Step],
+    /// The reads that returned each stamp.
+    readers: BTreeMap<Stamp, Vec<usize>>,
     seen: FxHashSet<(Placed, Values)>,
     stack: Vec<Configuration>,
     longest: Configuration,
@@ -245,12 +258,19 @@ impl<'a> Search<'a> {
             count: 0,
             register: Values::default(),
         };
-        Search {
-            steps,
-            seen: FxHashSet::default(),
-            longest: start.clone(),
-            stack: vec![start],
+        let mut readers: BTreeMap<Stamp, Vec<usize>> = BTreeMap::new();
+        for (index, step) in steps.iter().enumerate() {
+            if let Action::Read { sectors, values } = &step.action {
+                for at in (0..SECTORS_PER_BLOCK).filter(|at| sectors & 1 << at != 0) {
+                    let readers = readers.entry(values[at]).or_default();
+                    if readers.last() != Some(&index) {
+                        readers.push(index);
+                    }
+                }
+            }
         }
+        let stack = vec![start.clone()];
+        Search { steps, readers, seen: FxHashSet::default(), longest: start, stack }
     }
 
     fn run(mut self) -> Result<(), Violation> {
@@ -275,7 +295,11 @@ impl<'a> Search<'a> {
                 let Action::Write { sectors, stamp } = self.steps[index].action else {
                     unreachable!("only writes")
                 };
+                if self.is_missed(&here, sectors) {
+                    continue;
+                }
                 let mut child = here.clone();
+                self.place_hidden(&mut child, sectors, index);
                 child.placed.put(index);
                 child.count += 1;
                 apply(&mut child.register, sectors, stamp);
@@ -338,22 +362,60 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The writes that may come next.
+    /// Does an unplaced read still have to see what one of these sectors holds?
+    fn is_missed(&self, here: &Configuration, sectors: Width) -> bool {
+        (0..SECTORS_PER_BLOCK).filter(|at| sectors & 1 << at != 0).any(|at| {
+            let stamp = here.register[at];
+            // Zeros come back with a clear.
+            stamp != Stamp::ZERO
+                && self.readers.get(&stamp).is_some_and(|readers| {
+                    readers.iter().any(|reader| {
+                        !here.placed.has(*reader)
+                            && matches!(&self.steps[*reader].action, Action::Read { sectors, values }
+                                if sectors & 1 << at != 0 && values[at] == stamp)
+                    })
+                })
+        })
+    }
+
+    /// Places the unread writes that may come next and that a write of these sectors, `but`, covers: nobody can tell.
+    fn place_hidden(&self, here: &mut Configuration, sectors: Width, but: usize) {
+        let mut hidden: Vec<usize> = Vec::new();
+        self.minimal(here, |index| {
+            if let Action::Write { sectors: covered, stamp: UNREAD } = self.steps[index].action
+                && covered & !sectors == 0
+                && index != but
+            {
+                hidden.push(index);
+            }
+        });
+        here.count += hidden.len();
+        hidden.into_iter().for_each(|index| here.placed.put(index));
+    }
+
+    /// The writes that may come next. Of several that leave the same register, the one that is answered first.
     fn choices(&self, here: &Configuration, next: &mut Vec<usize>) {
         let mut unknown_clears: Vec<Width> = Vec::new();
+        let mut unread: Vec<(Width, usize)> = Vec::new();
         self.minimal(here, |index| {
             let step = &self.steps[index];
-            let Action::Write { sectors, .. } = step.action else {
-                return;
-            };
+            let Action::Write { sectors, stamp } = step.action else { return };
             if step.completed.is_none() {
                 if unknown_clears.contains(&sectors) {
                     return;
                 }
                 unknown_clears.push(sectors);
+            } else if stamp == UNREAD {
+                match unread.iter_mut().find(|(width, _)| *width == sectors) {
+                    Some((_, first)) if self.steps[*first].completed <= step.completed => {}
+                    Some((_, first)) => *first = index,
+                    None => unread.push((sectors, index)),
+                }
+                return;
             }
             next.push(index);
         });
+        next.extend(unread.into_iter().map(|(_, index)| index));
     }
 }
 

@@ -120,6 +120,11 @@ impl Workload {
         self.asked >= self.profile.operations
     }
 
+    /// Nothing more is asked for.
+    pub fn stop(&mut self) {
+        self.profile.operations = self.asked;
+    }
+
     /// How many operations have been asked for.
     #[must_use]
     pub fn asked(&self) -> u32 {

@@ -224,8 +224,9 @@ impl Cluster {
                     (Some(_), None) => return Err(format!("block {number} was not read in the end")),
                     (Some(found), Some(read)) if found != read => {
                         return Err(format!(
-                            "block {number} on node {} holds {found:?}, but a host read {read:?} in the end",
-                            member + 1
+                            "block {number} on node {} holds {found:?}, but a host read {read:?} in the end:\n{}",
+                            member + 1,
+                            self.history.story(number)
                         ));
                     }
                     (Some(_), Some(_)) => self.coverage.hit("judge.blocks_compared"),
@@ -286,15 +287,12 @@ impl Cluster {
             in_sync: group.in_sync.iter().copied().collect(),
             blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
         };
-        if generation > Generation(1) {
-            let (answer, _) = self.ask(mounted, scope(group, Generation(generation.0 - 1)), body.clone())?;
+        let closed = self.closed_under;
+        if closed > Generation(1) {
+            let (answer, _) = self.ask(mounted, scope(group, Generation(closed.0 - 1)), body.clone())?;
             if !matches!(answer.result, Err(Refusal::Fenced { .. })) {
-                return Err(format!(
-                    "store {} lets generation {} in though {generation} is open: {:?}",
-                    mounted.store,
-                    generation.0 - 1,
-                    answer.result
-                ));
+                let (store, older) = (mounted.store, closed.0 - 1);
+                return Err(format!("store {store} lets generation {older} in after {closed}: {:?}", answer.result));
             }
         }
         if group.epoch > Epoch(1) {

@@ -272,6 +272,38 @@ fn long_histories_are_quick() {
 }
 
 #[test]
+fn many_writes_at_once_are_quick() {
+    // Forty writes and some reads at any time on one block, some of parts of it.
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let (mut steps, mut under_way) = (Vec::new(), Vec::new());
+        let (mut event, mut register, mut stamp) = (0, Values::default(), 0);
+        while steps.len() < 400 {
+            event += 1;
+            if under_way.len() < 40 && random.percent(70) {
+                let sectors = *random.pick(&[0xff, 0xff, 0xff, 0x3c, 0x0f]);
+                if random.percent(25) {
+                    let action = Action::Read { sectors, values: register };
+                    under_way.push(Step { invoked: event, completed: None, action });
+                } else {
+                    stamp += 1;
+                    let stamp = Stamp(if random.percent(5) { 0 } else { stamp });
+                    apply(&mut register, sectors, stamp);
+                    let action = Action::Write { sectors, stamp };
+                    under_way.push(Step { invoked: event, completed: None, action });
+                }
+            } else if !under_way.is_empty() {
+                let mut step = under_way.swap_remove(random.below(under_way.len() as u64) as usize);
+                step.completed = Some(event);
+                steps.push(step);
+            }
+        }
+        steps.extend(under_way);
+        assert_eq!(check(&steps), Ok(()), "seed {seed}");
+    }
+}
+
+#[test]
 fn agrees_with_brute_force_on_random_histories() {
     let (mut right, mut wrong) = (0, 0);
     for seed in 0..60_000 {
