@@ -16,6 +16,9 @@ const BACKLOG: i32 = 1024;
 /// is noticed though it never says so.
 const UNACKNOWLEDGED_TIMEOUT_MS: i32 = 5_000;
 
+/// A connection without traffic is probed after so many seconds, so that a peer that vanished does not keep it for ever.
+const KEEPALIVE_AFTER_S: i32 = 60;
+
 /// A connect that hears nothing is repeated so many times (after 1, 2, 4 seconds) before it fails with `TimedOut`.
 const CONNECT_REPEATS: i32 = 2;
 
