@@ -52,7 +52,8 @@ pub struct NetConfig {
     pub short_receives: u32,
     /// A connect that hears nothing ends after this.
     pub connect_timeout: Duration,
-    /// A stream whose bytes are not acknowledged breaks after this (`TCP_USER_TIMEOUT`).
+    /// A stream whose bytes are not acknowledged breaks after this (`TCP_USER_TIMEOUT`; the real driver sets it at the
+    /// end that connected, the simulation is as impatient at both).
     pub unacknowledged_timeout: Duration,
 }
 

@@ -12,12 +12,16 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// An open connection breaks when what was sent is not acknowledged for so long, in milliseconds: a peer that vanished
-/// is noticed though it never says so.
+/// A connection made from here breaks when what was sent is not taken for so long, in milliseconds: a peer that vanished
+/// is noticed though it never says so. (Not one that was accepted: the kernel counts a full window as well, and a host
+/// that is paused for a while shall find its connection again.)
 const UNACKNOWLEDGED_TIMEOUT_MS: i32 = 5_000;
 
-/// A connection without traffic is probed after so many seconds, so that a peer that vanished does not keep it for ever.
+/// A connection without traffic is probed after so many seconds, then so many times so many seconds apart, so that a
+/// peer that vanished does not keep it for ever.
 const KEEPALIVE_AFTER_S: i32 = 60;
+const KEEPALIVE_PROBES: i32 = 3;
+const KEEPALIVE_EVERY_S: i32 = 10;
 
 /// A connect that hears nothing is repeated so many times (after 1, 2, 4 seconds) before it fails with `TimedOut`.
 const CONNECT_REPEATS: i32 = 2;
@@ -151,7 +155,9 @@ impl UringDriver {
     pub(super) fn start_connect(&mut self, address: SocketAddr, token: Token) {
         self.urgent = true;
         let socket = sys::stream_socket(address).and_then(|socket| {
-            sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, CONNECT_REPEATS)?;
+            let tcp = libc::IPPROTO_TCP;
+            sys::set_option(&socket, tcp, libc::TCP_SYNCNT, CONNECT_REPEATS)?;
+            sys::set_option(&socket, tcp, libc::TCP_USER_TIMEOUT, UNACKNOWLEDGED_TIMEOUT_MS)?;
             prepare(&socket)?;
             Ok(socket)
         });
@@ -189,7 +195,7 @@ impl UringDriver {
         };
         let index = *listener;
         let token = self.listeners[index as usize].token;
-        let failed = result.is_err();
+        let mut rest = false;
         match result {
             Ok(descriptor) => {
                 let socket = sys::adopt(descriptor as i32);
@@ -205,11 +211,14 @@ impl UringDriver {
                 }
             }
             Err(error) if is_passing(&error) || error.raw_os_error() == Some(libc::ECONNABORTED) => {}
-            Err(error) => self.complete(token, Outcome::AcceptFailed { error }),
+            Err(error) => {
+                rest = true;
+                self.complete(token, Outcome::AcceptFailed { error });
+            }
         }
         if !event.more {
             self.ring.take(event.slot);
-            if failed {
+            if rest {
                 self.listeners[index as usize].rests_until = Some(self.now.plus(ACCEPT_REST));
             } else {
                 self.accept(index);
@@ -381,11 +390,10 @@ fn is_refusal(error: &io::Error) -> bool {
 
 /// What every stream is set to.
 fn prepare(socket: &OwnedFd) -> io::Result<()> {
-    sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    sys::set_option(
-        socket,
-        libc::IPPROTO_TCP,
-        libc::TCP_USER_TIMEOUT,
-        UNACKNOWLEDGED_TIMEOUT_MS,
-    )
+    let tcp = libc::IPPROTO_TCP;
+    sys::set_option(socket, tcp, libc::TCP_NODELAY, 1)?;
+    sys::set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    sys::set_option(socket, tcp, libc::TCP_KEEPIDLE, KEEPALIVE_AFTER_S)?;
+    sys::set_option(socket, tcp, libc::TCP_KEEPCNT, KEEPALIVE_PROBES)?;
+    sys::set_option(socket, tcp, libc::TCP_KEEPINTVL, KEEPALIVE_EVERY_S)
 }
