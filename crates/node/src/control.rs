@@ -32,6 +32,8 @@ pub enum ToCore {
     },
     /// A record changed, or is there at the start.
     Record(Record),
+    /// Describe what is under way, by [`FromCore::Description`]: for a person who looks for a fault.
+    Describe,
 }
 
 /// From a core.
@@ -64,4 +66,6 @@ pub enum FromCore {
     },
     /// Something that the operator should see.
     Warning(String),
+    /// The answer to [`ToCore::Describe`].
+    Description(String),
 }

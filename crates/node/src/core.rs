@@ -20,6 +20,7 @@ use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use peers::Peers;
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -241,7 +242,36 @@ impl Core {
                 }
                 self.on_record(now, &record);
             }
+            ToCore::Describe => {
+                let text = self.describe(now);
+                self.to_control.push(FromCore::Description(text));
+            }
         }
+    }
+
+    /// What is under way, for a person who looks for a fault.
+    fn describe(&self, now: Time) -> String {
+        let mut text = format!(
+            "core {} at {:?}, timer {:?}",
+            self.config.core,
+            now,
+            self.timer.map(|(at, _)| at)
+        );
+        for store in self.stores.each() {
+            let _ = write!(text, "\n  store: {:?}, {:?}", store.state(), store.status());
+        }
+        for (volume, sequencer) in self.shards.each() {
+            let _ = write!(
+                text,
+                "\n  volume {volume}: {:?}, {:?}, deadline {:?}",
+                sequencer.status(),
+                sequencer.counters(),
+                sequencer.deadline()
+            );
+        }
+        let _ = write!(text, "\n  fabric: {:?}", self.fabric.counters());
+        self.fronts.describe(&mut text);
+        text
     }
 
     fn on_metadata(
@@ -279,6 +309,7 @@ impl Core {
                 }
             }
             crate::view::Change::Group(group, pool) => self.shards.hint(now, pool, &group),
+            crate::view::Change::Volume(volume, generation) => self.shards.hint_volume(now, volume, generation),
             crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
         }
     }

@@ -8,15 +8,12 @@ use amita_uss::{Event, Flow, Front, FrontId, StorageService};
 use amita_volume::Op;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 
 /// Sessions that one core takes; more are closed as they come.
 pub const MAX_SESSIONS: usize = 8192;
-/// What a session receives into before it has shown that it means business.
-const SMALL_RECEIVE_BYTES: usize = 4096;
-/// And after: a burst of 32 writes of 4 KiB fits twice.
-const LARGE_RECEIVE_BYTES: usize = 256 * 1024;
 
 const ACCEPT: u8 = 1;
 const RECEIVE: u8 = 2;
@@ -82,9 +79,6 @@ struct Session {
     outbox: Outbox,
     receiving: bool,
     dirty: bool,
-    receive_bytes: usize,
-    /// Set when the front wants to end: what is queued still goes out.
-    closing: bool,
 }
 
 /// The sessions of one core.
@@ -168,9 +162,6 @@ impl Fronts {
                 match result {
                     Ok(0) | Err(_) => self.end(driver, id),
                     Ok(bytes) => {
-                        if bytes == buffer.len() {
-                            session.receive_bytes = LARGE_RECEIVE_BYTES;
-                        }
                         session.inbox.received(buffer, bytes);
                         self.feed(driver, now, id);
                     }
@@ -224,16 +215,17 @@ impl Fronts {
         self.after(driver, id, flow);
     }
 
-    /// Hands an event to a session's front; one that is gone has nobody to tell.
-    pub fn event(&mut self, driver: &mut dyn Driver, id: FrontId, event: Event) {
+    /// Hands an event to a session's front; false where it is gone and nobody was told.
+    pub fn event(&mut self, driver: &mut dyn Driver, id: FrontId, event: Event) -> bool {
         let now = driver.now();
         let Some(session) = self.sessions.get_mut(&id.0) else {
-            return;
+            return false;
         };
         let flow = session
             .front
             .event(now, event, &mut session.outbox, driver.pool(), &mut self.asks);
         self.after(driver, id.0, flow);
+        true
     }
 
     /// Hands an event to every session.
@@ -245,21 +237,11 @@ impl Fronts {
         }
     }
 
+    /// A front that wants to close has sent what it had to say, or has waited long enough for that.
     fn after(&mut self, driver: &mut dyn Driver, id: u64, flow: Flow) {
         match flow {
             Flow::Go => self.mark(id),
-            Flow::Close { .. } => {
-                let Some(session) = self.sessions.get_mut(&id) else {
-                    return;
-                };
-                session.closing = true;
-                // What the front has said still goes out; `flush` ends the session after that.
-                if session.socket.is_none() {
-                    self.end(driver, id);
-                } else {
-                    self.mark(id);
-                }
-            }
+            Flow::Close { .. } => self.end(driver, id),
         }
     }
 
@@ -285,16 +267,18 @@ impl Fronts {
     /// Lets each session that did something in this pass round it off; it may ask for more.
     pub fn end_pass(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
-        for id in &self.dirty {
-            let Some(session) = self.sessions.get_mut(id) else {
+        let mut index = 0;
+        while let Some(&id) = self.dirty.get(index) {
+            index += 1;
+            let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
             let (inbox, outbox) = (&mut session.inbox, &mut session.outbox);
-            if let Flow::Close { .. } = session
+            let flow = session
                 .front
-                .end_pass(now, inbox, outbox, driver.pool(), &mut self.asks)
-            {
-                session.closing = true;
+                .end_pass(now, inbox, outbox, driver.pool(), &mut self.asks);
+            if let Flow::Close { .. } = flow {
+                self.end(driver, id);
             }
         }
     }
@@ -320,17 +304,14 @@ impl Fronts {
         if let Some(data) = session.outbox.next_send() {
             driver.send(socket, data, token::token(token::FRONTS, SEND, id));
         }
-        if session.closing {
-            if session.outbox.queued_bytes() == 0 && !session.outbox.is_sending() {
-                self.end(driver, id);
-            }
-            return;
-        }
         if let Some(at) = session.front.deadline() {
             self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
         }
         if !session.receiving && session.front.wants_input() {
-            match session.inbox.start_receive(driver.pool(), session.receive_bytes) {
+            match session
+                .inbox
+                .start_receive(driver.pool(), session.front.receive_bytes())
+            {
                 Some(buffer) => {
                     session.receiving = true;
                     driver.receive(socket, buffer, token::token(token::FRONTS, RECEIVE, id));
@@ -372,6 +353,24 @@ impl Fronts {
         self.next_tick
     }
 
+    /// Describes the sessions, for a person who looks for a fault.
+    pub fn describe(&self, text: &mut String) {
+        let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let session = &self.sessions[&id];
+            let _ = write!(
+                text,
+                "\n  session {id}: receiving {}, wants input {}, {} bytes in, sending {}, {} bytes out",
+                session.receiving,
+                session.front.wants_input(),
+                session.inbox.len(),
+                session.outbox.is_sending(),
+                session.outbox.queued_bytes()
+            );
+        }
+    }
+
     /// Sessions wait for a free buffer.
     #[must_use]
     pub fn is_starved(&self) -> bool {
@@ -388,8 +387,6 @@ impl Session {
             outbox: Outbox::new(),
             receiving: false,
             dirty: false,
-            receive_bytes: SMALL_RECEIVE_BYTES,
-            closing: false,
         }
     }
 }

@@ -58,6 +58,7 @@ pub struct Running {
     stop: Stop,
     control: Option<JoinHandle<()>>,
     to_control: Sender<Control>,
+    senders: ToCores,
     /// Its number.
     pub node: NodeId,
     /// Where the fabric of core 0 listens.
@@ -130,6 +131,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         stop,
         control: Some(control),
         to_control,
+        senders,
         node,
         fabric,
         nbd,
@@ -234,6 +236,7 @@ fn control(
                 }
             }
             Control::FromCore(FromCore::Warning(text)) => log(Level::Warn, &text),
+            Control::FromCore(FromCore::Description(text)) => log(Level::Info, &text),
         }
     }
 }
@@ -258,6 +261,13 @@ fn await_stores(config: &ServeConfig, mounts: &Receiver<Result<(), String>>) -> 
 }
 
 impl Running {
+    /// Has every core write to the log what it has under way.
+    pub fn describe(&self) {
+        for core in 0..self.cores.len() {
+            self.senders.send(core, ToCore::Describe);
+        }
+    }
+
     /// Has a core ended (by a panic)? Then the process should end as well.
     #[must_use]
     pub fn has_failed(&self) -> bool {

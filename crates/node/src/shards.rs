@@ -216,6 +216,13 @@ impl Shards {
         }
     }
 
+    /// A volume's record changed: a hint.
+    pub fn hint_volume(&mut self, now: Time, volume: VolumeId, generation: Generation) {
+        if let Some(&number) = self.by_volume.get(&volume) {
+            self.with(number, |s| s.hint_volume(now, generation));
+        }
+    }
+
     /// Ends a volume's sequencer: pending I/O ends as lost.
     pub fn stop(&mut self, volume: VolumeId) {
         if let Some(&number) = self.by_volume.get(&volume) {

@@ -30,6 +30,8 @@ pub enum Change {
     Store(StoreId, NodeId),
     /// A group changed: a hint for the sequencers.
     Group(map::Group, amita_cluster::PoolId),
+    /// A volume's record changed: a hint for its sequencers.
+    Volume(amita_cluster::VolumeId, amita_cluster::Generation),
     /// The record is not readable; it was ignored.
     Unreadable(String),
 }
@@ -95,8 +97,9 @@ impl View {
         };
         match parse::<map::Volume>(&record.key, value) {
             Ok(volume) => {
+                let change = Change::Volume(volume.id, volume.generation);
                 self.volumes.insert(name.to_owned(), volume);
-                Change::Nothing
+                change
             }
             Err(why) => Change::Unreadable(why),
         }

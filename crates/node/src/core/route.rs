@@ -143,8 +143,12 @@ impl Core {
         if core != self.config.core {
             self.mail.send(core, CoreMessage::FromStore { link, answer, payload });
         } else if let Some(peer) = token::link_peer(link) {
-            // A link that broke meanwhile has nobody to answer: the asker sends again by a new one (R8).
-            let _ = self.fabric.send(peer, Message::Answer(answer), payload);
+            match self.fabric.send(peer, Message::Answer(answer), payload) {
+                // A link that broke meanwhile has nobody to answer: the asker sends again by a new one (R8).
+                Ok(()) | Err(amita_fabric::SendError::Closed | amita_fabric::SendError::NotAsked) => {}
+                // An answer that is never sent would hold a place in the window for good.
+                Err(why) => self.give_up(peer, &why.to_string()),
+            }
         } else {
             self.shards.answer(now, answer, payload);
         }
@@ -351,13 +355,18 @@ impl Core {
     }
 
     fn send_on(&mut self, link: Link, message: Message, payload: Slice) {
-        if let Err(why) = self.fabric.send(link, message, payload) {
-            // Full: the link is hopelessly behind. Breaking it is safe (everything unanswered is sent again in order),
-            // dropping one message is not.
-            self.to_control
-                .push(FromCore::Warning(format!("a connection is given up: {why}")));
-            self.breaks.push(link);
+        match self.fabric.send(link, message, payload) {
+            Ok(()) | Err(amita_fabric::SendError::Closed) => {}
+            // Hopelessly behind, or not to be said: breaking the link is safe (everything unanswered is sent again in
+            // order), dropping one message is not.
+            Err(why) => self.give_up(link, &why.to_string()),
         }
+    }
+
+    fn give_up(&mut self, link: Link, why: &str) {
+        self.to_control
+            .push(FromCore::Warning(format!("a connection is given up: {why}")));
+        self.breaks.push(link);
     }
 
     pub(super) fn on_mail(&mut self, driver: &mut dyn Driver, message: CoreMessage) {
@@ -399,14 +408,16 @@ impl Core {
                 );
             }
             CoreMessage::Opened { origin, result } => {
-                self.fronts.event(
-                    driver,
-                    origin.front,
-                    uss::Event::Opened {
-                        tag: origin.tag,
-                        result,
-                    },
-                );
+                let opened = result.as_ref().ok().map(|info| info.id);
+                let event = uss::Event::Opened {
+                    tag: origin.tag,
+                    result,
+                };
+                let told = self.fronts.event(driver, origin.front, event);
+                // The host went away while its volume was being opened: it uses nothing.
+                if let Some(volume) = opened.filter(|_| !told) {
+                    self.mail.send(0, CoreMessage::Close { volume });
+                }
             }
             CoreMessage::Open { origin, name } => self.directory.open(now, origin, &name),
             CoreMessage::Close { volume } => self.directory.close(volume),
