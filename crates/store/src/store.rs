@@ -4,23 +4,29 @@
 //! | --- | --- |
 //! | `io` | device operations under way |
 //! | `op` | accepted changes: from request to durable |
-//! | `write` | writes, clears and roll-forwards are checked, ordered, merged |
-//! | `commit` | the changes of a pass become one batch: data and log in parallel |
+//! | `write` | what changes a chunk is checked and put in the order of its chunk |
+//! | `merge` | sub-block writes are merged with what was there |
+//! | `roll` | roll-forwards are collected from their parts |
+//! | `commit`, `pages` | the changes of a pass become one batch: data and log in parallel |
 //! | `durable` | a batch is durable: its changes become visible and are answered |
 //! | `read` | reads, and what else asks and changes nothing |
 //! | `fence` | fences wait, drain and are logged |
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
-//! | `mount` | superblock, checkpoint, log: the way back |
+//! | `mount`, `replay` | superblock, checkpoint, log: the way back |
 
 mod checkpoint;
 mod commit;
 mod durable;
 mod fence;
 mod io;
+mod merge;
 mod mount;
 mod op;
+mod pages;
 pub(crate) mod read;
+mod replay;
+mod roll;
 mod space;
 mod write;
 
@@ -121,7 +127,7 @@ pub struct Store {
     space: space::Space,
 
     ops: op::Ops,
-    rolls: Vec<write::StagedRoll>,
+    rolls: Vec<roll::StagedRoll>,
     resends: Vec<op::Resend>,
     stalled: Vec<ChunkKey>,
     fence_queue: Vec<fence::PendingFence>,

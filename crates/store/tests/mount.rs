@@ -357,9 +357,8 @@ fn a_format_fills_the_whole_file() {
     let mut bytes = 0;
     for (offset, data) in &mut format {
         bytes += data.len() as u64;
-        for page in offset as usize / PAGE_BYTES..(offset as usize + data.len()) / PAGE_BYTES {
-            written[page] = true;
-        }
+        let first = offset as usize / PAGE_BYTES;
+        written[first..first + data.len() / PAGE_BYTES].fill(true);
         last.push(offset);
     }
     assert!(written.iter().all(|&page| page));
@@ -372,18 +371,12 @@ fn a_format_fills_the_whole_file() {
 fn no_image_makes_a_mount_panic_or_serve_what_was_never_written() {
     let mut served = 0;
     let mut refusals = 0;
+    let mut images = std::collections::HashMap::new();
     let pages = geometry().slots_offset as usize / PAGE_BYTES + 40;
     for seed in 0..2000 {
         let mut rng = Rng(seed);
         let writes = [3, 20, 60, 100][rng.below(4)];
-        thread_local!(static IMAGES: std::cell::RefCell<std::collections::HashMap<u64, (Vec<u8>, Asker, Version)>> = Default::default());
-        let (mut image, mut asker, _) = IMAGES.with(|images| {
-            images
-                .borrow_mut()
-                .entry(writes)
-                .or_insert_with(|| used(writes))
-                .clone()
-        });
+        let (mut image, mut asker, _) = images.entry(writes).or_insert_with(|| used(writes)).clone();
         let fresh = rng.chance(2);
         for _ in 0..1 + rng.below(3) {
             let page = rng.below(pages) * PAGE_BYTES;

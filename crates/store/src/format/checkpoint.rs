@@ -406,7 +406,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Reads a page of a checkpoint that came from a disk.
+/// Reads the items of a checkpoint's page that came from a disk. What follows an error means nothing.
 #[derive(Clone, Debug)]
 pub struct PageReader<'a> {
     rest: &'a [u8],
@@ -433,11 +433,6 @@ impl<'a> PageReader<'a> {
             rest: items.ok_or("its items do not fit it")?,
             sum,
         })
-    }
-
-    /// The next item; `None` at the end of the page.
-    pub fn next(&mut self) -> Option<Result<Item<'a>, &'static str>> {
-        (!self.rest.is_empty()).then(|| self.read())
     }
 
     fn read(&mut self) -> Result<Item<'a>, &'static str> {
@@ -483,5 +478,13 @@ impl<'a> PageReader<'a> {
             }
             _ => Err("an item is of an unknown kind"),
         }
+    }
+}
+
+impl<'a> Iterator for PageReader<'a> {
+    type Item = Result<Item<'a>, &'static str>;
+
+    fn next(&mut self) -> Option<Result<Item<'a>, &'static str>> {
+        (!self.rest.is_empty()).then(|| self.read())
     }
 }

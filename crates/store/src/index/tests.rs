@@ -56,8 +56,8 @@ fn through_a_checkpoint(index: &Index) -> Index {
     let mut chunk = None;
     for page in 0..filled.pages {
         let bytes = &buffer[page * PAGE_BYTES..][..PAGE_BYTES];
-        let mut reader = PageReader::new(bytes, STORE, 9, page as u64).expect("as it was written");
-        while let Some(item) = reader.next() {
+        let reader = PageReader::new(bytes, STORE, 9, page as u64).expect("as it was written");
+        for item in reader {
             match item.expect("as it was written") {
                 Item::Chunk {
                     chunk: id,

@@ -3,11 +3,12 @@
 //! Several batches may be under way at once; they become durable in their order (`durable`). The blocks of a batch lie
 //! in as few runs as the allocator finds, so that a pass is two device writes where free space allows.
 
-use super::op::{Change, Op};
+use super::op::Change;
+use super::pages::{Pages, record_bytes, seal_pages};
 use super::{Store, io::Io};
 use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
-use crate::format::record::{self, MAX_RECORD_BYTES, MAX_ROLL_ENTRIES, RecordWriter, Run};
-use crate::format::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Slot, seal};
+use crate::format::record::{MAX_RECORD_BYTES, Run};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot};
 use amita_cluster::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS};
 use amita_reactor::{BufMut, Segments, Slice, Time};
 use arrayvec::ArrayVec;
@@ -214,8 +215,8 @@ impl Store {
         self.log.runs = runs;
         self.log.staging.clear();
 
-        for at in 0..batch_ops.len() {
-            self.unlogged_less(self.ops.get(batch_ops[at]).asker);
+        for &key in &batch_ops {
+            self.unlogged_less(self.ops.get(key).asker);
         }
         let end_of_records = self.log.next + self.write_pages(buffer, &batch_ops, &mut writes);
         self.log.mark_wanted = end_of_records;
@@ -406,105 +407,6 @@ impl Store {
             }
         }
         used.len() as u64
-    }
-}
-
-/// The pages of a batch while they are being filled.
-struct Pages<'a> {
-    buffer: &'a mut BufMut,
-    /// Bytes and records of each page.
-    used: ArrayVec<(usize, u16), MAX_BATCH_PAGES>,
-}
-
-impl Pages<'_> {
-    /// Space for `bytes` on the page that is open, or on a new one.
-    fn put(&mut self, bytes: usize, write: impl FnOnce(&mut RecordWriter<'_>)) {
-        if self.left() < bytes {
-            self.used.push((0, 0));
-        }
-        let at = self.used.len() - 1;
-        let (used, records) = self.used[at];
-        let start = at * PAGE_BYTES + Header::BYTES;
-        let mut writer = RecordWriter::resume(&mut self.buffer[start..start + RECORDS_BYTES], used, records);
-        write(&mut writer);
-        self.used[at] = writer.used();
-    }
-
-    fn left(&self) -> usize {
-        RECORDS_BYTES - self.used.last().map_or(RECORDS_BYTES, |used| used.0)
-    }
-
-    fn add(&mut self, op: &Op, index: &crate::index::Index) {
-        let (version, previous) = (op.version, op.previous);
-        match &op.change {
-            Change::Fence(fence) => self.put(record::fence_bytes(fence), |writer| writer.fence(fence)),
-            Change::Write => {
-                let chunk = index.chunk(op.chunk).id;
-                let bytes = record::write_bytes(op.sums.len(), op.runs.len());
-                self.put(bytes, |writer| {
-                    writer.write(chunk, version, previous, op.range, &op.runs, &op.sums)
-                });
-            }
-            Change::Clear => {
-                let chunk = index.chunk(op.chunk).id;
-                self.put(record::write_bytes(0, 0), |writer| {
-                    writer.clear(chunk, version, previous, op.range)
-                });
-            }
-            Change::Roll(roll) => {
-                let chunk = index.chunk(op.chunk).id;
-                let mut rest = &roll.entries[..];
-                loop {
-                    let least = record::roll_bytes(rest.len().min(1));
-                    if self.left() < least {
-                        self.used.push((0, 0));
-                    }
-                    let fit = (self.left() - record::roll_bytes(0)) / record::RawEntry::BYTES;
-                    let (now, later) = rest.split_at(rest.len().min(fit).min(MAX_ROLL_ENTRIES));
-                    let last = later.is_empty();
-                    self.put(record::roll_bytes(now.len()), |writer| {
-                        writer.roll(chunk, version, previous, now, last);
-                    });
-                    if last {
-                        break;
-                    }
-                    rest = later;
-                }
-            }
-        }
-    }
-}
-
-/// Writes the headers and checksums of a batch's pages, each naming the one before it (rule D2); returns the last
-/// checksum.
-fn seal_pages(buffer: &mut BufMut, first: Header, used: &[(usize, u16)]) -> u32 {
-    let mut sum = first.previous_sum;
-    for (at, (page, &(bytes, records))) in buffer.chunks_exact_mut(PAGE_BYTES).zip(used).enumerate() {
-        Header {
-            sequence: first.sequence + at as u64,
-            previous_sum: sum,
-            index: at as u16,
-            used: bytes as u16,
-            records,
-            ..first
-        }
-        .put(page);
-        page[Header::BYTES + bytes..PAGE_BODY_BYTES].fill(0);
-        sum = seal(page);
-    }
-    sum
-}
-
-/// The most bytes of records that a change takes, however its slots lie.
-fn record_bytes(op: &Op) -> usize {
-    match &op.change {
-        Change::Fence(fence) => record::fence_bytes(fence),
-        Change::Clear => record::write_bytes(0, 0),
-        Change::Write => record::write_bytes(op.sums.len(), op.sums.len()),
-        Change::Roll(roll) => {
-            let records = roll.entries.len() / (MAX_ROLL_ENTRIES / 2) + 2;
-            record::roll_bytes(roll.entries.len()) + records * record::roll_bytes(0)
-        }
     }
 }
 

@@ -32,7 +32,7 @@ impl Rules {
             size_bytes: 1 << 20,
             chunks: 10,
             volatile: seed % 2 == 1,
-            alignment: if seed % 3 == 0 { 512 } else { 1 },
+            alignment: if seed.is_multiple_of(3) { 512 } else { 1 },
             crash_one_in: 200,
             config: Config::default(),
         }

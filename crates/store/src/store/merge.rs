@@ -1,0 +1,198 @@
+//! Sub-block writes are merged with what was there.
+//!
+//! A chunk's changes form a queue from accepted to durable. A change that must be merged with a block on the disk makes
+//! those behind it wait, because log order is chunk order: replay would otherwise find a version before its
+//! predecessor. What is merged with a change that is not durable yet takes it from memory.
+
+use super::{Store, io::Io};
+use crate::State;
+use crate::config::Plant;
+use crate::format::PAGE_BYTES;
+use crate::index::{ChunkKey, NO_OP};
+use amita_cluster::BlockIndex;
+use amita_cluster::message::Refusal;
+use amita_reactor::{BufMut, Slice};
+use std::io;
+
+impl Store {
+    /// Lets the changes of a chunk go on, up to the first one that needs a block from the disk.
+    pub(super) fn advance_chunk(&mut self, chunk: ChunkKey) {
+        loop {
+            let key = self.index.chunk(chunk).first_waiting;
+            if key == NO_OP || !self.prepare(key) {
+                return;
+            }
+            self.index.chunk_mut(chunk).first_waiting = self.ops.get(key).next;
+            self.ops.ready.push_back(key);
+        }
+    }
+
+    /// Merges the first and the last block of a write where they are not whole. `false`: not possible yet.
+    fn prepare(&mut self, key: u32) -> bool {
+        let op = self.ops.get(key);
+        let partial = [op.partial(0), op.partial(1)];
+        if partial == [None, None] {
+            return true;
+        }
+        if !op.bases_found && !self.find_bases(key, partial.map(|part| part.map(|(at, ..)| at))) {
+            return false;
+        }
+        let op = self.ops.get_mut(key);
+        if op.bases_reading > 0 {
+            return false;
+        }
+        for (which, part) in partial.into_iter().enumerate() {
+            let Some((at, first, bytes, from)) = part else { continue };
+            let mut block = op.base[which].take().expect("every base was found");
+            block[first..first + bytes].copy_from_slice(&op.payload[from..from + bytes]);
+            op.sums[usize::from(at)] = crc32c::crc32c(&block);
+            op.merged[which] = block.freeze();
+        }
+        true
+    }
+
+    /// Finds what a sub-block write is merged with: a change of the chunk that is not durable yet, the disk, or zeros.
+    /// All changes before it are prepared, so that their blocks are whole. `false`: no memory now.
+    fn find_bases(&mut self, key: u32, partial: [Option<u16>; 2]) -> bool {
+        self.counters.merges += u64::from(self.ops.get(key).base.iter().all(Option::is_none));
+        for (which, at) in partial.into_iter().enumerate() {
+            let Some(at) = at else { continue };
+            let op = self.ops.get(key);
+            if op.base[which].is_some() {
+                continue;
+            }
+            let chunk = op.chunk;
+            let block = BlockIndex(op.range.first.0 + at);
+            let Some(mut buffer) = self.pool.take(PAGE_BYTES) else {
+                self.stall(chunk);
+                return false;
+            };
+            if let Some(slice) = self.pending_block(chunk, key, block) {
+                fill(&mut buffer, &slice);
+            } else {
+                let entry = self.index.entry(chunk, block);
+                if entry.has_data() {
+                    let window = self.window.begin();
+                    let op = self.ops.get_mut(key);
+                    op.bases_reading += 1;
+                    op.base_sum[which] = entry.sum;
+                    // An empty buffer stands for the one that is with the device.
+                    op.base[which] = Some(BufMut::empty());
+                    let offset = self.superblock.geometry.slot_offset(entry.slot);
+                    self.start_read(Io::Base { op: key, which, window }, offset, buffer);
+                    continue;
+                }
+                buffer.fill(0);
+            }
+            self.ops.get_mut(key).base[which] = Some(buffer);
+        }
+        self.ops.get_mut(key).bases_found = true;
+        true
+    }
+
+    fn stall(&mut self, chunk: ChunkKey) {
+        if !self.stalled.contains(&chunk) {
+            self.stalled.push(chunk);
+        }
+    }
+
+    /// Tries again where memory was missing.
+    pub(super) fn retry_stalled(&mut self) {
+        for _ in 0..self.stalled.len() {
+            let chunk = self.stalled.swap_remove(0);
+            self.advance_chunk(chunk);
+        }
+    }
+
+    /// What the youngest accepted change before `before` that is not durable made of a block; empty: cleared.
+    fn pending_block(&self, chunk: ChunkKey, before: u32, block: BlockIndex) -> Option<Slice> {
+        let mut found = None;
+        let mut pending = self.index.chunk(chunk).first_pending;
+        while pending != before {
+            let op = self.ops.get(pending);
+            found = op.block(block).or(found);
+            pending = op.next;
+        }
+        found
+    }
+
+    /// A block that a write is merged with has been read.
+    pub(super) fn base_done(&mut self, key: u32, which: usize, window: u64, buffer: BufMut, result: io::Result<()>) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        self.window.end(window);
+        let unchecked = self.config.planted.has(Plant::SumUnchecked);
+        let op = self.ops.get_mut(key);
+        let whole = result.is_ok() && (crc32c::crc32c(&buffer) == op.base_sum[which] || unchecked);
+        op.bases_reading -= 1;
+        op.base[which] = Some(buffer);
+        if !whole {
+            // Rule D7: a rotten block never gets a fresh checksum.
+            let last = if which == 0 { 0 } else { op.range.count - 1 };
+            op.base_damaged = Some(BlockIndex(op.range.first.0 + last));
+            self.counters.damaged += 1;
+        }
+        let op = self.ops.get(key);
+        if op.bases_reading > 0 {
+            return;
+        }
+        match op.base_damaged {
+            Some(block) => self.drop_from(key, Refusal::Damaged { block }),
+            None => self.advance_chunk(op.chunk),
+        }
+        self.reclaim();
+    }
+
+    /// Takes a change back that cannot be applied, and all that follow it: none of them has been logged.
+    fn drop_from(&mut self, key: u32, refusal: Refusal) {
+        let op = self.ops.get(key);
+        let (chunk_key, previous) = (op.chunk, op.previous);
+        let chunk = self.index.chunk_mut(chunk_key);
+        assert_eq!(chunk.first_waiting, key, "only the first that waits is being merged");
+        chunk.accepted = previous;
+        chunk.last = None;
+        chunk.first_waiting = NO_OP;
+        if chunk.first_pending == key {
+            chunk.first_pending = NO_OP;
+            chunk.last_pending = NO_OP;
+        } else {
+            let mut before = chunk.first_pending;
+            while self.ops.get(before).next != key {
+                before = self.ops.get(before).next;
+            }
+            self.ops.get_mut(before).next = NO_OP;
+            self.index.chunk_mut(chunk_key).last_pending = before;
+        }
+        let mut refusal = Some(refusal);
+        let mut next = key;
+        while next != NO_OP {
+            let dropped = next;
+            let op = self.ops.get(dropped);
+            let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
+            next = op.next;
+            self.space.reserved -= u64::from(blocks);
+            self.space.unapplied_bytes -= index_bytes;
+            self.unlogged_less(asker);
+            let why = refusal
+                .take()
+                .unwrap_or(Refusal::WrongPredecessor { current: previous });
+            if let Some(asker) = asker {
+                self.refuse(asker, why.clone());
+            }
+            if resent {
+                self.answer_resends(dropped, |store, asker| store.refuse(asker, why.clone()));
+            }
+            self.ops.remove(dropped);
+        }
+        self.wake_reads(chunk_key);
+    }
+}
+
+fn fill(buffer: &mut BufMut, slice: &Slice) {
+    if slice.is_empty() {
+        buffer.fill(0);
+    } else {
+        buffer.copy_from_slice(slice);
+    }
+}

@@ -1,0 +1,145 @@
+//! Roll-forwards: parts are kept in memory until the last one, then all are applied by one record, or none (rule R6).
+
+use super::op::{Change as OpChange, Op, RollChange};
+use super::{Asker, Store};
+use crate::format::record::RollEntry;
+use crate::format::{PAGE_BYTES, Slot};
+use crate::index::WORST_BYTES_PER_BLOCK;
+use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal};
+use amita_cluster::{BLOCK_BYTES, ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, Version, VolumeId};
+use amita_reactor::Slice;
+
+/// Roll-forwards that are kept in parts at once; they are rare, and their payload holds memory.
+const MAX_STAGED_ROLLS: usize = 16;
+
+/// The parts of a roll-forward that have come so far.
+#[derive(Debug)]
+pub(super) struct StagedRoll {
+    pub chunk: ChunkId,
+    pub generation: Generation,
+    pub version: Version,
+    pub previous: Version,
+    pub change: RollChange,
+}
+
+impl Store {
+    /// Roll-forwards of a volume's older owners will never be whole.
+    pub(super) fn drop_staged(&mut self, volume: VolumeId, below: Generation) {
+        self.rolls
+            .retain(|staged| staged.chunk.volume != volume || staged.generation >= below);
+    }
+
+    /// One part of a roll-forward. Parts are kept until the last; then all are applied by one record, or none (R6).
+    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
+    pub(super) fn roll_part(
+        &mut self,
+        asker: Asker,
+        blocks: u32,
+        staged: StagedRoll,
+        entries: &[Change],
+        first: bool,
+        last: bool,
+        payload: Slice,
+    ) {
+        let (chunk, version, previous) = (staged.chunk, staged.version, staged.previous);
+        if version <= previous || version.generation() > asker.generation {
+            return self.invalid(asker, Problem::Version);
+        }
+        let with_data = entries.iter().filter(|entry| entry.sum.is_some()).count();
+        if entries.len() > MAX_CHANGES || payload.len() != with_data * PAGE_BYTES {
+            return self.invalid(asker, Problem::Length);
+        }
+        let inside = |entry: &Change| {
+            u32::from(entry.block.0) < blocks && entry.version <= version && entry.version != Version::NONE
+        };
+        let sorted = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
+        if !sorted || !entries.iter().all(inside) {
+            return self.invalid(asker, Problem::Range);
+        }
+        let mut sums = entries.iter().filter_map(|entry| entry.sum);
+        if !payload
+            .chunks_exact(PAGE_BYTES)
+            .all(|block| Some(crc32c::crc32c(block)) == sums.next())
+        {
+            return self.invalid(asker, Problem::Checksum);
+        }
+        // A resend of a roll-forward that is done already; its earlier parts are answered too.
+        if let Some(key) = self.index.find(chunk)
+            && self.index.chunk(key).durable == version
+        {
+            self.counters.resends += 1;
+            return self.answer(asker, AnswerBody::Done, Slice::default());
+        }
+        let place = self.rolls.iter().position(|roll| roll.chunk == chunk);
+        let place = match place {
+            Some(place) if first => {
+                self.rolls[place] = staged;
+                place
+            }
+            Some(place) => place,
+            None if first && self.rolls.len() < MAX_STAGED_ROLLS => {
+                self.rolls.push(staged);
+                self.rolls.len() - 1
+            }
+            None if first => return self.refuse(asker, Refusal::Busy),
+            // The first part was lost with a restart: the sequencer begins again when it sees what is here.
+            None => return self.wrong_roll(asker, chunk),
+        };
+        let roll = &mut self.rolls[place];
+        let follows = match (roll.change.entries.last(), entries.first()) {
+            (Some(before), Some(next)) => before.block < next.block,
+            _ => true,
+        };
+        let same = (roll.version, roll.previous, roll.generation) == (version, previous, asker.generation);
+        if !same || !follows || roll.change.entries.len() + entries.len() > MAX_BLOCKS_PER_CHUNK as usize {
+            self.rolls.swap_remove(place);
+            return self.wrong_roll(asker, chunk);
+        }
+        for entry in entries {
+            roll.change.with_data.push(entry.sum.is_some());
+            roll.change.entries.push(RollEntry {
+                block: entry.block,
+                version: entry.version,
+                slot: Slot::NONE,
+                sum: entry.sum.unwrap_or(0),
+            });
+        }
+        if !payload.is_empty() {
+            roll.change.payload.push(payload);
+        }
+        if !last {
+            return self.answer(asker, AnswerBody::Done, Slice::default());
+        }
+        let roll = self.rolls.swap_remove(place);
+        self.roll(asker, chunk, version, previous, roll.change);
+    }
+
+    fn wrong_roll(&mut self, asker: Asker, chunk: ChunkId) {
+        let current = self
+            .index
+            .find(chunk)
+            .map_or(Version::NONE, |key| self.index.chunk(key).accepted);
+        self.refuse(asker, Refusal::WrongPredecessor { current });
+    }
+
+    fn roll(&mut self, asker: Asker, chunk: ChunkId, version: Version, previous: Version, change: RollChange) {
+        let with_data = change.with_data.iter().filter(|&&data| data).count() as u32;
+        if !self.admitted(asker, chunk, version, previous, with_data * BLOCK_BYTES) {
+            return;
+        }
+        let index_bytes = change.entries.len() as u64 * WORST_BYTES_PER_BLOCK;
+        if !self.charge(asker, with_data) {
+            return self.refuse(asker, Refusal::NoSpace);
+        }
+        let key = self.index.touch(chunk);
+        let op = Op {
+            version,
+            previous,
+            length_bytes: with_data * BLOCK_BYTES,
+            blocks: with_data,
+            index_bytes,
+            ..Op::new(OpChange::Roll(Box::new(change)), Some(asker), key)
+        };
+        self.accept(op);
+    }
+}
