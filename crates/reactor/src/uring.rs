@@ -9,9 +9,9 @@
 //!   before it tries.
 //! * Files in memory are read and written at once, without the ring (which would hand them to a worker thread), and
 //!   complete at the next poll; if nothing urgent was started meanwhile, that poll does not enter the kernel.
-//! * Before it blocks, a core gives way for a moment, as long as that has paid lately ([`pace`]).
+//! * Before it blocks, a core gives way for a moment, as long as that has paid lately (`pace`).
 //!
-//! Memory that the kernel may look at is owned by [`ring`]; the other unsafe leaf is [`sys`]. This file has none.
+//! Memory that the kernel may look at is owned by `ring`; the other unsafe leaf is `sys`. This file has none.
 
 mod file;
 mod pace;
@@ -20,8 +20,9 @@ mod ring;
 mod socket;
 #[allow(unsafe_code)]
 mod sys;
+mod transfer;
 
-use crate::buf::{BLOCK_ALIGNMENT, BufMut, Pool, Segments};
+use crate::buf::{BufMut, Pool, Segments};
 use crate::driver::{
     Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait, Waker,
 };
@@ -326,89 +327,11 @@ impl UringDriver {
             None => panic!("a completion of an operation that has ended"),
         }
     }
-
-    fn read_ended(&mut self, event: Reaped, result: io::Result<usize>) {
-        let Some(Meta::Read { file, total, done, .. }) = self.ring.meta(event.slot) else {
-            return;
-        };
-        let result = match result {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                *done += count;
-                Ok(*done == *total)
-            }
-            Err(error) if is_passing(&error) => Ok(false),
-            Err(error) => Err(error),
-        };
-        if let Ok(false) = result {
-            let (target, done) = (self.files[*file as usize].target, *done);
-            self.urgent = true;
-            return self.ring.restart(event.slot, target, done);
-        }
-        if let Some((Meta::Read { token, bounce, .. }, Payload::Buffer(mut buffer))) = self.ring.take(event.slot) {
-            if let Some(mut given) = bounce {
-                given.copy_from_slice(&buffer);
-                buffer = given;
-            }
-            self.complete(
-                token,
-                Outcome::Read {
-                    buffer,
-                    result: result.map(drop),
-                },
-            );
-        }
-    }
-
-    fn write_ended(&mut self, event: Reaped, result: io::Result<usize>) {
-        let Some(Meta::Write { file, total, done, .. }) = self.ring.meta(event.slot) else {
-            return;
-        };
-        let result = match result {
-            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                *done += count;
-                Ok(*done == *total)
-            }
-            Err(error) if is_passing(&error) => Ok(false),
-            Err(error) => Err(error),
-        };
-        if let Ok(false) = result {
-            let (target, done) = (self.files[*file as usize].target, *done);
-            self.urgent = true;
-            return self.ring.restart(event.slot, target, done);
-        }
-        if let Some((Meta::Write { token, bounce, .. }, payload)) = self.ring.take(event.slot) {
-            let data = match (bounce, payload) {
-                (Some(given), _) => given,
-                (None, Payload::Data(data)) => data,
-                (None, _) => Segments::new(),
-            };
-            self.complete(
-                token,
-                Outcome::Written {
-                    data,
-                    result: result.map(drop),
-                },
-            );
-        }
-    }
-
-    /// Memory for direct I/O in place of memory that is not aligned.
-    fn bounce(&self, bytes: usize) -> BufMut {
-        let pooled = self.pool.take(bytes).or_else(|| Pool::heap().take(bytes));
-        pooled.expect("the heap gives memory or ends the process")
-    }
 }
 
 /// Errors after which the same operation is simply tried again.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN))
-}
-
-fn is_aligned(bytes: &[u8], alignment: u32) -> bool {
-    let alignment = (alignment.max(1) as usize).min(BLOCK_ALIGNMENT);
-    bytes.as_ptr().addr().is_multiple_of(alignment) && bytes.len().is_multiple_of(alignment)
 }
 
 impl Driver for UringDriver {
@@ -432,91 +355,16 @@ impl Driver for UringDriver {
         Ok((FileId((self.files.len() - 1) as u32), info))
     }
 
-    fn read(&mut self, file: FileId, offset: u64, mut buffer: BufMut, token: Token) {
-        let total = buffer.len();
-        let open = &self.files[file.0 as usize];
-        let descriptor = open.file.as_raw_fd();
-        let mut bounce = None;
-        match open.way {
-            _ if total == 0 => return self.complete(token, Outcome::Read { buffer, result: Ok(()) }),
-            Way::Memory | Way::Cached if total <= self.config.inline_bytes => {
-                let only_cached = open.way == Way::Cached;
-                let result = sys::read_inline(descriptor, offset, &mut buffer, only_cached);
-                let missed = result.as_ref().is_err_and(|error| {
-                    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP)) && only_cached
-                });
-                if !missed {
-                    return self.complete(token, Outcome::Read { buffer, result });
-                }
-            }
-            Way::Direct { memory_alignment } if !is_aligned(&buffer, memory_alignment) => {
-                let aligned = self.bounce(total);
-                bounce = Some(std::mem::replace(&mut buffer, aligned));
-            }
-            Way::Memory | Way::Cached | Way::Direct { .. } => {}
-        }
-        self.urgent = true;
-        let target = self.files[file.0 as usize].target;
-        let meta = Meta::Read {
-            file: file.0,
-            token,
-            total,
-            done: 0,
-            bounce,
-        };
-        self.ring
-            .start(Verb::Read { offset }, target, Payload::Buffer(buffer), meta);
+    fn read(&mut self, file: FileId, offset: u64, buffer: BufMut, token: Token) {
+        self.start_read(file, offset, buffer, token);
     }
 
     fn write(&mut self, file: FileId, offset: u64, data: Segments, token: Token) {
-        let total = data.iter().map(|piece| piece.len()).sum();
-        let open = &self.files[file.0 as usize];
-        let mut bounce = None;
-        let mut payload = Payload::Data(data);
-        match (open.way, &mut payload) {
-            (_, Payload::Data(data)) if total == 0 => {
-                let data = std::mem::take(data);
-                return self.complete(token, Outcome::Written { data, result: Ok(()) });
-            }
-            (Way::Memory | Way::Cached, Payload::Data(data)) if total <= self.config.inline_bytes => {
-                let result = sys::write_inline(open.file.as_raw_fd(), offset, data, &mut self.vectors);
-                let data = std::mem::take(data);
-                return self.complete(token, Outcome::Written { data, result });
-            }
-            (Way::Direct { memory_alignment }, Payload::Data(data))
-                if !data.iter().all(|piece| is_aligned(piece, memory_alignment)) =>
-            {
-                let mut aligned = self.bounce(total);
-                let mut done = 0;
-                for piece in data.iter() {
-                    aligned[done..done + piece.len()].copy_from_slice(piece);
-                    done += piece.len();
-                }
-                bounce = Some(std::mem::take(data));
-                payload = Payload::Buffer(aligned);
-            }
-            _ => {}
-        }
-        self.urgent = true;
-        let target = self.files[file.0 as usize].target;
-        let meta = Meta::Write {
-            file: file.0,
-            token,
-            total,
-            done: 0,
-            bounce,
-        };
-        self.ring.start(Verb::Write { offset }, target, payload, meta);
+        self.start_write(file, offset, data, token);
     }
 
     fn flush(&mut self, file: FileId, token: Token) {
-        let open = &self.files[file.0 as usize];
-        if open.way == Way::Memory {
-            return self.complete(token, Outcome::Flushed { result: Ok(()) });
-        }
-        self.urgent = true;
-        self.ring
-            .start(Verb::Flush, open.target, Payload::None, Meta::Flush { token });
+        self.start_flush(file, token);
     }
 
     fn listen(&mut self, address: SocketAddr, token: Token) -> io::Result<(ListenerId, SocketAddr)> {

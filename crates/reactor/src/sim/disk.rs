@@ -26,11 +26,15 @@
 //! Not modelled: a disk that reports success for a flush and forgets, and sectors torn inside (an NVMe disk promises
 //! both).
 
+mod contents;
+mod ending;
+
 use super::coverage::Fault;
 use super::engine::{Engine, Event, Process};
 use crate::buf::{BufMut, Segments};
 use crate::driver::{FileInfo, Outcome, Time, Token};
-use rustc_hash::FxHashMap;
+use contents::Contents;
+use ending::first;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -135,7 +139,7 @@ struct Operation {
 
 struct Disk {
     config: DiskConfig,
-    durable: FxHashMap<u64, Box<[u8; PAGE_BYTES]>>,
+    durable: Contents,
     cache: Vec<Cached>,
     /// Completed writes so far.
     completed: u64,
@@ -149,64 +153,9 @@ struct Disk {
 }
 
 impl Disk {
-    fn store(&mut self, offset: u64, mut bytes: &[u8]) {
-        let mut offset = offset;
-        while !bytes.is_empty() {
-            let within = (offset % PAGE_BYTES as u64) as usize;
-            let length = bytes.len().min(PAGE_BYTES - within);
-            let page = self
-                .durable
-                .entry(offset / PAGE_BYTES as u64)
-                .or_insert_with(|| Box::new([0; PAGE_BYTES]));
-            page[within..within + length].copy_from_slice(&bytes[..length]);
-            bytes = &bytes[length..];
-            offset += length as u64;
-        }
-    }
-
-    fn store_all(&mut self, mut offset: u64, data: &Segments) {
-        for piece in data {
-            self.store(offset, piece);
-            offset += piece.len() as u64;
-        }
-    }
-
-    /// Stores the sectors of a write for which `keep` says so.
-    fn store_some(&mut self, offset: u64, data: &Segments, mut keep: impl FnMut(usize) -> bool) {
-        let mut sector = 0;
-        let mut kept = keep(0);
-        let mut done = 0usize;
-        for piece in data {
-            let mut at = 0;
-            while at < piece.len() {
-                // The rest of this piece or of this sector, whichever ends first.
-                let length = (piece.len() - at).min(SECTOR_BYTES - (offset as usize + done) % SECTOR_BYTES);
-                if kept {
-                    self.store(offset + done as u64, &piece[at..at + length]);
-                }
-                at += length;
-                done += length;
-                if (offset as usize + done).is_multiple_of(SECTOR_BYTES) {
-                    sector += 1;
-                    kept = keep(sector);
-                }
-            }
-        }
-    }
-
     /// What a read shows: durable contents under the writes of the cache.
     fn load(&self, offset: u64, buffer: &mut [u8]) {
-        let mut done = 0;
-        while done < buffer.len() {
-            let at = offset + done as u64;
-            let within = (at % PAGE_BYTES as u64) as usize;
-            let length = (buffer.len() - done).min(PAGE_BYTES - within);
-            match self.durable.get(&(at / PAGE_BYTES as u64)) {
-                Some(page) => buffer[done..done + length].copy_from_slice(&page[within..within + length]),
-                None => buffer[done..done + length].fill(0),
-            }
-            done += length;
-        }
+        self.durable.load(offset, buffer);
         let end = offset + buffer.len() as u64;
         for cached in &self.cache {
             let mut at = cached.offset;
@@ -228,7 +177,7 @@ impl Disk {
             .unreadable
             .retain(|range| !(offset <= range.start && range.end <= offset + length_of(data)));
         if !self.config.volatile_cache {
-            return self.store_all(offset, data);
+            return self.durable.store_all(offset, data);
         }
         self.cache.push(Cached {
             order: self.completed,
@@ -237,7 +186,7 @@ impl Disk {
         });
         if self.cache.len() > CACHE_WRITES {
             let oldest = self.cache.remove(0);
-            self.store_all(oldest.offset, &oldest.data);
+            self.durable.store_all(oldest.offset, &oldest.data);
         }
     }
 
@@ -246,12 +195,12 @@ impl Disk {
         match engine.random.below(3) {
             0 => {
                 engine.coverage.count(Fault::CutKept);
-                self.store_all(offset, data);
+                self.durable.store_all(offset, data);
             }
             1 => engine.coverage.count(Fault::CutLost),
             _ => {
                 engine.coverage.count(Fault::CutTorn);
-                self.store_some(offset, data, |_| engine.random.below(2) == 0);
+                self.durable.store_some(offset, data, |_| engine.random.below(2) == 0);
             }
         }
     }
@@ -297,7 +246,7 @@ impl Disks {
         assert!(before.is_none(), "there is a disk {} already", name.display());
         self.disks.push(Disk {
             config,
-            durable: FxHashMap::default(),
+            durable: Contents::default(),
             cache: Vec::new(),
             completed: 0,
             started: 0,
@@ -330,7 +279,7 @@ impl Disks {
         let disk = self.named(name);
         disk.check_end(offset, bytes.len() as u64)
             .expect("a write inside the disk");
-        disk.store(offset, bytes);
+        disk.durable.store(offset, bytes);
     }
 
     /// What a read would show now.
@@ -342,11 +291,11 @@ impl Disks {
         engine.coverage.count(Fault::DiskBitFlipped);
         let disk = self.named(name);
         for cached in std::mem::take(&mut disk.cache) {
-            disk.store_all(cached.offset, &cached.data);
+            disk.durable.store_all(cached.offset, &cached.data);
         }
         let mut byte = [0];
         disk.load(offset, &mut byte);
-        disk.store(offset, &[byte[0] ^ (1 << (bit & 7))]);
+        disk.durable.store(offset, &[byte[0] ^ (1 << (bit & 7))]);
     }
 
     pub fn open(&mut self, engine: &Engine, process: Process, name: &Path) -> io::Result<(u32, FileInfo)> {
@@ -528,116 +477,4 @@ impl Disks {
             }
         }
     }
-}
-
-impl Disk {
-    fn check_end(&self, offset: u64, length: u64) -> io::Result<()> {
-        match offset.checked_add(length) {
-            Some(end) if end <= self.config.size_bytes => Ok(()),
-            _ => {
-                let text = format!(
-                    "offset {offset}, length {length}: the disk ends at {}",
-                    self.config.size_bytes
-                );
-                Err(io::Error::new(io::ErrorKind::UnexpectedEof, text))
-            }
-        }
-    }
-
-    fn read_ends(&mut self, engine: &mut Engine, offset: u64, buffer: &mut BufMut) -> io::Result<()> {
-        let length = buffer.len() as u64;
-        self.check(offset, length)?;
-        self.check_end(offset, length)?;
-        let rotten = self
-            .faults
-            .unreadable
-            .iter()
-            .any(|range| range.start < offset + length && offset < range.end);
-        if rotten || engine.random.permille(self.faults.read_errors) {
-            engine.coverage.count(Fault::DiskReadError);
-            return Err(io_error());
-        }
-        self.load(offset, buffer);
-        Ok(())
-    }
-
-    fn write_ends(&mut self, engine: &mut Engine, offset: u64, data: &Segments) -> io::Result<()> {
-        let length = length_of(data);
-        self.check(offset, length)?;
-        self.check_end(offset, length)?;
-        if engine.random.permille(self.faults.write_errors) {
-            engine.coverage.count(Fault::DiskWriteError);
-            match engine.random.below(3) {
-                0 => self.apply(offset, data),
-                1 => {}
-                // The older writes of the cache come first, or they would hide what is left of this one.
-                _ => {
-                    for cached in std::mem::take(&mut self.cache) {
-                        self.store_all(cached.offset, &cached.data);
-                    }
-                    self.store_some(offset, data, |_| engine.random.below(2) == 0);
-                }
-            }
-            return Err(io_error());
-        }
-        if engine.random.permille(self.faults.lost) {
-            engine.coverage.count(Fault::DiskLostWrite);
-            return Ok(());
-        }
-        let mut place = offset;
-        if engine.random.permille(self.faults.misdirected) {
-            engine.coverage.count(Fault::DiskMisdirected);
-            let alignment = u64::from(self.config.alignment);
-            place = engine.random.below((self.config.size_bytes - length) / alignment + 1) * alignment;
-        }
-        self.apply(place, data);
-        Ok(())
-    }
-
-    fn flush_ends(&mut self, engine: &mut Engine, covers: u64) -> io::Result<()> {
-        let failed = engine.random.permille(self.faults.flush_errors);
-        let covered = self.cache.partition_point(|cached| cached.order <= covers);
-        let rest = self.cache.split_off(covered);
-        for cached in std::mem::replace(&mut self.cache, rest) {
-            if !failed || engine.random.below(2) == 0 {
-                self.store_all(cached.offset, &cached.data);
-            }
-        }
-        if failed {
-            engine.coverage.count(Fault::DiskFlushError);
-            return Err(io_error());
-        }
-        Ok(())
-    }
-
-    /// Forgets what is under way; returns the writes, oldest first.
-    fn abandon(&mut self) -> Vec<(u64, Segments)> {
-        let mut writes = Vec::new();
-        for operation in 0..self.operations.len() as u32 {
-            if let Some(Operation {
-                order,
-                kind: Kind::Write { offset, data },
-                ..
-            }) = self.take(operation)
-                && self.check(offset, length_of(&data)).is_ok()
-                && self.check_end(offset, length_of(&data)).is_ok()
-            {
-                writes.push((order, offset, data));
-            }
-        }
-        writes.sort_by_key(|(order, _, _)| *order);
-        writes.into_iter().map(|(_, offset, data)| (offset, data)).collect()
-    }
-}
-
-/// The first `length` bytes.
-fn first(data: &Segments, length: usize) -> Segments {
-    let mut left = length;
-    let mut pieces = Segments::new();
-    for piece in data {
-        let take = left.min(piece.len());
-        pieces.push(piece.slice(..take));
-        left -= take;
-    }
-    pieces
 }
