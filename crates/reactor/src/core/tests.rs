@@ -76,7 +76,7 @@ fn a_stop_from_another_thread_wakes_a_core_that_sleeps() {
     let before = Instant::now();
     stop.stop();
     core.join().unwrap();
-    assert!(before.elapsed() < Duration::from_secs(1));
+    assert!(before.elapsed() < Duration::from_secs(10));
 }
 
 struct Faulty;
