@@ -31,13 +31,24 @@ fn play(profile: impl Fn(u64) -> Profile, seeds: std::ops::Range<u64>) -> (Count
     (counters, seen)
 }
 
-/// Plays one seed: `AMITA_SEED=wild:17 AMITA_TRACE=1 cargo test -p amita-volume one_seed -- --nocapture`.
+/// Plays one seed, or a range of them: `AMITA_SEED=wild:17 AMITA_TRACE=1 cargo test -p amita-volume one_seed --
+/// --nocapture`, or `AMITA_SEED=wild:2000..9000`.
 #[test]
 fn one_seed() {
     let Ok(text) = std::env::var("AMITA_SEED") else { return };
-    let (name, seed) = text.split_once(':').expect("PROFILE:SEED");
-    let seed = seed.parse().expect("a number");
-    let profile = match name {
+    let (name, seeds) = text.split_once(':').expect("PROFILE:SEED or PROFILE:FROM..TO");
+    let (from, to) = match seeds.split_once("..") {
+        Some((from, to)) => (from.parse().expect("a number"), to.parse().expect("a number")),
+        None => (
+            seeds.parse().expect("a number"),
+            seeds.parse::<u64>().expect("a number") + 1,
+        ),
+    };
+    play(|seed| profile(name, seed), from..to);
+}
+
+fn profile(name: &str, seed: u64) -> Profile {
+    match name {
         "calm" => Profile::calm(),
         "wild" => Profile::wild(seed),
         "links" => Profile::links(),
@@ -47,8 +58,7 @@ fn one_seed() {
         "laggards" => Profile::laggards(seed),
         "amnesia" => Profile::amnesia(),
         other => panic!("no profile {other}"),
-    };
-    play(|_| profile.clone(), seed..seed + 1);
+    }
 }
 
 /// The seeds are fixed, so a path that is never taken is a failed test.
