@@ -36,14 +36,13 @@ use crate::credits::{AccountId, Credits};
 use crate::fences::{Fences, VolumeKey};
 use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{Geometry, PAGE_BYTES};
-use crate::index::{ChunkKey, Index};
+use crate::index::Index;
 use crate::status::{Counters, MountReport, State, Status};
 use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody};
 use amita_cluster::{ClusterId, Generation, RequestId, StoreId};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
-use std::time::Duration;
 
 /// Who asks: answers and credits go by it. Never reused while the store is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,9 +98,6 @@ struct Asker {
     generation: Generation,
 }
 
-/// After this long the store looks again for memory that it did not get.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
-
 /// One disk.
 #[derive(Debug)]
 pub struct Store {
@@ -129,7 +125,6 @@ pub struct Store {
     ops: op::Ops,
     rolls: Vec<roll::StagedRoll>,
     resends: Vec<op::Resend>,
-    stalled: Vec<ChunkKey>,
     fence_queue: Vec<fence::PendingFence>,
     reads: read::Reads,
     log: commit::Log,
@@ -164,7 +159,6 @@ impl Store {
             ops: op::Ops::default(),
             rolls: Vec::new(),
             resends: Vec::new(),
-            stalled: Vec::new(),
             fence_queue: Vec::new(),
             reads: read::Reads::default(),
             log: commit::Log::default(),
@@ -195,7 +189,7 @@ impl Store {
             return self.refuse(asker, refusal);
         }
         self.credits.open(AccountId::new(link, request.id));
-        if self.ops.len() + self.reads.len() + self.fence_queue.len() >= self.config.max_requests {
+        if self.waiting_requests() >= self.config.max_requests {
             return self.refuse(asker, Refusal::Busy);
         }
         if let RequestBody::Fence {
@@ -220,6 +214,7 @@ impl Store {
     pub fn link_closed(&mut self, now: Time, link: LinkId) {
         self.now = now;
         self.credits.close(link);
+        self.drop_staged_of(link);
     }
 
     /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
@@ -228,14 +223,12 @@ impl Store {
         self.now = now;
         match self.state {
             State::Serving => {
-                self.retry_stalled();
                 self.advance_fences();
                 self.commit();
                 self.checkpoint_step();
                 self.flush_step();
             }
-            State::Mounting => self.mount_retry(),
-            State::Refused(_) | State::Poisoned(_) => {}
+            State::Mounting | State::Refused(_) | State::Poisoned(_) => {}
         }
     }
 
@@ -247,19 +240,21 @@ impl Store {
     /// When [`Store::tick`] is to be called next; `None`: only when something happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let retry = self.wants_memory().then(|| self.now.plus(RETRY_AFTER));
-        [retry, self.fence_deadline(), self.mark_deadline()]
+        [self.fence_deadline(), self.mark_deadline()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    fn wants_memory(&self) -> bool {
-        match self.state {
-            State::Serving => !self.stalled.is_empty() || self.log.starved || self.checkpoint.starved,
-            State::Mounting => self.mount.as_ref().is_some_and(|mount| mount.starved()),
-            State::Refused(_) | State::Poisoned(_) => false,
-        }
+    fn waiting_requests(&self) -> usize {
+        self.ops.len() + self.resends.len() + self.reads.len() + self.fence_queue.len()
+    }
+
+    /// Memory for what makes room again (a batch, a merge, a checkpoint): where the pool has none left, the heap helps
+    /// out, because writes that hold memory become durable only by taking some. The limits on batches bound it.
+    fn take_surely(&self, bytes: usize) -> BufMut {
+        let buffer = self.pool.take(bytes).or_else(|| Pool::heap().take(bytes));
+        buffer.expect("the heap has no bound")
     }
 
     /// Is it served?

@@ -714,3 +714,60 @@ fn payload_is_copied_only_for_a_device_that_wants_it_aligned() {
         assert_eq!(asker.read(&mut rig, 0, 0, 3).unwrap().0, bytes);
     }
 }
+
+#[test]
+fn a_full_log_pauses_writes_and_nothing_else() {
+    let mut rig = Rig::fresh(MIB, false);
+    let mut asker = Asker::new(1);
+    asker.fence(&mut rig).unwrap();
+    let geometry = amita_store::format::Geometry::divide(MIB, None).unwrap();
+    let bytes = vec![6; BLOCK];
+    let mut sent = Vec::new();
+    // The checkpoint's writes do not end.
+    let stuck = |flight: &Flight| match flight {
+        Flight::Write { offset, .. } => (geometry.checkpoint_offsets[0]..geometry.slots_offset).contains(offset),
+        _ => false,
+    };
+    for n in 0..100 {
+        let request = asker.write_request(0, 0, &bytes, version(1, n + 1), version_or_none(n));
+        sent.push(request.id);
+        rig.send(asker.link, request, Slice::copy_from(&bytes));
+        rig.store.end_pass(rig.now);
+        rig.pump();
+        while let Some(at) = rig.flights.iter().position(|flight| !stuck(flight)) {
+            rig.complete(at);
+            rig.store.end_pass(rig.now);
+            rig.pump();
+        }
+    }
+    let status = rig.store.status();
+    assert_eq!((status.log_pages_used, status.log_pages), (64, 64), "the log is full");
+    assert!(status.counters.log_waits > 0);
+    let done: Vec<bool> = sent
+        .iter()
+        .map(|&id| rig.told.iter().any(|told| told.answer.id == id))
+        .collect();
+    let first_waiting = done.iter().position(|done| !done).expect("some wait");
+    assert!(first_waiting > 50 && done[first_waiting..].iter().all(|done| !done));
+    let read = asker.read_request(0, 0, 1, Version::NONE);
+    rig.send(asker.link, read.clone(), Slice::default());
+    let at = rig
+        .flights
+        .iter()
+        .position(|flight| matches!(flight, Flight::Read { .. }))
+        .unwrap();
+    rig.complete(at);
+    assert!(rig.take(asker.link, read.id).unwrap().answer.result.is_ok());
+    // A crash in this moment loses nothing.
+    let mut again = rig.reopened(rig.disk.durable.clone());
+    again.run();
+    assert_eq!(*again.store.state(), State::Serving);
+    let mut other = Asker::new(5);
+    other.fence(&mut again).unwrap();
+    assert_eq!(other.open(&mut again, 0), version(1, first_waiting as u64));
+    assert_eq!(again.store.status().counters.checkpoints, 1);
+    rig.run();
+    for id in sent {
+        assert_eq!(rig.take(asker.link, id).unwrap().answer.result, Ok(AnswerBody::Done));
+    }
+}

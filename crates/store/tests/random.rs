@@ -2,6 +2,7 @@
 
 mod common;
 
+use amita_reactor::{Pool, PoolConfig};
 use common::play::{Rules, Score, play};
 
 /// Seeds and steps of each: together more than 200,000 steps.
@@ -32,4 +33,23 @@ fn a_larger_store_under_random_operations() {
     rules.crash_one_in = 1000;
     let score = play(rules);
     assert!(score.crashes > 3 && score.writes_acknowledged > 2_000, "{score:#?}");
+}
+
+/// Reads are refused while there is no memory; everything else goes on.
+#[test]
+fn a_pool_that_is_too_small() {
+    let mut score = Score::default();
+    for seed in 2000..2004 {
+        let mut rules = Rules::new(seed, 5_000);
+        rules.pool = Pool::new(PoolConfig {
+            classes: vec![(4 << 10, 3), (64 << 10, 1)],
+            huge_pages: false,
+        })
+        .expect("a little memory");
+        score += play(rules);
+    }
+    assert!(
+        score.reads_checked > 500 && score.writes_acknowledged > 3_000,
+        "{score:#?}"
+    );
 }

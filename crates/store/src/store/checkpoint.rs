@@ -37,8 +37,6 @@ enum Phase {
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     phase: Phase,
-    /// Did a step find no memory?
-    pub starved: bool,
     /// The next group, volume and chunk to write.
     groups: usize,
     volumes: usize,
@@ -97,11 +95,7 @@ impl Store {
         if self.checkpoint_written_all() {
             return self.checkpoint_close();
         }
-        let Some(mut buffer) = self.pool.take(STEP_BYTES) else {
-            self.checkpoint.starved = true;
-            return;
-        };
-        self.checkpoint.starved = false;
+        let mut buffer = self.take_surely(STEP_BYTES);
         let first = self.checkpoint.pages;
         let mut writer = PageWriter::new(&mut buffer, self.id, self.checkpoint_id(), first);
         while writer.space() >= GROUP_BYTES

@@ -62,8 +62,6 @@ pub(super) struct Log {
     pub batches: VecDeque<Batch>,
     /// The number of the first of them.
     pub first_batch: u64,
-    /// Did a batch find no memory?
-    pub starved: bool,
     /// Does a batch wait for space in the log?
     pub full: bool,
     /// Is a flush under way?
@@ -131,7 +129,6 @@ struct Selection {
 impl Store {
     /// Writes what can be logged.
     pub(super) fn commit(&mut self) {
-        self.log.starved = false;
         self.log.full = false;
         while self.log.batches.len() < MAX_BATCHES && !self.ops.ready.is_empty() {
             if !self.write_batch() {
@@ -198,11 +195,8 @@ impl Store {
             self.counters.log_waits += 1;
             return false;
         }
-        let Some(buffer) = self.pool.take(pages * PAGE_BYTES).filter(|_| self.take_staging(ops)) else {
-            self.log.starved = true;
-            self.log.staging.clear();
-            return false;
-        };
+        let buffer = self.take_surely(pages * PAGE_BYTES);
+        self.take_staging(ops);
         let mut batch_ops = self.log.spare_ops.pop().unwrap_or_default();
         batch_ops.extend(self.ops.ready.drain(..ops));
 
@@ -226,10 +220,7 @@ impl Store {
 
     /// A page without records.
     fn write_mark(&mut self) {
-        let Some(buffer) = self.pool.take(PAGE_BYTES) else {
-            self.log.starved = true;
-            return;
-        };
+        let buffer = self.take_surely(PAGE_BYTES);
         self.counters.mark_pages += 1;
         let mut writes = 0;
         let end = self.log.next + self.write_pages(buffer, &[], &mut writes);
@@ -285,10 +276,10 @@ impl Store {
     }
 
     /// Takes memory for the payload that must be copied because the device wants another alignment.
-    fn take_staging(&mut self, ops: usize) -> bool {
+    fn take_staging(&mut self, ops: usize) {
         let alignment = self.file.alignment as usize;
         if alignment <= 1 {
-            return true;
+            return;
         }
         let mut bytes = 0;
         for &key in self.ops.ready.iter().take(ops) {
@@ -297,14 +288,11 @@ impl Store {
         }
         self.counters.copied_blocks += (bytes / PAGE_BYTES) as u64;
         while bytes > 0 {
-            let Some(buffer) = self.pool.take(bytes.min(STAGING_BYTES)) else {
-                return false;
-            };
+            let buffer = self.take_surely(bytes.min(STAGING_BYTES));
             bytes -= buffer.len();
             self.log.staging.push(buffer);
         }
         self.log.staging.reverse();
-        true
     }
 
     /// Starts a write for each run; returns how many.

@@ -25,6 +25,8 @@ pub(super) enum Io {
     SuperblockFlush,
     /// A read of the mount.
     Mount,
+    /// The flush before the mount's superblocks.
+    MountFlush,
 }
 
 /// All operations under way.
@@ -118,6 +120,7 @@ impl Store {
             Some(Io::Flush) => self.flushed(),
             Some(Io::CheckpointFlush) => self.checkpoint_flushed(),
             Some(Io::SuperblockFlush) => self.superblock_flushed(),
+            Some(Io::MountFlush) => self.mount_flushed(),
             other => debug_assert!(false, "a flush ended that was {other:?}"),
         }
     }

@@ -34,8 +34,8 @@ impl Store {
         if partial == [None, None] {
             return true;
         }
-        if !op.bases_found && !self.find_bases(key, partial.map(|part| part.map(|(at, ..)| at))) {
-            return false;
+        if !op.bases_found {
+            self.find_bases(key, partial.map(|part| part.map(|(at, ..)| at)));
         }
         let op = self.ops.get_mut(key);
         if op.bases_reading > 0 {
@@ -52,21 +52,15 @@ impl Store {
     }
 
     /// Finds what a sub-block write is merged with: a change of the chunk that is not durable yet, the disk, or zeros.
-    /// All changes before it are prepared, so that their blocks are whole. `false`: no memory now.
-    fn find_bases(&mut self, key: u32, partial: [Option<u16>; 2]) -> bool {
-        self.counters.merges += u64::from(self.ops.get(key).base.iter().all(Option::is_none));
+    /// All changes before it are prepared, so that their blocks are whole.
+    fn find_bases(&mut self, key: u32, partial: [Option<u16>; 2]) {
+        self.counters.merges += 1;
         for (which, at) in partial.into_iter().enumerate() {
             let Some(at) = at else { continue };
             let op = self.ops.get(key);
-            if op.base[which].is_some() {
-                continue;
-            }
             let chunk = op.chunk;
             let block = BlockIndex(op.range.first.0 + at);
-            let Some(mut buffer) = self.pool.take(PAGE_BYTES) else {
-                self.stall(chunk);
-                return false;
-            };
+            let mut buffer = self.take_surely(PAGE_BYTES);
             if let Some(slice) = self.pending_block(chunk, key, block) {
                 fill(&mut buffer, &slice);
             } else {
@@ -76,8 +70,6 @@ impl Store {
                     let op = self.ops.get_mut(key);
                     op.bases_reading += 1;
                     op.base_sum[which] = entry.sum;
-                    // An empty buffer stands for the one that is with the device.
-                    op.base[which] = Some(BufMut::empty());
                     let offset = self.superblock.geometry.slot_offset(entry.slot);
                     self.start_read(Io::Base { op: key, which, window }, offset, buffer);
                     continue;
@@ -87,21 +79,6 @@ impl Store {
             self.ops.get_mut(key).base[which] = Some(buffer);
         }
         self.ops.get_mut(key).bases_found = true;
-        true
-    }
-
-    fn stall(&mut self, chunk: ChunkKey) {
-        if !self.stalled.contains(&chunk) {
-            self.stalled.push(chunk);
-        }
-    }
-
-    /// Tries again where memory was missing.
-    pub(super) fn retry_stalled(&mut self) {
-        for _ in 0..self.stalled.len() {
-            let chunk = self.stalled.swap_remove(0);
-            self.advance_chunk(chunk);
-        }
     }
 
     /// What the youngest accepted change before `before` that is not durable made of a block; empty: cleared.

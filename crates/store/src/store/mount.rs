@@ -54,8 +54,6 @@ pub(super) enum Phase {
 pub(super) struct Mount {
     pub(super) phase: Phase,
     pub(super) started: Option<Time>,
-    /// A read that found no memory: (offset, bytes).
-    pub(super) wanted: Option<(u64, usize)>,
     /// Where the read that is under way begins.
     pub(super) offset: u64,
     pub(super) superblocks: Vec<Result<Superblock, Fault>>,
@@ -79,13 +77,8 @@ pub(super) struct Mount {
     /// Blocks of the first unverified batch that are still to be read.
     pub(super) to_verify: VecDeque<(Run, Vec<u32>)>,
     pub(super) verifying: bool,
-}
-
-impl Mount {
-    /// Does it wait for memory?
-    pub fn starved(&self) -> bool {
-        self.wanted.is_some()
-    }
+    /// What the superblocks will say.
+    pub(super) new_superblock: Option<Superblock>,
 }
 
 impl Store {
@@ -93,7 +86,6 @@ impl Store {
         self.mount = Some(Box::new(Mount {
             phase: Phase::Superblock(0),
             started: None,
-            wanted: None,
             offset: 0,
             superblocks: Vec::new(),
             chunk: None,
@@ -108,6 +100,7 @@ impl Store {
             end_sum: 0,
             to_verify: VecDeque::new(),
             verifying: false,
+            new_superblock: None,
         }));
         if self.file.size_bytes < PAGE_BYTES as u64 {
             return self.mount_failed(MountError::NotAStore);
@@ -129,22 +122,10 @@ impl Store {
     }
 
     pub(super) fn mount_read(&mut self, offset: u64, bytes: usize) {
-        let buffer = self.pool.take(bytes);
-        let Some(mount) = &mut self.mount else { return };
-        mount.offset = offset;
-        match buffer {
-            Some(buffer) => self.start_read(Io::Mount, offset, buffer),
-            None => mount.wanted = Some((offset, bytes)),
-        }
-    }
-
-    /// Tries again where memory was missing.
-    pub(super) fn mount_retry(&mut self) {
+        let buffer = self.take_surely(bytes);
         if let Some(mount) = &mut self.mount {
-            mount.started.get_or_insert(self.now);
-            if let Some((offset, bytes)) = mount.wanted.take() {
-                self.mount_read(offset, bytes);
-            }
+            mount.offset = offset;
+            self.start_read(Io::Mount, offset, buffer);
         }
     }
 
@@ -378,8 +359,22 @@ impl Store {
             },
             ..self.superblock
         };
-        self.update_superblocks(new);
+        mount.new_superblock = Some(new);
+        if self.file.volatile_cache {
+            // What was accepted may still be in the device's cache: after this it is durable, and the superblock may
+            // say so.
+            self.start_flush(Io::MountFlush);
+        } else {
+            self.mount_flushed();
+        }
         Ok(())
+    }
+
+    /// All that the replay accepted is durable.
+    pub(super) fn mount_flushed(&mut self) {
+        if let Some(new) = self.mount.as_ref().and_then(|mount| mount.new_superblock) {
+            self.update_superblocks(new);
+        }
     }
 
     /// The superblocks are durable: the store serves.

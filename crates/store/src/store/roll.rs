@@ -1,7 +1,7 @@
 //! Roll-forwards: parts are kept in memory until the last one, then all are applied by one record, or none (rule R6).
 
 use super::op::{Change as OpChange, Op, RollChange};
-use super::{Asker, Store};
+use super::{Asker, LinkId, Store};
 use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::WORST_BYTES_PER_BLOCK;
@@ -15,6 +15,7 @@ const MAX_STAGED_ROLLS: usize = 16;
 /// The parts of a roll-forward that have come so far.
 #[derive(Debug)]
 pub(super) struct StagedRoll {
+    pub link: LinkId,
     pub chunk: ChunkId,
     pub generation: Generation,
     pub version: Version,
@@ -27,6 +28,11 @@ impl Store {
     pub(super) fn drop_staged(&mut self, volume: VolumeId, below: Generation) {
         self.rolls
             .retain(|staged| staged.chunk.volume != volume || staged.generation >= below);
+    }
+
+    /// The link is gone: the parts that are missing will never come by it.
+    pub(super) fn drop_staged_of(&mut self, link: LinkId) {
+        self.rolls.retain(|staged| staged.link != link);
     }
 
     /// One part of a roll-forward. Parts are kept until the last; then all are applied by one record, or none (R6).
@@ -90,7 +96,8 @@ impl Store {
             (Some(before), Some(next)) => before.block < next.block,
             _ => true,
         };
-        let same = (roll.version, roll.previous, roll.generation) == (version, previous, asker.generation);
+        let same = (roll.version, roll.previous, roll.generation, roll.link)
+            == (version, previous, asker.generation, asker.link);
         if !same || !follows || roll.change.entries.len() + entries.len() > MAX_BLOCKS_PER_CHUNK as usize {
             self.rolls.swap_remove(place);
             return self.wrong_roll(asker, chunk);

@@ -71,6 +71,7 @@ impl Store {
                 last,
             } => {
                 let staged = StagedRoll {
+                    link: asker.link,
                     chunk: id(chunk),
                     generation: asker.generation,
                     version,

@@ -334,9 +334,27 @@ impl Rig {
         image
     }
 
+    /// What a killed process leaves: the device keeps what it has in its cache, and some of what was under way
+    /// arrives.
+    pub fn killed(&self, rng: &mut Rng) -> Disk {
+        let mut disk = self.disk.clone();
+        for flight in &self.flights {
+            if let Flight::Write { offset, data, .. } = flight
+                && rng.chance(2)
+            {
+                disk.write(*offset, &joined(data));
+            }
+        }
+        disk
+    }
+
     /// The same store after a power cut.
     pub fn reopened(&self, image: Vec<u8>) -> Rig {
-        let disk = Disk::new(image, self.disk.volatile);
+        self.reopened_on(Disk::new(image, self.disk.volatile))
+    }
+
+    /// The same store after its process was killed.
+    pub fn reopened_on(&self, disk: Disk) -> Rig {
         let mut rig = Rig::open(disk, self.config.clone(), self.now, self.alignment, self.pool.clone());
         rig.watch_pins = self.watch_pins;
         rig

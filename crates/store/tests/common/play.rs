@@ -21,6 +21,7 @@ pub struct Rules {
     pub alignment: u32,
     /// One crash in so many steps.
     pub crash_one_in: usize,
+    pub pool: Pool,
     pub config: Config,
 }
 
@@ -34,6 +35,7 @@ impl Rules {
             volatile: seed % 2 == 1,
             alignment: if seed.is_multiple_of(3) { 512 } else { 1 },
             crash_one_in: 200,
+            pool: Pool::heap(),
             config: Config::default(),
         }
     }
@@ -110,7 +112,7 @@ struct Game {
 /// Plays; panics where the store does what it must not.
 pub fn play(rules: Rules) -> Score {
     let disk = Disk::new(image(&params(rules.size_bytes)), rules.volatile);
-    let mut rig = Rig::open(disk, rules.config.clone(), Time(1), rules.alignment, Pool::heap());
+    let mut rig = Rig::open(disk, rules.config.clone(), Time(1), rules.alignment, rules.pool.clone());
     rig.run();
     let mut asker = Asker::new(1);
     asker.blocks_per_chunk = BLOCKS;
@@ -521,10 +523,16 @@ impl Game {
         self.count();
         self.score.crashes += 1;
         self.asked.clear();
-        let mut image = self.rig.cut(&mut self.rng);
-        // Now and then the power fails again while the store is being mounted.
+        let fail = |rig: &Rig, rng: &mut Rng| {
+            if rng.chance(3) {
+                return rig.killed(rng);
+            }
+            Disk::new(rig.cut(rng), rig.disk.volatile)
+        };
+        let mut disk = fail(&self.rig, &mut self.rng);
+        // Now and then it fails again while the store is being mounted.
         loop {
-            let mut rig = self.rig.reopened(image.clone());
+            let mut rig = self.rig.reopened_on(disk);
             rig.pump();
             if self.rng.chance(4) {
                 for _ in 0..self.rng.below(12) {
@@ -532,7 +540,7 @@ impl Game {
                         rig.complete(0);
                     }
                 }
-                image = rig.cut(&mut self.rng);
+                disk = fail(&rig, &mut self.rng);
                 continue;
             }
             rig.run();
