@@ -21,6 +21,7 @@ use amita_reactor::core::{Core as CoreThread, Stop};
 use core_thread::{Hatch, ToCores};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,6 +30,10 @@ use std::time::{Duration, Instant};
 
 /// How long a start waits for the stores to be mounted; mounting is bounded by a store's log, so this is plenty.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(600);
+/// How long a start waits for a port that another process has.
+const PORT_PATIENCE: Duration = Duration::from_secs(2);
+/// The pause between looks at it.
+const PORT_PAUSE: Duration = Duration::from_millis(20);
 /// The pause between attempts to reach the metadata at the start.
 const METADATA_PAUSE: Duration = Duration::from_millis(300);
 
@@ -80,7 +85,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let node = admin::node_number(&client, &config.name)?;
     for address in config.listen_addresses() {
         // The cores' sockets may share a port with each other; with another process they must not.
-        TcpListener::bind(address).map_err(|why| ServeError::listen(address, &why))?;
+        check_free(address)?;
     }
     let session = RandomState::new().hash_one(node) | 1;
     let (to_control, from_cores) = channel();
@@ -139,6 +144,21 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     };
     running.stores = await_stores(config, &mounts)?;
     Ok(running)
+}
+
+/// Is nobody else listening there? A process that was killed a moment ago may seem to: the kernel ends its ring, and what
+/// the ring holds, a little later than the process.
+fn check_free(address: SocketAddr) -> Result<(), ServeError> {
+    let until = Instant::now() + PORT_PATIENCE;
+    loop {
+        match TcpListener::bind(address) {
+            Ok(_) => return Ok(()),
+            Err(why) if why.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(PORT_PAUSE);
+            }
+            Err(why) => return Err(ServeError::listen(address, &why)),
+        }
+    }
 }
 
 /// The cluster's record, waiting for the metadata if it is away.

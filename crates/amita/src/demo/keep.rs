@@ -3,13 +3,13 @@
 use super::facts::{FILE, Facts};
 use super::{Arguments, VOLUME};
 use crate::error::{Context, Failure, Result};
-use crate::harness::cluster::{Cluster, Config, Metadata};
+use crate::harness::cluster::{Cluster, Config, METADATA_FILE, Metadata};
 use crate::harness::nbd::Client;
 use crate::harness::scratch::Scratch;
 use crate::harness::{interrupt, tool};
 use crate::progress::Steps;
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -105,7 +105,10 @@ pub(super) fn stop(folder: &Path) -> Result<()> {
     }
     for disk in facts.nodes.iter().flat_map(|node| &node.disks) {
         remove_file(disk)?;
-        remove_if_empty(disk.parent());
+        if let Some(stores) = disk.parent() {
+            remove_file(&stores.join(METADATA_FILE))?;
+            remove_if_empty(Some(stores));
+        }
     }
     for entry in std::fs::read_dir(folder)
         .context(|| format!("cannot read {}", folder.display()))?
@@ -143,10 +146,10 @@ fn is_alive(pid: Pid) -> bool {
 /// Files that the demo makes in its folder; what somebody else put there stays.
 fn is_of_the_demo(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name == FILE || name.starts_with("metadata.redb") || name.ends_with(".log")
+    name == FILE || name.ends_with(".log")
 }
 
-fn remove_file(path: &PathBuf) -> Result<()> {
+fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

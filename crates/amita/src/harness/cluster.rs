@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// The embedded metadata's file. It lies beside the stores: every change of it is made durable, and a disk that others
+/// keep busy would make an eviction wait.
+pub const METADATA_FILE: &str = "metadata.redb";
 /// How long a process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a command of the operator may take.
@@ -162,7 +165,7 @@ impl Cluster {
         };
         let mut command = self.command(self.config.bound);
         command.arg("meta").arg("--listen").arg(address.to_string());
-        command.arg("--data").arg(self.config.folder.join("metadata.redb"));
+        command.arg("--data").arg(self.config.store_folder.join(METADATA_FILE));
         let process = Process::spawn("the metadata server", command, &self.config.folder.join("metadata.log"))?;
         self.metadata = Some(await_port(process, address)?);
         Ok(())

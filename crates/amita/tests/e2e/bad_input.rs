@@ -1,7 +1,9 @@
 //! What people and the network get wrong: each is answered with a message that says what, where and what to do, and
 //! nothing else is harmed.
 
-use crate::world::{PATIENCE, VOLUME, VOLUME_BYTES, World, pattern, stamped, unexpected_in};
+use crate::world::{
+    A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, pattern, stamped, unexpected_in,
+};
 use amita::harness::nbd::Client;
 use amita::harness::process::Process;
 use std::io::Write;
@@ -109,7 +111,7 @@ fn a_store_of_another_cluster_is_refused_and_goes_on_in_its_own() {
     world.cluster.start_node(2).expect("it starts again");
     world.cluster.await_node(2).expect("its own cluster still takes it");
     other.end(&[]);
-    world.end(&["n3", "evict"]);
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }
 
 #[test]

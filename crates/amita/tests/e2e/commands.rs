@@ -1,6 +1,6 @@
 //! The operator's commands, as scripts use them.
 
-use crate::world::{VOLUME, VOLUME_BYTES, World};
+use crate::world::{A_NODE_IS_GONE, VOLUME, VOLUME_BYTES, World};
 
 #[test]
 fn listings_are_json_that_says_the_same_as_the_tables() {
@@ -98,5 +98,5 @@ fn status_tells_of_a_dead_node() {
     let text = world.amita_done(&["status"]);
     assert!(text.contains("Node n3 does not hold its lease"), "{text}");
     assert!(text.contains("lack a copy"), "{text}");
-    world.end(&["n3", "evict"]);
+    world.end(A_NODE_IS_GONE);
 }

@@ -1,12 +1,9 @@
 //! What is killed here is killed with SIGKILL, in the middle of writing.
 
-use crate::world::{PATIENCE, VOLUME, World, check_job, stamped, verify_job};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World, check_job, stamped, verify_job};
 use amita::harness::nbd::Client;
 use amita::harness::probe::Probe;
 use std::time::{Duration, Instant};
-
-/// What the nodes may say when one of them is gone.
-const A_NODE_IS_GONE: &[&str] = &["n1", "n2", "n3", "store", "evict"];
 
 #[test]
 fn a_node_killed_under_fio_costs_a_pause_and_no_block() {
@@ -126,7 +123,7 @@ fn a_node_that_returns_after_its_eviction_serves_nothing_stale() {
         assert!(read == stamped(offset, 3), "stale data at {offset}");
     }
     client.close();
-    world.end(A_NODE_IS_GONE);
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }
 
 #[test]
@@ -152,7 +149,8 @@ fn below_min_copies_writes_wait_and_go_on_when_the_copy_is_back() {
     client.read(0, &mut read).expect("read");
     assert!(read == stamped(0, 3));
     client.close();
-    world.end(A_NODE_IS_GONE);
+    let waiting: &[&str] = &["writes wait until it is back"];
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, waiting].concat());
 }
 
 #[test]
@@ -174,5 +172,5 @@ fn a_whole_cluster_killed_and_started_again_has_everything() {
     check_job("check", &world.uri(2), 0, 32 << 20, 13)
         .run(&folder, PATIENCE)
         .expect("all blocks are right");
-    world.end(A_NODE_IS_GONE);
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }

@@ -1,6 +1,6 @@
 //! The metadata: away at the start, going away, coming back; and a real etcd in its place.
 
-use crate::world::{PATIENCE, VOLUME, World, check_job, scratch, stamped, verify_job};
+use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, World, check_job, scratch, stamped, verify_job};
 use amita::harness::cluster::Metadata;
 use amita::harness::process::Process;
 use amita::harness::scratch::Scratch;
@@ -76,7 +76,7 @@ fn the_same_on_a_real_etcd() {
         keys.contains(&format!("/amita/volumes/{VOLUME}")) && keys.contains("\"size_bytes\""),
         "{keys}"
     );
-    world.end(&["n3", "evict"]);
+    world.end(A_NODE_IS_GONE);
 }
 
 #[test]
@@ -134,5 +134,5 @@ fn io_goes_on_while_the_metadata_is_away_and_changes_after() {
     world.cluster.kill_node(2);
     client.write(0, &stamped(0, 500)).expect("written");
     client.close();
-    world.end(&[METADATA_IS_AWAY, &["n3", "evict"]].concat());
+    world.end(&[METADATA_IS_AWAY, A_NODE_IS_GONE].concat());
 }
