@@ -1,8 +1,9 @@
 //! What goes wrong in a run, drawn from its seed, and how a run ends.
 
 use super::client::Ask;
+use super::gateways::add;
 use super::history;
-use super::world::{BLOCKS, CHUNKS, Event, GATEWAYS, MS, STORES, World, add, store_id};
+use super::world::{BLOCKS, CHUNKS, Event, GATEWAYS, MS, STORES, World, store_id};
 use crate::{Counters, Planted};
 use amita_cluster::{ChunkId, ChunkIndex};
 

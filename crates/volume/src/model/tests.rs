@@ -1,7 +1,8 @@
 //! The seeds.
 
 use super::faults::{Profile, Report, run};
-use super::world::{Seen, add};
+use super::gateways::add;
+use super::world::Seen;
 use crate::{Counters, Planted};
 
 fn play(profile: impl Fn(u64) -> Profile, seeds: std::ops::Range<u64>) -> (Counters, Seen) {

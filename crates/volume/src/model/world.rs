@@ -4,17 +4,14 @@ use super::client::{Client, Clock};
 use super::faults::Profile;
 use super::random::Random;
 use super::store::Store;
-use crate::io::{CallId, Effect, Opened, StopReason};
-use crate::{Config, Counters, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply, Planted, Sequencer};
+use crate::io::CallId;
+use crate::{Counters, Opener, OwnerReply, Planted, Sequencer};
 use amita_cluster::map::{self, PoolKind};
 use amita_cluster::message::{Answer, Request, RequestBody};
-use amita_cluster::{
-    BLOCK_BYTES, ChunkId, ChunkIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId,
-};
-use amita_meta::{Call, Error, Op, Reply};
+use amita_cluster::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use amita_meta::{Call, Error, Reply};
 use amita_reactor::{Slice, Time};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 pub const MS: u64 = 1_000_000;
 pub const GATEWAYS: usize = 3;
@@ -125,10 +122,10 @@ pub struct Link {
     /// What the gateway believes.
     pub seen: u64,
     pub blocked_until: u64,
-    to_store_at: u64,
-    to_gateway_at: u64,
+    pub to_store_at: u64,
+    pub to_gateway_at: u64,
     /// Nothing arrives until then, either way.
-    spike_until: u64,
+    pub spike_until: u64,
 }
 
 pub struct Gateway {
@@ -137,7 +134,7 @@ pub struct Gateway {
     pub cores: Vec<(Sequencer, u64)>,
     pub meta_out_until: u64,
     /// No other gateway reaches it until then.
-    alone_until: u64,
+    pub alone_until: u64,
     pub links: Vec<Link>,
     pub client: Client,
 }
@@ -155,27 +152,27 @@ pub struct Seen {
 
 pub struct World {
     pub now: u64,
-    sequence: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    pub sequence: u64,
+    pub queue: BTreeMap<(u64, u64), Event>,
     pub random: Random,
     pub profile: Profile,
     pub planted: Planted,
     pub stores: Vec<Store>,
-    flushing: Vec<bool>,
+    pub flushing: Vec<bool>,
     pub gateways: Vec<Gateway>,
     pub meta: amita_meta::model::State,
     pub clock: Clock,
-    next_link: u64,
-    next_base: u64,
+    pub next_link: u64,
+    pub next_base: u64,
     /// The epoch of each group when a generation was raised (R6).
-    raised: BTreeMap<Generation, Vec<Epoch>>,
+    pub raised: BTreeMap<Generation, Vec<Epoch>>,
     pub counters: Counters,
     pub seen: Seen,
     pub failure: Option<String>,
     pub settling: bool,
     /// Stores that are gone for ever.
     pub dead: Vec<usize>,
-    trace: bool,
+    pub trace: bool,
 }
 
 pub fn store_id(index: usize) -> StoreId {
@@ -291,7 +288,7 @@ impl World {
         self.failure.get_or_insert(why);
     }
 
-    fn say(&self, text: impl FnOnce() -> String) {
+    pub fn say(&self, text: impl FnOnce() -> String) {
         if self.trace {
             eprintln!("{:>9} {}", self.now / 1000, text());
         }
@@ -486,521 +483,6 @@ impl World {
             Event::Spike { gateway, store, ns } => self.gateways[gateway].links[store].spike_until = self.now + ns,
         }
     }
-
-    // ---- stores and links ----
-
-    fn after_store(&mut self, store: usize) {
-        if self.stores[store].wants_flush && !self.flushing[store] {
-            self.flushing[store] = true;
-            let slow = self.random.percent(3);
-            let ns = if slow {
-                self.random.between(MS, 15 * MS)
-            } else {
-                self.random.between(20_000, 300_000)
-            };
-            let incarnation = self.stores[store].incarnation;
-            self.after(ns, Event::Flush { store, incarnation });
-        }
-        for (link, answer, payload) in std::mem::take(&mut self.stores[store].answers) {
-            let Some(gateway) = (0..GATEWAYS).find(|&gateway| self.gateways[gateway].links[store].link == link) else {
-                continue;
-            };
-            let delay = self.delay();
-            let now = self.now;
-            let state = &mut self.gateways[gateway].links[store];
-            let spike = state.spike_until.saturating_sub(now);
-            state.to_gateway_at = (now + delay + spike).max(state.to_gateway_at + 1);
-            let at = state.to_gateway_at;
-            self.at(
-                at,
-                Event::ToGateway {
-                    gateway,
-                    store,
-                    link,
-                    answer,
-                    payload,
-                },
-            );
-        }
-    }
-
-    fn delay(&mut self) -> u64 {
-        if self.random.percent(2) {
-            self.random.between(MS, 8 * MS)
-        } else {
-            self.random.between(20_000, 400_000)
-        }
-    }
-
-    fn cut(&mut self, gateway: usize, store: usize, ns: u64) {
-        let state = &mut self.gateways[gateway].links[store];
-        let link = std::mem::take(&mut state.link);
-        state.blocked_until = state.blocked_until.max(self.now + ns);
-        let until = state.blocked_until;
-        if link != 0 {
-            self.stores[store].link_closed(link);
-            // Noticed late at times: what is sent meanwhile goes nowhere.
-            let seen = if self.random.percent(50) {
-                0
-            } else {
-                self.random.below(30 * MS)
-            };
-            self.after(seen, Event::SeenDown { gateway, store, link });
-        }
-        self.at(until, Event::LinkUp { gateway, store });
-    }
-
-    fn seen_down(&mut self, gateway: usize, store: usize, link: u64) {
-        if self.gateways[gateway].links[store].seen == link {
-            self.say(|| format!("g{gateway} lost its link to s{store}"));
-            self.gateways[gateway].links[store].seen = 0;
-            for (sequencer, _) in &mut self.gateways[gateway].cores {
-                sequencer.store_down(Time(self.now), store_id(store));
-            }
-        }
-    }
-
-    fn link_up(&mut self, gateway: usize, store: usize) {
-        let state = &self.gateways[gateway].links[store];
-        if state.link != 0 || state.blocked_until > self.now || !self.stores[store].up {
-            return;
-        }
-        let seen = state.seen;
-        if seen != 0 {
-            self.seen_down(gateway, store, seen);
-        }
-        self.next_link += 1;
-        let state = &mut self.gateways[gateway].links[store];
-        state.link = self.next_link;
-        state.seen = self.next_link;
-        state.to_store_at = self.now;
-        state.to_gateway_at = self.now;
-        for (sequencer, _) in &mut self.gateways[gateway].cores {
-            sequencer.store_up(Time(self.now), store_id(store));
-        }
-    }
-
-    fn crash(&mut self, store: usize, ns: u64, forgets: bool) {
-        if !self.stores[store].up {
-            return;
-        }
-        self.say(|| format!("s{store} crashes"));
-        let (stores, random) = (&mut self.stores, &mut self.random);
-        stores[store].crash(random);
-        if forgets {
-            stores[store].forget(random);
-        }
-        self.flushing[store] = false;
-        let incarnation = self.stores[store].incarnation;
-        for gateway in 0..GATEWAYS {
-            self.cut(gateway, store, ns);
-        }
-        if self.random.percent(40) {
-            let after = self.random.below(20 * MS);
-            self.after(after, Event::Lost { store, incarnation });
-        }
-        self.after(ns, Event::Restart { store });
-    }
-
-    pub fn restart(&mut self, store: usize) {
-        if !self.stores[store].up && !self.dead.contains(&store) {
-            self.say(|| format!("s{store} starts"));
-            self.stores[store].start(self.now);
-            for gateway in 0..GATEWAYS {
-                self.link_up(gateway, store);
-            }
-        }
-    }
-
-    /// Two gateways each reach their own part of the stores, and at times only the second the metadata.
-    fn split(&mut self, gateway: usize, other: usize, mask: u64, ns: u64) {
-        self.say(|| format!("split: g{gateway} keeps {mask:b}, g{other} the others"));
-        for store in 0..STORES {
-            let theirs = mask >> store & 1 == 1;
-            self.cut(if theirs { other } else { gateway }, store, ns);
-        }
-        self.gateways[gateway].alone_until = self.now + ns;
-        if self.random.percent(60) {
-            self.gateways[gateway].meta_out_until = self.now + ns;
-        }
-        self.after(MS, Event::Open { gateway: other });
-    }
-
-    // ---- the metadata ----
-
-    fn meta_send(&mut self, gateway: usize, call: CallId, request: Call, generation: Generation) {
-        let incarnation = self.gateways[gateway].incarnation;
-        let out = self.now < self.gateways[gateway].meta_out_until;
-        let delay = self.delay();
-        let wait = self.random.between(MS, 20 * MS);
-        let unknown = || Error::Unknown {
-            what: "planted".to_owned(),
-            endpoint: "m".to_owned(),
-        };
-        if out && self.random.percent(50) || (!self.settling && self.random.percent(self.profile.meta_fails_percent)) {
-            let result = Err(Error::Unavailable {
-                what: "planted".to_owned(),
-                endpoints: "m".to_owned(),
-            });
-            return self.after(
-                wait,
-                Event::MetaReply {
-                    gateway,
-                    incarnation,
-                    call,
-                    result,
-                },
-            );
-        }
-        if out || (!self.settling && self.random.percent(self.profile.meta_unknown_percent)) {
-            self.seen.unknown_calls += 1;
-            self.after(
-                wait,
-                Event::MetaReply {
-                    gateway,
-                    incarnation,
-                    call,
-                    result: Err(unknown()),
-                },
-            );
-            if !out && self.random.percent(60) {
-                // Done, now or later, though nobody is told.
-                let late = self.random.below(40 * MS);
-                let nobody = CallId(u64::MAX);
-                self.after(
-                    late,
-                    Event::MetaCall {
-                        gateway,
-                        incarnation,
-                        call: nobody,
-                        request,
-                        generation,
-                    },
-                );
-            }
-            return;
-        }
-        self.after(
-            delay,
-            Event::MetaCall {
-                gateway,
-                incarnation,
-                call,
-                request,
-                generation,
-            },
-        );
-    }
-
-    fn meta_call(&mut self, gateway: usize, incarnation: u64, call: CallId, request: &Call, generation: Generation) {
-        let reply = self.meta.txn(request).expect("the calls of sequencers are valid");
-        if reply.succeeded {
-            self.check_change(request, generation);
-        } else if request
-            .then
-            .iter()
-            .any(|op| matches!(op, Op::Put { key, .. } if *key == map::volume_key("v")))
-        {
-            self.seen.raise_races += 1;
-        }
-        if call.0 != u64::MAX {
-            let delay = self.delay();
-            self.after(
-                delay,
-                Event::MetaReply {
-                    gateway,
-                    incarnation,
-                    call,
-                    result: Ok(reply),
-                },
-            );
-        }
-    }
-
-    pub fn volume(&self) -> map::Volume {
-        self.meta.get(&map::volume_key("v")).unwrap().json().unwrap()
-    }
-
-    pub fn group(&self, index: u32) -> map::Group {
-        self.meta
-            .get(&map::group_key(PoolId(1), GroupIndex(index)))
-            .unwrap()
-            .json()
-            .unwrap()
-    }
-
-    /// What no change of the metadata may do.
-    fn check_change(&mut self, request: &Call, generation: Generation) {
-        for op in &request.then {
-            let Op::Put { key, value, .. } = op else { continue };
-            if *key == map::volume_key("v") {
-                let epochs = (0..2).map(|index| self.group(index).epoch).collect();
-                self.raised.insert(self.volume().generation, epochs);
-                continue;
-            }
-            let group: map::Group = serde_json::from_slice(value).unwrap();
-            self.say(|| format!("group {} now {:?} at {:?}", group.index, group.in_sync, group.epoch));
-            if group.in_sync.len() < self.profile.min_copies {
-                self.fail(format!("group {} has fewer than the least copies (R10)", group.index));
-            }
-            if self.volume().generation != generation {
-                self.fail(format!(
-                    "a deposed sequencer, {generation}, changed group {} (R2)",
-                    group.index
-                ));
-            }
-        }
-    }
-
-    /// R6: raise the generation, then read the epoch.
-    fn check_fence(&mut self, request: &Request) {
-        if let RequestBody::Fence { .. } = request.body
-            && let Some(epochs) = self.raised.get(&request.scope.generation)
-            && request.scope.epoch < epochs[request.scope.group.index.0 as usize]
-        {
-            self.fail("a fence with an epoch from before its generation was raised (R6)".to_owned());
-        }
-    }
-
-    // ---- gateways ----
-
-    pub fn open(&mut self, gateway: usize) {
-        if self.gateways[gateway].opener.is_some() {
-            return;
-        }
-        let base = self.base();
-        let mut config = OpenerConfig::new(NodeId(gateway as u32), "v");
-        config.planted = self.planted;
-        config.release_timeout = Duration::from_millis(30);
-        let opener = Opener::new(config, base, Time(self.now));
-        self.gateways[gateway].opener = Some((opener, base));
-    }
-
-    fn base(&mut self) -> u64 {
-        self.next_base += 1;
-        self.next_base << 40
-    }
-
-    fn asked(&mut self, from: usize, incarnation: u64, to: usize, generation: Generation) {
-        let owner = &mut self.gateways[to];
-        let owns = owner
-            .cores
-            .first()
-            .is_some_and(|(sequencer, _)| !sequencer.is_stopped() && sequencer.generation() == generation);
-        let reply = if !owns {
-            OwnerReply::NotOwner
-        } else if self.random.percent(50) {
-            self.seen.busy_owners += 1;
-            OwnerReply::Busy
-        } else {
-            self.seen.released += 1;
-            for (sequencer, _) in &mut owner.cores {
-                sequencer.release();
-            }
-            OwnerReply::Released
-        };
-        let delay = self.delay();
-        self.after(
-            delay,
-            Event::OwnerReply {
-                gateway: from,
-                incarnation,
-                reply,
-            },
-        );
-    }
-
-    pub fn kill(&mut self, gateway: usize) {
-        self.say(|| format!("g{gateway} dies"));
-        let state = &mut self.gateways[gateway];
-        state.incarnation += 1;
-        state.opener = None;
-        for (sequencer, _) in std::mem::take(&mut state.cores) {
-            add(&mut self.counters, sequencer.counters());
-        }
-        state.client.died(&mut self.clock);
-        for store in 0..STORES {
-            self.cut(gateway, store, MS);
-        }
-    }
-
-    fn opened(&mut self, gateway: usize, opened: &Opened) {
-        self.say(|| format!("g{gateway} owns generation {}", opened.generation));
-        self.seen.takeovers += 1;
-        for (mut sequencer, base) in std::mem::take(&mut self.gateways[gateway].cores) {
-            sequencer.release();
-            self.sequencer_effects(gateway, base, &mut sequencer);
-            add(&mut self.counters, sequencer.counters());
-        }
-        for _ in 0..self.profile.cores {
-            let config = Config {
-                local_stores: vec![store_id(gateway)],
-                store_timeout: Duration::from_millis(150),
-                hedge_ms: 12,
-                busy_pause: Duration::from_millis(1),
-                meta_pause: Duration::from_millis(5),
-                meta_pause_most: Duration::from_millis(40),
-                planted: self.planted,
-            };
-            let base = self.base();
-            let mut sequencer = Sequencer::new(config, opened.clone(), base, Time(self.now));
-            for store in 0..STORES {
-                if self.gateways[gateway].links[store].seen != 0 {
-                    sequencer.store_up(Time(self.now), store_id(store));
-                }
-            }
-            self.gateways[gateway].cores.push((sequencer, base));
-        }
-        self.after(0, Event::Client { gateway });
-    }
-
-    pub fn core_of(&self, chunk: u64) -> usize {
-        let id = ChunkId {
-            volume: VOLUME,
-            index: ChunkIndex(chunk),
-        };
-        id.core(self.profile.cores)
-    }
-
-    /// Carries out what the sequencers and openers want.
-    pub fn drain(&mut self) {
-        for gateway in 0..GATEWAYS {
-            if let Some((mut opener, base)) = self.gateways[gateway].opener.take() {
-                self.opener_effects(gateway, &mut opener);
-                if !opener.is_done() {
-                    self.gateways[gateway].opener = Some((opener, base));
-                }
-            }
-            let mut cores = std::mem::take(&mut self.gateways[gateway].cores);
-            for (sequencer, base) in &mut cores {
-                self.sequencer_effects(gateway, *base, sequencer);
-            }
-            self.gateways[gateway].cores = cores;
-        }
-    }
-
-    fn opener_effects(&mut self, gateway: usize, opener: &mut Opener) {
-        let effects: Vec<OpenerEffect> = opener.effects().collect();
-        for effect in effects {
-            match effect {
-                OpenerEffect::Meta { call, request } => self.meta_send(gateway, call, request, Generation(0)),
-                OpenerEffect::AskOwner { node, generation, .. } => {
-                    let incarnation = self.gateways[gateway].incarnation;
-                    let to = node.0 as usize;
-                    // During a split or an outage the owner cannot be reached.
-                    if self.now >= self.gateways[to].alone_until.max(self.gateways[to].meta_out_until) {
-                        let delay = self.delay();
-                        self.after(
-                            delay,
-                            Event::AskOwner {
-                                from: gateway,
-                                incarnation,
-                                to,
-                                generation,
-                            },
-                        );
-                    }
-                }
-                OpenerEffect::Opened(result) => match *result {
-                    Ok(opened) => self.opened(gateway, &opened),
-                    Err(OpenError::Busy { .. } | OpenError::Metadata { .. } | OpenError::Contended) => {}
-                    Err(error) => self.fail(format!("opening failed: {error}")),
-                },
-            }
-        }
-    }
-
-    fn sequencer_effects(&mut self, gateway: usize, _base: u64, sequencer: &mut Sequencer) {
-        let generation = sequencer.generation();
-        let mut stopped = false;
-        let effects: Vec<Effect> = sequencer.effects().collect();
-        for effect in effects {
-            match effect {
-                Effect::Send {
-                    store,
-                    request,
-                    payload,
-                } => {
-                    let store = (store.0 - 0x1000) as usize;
-                    let delay = self.delay();
-                    let now = self.now;
-                    let link = &mut self.gateways[gateway].links[store];
-                    assert_ne!(link.seen, 0, "nothing is sent without a link");
-                    if link.link == link.seen {
-                        let spike = link.spike_until.saturating_sub(now);
-                        link.to_store_at = (now + delay + spike).max(link.to_store_at + 1);
-                        let (at, link) = (link.to_store_at, link.link);
-                        self.at(
-                            at,
-                            Event::ToStore {
-                                gateway,
-                                store,
-                                link,
-                                request,
-                                payload,
-                            },
-                        );
-                    }
-                }
-                Effect::Meta { call, request } => self.meta_send(gateway, call, request, generation),
-                Effect::Done { io, result, payload } => {
-                    if stopped && result.is_ok() {
-                        self.fail("a sequencer that has stopped acknowledges".to_owned());
-                    }
-                    self.done(gateway, io, result, &payload);
-                }
-                Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
-                Effect::Stop { reason } => {
-                    self.say(|| format!("g{gateway} stops: {reason}"));
-                    stopped = true;
-                    match reason {
-                        StopReason::Deposed { .. } => self.seen.deposed += 1,
-                        StopReason::Released => {}
-                        StopReason::Metadata { .. } => self.fail(format!("stopped: {reason}")),
-                    }
-                }
-            }
-        }
-    }
-}
-
-pub fn add(total: &mut Counters, more: &Counters) {
-    let Counters {
-        writes,
-        reads,
-        opened,
-        rolled,
-        evicted,
-        adopted,
-        resent,
-        held,
-        unpromised,
-        confirms,
-        credit_waits,
-        hedged,
-        stale_epochs,
-        not_fenced,
-        unknown,
-        lost_races,
-        damaged,
-    } = more;
-    total.writes += writes;
-    total.reads += reads;
-    total.opened += opened;
-    total.rolled += rolled;
-    total.evicted += evicted;
-    total.adopted += adopted;
-    total.resent += resent;
-    total.held += held;
-    total.unpromised += unpromised;
-    total.confirms += confirms;
-    total.credit_waits += credit_waits;
-    total.hedged += hedged;
-    total.stale_epochs += stale_epochs;
-    total.not_fenced += not_fenced;
-    total.unknown += unknown;
-    total.lost_races += lost_races;
-    total.damaged += damaged;
 }
 
 fn brief(body: &RequestBody) -> String {

@@ -1,6 +1,7 @@
 //! What must hold after every event: looked at in tests and in the simulator, because it walks through everything.
 
-use super::{ChunkState, Sequencer};
+use super::Sequencer;
+use super::state::ChunkState;
 use crate::task::{Kind, List, NIL};
 
 impl Sequencer {

@@ -5,7 +5,8 @@
 //! reads all of them back where it fails. A call whose outcome is unknown is read back before anything is built on it
 //! (R6). While the metadata is away I/O goes on, and what waits for a change waits.
 
-use super::{ChunkState, Sequencer, call_id};
+use super::state::ChunkState;
+use super::{Sequencer, call_id};
 use crate::config::{Config, MAX_EVICTION_GROUPS};
 use crate::io::{CallId, Effect, StopReason, Warning};
 use crate::task::Members;

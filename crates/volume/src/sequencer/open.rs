@@ -6,8 +6,9 @@
 //! starts the opening again from the first question; nothing of it is half done on a store, because a roll-forward is
 //! applied there by one record.
 
+use super::Sequencer;
 use super::roll::Roll;
-use super::{ChunkState, Sequencer};
+use super::state::ChunkState;
 use crate::config::MAX_OPENINGS;
 use crate::io::{IoError, Payload, StopReason};
 use crate::task::{Kind, List, Members, NIL, Step};

@@ -1,6 +1,7 @@
 //! Links, silence, promises and credits: what belongs to a store and not to a group.
 
-use super::{ChunkState, Sequencer};
+use super::Sequencer;
+use super::state::ChunkState;
 use crate::task::{Kind, Members, NIL};
 use amita_cluster::StoreId;
 use amita_cluster::message::RequestBody;

@@ -1,6 +1,7 @@
 //! I/O comes in: it is checked, made a task, and queued at its chunk.
 
-use super::{Chunk, ChunkState, Sequencer};
+use super::Sequencer;
+use super::state::{Chunk, ChunkState};
 use crate::config::MAX_IOS;
 use crate::io::{IoError, IoId, Op, Payload};
 use crate::task::{Kind, List, Members, NIL, Read, Write};

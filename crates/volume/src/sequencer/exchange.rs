@@ -1,0 +1,88 @@
+//! Requests and what is owed on them: one place where both are counted.
+
+use super::Sequencer;
+use crate::io::Effect;
+use crate::task::Kind;
+use amita_cluster::message::{Request, RequestBody, Scope};
+use amita_reactor::{Slice, Time};
+
+impl Sequencer {
+    /// Sends a task's request to a member. The task awaits it already.
+    pub(super) fn send(&mut self, now: Time, slot: u32, position: usize, body: RequestBody, payload: Slice) {
+        let task = &mut self.tasks[slot];
+        debug_assert!(task.waiting.has(position) && !task.sent.has(position));
+        task.sent.add(position);
+        if task.sent_at[position] == Time(0) {
+            task.sent_at[position] = now;
+        }
+        let group = &self.groups[task.group as usize];
+        let store = self.stores[group.members[position] as usize].id;
+        let request = Request {
+            id: self.tasks.id(slot),
+            store,
+            scope: Scope {
+                volume: self.volume.id,
+                generation: self.generation,
+                group: group.id,
+                epoch: group.record.epoch,
+            },
+            body,
+        };
+        self.effects.push_back(Effect::Send {
+            store,
+            request,
+            payload,
+        });
+    }
+
+    /// A task awaits an answer of a member from now on.
+    pub(super) fn expect(&mut self, now: Time, slot: u32, position: usize) {
+        let task = &mut self.tasks[slot];
+        assert!(!task.waiting.has(position), "one answer of each member is awaited");
+        task.waiting.add(position);
+        task.sent.remove(position);
+        task.sent_at[position] = Time(0);
+        let number = self.groups[task.group as usize].members[position];
+        let store = &mut self.stores[number as usize];
+        if store.awaited == 0 {
+            if store.up && !store.refusing {
+                store.heard = now;
+            }
+            let due = store.heard.plus(self.config.store_timeout);
+            self.arm(due);
+        }
+        let store = &mut self.stores[number as usize];
+        store.awaited += 1;
+        if let Kind::Write(write) = &self.tasks[slot].kind {
+            store.writes += 1;
+            store.bytes += write.payload.len() as u64;
+        }
+    }
+
+    /// A task awaits no answer of a member any more.
+    pub(super) fn settle(&mut self, slot: u32, position: usize) {
+        let task = &mut self.tasks[slot];
+        assert!(task.waiting.has(position), "settled once");
+        task.waiting.remove(position);
+        let number = self.groups[task.group as usize].members[position];
+        let store = &mut self.stores[number as usize];
+        store.awaited -= 1;
+        if let Kind::Write(write) = &self.tasks[slot].kind {
+            store.writes -= 1;
+            store.bytes -= write.payload.len() as u64;
+        }
+    }
+
+    pub(super) fn settle_all(&mut self, slot: u32) {
+        for position in self.tasks[slot].waiting.iter() {
+            self.settle(slot, position);
+        }
+    }
+
+    pub(super) fn settle_and_drop(&mut self, slot: u32, position: usize) {
+        self.settle(slot, position);
+        if self.tasks[slot].waiting.is_empty() {
+            self.tasks.remove(slot);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a sequencer knows of stores, groups and chunks.
+
+use super::open::Opening;
+use crate::task::{List, Members};
+use amita_cluster::message::MAX_MEMBERS;
+use amita_cluster::{ChunkIndex, GroupId, StoreId, Version, map};
+use amita_reactor::Time;
+use arrayvec::ArrayVec;
+use std::time::Duration;
+
+/// One of the volume's stores.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub id: StoreId,
+    pub local: bool,
+    /// There is a link to it.
+    pub up: bool,
+    /// Surely dead, or silent for too long: groups that are touched go on without it. Cleared when it speaks.
+    pub lost: bool,
+    /// When it was found lost: the first one goes first.
+    pub lost_at: Time,
+    /// It has said that it cannot serve; reported once.
+    pub unfit: bool,
+    /// Answers that are owed on something sent or to be sent.
+    pub awaited: u32,
+    /// Of those, writes: their end may bring credits.
+    pub writes: u32,
+    /// Payload bytes of writes that it has not answered.
+    pub bytes: u64,
+    /// The last answer, or when there began to be something to answer.
+    pub heard: Time,
+    /// Its last answer was `Busy`.
+    pub refusing: bool,
+    /// Blocks that may be written before it grants more (R7).
+    pub credit: u64,
+    /// Until then it accepts no newer generation (R4).
+    pub promise_until: Time,
+    /// The length of its last promise.
+    pub promise: Duration,
+    /// The request for a promise or credits that is under way.
+    pub confirm: u32,
+    /// When the last one was sent.
+    pub confirm_at: Time,
+}
+
+/// One group of the pool.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub id: GroupId,
+    pub record: map::Group,
+    pub revision: u64,
+    /// The stores (by index) that were in sync when the volume was opened; a member's position is its place here.
+    pub members: ArrayVec<u32, MAX_MEMBERS>,
+    /// Who of them is in sync by the record.
+    pub current: Members,
+    /// Who has adopted the record's epoch and our generation, on its present link.
+    pub ready: Members,
+    /// Who must be evicted though its store speaks: it cannot apply what it should.
+    pub doomed: Members,
+    /// Who is left alone for a moment, because it said `Busy`.
+    pub paused: Members,
+    /// Warned of: missing, and too few to evict it.
+    pub missed: Members,
+    pub touched: bool,
+    /// Its record is to be read again; and whether the call under way does so.
+    pub reread: bool,
+    pub rereading: bool,
+    /// A member knows of a newer epoch: until the record has been read nothing is fenced.
+    pub in_doubt: bool,
+    /// The task of its fence, while members have to adopt it.
+    pub fence: u32,
+    /// Chunks that wait to be opened, or are being opened.
+    pub opening: Vec<u32>,
+    /// Chunks with writes that are not acknowledged.
+    pub busy: Vec<u32>,
+}
+
+/// One chunk of the volume, once touched.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub index: ChunkIndex,
+    pub group: u32,
+    pub state: ChunkState,
+    /// The version given out last.
+    pub issued: Version,
+    /// The newest version that every in-sync member has.
+    pub committed: Version,
+    /// Writes that have a version, in its order; the first is the one after `committed`.
+    pub writes: List,
+    pub write_count: u32,
+    /// I/O that waits: for the chunk's opening, for credits, for a limit.
+    pub queued_writes: List,
+    pub queued_clears: List,
+    pub queued_reads: List,
+    /// Reads whose answer waits for `committed` (R3) or for promises (R4).
+    pub held: List,
+    /// Members that refused a write and to which writes are sent again once all that they have is answered.
+    pub stalled: Members,
+    /// The place in the group's list of busy chunks.
+    pub busy_at: u32,
+    /// Stands in [`Sequencer::blocked`].
+    pub blocked: bool,
+    /// Members that could not give what a roll-forward needs.
+    pub bad_sources: Members,
+}
+
+#[derive(Debug)]
+pub(super) enum ChunkState {
+    /// Never touched, or the last opening failed.
+    Closed,
+    /// Waits until its group is fenced.
+    Waiting,
+    Opening(Box<Opening>),
+    Open,
+}

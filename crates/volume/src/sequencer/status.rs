@@ -1,0 +1,58 @@
+//! What an operator, and a test, see of a sequencer.
+
+use amita_cluster::GroupId;
+
+/// How often things happened. They feed the status page, and tests that want to see each rare path taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Writes and clears that were acknowledged.
+    pub writes: u64,
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Chunks that were opened.
+    pub opened: u64,
+    /// Members of chunks that were rolled forward (R6).
+    pub rolled: u64,
+    /// Groups that lost a member by our own compare-and-set.
+    pub evicted: u64,
+    /// Groups found at a new epoch that another sequencer had set.
+    pub adopted: u64,
+    /// Writes that were sent again.
+    pub resent: u64,
+    /// Reads that were held until their version was everywhere (R3).
+    pub held: u64,
+    /// Reads that waited for promises (R4).
+    pub unpromised: u64,
+    /// Requests for a promise.
+    pub confirms: u64,
+    /// Writes that waited for credits (R7).
+    pub credit_waits: u64,
+    /// Reads that were also sent to a second member.
+    pub hedged: u64,
+    /// Refusals because of an older epoch.
+    pub stale_epochs: u64,
+    /// Refusals by a member that did not know our fence (any more).
+    pub not_fenced: u64,
+    /// Compare-and-sets whose outcome was unknown and read back (R6).
+    pub unknown: u64,
+    /// Compare-and-sets that another one had overtaken.
+    pub lost_races: u64,
+    /// Copies that failed their checksum.
+    pub damaged: u64,
+}
+
+/// What an operator sees of a sequencer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// It has ended.
+    pub stopped: bool,
+    /// I/Os that were submitted and have not ended.
+    pub ios: usize,
+    /// Chunks that were touched.
+    pub chunks: usize,
+    /// Groups in which writes wait because too few members are left.
+    pub stuck_groups: Vec<GroupId>,
+    /// How often things happened.
+    pub counters: Counters,
+}
