@@ -53,3 +53,28 @@ fn a_pool_that_is_too_small() {
         "{score:#?}"
     );
 }
+
+/// As long as wanted: `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test random soak -- --ignored`.
+#[test]
+#[ignore = "runs as long as it is told to"]
+fn soak() {
+    let number = |name: &str, otherwise| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(otherwise)
+    };
+    let (first, count) = (number("AMITA_STORE_FIRST", 100_000), number("AMITA_STORE_SEEDS", 100));
+    let mut score = Score::default();
+    for seed in first..first + count {
+        println!("seed {seed}");
+        let mut rules = Rules::new(seed, STEPS);
+        if seed % 4 == 3 {
+            rules.size_bytes = 4 << 20;
+            rules.chunks = 30;
+            rules.crash_one_in = 600;
+        }
+        score += play(rules);
+    }
+    println!("{score:#?}");
+}

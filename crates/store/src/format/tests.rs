@@ -297,3 +297,47 @@ fn a_log_page_must_be_this_stores_own() {
 fn the_checksum_of_zeros_is_what_reads_say() {
     assert_eq!(crc32c::crc32c(&[0; PAGE_BYTES]), crate::store::read::ZERO_BLOCK_SUM);
 }
+
+/// What version 1 writes, byte for byte (as one checksum each). These numbers never change: a disk of today is read for
+/// ever.
+#[test]
+fn the_bytes_of_log_and_checkpoint_stay_where_they_are() {
+    let mut records_bytes = vec![0; 16 * RECORDS_BYTES];
+    let mut at = 0;
+    for record in records() {
+        let mut writer = RecordWriter::resume(&mut records_bytes[at..], 0, 0);
+        put(&mut writer, &record);
+        at += writer.used().0;
+    }
+    let header = Header {
+        magic: page::MAGIC,
+        version: 1,
+        store: 2,
+        mount: 3,
+        sequence: 5,
+        mark: 4,
+        previous_sum: 6,
+        index: 7,
+        pages: 8,
+        used: 9,
+        records: 10,
+        reserved: 0,
+    };
+    let mut page = vec![0; PAGE_BYTES];
+    header.put(&mut page);
+    let mut checkpoint_pages = vec![0; 2 * PAGE_BYTES];
+    let mut writer = checkpoint::PageWriter::new(&mut checkpoint_pages, StoreId(2), 3, 4);
+    writer.group(&fence(2));
+    writer.volume(VolumeId(9), 7, NodeId(6));
+    writer.chunk(chunk(), Version(11), 12);
+    writer.cleared(3, Version(10));
+    let entry = |n: u64| match n % 3 {
+        0 => None,
+        1 => Some((Slot::NONE, 0, Version(n))),
+        _ => Some((Slot(n as u32), n as u32 * 5, Version(n))),
+    };
+    writer.entries(4, (0..64).map(entry));
+    assert_eq!(writer.finish().pages, 1);
+    let sums = [&records_bytes[..at], &page, &checkpoint_pages[..PAGE_BYTES]].map(crc32c::crc32c);
+    assert_eq!(sums, [1_493_414_967, 3_660_360_371, 1_214_729_159]);
+}
