@@ -9,6 +9,7 @@ pub mod layout;
 pub mod map;
 pub mod message;
 pub mod placement;
+pub mod sum;
 pub mod version;
 
 pub use id::{
@@ -17,4 +18,5 @@ pub use id::{
 pub use layout::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, MAX_IO_BYTES,
 };
+pub use sum::crc32c;
 pub use version::Version;

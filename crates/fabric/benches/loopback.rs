@@ -44,7 +44,7 @@ impl Asker {
             length_bytes: LENGTH,
             version: Version(2),
             previous: Version(1),
-            sums: [crc32c::crc32c(&bytes)].into_iter().collect(),
+            sums: [amita_cluster::crc32c(&bytes)].into_iter().collect(),
         };
         let scope = Scope {
             volume: VolumeId(1),
@@ -278,7 +278,7 @@ fn crc_ns() -> f64 {
     let block = vec![7u8; LENGTH as usize];
     let before = cpu();
     for _ in 0..200_000 {
-        std::hint::black_box(crc32c::crc32c(std::hint::black_box(&block)));
+        std::hint::black_box(amita_cluster::crc32c(std::hint::black_box(&block)));
     }
     (cpu() - before).as_secs_f64() * 1e9 / 200_000.0
 }

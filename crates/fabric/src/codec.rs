@@ -259,7 +259,7 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
 /// Is the CRC of a whole head right?
 pub fn check(head: &[u8]) -> Result<(), DecodeError> {
     let found = u32::from_le_bytes(*head.first_chunk().ok_or(DecodeError::HeadShort)?);
-    let computed = crc32c::crc32c(&head[CRC_FROM..]);
+    let computed = amita_cluster::crc32c(&head[CRC_FROM..]);
     if found == computed {
         Ok(())
     } else {
@@ -381,7 +381,7 @@ fn finish(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: u
     head[7] = kind as u8;
     head[8..10].copy_from_slice(&(head_bytes as u16).to_le_bytes());
     head[12..16].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
-    let crc = crc32c::crc32c(&head[CRC_FROM..]);
+    let crc = amita_cluster::crc32c(&head[CRC_FROM..]);
     head[..4].copy_from_slice(&crc.to_le_bytes());
 }
 

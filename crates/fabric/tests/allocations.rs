@@ -180,7 +180,7 @@ fn nothing_that_a_peer_sends_makes_the_decoder_allocate_much() {
             let payload = if round % 3 == 1 { 0 } else { random() as u32 % 33 * 4096 };
             head[12..16].copy_from_slice(&payload.to_le_bytes());
         }
-        let crc = crc32c::crc32c(&head[4..]);
+        let crc = amita_cluster::crc32c(&head[4..]);
         head[..4].copy_from_slice(&crc.to_le_bytes());
         if let Ok(Some(prefix)) = codec::prefix(&head, Some(1))
             && codec::check(&head[..prefix.head_bytes]).is_ok()

@@ -97,7 +97,7 @@ impl Rider {
             versions: vec![Version::NONE; CHUNKS as usize],
             next: 0,
             under_way: 0,
-            sum: crc32c::crc32c(&payload),
+            sum: amita_cluster::crc32c(&payload),
             payload,
         };
         while *rider.store.state() == State::Mounting {

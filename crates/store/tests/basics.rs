@@ -465,7 +465,7 @@ fn a_roll_forward_is_whole_or_nothing() {
     let change = |block: u16| Change {
         block: BlockIndex(block),
         version: version(1, 2 + u64::from(block)),
-        sum: (block != 3).then(|| crc32c::crc32c(&blocks[usize::from(block)])),
+        sum: (block != 3).then(|| amita_cluster::crc32c(&blocks[usize::from(block)])),
     };
     let mut part = |rig: &mut Rig, range: std::ops::Range<u16>, first, last| {
         let entries: Vec<Change> = range.clone().map(change).collect();

@@ -134,10 +134,10 @@ impl Bench {
 
 fn main() {
     let block = Slice::copy_from(&[5; BLOCK_BYTES as usize]);
-    let sum = crc32c::crc32c(&block);
+    let sum = amita_cluster::crc32c(&block);
     let start = Instant::now();
     for _ in 0..100_000 {
-        std::hint::black_box(crc32c::crc32c(std::hint::black_box(&block)));
+        std::hint::black_box(amita_cluster::crc32c(std::hint::black_box(&block)));
     }
     println!(
         "{:<44} {:8.0} ns",

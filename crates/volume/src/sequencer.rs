@@ -161,6 +161,7 @@ impl Sequencer {
             paused: Members::NONE,
             missed: Members::NONE,
             touched: false,
+            hinted: false,
             reread: false,
             rereading: false,
             in_doubt: false,
@@ -218,6 +219,12 @@ impl Sequencer {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.ios == 0
+    }
+
+    /// Is nothing under way at all: no I/O, no fence, no opening, no answer that is owed, no call to the metadata?
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.stopped || (self.tasks.len() == 0 && self.metadata.is_quiet())
     }
 
     /// Has it ended?

@@ -78,7 +78,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        let crc = crc32c::crc32c(&bytes[CRC_FROM..]);
+        let crc = amita_cluster::crc32c(&bytes[CRC_FROM..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         if let Ok(Some((found, Frame::Message(message)))) = read(&bytes, Some(1)) {
             let mut again = Vec::new();
@@ -105,7 +105,7 @@ proptest! {
         let mut bytes = Vec::new();
         RawPrefix { crc: 0, magic: MAGIC, version, kind: kind as u8, head_bytes, flags: 0, payload_bytes }.put(&mut bytes);
         bytes.extend_from_slice(&body);
-        let crc = crc32c::crc32c(&bytes[CRC_FROM..]);
+        let crc = amita_cluster::crc32c(&bytes[CRC_FROM..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         if let Ok(Some((found, _))) = read(&bytes, Some(1)) {
             prop_assert!(found.head_bytes <= MAX_HEAD_BYTES && found.payload_bytes <= MAX_PAYLOAD_BYTES);

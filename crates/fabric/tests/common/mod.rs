@@ -41,7 +41,7 @@ fn request(id: u64, body: RequestBody) -> Message {
 /// A write of so many bytes from the start of chunk `id`, whose payload tells its id and length everywhere.
 pub fn write(id: u64, length: u32) -> (Message, Slice) {
     let bytes: Vec<u8> = (0..length).map(|at| stamp(id, at)).collect();
-    let sums: Sums = bytes.chunks(BLOCK_BYTES as usize).map(crc32c::crc32c).collect();
+    let sums: Sums = bytes.chunks(BLOCK_BYTES as usize).map(amita_cluster::crc32c).collect();
     let body = RequestBody::Write {
         chunk: ChunkIndex(id),
         offset_bytes: 0,
@@ -83,7 +83,7 @@ pub fn is_intact(request: &Request, payload: &[u8]) -> bool {
         && payload
             .chunks(BLOCK_BYTES as usize)
             .zip(sums)
-            .all(|(piece, sum)| crc32c::crc32c(piece) == *sum)
+            .all(|(piece, sum)| amita_cluster::crc32c(piece) == *sum)
 }
 
 /// The answer of a store that does what it is asked.
@@ -91,7 +91,7 @@ pub fn answer(request: &Request) -> (Message, Slice) {
     let (body, payload) = match &request.body {
         RequestBody::Read { range, .. } => {
             let block = vec![request.id.0 as u8; BLOCK_BYTES as usize];
-            let sums = (0..range.count).map(|_| crc32c::crc32c(&block)).collect();
+            let sums = (0..range.count).map(|_| amita_cluster::crc32c(&block)).collect();
             let payload = Slice::copy_from(&block.repeat(range.count.into()));
             (
                 AnswerBody::Data {

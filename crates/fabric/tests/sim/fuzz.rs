@@ -109,7 +109,7 @@ fn flip(head: &mut [u8], random: &mut Random) {
         head[byte] ^= 1 << random.below(8);
     }
     if random.below(4) > 0 {
-        let crc = crc32c::crc32c(&head[4..]);
+        let crc = amita_cluster::crc32c(&head[4..]);
         head[..4].copy_from_slice(&crc.to_le_bytes());
     }
 }

@@ -634,7 +634,7 @@ fn piece_sums(offset_bytes: u32, bytes: &[u8]) -> Sums {
     while at < bytes.len() {
         let within = (offset_bytes as usize + at) % BLOCK_BYTES as usize;
         let end = bytes.len().min(at + BLOCK_BYTES as usize - within);
-        sums.push(crc32c::crc32c(&bytes[at..end]));
+        sums.push(amita_cluster::crc32c(&bytes[at..end]));
         at = end;
     }
     sums

@@ -48,7 +48,7 @@ pub(super) use on_disk;
 /// Writes the checksum of a page's body behind it, and returns it.
 pub fn seal(page: &mut [u8]) -> u32 {
     assert_eq!(page.len(), PAGE_BYTES, "a page is sealed whole");
-    let sum = crc32c::crc32c(&page[..PAGE_BODY_BYTES]);
+    let sum = amita_cluster::crc32c(&page[..PAGE_BODY_BYTES]);
     page[PAGE_BODY_BYTES..].copy_from_slice(&sum.to_le_bytes());
     sum
 }
@@ -67,5 +67,5 @@ pub struct Sealed<'a> {
 pub fn sealed(page: &[u8]) -> Option<Sealed<'_>> {
     let (body, sum) = page.split_at_checked(PAGE_BODY_BYTES)?;
     let sum = u32::from_le_bytes(sum.try_into().ok()?);
-    (crc32c::crc32c(body) == sum).then_some(Sealed { body, sum })
+    (amita_cluster::crc32c(body) == sum).then_some(Sealed { body, sum })
 }

@@ -60,7 +60,7 @@ fn the_bytes_of_a_superblock_stay_where_they_are() {
     assert!(page[176..PAGE_BODY_BYTES].iter().all(|&byte| byte == 0));
     assert_eq!(
         page[PAGE_BODY_BYTES..],
-        crc32c::crc32c(&page[..PAGE_BODY_BYTES]).to_le_bytes()
+        amita_cluster::crc32c(&page[..PAGE_BODY_BYTES]).to_le_bytes()
     );
 }
 
@@ -295,7 +295,7 @@ fn a_log_page_must_be_this_stores_own() {
 
 #[test]
 fn the_checksum_of_zeros_is_what_reads_say() {
-    assert_eq!(crc32c::crc32c(&[0; PAGE_BYTES]), crate::store::read::ZERO_BLOCK_SUM);
+    assert_eq!(amita_cluster::crc32c(&[0; PAGE_BYTES]), crate::store::read::ZERO_BLOCK_SUM);
 }
 
 /// What version 1 writes, byte for byte (as one checksum each). These numbers never change: a disk of today is read for
@@ -338,6 +338,6 @@ fn the_bytes_of_log_and_checkpoint_stay_where_they_are() {
     };
     writer.entries(4, (0..64).map(entry));
     assert_eq!(writer.finish().pages, 1);
-    let sums = [&records_bytes[..at], &page, &checkpoint_pages[..PAGE_BYTES]].map(crc32c::crc32c);
+    let sums = [&records_bytes[..at], &page, &checkpoint_pages[..PAGE_BYTES]].map(amita_cluster::crc32c);
     assert_eq!(sums, [1_493_414_967, 3_660_360_371, 1_214_729_159]);
 }

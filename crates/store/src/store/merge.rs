@@ -45,7 +45,7 @@ impl Store {
             let Some((at, first, bytes, from)) = part else { continue };
             let mut block = op.base[which].take().expect("every base was found");
             block[first..first + bytes].copy_from_slice(&op.payload[from..from + bytes]);
-            op.sums[usize::from(at)] = crc32c::crc32c(&block);
+            op.sums[usize::from(at)] = amita_cluster::crc32c(&block);
             op.merged[which] = block.freeze();
         }
         true
@@ -101,7 +101,7 @@ impl Store {
         self.window.end(window);
         let unchecked = self.config.planted.has(Plant::SumUnchecked);
         let op = self.ops.get_mut(key);
-        let whole = result.is_ok() && (crc32c::crc32c(&buffer) == op.base_sum[which] || unchecked);
+        let whole = result.is_ok() && (amita_cluster::crc32c(&buffer) == op.base_sum[which] || unchecked);
         op.bases_reading -= 1;
         op.base[which] = Some(buffer);
         if !whole {

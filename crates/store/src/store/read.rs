@@ -285,7 +285,7 @@ impl Store {
             self.counters.damaged += 1;
         } else if !unchecked {
             for (n, block) in buffer.chunks_exact(PAGE_BYTES).enumerate() {
-                if crc32c::crc32c(block) != read.entries[at + n].sum {
+                if amita_cluster::crc32c(block) != read.entries[at + n].sum {
                     read.damaged = read.damaged.or(Some(block_at(at + n)));
                     self.counters.damaged += 1;
                 }

@@ -278,7 +278,7 @@ impl Store {
             return Ok(());
         };
         let mut blocks = buffer.chunks_exact(PAGE_BYTES).zip(&sums);
-        let whole = readable && blocks.all(|(block, &sum)| crc32c::crc32c(block) == sum);
+        let whole = readable && blocks.all(|(block, &sum)| amita_cluster::crc32c(block) == sum);
         if !whole {
             // The end of the log: what a crash left unfinished. Nothing from here on was acknowledged.
             self.report.ended_short = true;

@@ -65,7 +65,7 @@ impl Store {
         let mut sums = entries.iter().filter_map(|entry| entry.sum);
         if !payload
             .chunks_exact(PAGE_BYTES)
-            .all(|block| Some(crc32c::crc32c(block)) == sums.next())
+            .all(|block| Some(amita_cluster::crc32c(block)) == sums.next())
         {
             return self.invalid(asker, Problem::Checksum);
         }

@@ -530,7 +530,7 @@ pub fn data(count: u16, payload: &[u8], sums: &[u32]) -> Vec<u8> {
     assert_eq!(payload.len(), usize::from(count) * BLOCK);
     assert_eq!(sums.len(), usize::from(count));
     for (block, sum) in payload.chunks(BLOCK).zip(sums) {
-        assert_eq!(crc32c::crc32c(block), *sum, "a block is not what its checksum says");
+        assert_eq!(amita_cluster::crc32c(block), *sum, "a block is not what its checksum says");
     }
     payload.to_vec()
 }
@@ -541,7 +541,7 @@ pub fn sums(offset: u32, bytes: &[u8]) -> Sums {
     let (head, rest) = bytes.split_at(head);
     std::iter::once(head)
         .chain(rest.chunks(BLOCK))
-        .map(crc32c::crc32c)
+        .map(amita_cluster::crc32c)
         .collect()
 }
 

@@ -253,7 +253,7 @@ impl Game {
             let changes = part.iter().map(|(block, data, version)| message::Change {
                 block: BlockIndex(*block),
                 version: *version,
-                sum: data.as_ref().map(|data| crc32c::crc32c(data)),
+                sum: data.as_ref().map(|data| amita_cluster::crc32c(data)),
             });
             let request = self.asker.request(RequestBody::Roll {
                 chunk: ChunkIndex(chunk),
@@ -613,7 +613,7 @@ impl Game {
                     *version,
                     "{index}/{block}"
                 );
-                let sum = data.as_ref().map(|data| crc32c::crc32c(data));
+                let sum = data.as_ref().map(|data| amita_cluster::crc32c(data));
                 assert_eq!(entry.and_then(|entry| entry.sum), sum, "{index}/{block}");
             }
         }

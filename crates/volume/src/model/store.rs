@@ -320,7 +320,7 @@ impl Store {
                             bytes.extend_from_slice(data);
                         }
                         None => {
-                            sums.push(crc32c::crc32c(&[0; BLOCK_BYTES as usize]));
+                            sums.push(amita_cluster::crc32c(&[0; BLOCK_BYTES as usize]));
                             bytes.resize(bytes.len() + BLOCK_BYTES as usize, 0);
                         }
                     }
@@ -484,7 +484,7 @@ impl Store {
                 for (index, sum) in sums.iter().enumerate() {
                     let at = index * BLOCK_BYTES as usize;
                     let data = payload.slice(at..at + BLOCK_BYTES as usize);
-                    assert_eq!(crc32c::crc32c(&data), *sum);
+                    assert_eq!(amita_cluster::crc32c(&data), *sum);
                     let block = (offset_bytes / BLOCK_BYTES) as u16 + index as u16;
                     entries.push((
                         block,
@@ -589,7 +589,7 @@ impl Store {
             let data = change.sum.map(|sum| {
                 let data = payload.slice(at..at + BLOCK_BYTES as usize);
                 at += BLOCK_BYTES as usize;
-                assert_eq!(crc32c::crc32c(&data), sum);
+                assert_eq!(amita_cluster::crc32c(&data), sum);
                 (data, sum)
             });
             rolling.entries.push((

@@ -21,6 +21,9 @@ impl Sequencer {
         self.touched.push(group);
         // R10: all told, the rest evicted first. Who is known to be lost is evicted lazily, here.
         self.metadata.evictions = true;
+        if std::mem::take(&mut self.groups[group as usize].hinted) {
+            self.reread(group);
+        }
         self.send_fence(now, group);
         self.arm_silence(now);
     }

@@ -52,6 +52,11 @@ impl Metadata {
         }
     }
 
+    /// Is nothing under way and nothing wanted?
+    pub fn is_quiet(&self) -> bool {
+        self.call.is_none() && !self.evictions && !self.rereads
+    }
+
     /// When a call is to be made that had to wait.
     pub fn due(&self) -> Option<Time> {
         ((self.evictions || self.rereads) && self.call.is_none()).then_some(self.not_before)
@@ -64,10 +69,15 @@ impl Sequencer {
         if self.stopped {
             return;
         }
-        if let Some(state) = self.groups.get(group.0 as usize)
+        if let Some(state) = self.groups.get_mut(group.0 as usize)
             && epoch > state.record.epoch
         {
-            self.reread(group.0);
+            if state.touched {
+                self.reread(group.0);
+            } else {
+                // Many groups may change at once, and most are not in use: it is read when it is touched.
+                state.hinted = true;
+            }
         }
         self.finish(now);
     }

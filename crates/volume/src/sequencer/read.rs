@@ -311,7 +311,7 @@ fn damage(range: BlockRange, sums: &Sums, payload: &[u8]) -> Intact {
         return Intact::Shape;
     }
     let mut blocks = range.iter().zip(sums).zip(payload.chunks_exact(block_bytes));
-    match blocks.find(|((_, sum), bytes)| crc32c::crc32c(bytes) != **sum) {
+    match blocks.find(|((_, sum), bytes)| amita_cluster::crc32c(bytes) != **sum) {
         Some(((block, _), _)) => Intact::No(block),
         None => Intact::Yes,
     }

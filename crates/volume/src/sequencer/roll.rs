@@ -142,7 +142,7 @@ impl Sequencer {
                     .position(|change| change.block == block)
                     .expect("it was asked for");
                 // As of exactly the listed version, and intact from the disk to here.
-                if opening.roll.page[at].sum != Some(sums[place]) || crc32c::crc32c(&bytes) != sums[place] {
+                if opening.roll.page[at].sum != Some(sums[place]) || amita_cluster::crc32c(&bytes) != sums[place] {
                     bad = Some(block);
                 }
                 opening.roll.blocks[at] = Some(bytes);

@@ -62,6 +62,8 @@ pub(super) struct Group {
     /// Warned of: missing, and too few to evict it.
     pub missed: Members,
     pub touched: bool,
+    /// A watch said that its record has changed; it is read when the group is touched.
+    pub hinted: bool,
     /// Its record is to be read again; and whether the call under way does so.
     pub reread: bool,
     pub rereading: bool,

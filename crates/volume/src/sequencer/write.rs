@@ -360,7 +360,7 @@ fn sums(write: &Write) -> Sums {
     let mut room = (BLOCK_BYTES - write.offset_bytes % BLOCK_BYTES) as usize;
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(room.min(rest.len()));
-        sums.push(crc32c::crc32c(piece));
+        sums.push(amita_cluster::crc32c(piece));
         rest = after;
         room = BLOCK_BYTES as usize;
     }

@@ -312,6 +312,27 @@ fn hints_are_only_hints() {
 }
 
 #[test]
+fn a_hint_of_a_group_that_is_not_in_use_waits_until_it_is() {
+    let mut rig = Rig::new(3, 1);
+    rig.evict_elsewhere(3);
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2));
+    rig.collect();
+    assert!(rig.calls.is_empty() && rig.sequencer.is_quiet());
+    let io = rig.read(0, 4096);
+    assert!(!rig.sequencer.is_quiet());
+    rig.do_call();
+    rig.answer_fences();
+    for request in rig.fences() {
+        assert_ne!(request.store, store(3));
+    }
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    rig.answer_confirms();
+    assert!(rig.sequencer.is_quiet());
+}
+
+#[test]
 fn metadata_that_went_back_ends_it() {
     let mut rig = Rig::open(3, 1);
     rig.evict_elsewhere(3);

@@ -7,7 +7,7 @@ use amita_reactor::Slice;
 
 fn block(fill: u8) -> (Vec<u8>, u32) {
     let bytes = vec![fill; 4096];
-    let sum = crc32c::crc32c(&bytes);
+    let sum = amita_cluster::crc32c(&bytes);
     (bytes, sum)
 }
 

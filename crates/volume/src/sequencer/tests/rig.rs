@@ -303,7 +303,7 @@ impl Rig {
         let mut sums = Sums::new();
         for block in range.iter() {
             let block = vec![block.0 as u8; BLOCK_BYTES as usize];
-            sums.push(crc32c::crc32c(&block));
+            sums.push(amita_cluster::crc32c(&block));
             bytes.extend(block);
         }
         self.answer(
