@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// How the run of one seed ended.
 #[derive(Clone, Debug, Default)]
@@ -65,9 +66,10 @@ pub fn run_caught(seed: u64, run: impl FnOnce(u64) -> Run) -> Run {
     })
 }
 
-/// Runs all seeds on `jobs` threads, until `max_failures` of them have failed. `progress` is told how many have ended; it is called by all threads.
+/// Runs all seeds on `jobs` threads, until `max_failures` of them have failed, or to a moment. `progress` is told how many have ended; it is called by all threads.
 pub fn run_all(
     seeds: Range<u64>,
+    until: Option<Instant>,
     jobs: usize,
     max_failures: u64,
     run: impl Fn(u64) -> Run + Sync,
@@ -81,7 +83,7 @@ pub fn run_all(
         let mut summary = Summary::default();
         while !enough.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
+            if seed >= seeds.end || until.is_some_and(|until| Instant::now() >= until) {
                 break;
             }
             let one = run_caught(seed, &run);

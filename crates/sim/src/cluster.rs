@@ -192,6 +192,12 @@ impl Cluster {
         if let Some(why) = &self.hosts.violation {
             return Err(why.clone());
         }
+        for member in self.hosts.opened_at.drain(..) {
+            // R6: raise the generation, then read the epochs.
+            if !self.metadata.has_read_groups(node_id(member)) {
+                return Err(format!("node {} serves by groups that it read before it raised the generation", member + 1));
+            }
+        }
         let next = [self.strikes.next(), self.metadata.next(), self.hosts.next(), self.workload.next()];
         let until = next.into_iter().flatten().min().unwrap_or(limit).min(limit).max(Time(now.0 + 1));
         if let Some(place) = self.world.next_until(until) {
@@ -263,6 +269,7 @@ impl Cluster {
                     self.tell(|| format!("node {}: its store fails: {why}", member + 1));
                     self.nodes[member].store_failed = Some(why);
                 }
+                FromCore::Description(_) => {}
                 FromCore::Warning(what) => {
                     self.coverage.hit("node.warnings");
                     self.tell(|| format!("node {}: {what}", member + 1));
@@ -360,8 +367,12 @@ impl Cluster {
             return Err(format!("the closing writes wait, and did not before:\n{}", self.describe()));
         }
         for index in 0..chunks {
-            let first = index * chunk;
-            self.closing(Kind::Read, first, chunk.min(blocks - first));
+            let (mut first, end) = (index * chunk, blocks.min((index + 1) * chunk));
+            while first < end {
+                let count = (end - first).min(u64::from(amita_cluster::MAX_IO_BLOCKS));
+                self.closing(Kind::Read, first, count);
+                first += count;
+            }
         }
         if !self.settle()? {
             return Err(format!("the closing reads wait, and the writes did not:\n{}", self.describe()));

@@ -109,6 +109,16 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// Some writes of the node's disk do nothing and claim success. No store can be right on such a disk; that it is
+    /// found out is for one scenario, and plans do not draw it.
+    LyingDisk {
+        /// Which.
+        node: Member,
+        /// So many of a thousand.
+        per_mille: u32,
+        /// How long.
+        for_ns: u64,
+    },
     /// Bits of the node's data rot.
     Rot {
         /// Which.

@@ -5,7 +5,7 @@ use amita_sim::{cluster, paths, scenarios, solo};
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 Runs Amita's own code in a simulated cluster: virtual time, disks that lose and tear what was
@@ -16,6 +16,8 @@ USAGE
         Runs every seed of the range (default 0..2000). Prints how often each rare path was taken.
         Fails when a seed fails, or when a listed path was never taken (not with --any-coverage,
         for ranges too small to take them all).
+    amita-sim run --first SEED --seconds N [--profile cluster|store] [--jobs N]
+        Runs seeds from SEED on until the time is over; which paths they take is not judged.
     amita-sim replay SEED [--profile cluster|store] [--trace]
         Runs one seed again, exactly as before; --trace tells what happens.
     amita-sim scenarios [--only TEXT] [--seeds N]
@@ -62,6 +64,8 @@ impl Profile {
 struct Arguments {
     words: Vec<String>,
     seeds: Option<String>,
+    first: Option<u64>,
+    seconds: Option<u64>,
     jobs: usize,
     profile: Profile,
     only: Option<String>,
@@ -74,6 +78,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let mut parsed = Arguments {
         words: Vec::new(),
         seeds: None,
+        first: None,
+        seconds: None,
         jobs: cores,
         profile: Profile::Cluster,
         only: None,
@@ -85,7 +91,9 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
         let mut value = |name: &str| arguments.next().ok_or(format!("{name} needs a value"));
         match argument.as_str() {
             "--seeds" => parsed.seeds = Some(value("--seeds")?),
-            "--jobs" => parsed.jobs = value("--jobs")?.parse().map_err(|_| "--jobs needs a number".to_owned())?,
+            "--first" => parsed.first = Some(number("--first", &value("--first")?)?),
+            "--seconds" => parsed.seconds = Some(number("--seconds", &value("--seconds")?)?),
+            "--jobs" => parsed.jobs = number("--jobs", &value("--jobs")?)? as usize,
             "--only" => parsed.only = Some(value("--only")?),
             "--profile" => {
                 parsed.profile = match value("--profile")?.as_str() {
@@ -103,6 +111,10 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
     Ok(parsed)
 }
 
+fn number(option: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{option} needs a number, not {text:?}"))
+}
+
 fn range(text: &str) -> Result<Range<u64>, String> {
     let wrong = || format!("{text:?} is no range of seeds; write for example 0..2000");
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
@@ -118,6 +130,10 @@ fn main() -> ExitCode {
     }
     let result = parse(words.into_iter()).and_then(|arguments| {
         match arguments.words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["run"] if arguments.seconds.is_some() => {
+                let first = arguments.first.unwrap_or(0);
+                Ok(run(&arguments, first..u64::MAX))
+            }
             ["run"] => {
                 let seeds = range(arguments.seeds.as_deref().unwrap_or("0..2000"))?;
                 Ok(run(&arguments, seeds))
@@ -146,15 +162,19 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
     let profile = arguments.profile;
-    let all = seeds.end - seeds.start;
+    let all = match arguments.seconds {
+        Some(seconds) => format!("{seconds} s of"),
+        None => format!("{}", seeds.end - seeds.start),
+    };
     let begin = Instant::now();
+    let until = arguments.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     let live = std::io::stderr().is_terminal();
     let progress = |ended: u64| {
         if live && ended.is_multiple_of(10) {
             let _ = write!(std::io::stderr(), "\r{ended} of {all} seeds");
         }
     };
-    let summary = run_all(seeds, arguments.jobs, MAX_FAILURES, |seed| profile.run(seed, false), progress);
+    let summary = run_all(seeds, until, arguments.jobs, MAX_FAILURES, |seed| profile.run(seed, false), progress);
     if live {
         eprintln!("\r");
     }
@@ -168,7 +188,7 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
         summary.trace
     );
     report(&summary, profile);
-    let missing = if arguments.any_coverage { Vec::new() } else { summary.coverage.missing(profile.required()) };
+    let missing = if arguments.any_coverage || until.is_some() { Vec::new() } else { summary.coverage.missing(profile.required()) };
     for path in &missing {
         println!("NEVER TAKEN: {path}: no seed tests it; change the fault plans, or ask why it cannot be reached");
     }

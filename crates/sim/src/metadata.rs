@@ -110,6 +110,12 @@ pub struct Metadata<T> {
     cut_off_until: BTreeMap<NodeId, Time>,
     watchers: BTreeMap<NodeId, Watcher>,
     sessions: BTreeMap<NodeId, Session>,
+    /// Who made each revision, by a call.
+    authors: BTreeMap<u64, NodeId>,
+    /// The count of calls carried out, and at which each node last wrote a volume's record, and last read groups.
+    executed: u64,
+    raised_at: BTreeMap<NodeId, u64>,
+    groups_read_at: BTreeMap<NodeId, u64>,
     /// What happened.
     pub counts: Counts,
 }
@@ -128,6 +134,10 @@ impl<T: Clone> Metadata<T> {
             cut_off_until: BTreeMap::new(),
             watchers: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            authors: BTreeMap::new(),
+            executed: 0,
+            raised_at: BTreeMap::new(),
+            groups_read_at: BTreeMap::new(),
             counts: Counts::default(),
         }
     }
@@ -255,6 +265,7 @@ impl<T: Clone> Metadata<T> {
                     let result = self.state.txn(&call).map_err(Error::from);
                     if let Ok(reply) = &result {
                         self.counts.compares_failed += u64::from(!reply.succeeded);
+                        self.remember(node, &call, reply);
                     }
                     if let Some(tag) = tag {
                         self.counts.answered += 1;
@@ -266,6 +277,37 @@ impl<T: Clone> Metadata<T> {
             }
         }
         self.feed_watchers(now);
+    }
+
+    /// Keeps what the checkers want to know of a call that was carried out.
+    fn remember(&mut self, node: NodeId, call: &Call, reply: &Reply) {
+        self.executed += 1;
+        for op in if reply.succeeded { &call.then } else { &call.otherwise } {
+            match op {
+                Op::Put { key, .. } => {
+                    self.authors.insert(reply.revision, node);
+                    if key.starts_with(&amita_cluster::map::volume_key("")) {
+                        self.raised_at.insert(node, self.executed);
+                    }
+                }
+                Op::Prefix { key } if key.contains("groups/") => {
+                    self.groups_read_at.insert(node, self.executed);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Who made a revision by a call.
+    #[must_use]
+    pub fn author(&self, revision: u64) -> Option<NodeId> {
+        self.authors.get(&revision).copied()
+    }
+
+    /// Has the node read the groups since it last raised a generation?
+    #[must_use]
+    pub fn has_read_groups(&self, node: NodeId) -> bool {
+        self.groups_read_at.get(&node) > self.raised_at.get(&node)
     }
 
     fn renew(&mut self, now: Time, node: NodeId, process: u64, frozen: bool) {

@@ -75,9 +75,9 @@ impl Scenario {
     /// Plays all seeds, with the rule and without.
     #[must_use]
     pub fn play(&self, seeds: u64, jobs: usize) -> Verdict {
-        let with_rule = run_all(0..seeds, jobs, 3, |seed| self.run(seed, false, false), |_| {});
+        let with_rule = run_all(0..seeds, None, jobs, 3, |seed| self.run(seed, false, false), |_| {});
         let switch = self.broken.is_some() && cfg!(feature = "planted");
-        let without_rule = switch.then(|| run_all(0..seeds, jobs, 1, |seed| self.run(seed, true, false), |_| {}));
+        let without_rule = switch.then(|| run_all(0..seeds, None, jobs, 1, |seed| self.run(seed, true, false), |_| {}));
         Verdict { with_rule, without_rule }
     }
 }

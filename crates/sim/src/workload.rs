@@ -14,6 +14,8 @@ use amita_reactor::Time;
 pub struct Profile {
     /// How many clients.
     pub clients: u32,
+    /// So many of them, the first ones, only read.
+    pub readers: u32,
     /// How many operations each keeps under way at most.
     pub depth: u32,
     /// How many operations all of them together ask for.
@@ -45,6 +47,7 @@ impl Profile {
         let read_percent = *random.pick(&[20, 40, 50, 70]);
         Profile {
             clients: random.within(1, 5) as u32,
+            readers: if random.percent(20) { 1 } else { 0 },
             depth: *random.pick(&[1, 1, 2, 4, 8]),
             operations: *random.pick(&[150, 250, 400]),
             blocks,
@@ -152,6 +155,7 @@ impl Workload {
         let left = profile.blocks_per_chunk - block % profile.blocks_per_chunk;
         let blocks = random.within(1, profile.max_blocks).min(left).min(profile.blocks - block);
         let kind = match random.below(100) {
+            _ if client.number < profile.readers => Kind::Read,
             share if share < profile.read_percent => Kind::Read,
             share if share < profile.read_percent + profile.clear_percent => Kind::Clear,
             _ => Kind::Write,

@@ -10,8 +10,8 @@ fn sample(seed: u64) -> Run {
 
 #[test]
 fn failures_and_panics_are_found_and_sorted() {
-    let one = run_all(0..20, 1, 10, sample, |_| {});
-    let two = run_all(0..20, 2, 10, sample, |_| {});
+    let one = run_all(0..20, None, 1, 10, sample, |_| {});
+    let two = run_all(0..20, None, 2, 10, sample, |_| {});
     for summary in [&one, &two] {
         assert_eq!(summary.runs, 20);
         assert_eq!(summary.coverage.count("ran"), 19);

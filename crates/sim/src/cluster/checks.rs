@@ -104,8 +104,13 @@ impl Cluster {
                 if kv.key.starts_with(&map::groups_prefix(POOL)) {
                     let now: map::Group = kv.json().map_err(|error| error.to_string())?;
                     if let Some(before) = groups.insert(kv.key.clone(), now.clone()) {
-                        judge_group(&before, &now, usize::from(self.setup.min_copies))
-                            .map_err(|why| format!("{}: {why}: from {before:?} to {now:?}", kv.key))?;
+                        let wrong = |why| format!("{}: {why}: from {before:?} to {now:?}", kv.key);
+                        judge_group(&before, &now, usize::from(self.setup.min_copies)).map_err(wrong)?;
+                        // R2: only the owner moves an epoch. (There is no coordinator here.)
+                        let owner = volume.as_ref().and_then(|volume| volume.owner);
+                        if self.metadata.author(kv.mod_revision) != owner {
+                            return Err(wrong("a sequencer that is not the owner moved the epoch"));
+                        }
                         counts.0 += 1;
                     }
                 } else if kv.key == map::volume_key(super::hosts::VOLUME_NAME) {
@@ -295,7 +300,9 @@ impl Cluster {
                 return Err(format!("store {store} lets generation {older} in after {closed}: {:?}", answer.result));
             }
         }
-        if group.epoch > Epoch(1) {
+        // Where the owner knows the epoch: a change that nobody has told it of yet, no store has adopted.
+        let counts = self.metadata.counts;
+        if group.epoch > Epoch(1) && counts.unknown_done + counts.unknown_late == 0 {
             let older = Scope { epoch: Epoch(group.epoch.0 - 1), ..scope(group, generation) };
             let (answer, _) = self.ask(mounted, older, body.clone())?;
             if !matches!(answer.result, Err(Refusal::StaleEpoch { .. })) {

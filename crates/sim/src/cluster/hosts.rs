@@ -76,14 +76,16 @@ pub struct Hosts {
     patient: bool,
     /// The first thing that a host was told and should never be.
     pub violation: Option<String>,
-    /// A damaged block may be met: bits were flipped.
+    /// A damaged block may be met: bits were flipped, or a disk lies.
     pub rot: bool,
+    /// A block may be unreadable: a disk returned errors.
+    pub disk_errors: bool,
     /// Disks may be full.
     full: bool,
     /// What happened.
     pub coverage: Coverage,
-    /// Opens that ended well.
-    pub opens: u64,
+    /// Where the volume was opened since somebody looked.
+    pub opened_at: Vec<Member>,
 }
 
 impl Hosts {
@@ -108,9 +110,10 @@ impl Hosts {
             patient: false,
             violation: None,
             rot: false,
+            disk_errors: false,
             full: setup.expect_full,
             coverage: Coverage::new(),
-            opens: 0,
+            opened_at: Vec::new(),
         }
     }
 
@@ -258,7 +261,7 @@ impl Hosts {
     ) {
         match result {
             Ok(info) => {
-                self.opens += 1;
+                self.opened_at.extend(self.hosts[index].at.as_ref().map(|at| at.member));
                 self.coverage.hit("hosts.opened");
                 self.quiet_since = now;
                 self.hosts[index].state = State::Open { volume: info.id };
@@ -299,7 +302,7 @@ impl Hosts {
             Err(IoError::Lost) => self.coverage.hit("io.lost"),
             Err(IoError::Busy) => self.coverage.hit("io.busy"),
             Err(IoError::Unavailable) => self.coverage.hit("io.unavailable"),
-            Err(IoError::Damaged) if self.rot => self.coverage.hit("io.damaged"),
+            Err(IoError::Damaged) if self.rot || self.disk_errors => self.coverage.hit("io.damaged"),
             Err(IoError::NoSpace) if self.full => self.coverage.hit("io.no_space"),
             Err(error) => {
                 let what = format!("operation {} ({kind:?}) ended with: {error}", id.0);

@@ -135,11 +135,17 @@ impl Cluster {
                 self.world.stall_disk(disk(node), Duration::from_nanos(for_ns));
             }
             Fault::DiskErrors { node, per_mille, for_ns } => {
+                self.hosts.disk_errors = true;
                 self.world.disk_faults(disk(node), |faults| {
                     faults.read_errors = per_mille;
                     faults.write_errors = per_mille;
                     faults.flush_errors = per_mille;
                 });
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::LyingDisk { node, per_mille, for_ns } => {
+                self.hosts.rot = true;
+                self.world.disk_faults(disk(node), |faults| faults.lost = per_mille);
                 self.later(now, for_ns, End::Disk(node));
             }
             Fault::Rot { node, blocks } => self.rot(node, blocks),

@@ -54,19 +54,26 @@ fn read_goes_back(seed: u64) -> Setup {
     setup
 }
 
-/// The gateway and its store are cut off together, with a host that stays and reads.
+/// The gateway and its store are cut off together, with hosts that stay and read. Little is written, so that reads do
+/// not wait for writes that cannot end.
 fn cut_off_together(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = hot(seed);
-    setup.profile.clients = 4;
-    setup.profile.depth = 2;
-    setup.profile.operations = 2000;
-    setup.profile.pause_ns = 4 * MS;
-    setup.loyal_hosts = 2;
-    setup.host_patience = Duration::from_millis(700);
+    setup.profile.clients = 6;
+    setup.profile.depth = 1;
+    setup.profile.operations = 1500;
+    setup.profile.pause_ns = 20 * MS;
+    setup.profile.hot_percent = 0;
+    setup.profile.max_blocks = 1;
+    (setup.profile.blocks, setup.blocks) = (16, 16);
+    (setup.loyal_hosts, setup.profile.readers) = (4, 4);
+    setup.silent_for = Duration::from_millis(500);
     let at = random.within(20, 150) as u32;
-    let lost = Lost::Both;
-    setup.plan = plan([(at, 0, Fault::Partition { side: vec![0], lost, metadata: true, for_ns: 3000 * MS })]);
+    let (side, lost) = (vec![0], Lost::Both);
+    setup.plan = plan([
+        (at, 0, Fault::Partition { side, lost, metadata: true, for_ns: 6000 * MS }),
+        (at, 0, Fault::Move { gateway: 1 }),
+    ]);
     setup
 }
 
@@ -103,6 +110,7 @@ fn rival_gateways(seed: u64) -> Setup {
     setup.loyal_hosts = 1;
     setup.profile.clients = 4;
     setup.profile.operations = 800;
+    setup.store_bytes = 2 << 30;
     setup.host_patience = Duration::from_millis(500);
     let mut steps = Vec::new();
     for round in 0..3 {
@@ -131,6 +139,23 @@ fn full(seed: u64) -> Setup {
     setup
 }
 
+/// A member's disk forgets the end of its log, and the node starts again.
+fn shorter_log(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.profile.read_percent = 80;
+    setup.volatile_cache = false;
+    setup.refused_for = Duration::from_millis(3000);
+    setup.profile.operations = 600;
+    let node = random.below(3) as usize;
+    let at = 50 + random.below(300) as u32;
+    setup.plan = plan([
+        (at, 0, Fault::LyingDisk { node, per_mille: 1000, for_ns: 4 * MS }),
+        (at, 4 * MS - 1, Fault::Kill { node, for_ns: MS }),
+    ]);
+    setup
+}
+
 /// Nothing worse than broken connections and lost answers.
 fn lost_answers(seed: u64) -> Setup {
     Setup { expect_no_eviction: true, ..cuts(seed) }
@@ -151,7 +176,13 @@ fn below_min_copies(seed: u64) -> Setup {
 /// A takeover while some members cannot be reached by the new gateway, and are by the old one.
 fn half_fenced(seed: u64) -> Setup {
     let mut random = random(seed);
-    let mut setup = cut_off_together(seed);
+    let mut setup = hot(seed);
+    setup.profile.clients = 4;
+    setup.profile.depth = 2;
+    setup.profile.operations = 2000;
+    setup.profile.pause_ns = 4 * MS;
+    setup.loyal_hosts = 2;
+    setup.host_patience = Duration::from_millis(700);
     setup.min_copies = *random.pick(&[1, 2]);
     let at = random.within(20, 150) as u32;
     let side = vec![0, 1 + random.below(2) as usize];
@@ -229,6 +260,12 @@ pub fn all() -> Vec<Scenario> {
             "v10 is on M1, M2 and M3 is full: it can be neither completed nor undone.",
             full,
             plant!(plants => plants.volume.no_credits = true),
+        ),
+        scenario(
+            "R8: a read names the least version that it must include",
+            "A store's disk forgets the end of its log: after a start it has old blocks with good checksums.",
+            shorter_log,
+            plant!(plants => plants.volume.no_least = true),
         ),
         Scenario {
             broken: None,
