@@ -210,7 +210,7 @@ fn data_below_the_mark_is_damage_of_its_block_only() {
 #[test]
 fn a_device_that_fails() {
     let (image, ..) = used(10);
-    for offset in [0, geometry().log_offset] {
+    let broken = |range: std::ops::Range<u64>| {
         let mut rig = Rig::open(
             Disk::new(image.clone(), false),
             Config::default(),
@@ -218,13 +218,25 @@ fn a_device_that_fails() {
             1,
             Pool::heap(),
         );
-        rig.broken = Some(offset..offset + 1);
+        rig.broken = Some(range);
         rig.run();
-        let State::Refused(MountError::Device { error, .. }) = rig.store.state() else {
-            panic!()
-        };
-        assert!(error.contains("unreadable sector"));
-    }
+        rig.store
+    };
+    // One superblock is enough; a page of the log that was durable is missed; one behind the end is not.
+    let store = broken(0..1);
+    assert!(*store.state() == State::Serving && store.status().mount.superblock_damaged);
+    assert!(matches!(
+        broken(0..OFFSETS[1] + 1).state(),
+        State::Refused(MountError::Device { .. })
+    ));
+    let third = geometry().log_page_offset(3);
+    let store = broken(third..third + 1);
+    assert!(matches!(
+        store.state(),
+        State::Refused(MountError::LogDamaged { sequence: 3, .. })
+    ));
+    let behind = geometry().log_page_offset(11);
+    assert_eq!(*broken(behind..behind + 1).state(), State::Serving);
     let mut rig = Rig::open(Disk::new(image, false), Config::default(), Time(1), 1, Pool::heap());
     rig.pump();
     while matches!(rig.flights[0], common::Flight::Read { .. }) {

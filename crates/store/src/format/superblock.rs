@@ -116,6 +116,8 @@ pub struct Checkpoint {
 pub enum Fault {
     /// It does not begin with the magic number.
     Magic,
+    /// The device cannot read it.
+    Unreadable,
     /// Its checksum is wrong.
     Checksum,
     /// Written by a newer version.

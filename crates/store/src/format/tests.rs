@@ -295,7 +295,10 @@ fn a_log_page_must_be_this_stores_own() {
 
 #[test]
 fn the_checksum_of_zeros_is_what_reads_say() {
-    assert_eq!(amita_cluster::crc32c(&[0; PAGE_BYTES]), crate::store::read::ZERO_BLOCK_SUM);
+    assert_eq!(
+        amita_cluster::crc32c(&[0; PAGE_BYTES]),
+        crate::store::read::ZERO_BLOCK_SUM
+    );
 }
 
 /// What version 1 writes, byte for byte (as one checksum each). These numbers never change: a disk of today is read for

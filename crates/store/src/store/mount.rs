@@ -54,6 +54,8 @@ pub(super) enum Phase {
 pub(super) struct Mount {
     pub(super) phase: Phase,
     pub(super) started: Option<Time>,
+    /// A read of several pages of the log has failed: they are read one by one.
+    pub(super) narrow: bool,
     /// Where the read that is under way begins.
     pub(super) offset: u64,
     pub(super) superblocks: Vec<Result<Superblock, Fault>>,
@@ -86,6 +88,7 @@ impl Store {
         self.mount = Some(Box::new(Mount {
             phase: Phase::Superblock(0),
             started: None,
+            narrow: false,
             offset: 0,
             superblocks: Vec::new(),
             chunk: None,
@@ -129,17 +132,28 @@ impl Store {
         }
     }
 
-    pub(super) fn mount_read_done(&mut self, buffer: BufMut, result: io::Result<()>) {
+    pub(super) fn mount_read_done(&mut self, mut buffer: BufMut, result: io::Result<()>) {
         let now = self.now;
         let Some(mount) = &mut self.mount else { return };
         mount.started.get_or_insert(now);
-        if let Err(error) = &result
-            && mount.phase != Phase::Verify
-        {
-            return self.mount_device_failed("a read", error);
+        if let Err(error) = &result {
+            // A page that cannot be read is a page that is not whole: what that means is found out as for any other.
+            match mount.phase {
+                Phase::Verify | Phase::Superblock(_) => {}
+                Phase::Log | Phase::Lookahead(_) if buffer.len() > PAGE_BYTES => {
+                    // Which of them? Read one by one.
+                    mount.narrow = true;
+                    return self.mount_step(Ok(()));
+                }
+                Phase::Log | Phase::Lookahead(_) => {
+                    mount.narrow = false;
+                    buffer.fill(0);
+                }
+                Phase::Checkpoint(_) | Phase::Finish => return self.mount_device_failed("a read", error),
+            }
         }
         let went = match mount.phase {
-            Phase::Superblock(which) => self.superblock_read(which, &buffer),
+            Phase::Superblock(which) => self.superblock_read(which, result.is_ok().then_some(&*buffer)),
             Phase::Checkpoint(first) => self.checkpoint_read(first, &buffer),
             Phase::Log => self.log_read(&buffer),
             Phase::Lookahead(first) => self.lookahead_read(first, &buffer),
@@ -147,6 +161,10 @@ impl Store {
             Phase::Finish => Ok(()),
         };
         drop(buffer);
+        self.mount_step(went);
+    }
+
+    fn mount_step(&mut self, went: Result<(), MountError>) {
         if let Err(error) = went.and_then(|()| self.mount_next()) {
             self.mount_failed(error);
         }
@@ -181,7 +199,12 @@ impl Store {
                     return Ok(());
                 }
                 Phase::Log => {
-                    let pages = log_step(&geometry, mount.next, checkpoint.tail + geometry.log_pages);
+                    let pages = log_step(
+                        &geometry,
+                        mount.narrow,
+                        mount.next,
+                        checkpoint.tail + geometry.log_pages,
+                    );
                     if pages == 0 {
                         mount.phase = Phase::Lookahead(mount.next);
                         continue;
@@ -192,7 +215,7 @@ impl Store {
                 }
                 Phase::Lookahead(from) => {
                     let limit = (mount.next + LOOKAHEAD_PAGES).min(checkpoint.tail + geometry.log_pages);
-                    let pages = log_step(&geometry, from, limit);
+                    let pages = log_step(&geometry, mount.narrow, from, limit);
                     if pages == 0 || self.config.planted.has(Plant::EndAtFirstBad) {
                         mount.phase = Phase::Verify;
                         continue;
@@ -206,9 +229,11 @@ impl Store {
         }
     }
 
-    fn superblock_read(&mut self, which: usize, page: &[u8]) -> Result<(), MountError> {
+    fn superblock_read(&mut self, which: usize, page: Option<&[u8]>) -> Result<(), MountError> {
         let Some(mount) = &mut self.mount else { return Ok(()) };
-        mount.superblocks.push(Superblock::decode(page));
+        mount
+            .superblocks
+            .push(page.ok_or(Fault::Unreadable).and_then(Superblock::decode));
         if which + 1 < OFFSETS.len() {
             mount.phase = Phase::Superblock(which + 1);
             return Ok(());
@@ -391,9 +416,10 @@ impl Store {
 }
 
 /// Pages from `from` on that can be read at once, below `limit` and up to the end of the circle.
-fn log_step(geometry: &Geometry, from: u64, limit: u64) -> u64 {
+fn log_step(geometry: &Geometry, narrow: bool, from: u64, limit: u64) -> u64 {
     let until_end = geometry.log_pages - from % geometry.log_pages;
-    STEP_PAGES.min(until_end).min(limit.saturating_sub(from))
+    let step = if narrow { 1 } else { STEP_PAGES };
+    step.min(until_end).min(limit.saturating_sub(from))
 }
 
 /// The newer of two valid superblocks; what is wrong when there is none.
@@ -407,7 +433,7 @@ fn choose(superblocks: &[Result<Superblock, Fault>]) -> Result<Superblock, Mount
                 });
             }
             Fault::Features(features) => return Err(MountError::UnknownFeatures { features: *features }),
-            Fault::Magic | Fault::Checksum | Fault::Field(_) => {}
+            Fault::Magic | Fault::Unreadable | Fault::Checksum | Fault::Field(_) => {}
         }
     }
     let newest = superblocks
@@ -422,11 +448,18 @@ fn choose(superblocks: &[Result<Superblock, Fault>]) -> Result<Superblock, Mount
         .filter_map(|superblock| superblock.as_ref().err())
         .copied()
         .collect();
+    if faults.iter().all(|&fault| fault == Fault::Unreadable) {
+        return Err(MountError::Device {
+            offset: OFFSETS[0],
+            error: "neither superblock can be read".to_owned(),
+        });
+    }
     if faults.iter().all(|&fault| fault == Fault::Magic) {
         return Err(MountError::NotAStore);
     }
     let words = |fault: &Fault| match fault {
         Fault::Magic => "no magic number".to_owned(),
+        Fault::Unreadable => "unreadable".to_owned(),
         Fault::Checksum => "wrong checksum".to_owned(),
         Fault::Field(field) => format!("impossible: {field}"),
         Fault::Newer(_) | Fault::Features(_) => "newer".to_owned(),

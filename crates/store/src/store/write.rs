@@ -289,5 +289,7 @@ fn sums_match(payload: &[u8], offset_bytes: u32, sums: &[u32]) -> bool {
     let head = PAGE_BYTES - offset_bytes as usize % PAGE_BYTES;
     let (head, rest) = payload.split_at(head.min(payload.len()));
     let pieces = std::iter::once(head).chain(rest.chunks(PAGE_BYTES));
-    pieces.zip(sums).all(|(piece, &sum)| amita_cluster::crc32c(piece) == sum)
+    pieces
+        .zip(sums)
+        .all(|(piece, &sum)| amita_cluster::crc32c(piece) == sum)
 }

@@ -530,7 +530,11 @@ pub fn data(count: u16, payload: &[u8], sums: &[u32]) -> Vec<u8> {
     assert_eq!(payload.len(), usize::from(count) * BLOCK);
     assert_eq!(sums.len(), usize::from(count));
     for (block, sum) in payload.chunks(BLOCK).zip(sums) {
-        assert_eq!(amita_cluster::crc32c(block), *sum, "a block is not what its checksum says");
+        assert_eq!(
+            amita_cluster::crc32c(block),
+            *sum,
+            "a block is not what its checksum says"
+        );
     }
     payload.to_vec()
 }
