@@ -35,6 +35,20 @@ fn a_larger_store_under_random_operations() {
     assert!(score.crashes > 3 && score.writes_acknowledged > 2_000, "{score:#?}");
 }
 
+/// Whatever rots: nothing of it is ever served, nor merged into something that looks whole (rule D7's spirit).
+#[test]
+fn rot() {
+    let mut score = Score::default();
+    for seed in 3000..3010 {
+        let mut rules = Rules::new(seed, 4_000);
+        rules.crash_one_in = usize::MAX;
+        rules.rot_one_in = 30;
+        score += play(rules);
+    }
+    println!("{score:#?}");
+    assert!(score.damaged > 200 && score.reads_checked > 1_000 && score.writes_acknowledged > 2_000);
+}
+
 /// Reads are refused while there is no memory; everything else goes on.
 #[test]
 fn a_pool_that_is_too_small() {

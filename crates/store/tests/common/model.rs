@@ -128,6 +128,13 @@ impl Chunk {
         Some(self.seen.iter().skip(first))
     }
 
+    /// A change was refused after it had been accepted: it and all that follow it are dropped.
+    pub fn drop_from(&mut self, version: Version) {
+        if let Some(at) = self.pending.iter().position(|(pending, ..)| *pending == version) {
+            self.pending.truncate(at);
+        }
+    }
+
     /// The last change that was sent was refused.
     pub fn take_back(&mut self) {
         self.pending.pop_back().expect("something was sent");

@@ -21,6 +21,8 @@ pub struct Rules {
     pub alignment: u32,
     /// One crash in so many steps.
     pub crash_one_in: usize,
+    /// One flipped bit of data in so many steps; 0: none.
+    pub rot_one_in: usize,
     pub pool: Pool,
     pub config: Config,
 }
@@ -35,6 +37,7 @@ impl Rules {
             volatile: seed % 2 == 1,
             alignment: if seed.is_multiple_of(3) { 512 } else { 1 },
             crash_one_in: 200,
+            rot_one_in: 0,
             pool: Pool::heap(),
             config: Config::default(),
         }
@@ -58,6 +61,7 @@ pub struct Score {
     pub checkpoints: u64,
     pub marks: u64,
     pub log_waits: u64,
+    pub damaged: u64,
 }
 
 impl std::ops::AddAssign for Score {
@@ -76,6 +80,7 @@ impl std::ops::AddAssign for Score {
         self.checkpoints += other.checkpoints;
         self.marks += other.marks;
         self.log_waits += other.log_waits;
+        self.damaged += other.damaged;
     }
 }
 
@@ -143,6 +148,9 @@ impl Game {
         if self.rng.chance(self.rules.crash_one_in) {
             return self.crash();
         }
+        if self.rots() && self.rng.chance(self.rules.rot_one_in) {
+            self.rot();
+        }
         match self.rng.below(1000) {
             0..300 => self.write(),
             300..380 => self.clear(),
@@ -164,6 +172,19 @@ impl Game {
             990..994 => self.settle(),
             _ => self.odd_questions(),
         }
+    }
+
+    fn rots(&self) -> bool {
+        self.rules.rot_one_in > 0
+    }
+
+    /// One bit of some slot is not what it was.
+    fn rot(&mut self) {
+        let geometry = amita_store::format::Geometry::divide(self.rules.size_bytes, None).expect("it was formatted");
+        let slot = self.rng.below(geometry.slots as usize);
+        let at = geometry.slots_offset as usize + slot * BLOCK + self.rng.below(BLOCK);
+        self.rig.disk.view[at] ^= 1 << self.rng.below(8);
+        self.rig.disk.durable[at] = self.rig.disk.view[at];
     }
 
     fn complete(&mut self) {
@@ -376,6 +397,11 @@ impl Game {
                         self.score.writes_acknowledged += 1;
                     }
                 }
+                (Asked::Change { chunk, version }, Err(Refusal::Damaged { .. } | Refusal::WrongPredecessor { .. }))
+                    if self.rots() =>
+                {
+                    self.model.chunk(chunk).drop_from(version)
+                }
                 (Asked::Change { chunk, version }, Err(refusal)) => {
                     assert!(
                         matches!(refusal, Refusal::NoSpace | Refusal::Busy),
@@ -398,6 +424,7 @@ impl Game {
                     let bytes = data(count, &told.payload, &sums);
                     self.check_read(chunk, (first, count), least, acknowledgements, &bytes, version);
                 }
+                (Asked::Read { .. }, Err(Refusal::Damaged { .. })) if self.rots() => {}
                 (Asked::Read { least, .. }, Err(refusal)) => {
                     let fair = matches!(refusal, Refusal::Busy | Refusal::Behind { .. });
                     assert!(fair, "a read of at least {least} was answered with {refusal:?}");
@@ -588,15 +615,19 @@ impl Game {
             }
             let expected = self.model.chunk(index).acknowledged.clone();
             assert_eq!(at, expected.version, "chunk {index}");
-            let (bytes, newest) = self
-                .asker
-                .read(&mut self.rig, index, 0, BLOCKS)
-                .expect("nothing is damaged");
-            assert!(
-                bytes == expected.bytes(0, BLOCKS),
-                "chunk {index} is not what was acknowledged"
-            );
-            assert_eq!(newest, expected.newest(0, BLOCKS), "chunk {index}");
+            for (first, count) in [(0, BLOCKS)].into_iter().chain((0..BLOCKS).map(|block| (block, 1))) {
+                match self.asker.read(&mut self.rig, index, first, count) {
+                    Ok((bytes, newest)) => {
+                        let right = bytes == expected.bytes(first, count);
+                        assert!(right, "chunk {index} is not what was acknowledged");
+                        assert_eq!(newest, expected.newest(first, count), "chunk {index}");
+                        if count == BLOCKS {
+                            break;
+                        }
+                    }
+                    Err(refusal) => assert!(self.rots() && matches!(refusal, Refusal::Damaged { .. }), "{refusal:?}"),
+                }
+            }
             let request = self.asker.request(RequestBody::Changes {
                 chunk: ChunkIndex(index),
                 since: Version::NONE,
@@ -633,5 +664,6 @@ impl Game {
         self.score.checkpoints += counters.checkpoints;
         self.score.marks += counters.mark_pages;
         self.score.log_waits += counters.log_waits;
+        self.score.damaged += counters.damaged;
     }
 }
