@@ -40,7 +40,10 @@ fn goes_to_all_at_once_and_is_acknowledged_when_all_have_it() {
         // A piece to the block's end, then the rest.
         assert_eq!(
             sums.as_slice(),
-            [amita_cluster::crc32c(&data[..3096]), amita_cluster::crc32c(&data[..2904])]
+            [
+                amita_cluster::crc32c(&data[..3096]),
+                amita_cluster::crc32c(&data[..2904])
+            ]
         );
     }
     rig.done(&all[..2]);
