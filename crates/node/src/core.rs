@@ -80,6 +80,8 @@ pub struct Core {
     events: Vec<amita_fabric::Event>,
     /// Links to be closed at the end of the pass.
     breaks: Vec<amita_fabric::Link>,
+    /// The mail of this pass.
+    taken: Vec<CoreMessage>,
     from_control: VecDeque<ToCore>,
     timer: Option<(Time, TimerId)>,
 }
@@ -102,6 +104,7 @@ impl Core {
             wants: Vec::new(),
             events: Vec::new(),
             breaks: Vec::new(),
+            taken: Vec::new(),
             from_control: VecDeque::new(),
             timer: None,
             mail,
@@ -169,10 +172,20 @@ impl Core {
         while let Some(message) = self.from_control.pop_front() {
             self.on_control(now, message);
         }
-        for _ in 0..MAIL_PER_PASS {
-            let Some(message) = self.mail.next() else { break };
+        let mut mail = std::mem::take(&mut self.taken);
+        while mail.len() < MAIL_PER_PASS
+            && let Some(message) = self.mail.next()
+        {
+            mail.push(message);
+        }
+        if !mail.is_empty() {
+            driver.refresh();
+        }
+        for message in mail.drain(..) {
             self.on_mail(driver, message);
         }
+        self.taken = mail;
+        let now = driver.now();
         self.tick(driver);
         self.route(driver);
         self.fronts.end_pass(driver);

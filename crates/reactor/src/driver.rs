@@ -140,7 +140,8 @@ pub enum Wait {
 ///
 /// Offsets and lengths are in bytes. No call blocks, except the ones that say so.
 pub trait Driver {
-    /// The time at the start of this pass; it moves only in [`Driver::poll`].
+    /// The time of this pass, read after its completions were; it moves only in [`Driver::poll`] and
+    /// [`Driver::refresh`].
     fn now(&self) -> Time;
 
     /// The buffers of this core.
@@ -185,6 +186,10 @@ pub trait Driver {
     /// Hands what was started to the kernel, waits as told, and moves all that has completed to `completions`. The
     /// time moves on.
     fn poll(&mut self, wait: Wait, completions: &mut Vec<Completion>);
+
+    /// Reads the clock again: for what came by other ways than completions (mail of other cores), so that the time that
+    /// goes with it is never older than it is.
+    fn refresh(&mut self);
 
     /// A sender of wake-ups for other threads: `Woken` completes here after [`Waker::wake`].
     fn waker(&self) -> Waker;

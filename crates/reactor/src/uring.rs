@@ -427,6 +427,13 @@ impl Driver for UringDriver {
                 self.submit();
             }
         }
+        // The time that goes with completions is never older than they are. A process that was frozen in between would
+        // else weigh promises by a time before their answers came, and serve what is stale (R4).
+        self.update_time();
+    }
+
+    fn refresh(&mut self) {
+        self.update_time();
     }
 
     fn waker(&self) -> Waker {

@@ -76,6 +76,9 @@ fn dead() -> io::Error {
 }
 
 impl Driver for SimDriver {
+    /// Virtual time stands still during a pass.
+    fn refresh(&mut self) {}
+
     fn now(&self) -> Time {
         self.now
     }
