@@ -42,6 +42,8 @@ const POOL_NAME: &str = "pool";
 const VOLUME: VolumeId = VolumeId(1);
 /// After the faults have ended, everything that is under way ends within this (virtual) time.
 pub const SETTLE: Duration = Duration::from_secs(30);
+/// After the closing reads, before the power is cut.
+const REST: Duration = Duration::from_millis(2500);
 /// A run whose work takes longer than this (virtual) time heals everything and sees what becomes of it.
 const WORK: Duration = Duration::from_secs(60);
 
@@ -381,6 +383,11 @@ impl Cluster {
         let gateway = &self.nodes[self.hosts.gateway()];
         let generations = gateway.each_core().filter_map(|core| core.shards().generation(VOLUME));
         self.closed_under = generations.max().ok_or("the gateway of the closing reads has not opened the volume")?;
+        // What sequencers do besides, a change of a group that is under way say, comes to its end.
+        let rest = self.world.now().plus(REST);
+        while self.world.now() < rest {
+            self.step(rest)?;
+        }
         Ok(())
     }
 
