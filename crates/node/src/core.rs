@@ -174,7 +174,7 @@ impl Core {
         }
         let mut mail = std::mem::take(&mut self.taken);
         while mail.len() < MAIL_PER_PASS
-            && let Some(message) = self.mail.next()
+            && let Some(message) = self.mail.take()
         {
             mail.push(message);
         }

@@ -266,7 +266,7 @@ impl Mail {
     }
 
     /// The next message for this core.
-    pub fn next(&mut self) -> Option<CoreMessage> {
+    pub fn take(&mut self) -> Option<CoreMessage> {
         if let Some(message) = self.own.pop_front() {
             return Some(message);
         }
@@ -274,7 +274,7 @@ impl Mail {
     }
 
     /// The next message that this core sent to itself.
-    pub fn next_own(&mut self) -> Option<CoreMessage> {
+    pub fn take_own(&mut self) -> Option<CoreMessage> {
         self.own.pop_front()
     }
 

@@ -46,8 +46,9 @@ impl Ios {
     }
 }
 
-/// What the sequencers want.
+/// What the sequencers want. (The common case, a request to a store, is the largest; boxing it would allocate per I/O.)
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
 pub enum Want {
     /// Of the outside: see [`Effect`].
     Effect(Effect),

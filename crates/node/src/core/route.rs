@@ -26,7 +26,7 @@ impl Core {
             moved |= self.route_wants(driver);
             moved |= self.route_stores(driver);
             moved |= self.route_directory();
-            while let Some(message) = self.mail.next_own() {
+            while let Some(message) = self.mail.take_own() {
                 self.on_mail(driver, message);
                 moved = true;
             }
@@ -44,12 +44,11 @@ impl Core {
             match event {
                 Event::Message { link, message, payload } => self.on_message(now, link, message, payload),
                 Event::Up {
-                    link, peer, outgoing, ..
-                } => {
-                    if outgoing {
-                        self.link_up(peer, link);
-                    }
-                }
+                    link,
+                    peer,
+                    outgoing: true,
+                    ..
+                } => self.link_up(peer, link),
                 Event::Down {
                     link, peer, outgoing, ..
                 } => {
@@ -87,9 +86,9 @@ impl Core {
     fn on_message(&mut self, now: Time, link: Link, message: Message, payload: Slice) {
         match message {
             Message::Request(request) => {
-                self.to_store(now, token::peer_link(self.config.core, link), request, payload);
+                self.pass_to_store(now, token::peer_link(self.config.core, link), request, payload);
             }
-            Message::Answer(answer) => self.to_sequencer(now, answer, payload),
+            Message::Answer(answer) => self.pass_to_sequencer(now, answer, payload),
             Message::Release {
                 tag,
                 volume,
@@ -112,7 +111,7 @@ impl Core {
     }
 
     /// A request, from wherever, to a store of this node.
-    fn to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
+    fn pass_to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         if self.stores.serves(request.store) {
             self.stores.request(now, link, request, payload, &mut self.replies);
             return;
@@ -128,7 +127,7 @@ impl Core {
         }
     }
 
-    fn to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
+    fn pass_to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
         let core = token::id_core(answer.id.0);
         if core == self.config.core {
             self.shards.answer(now, answer, payload);
@@ -138,7 +137,7 @@ impl Core {
     }
 
     /// A store's answer, to whoever asked.
-    fn from_store(&mut self, now: Time, link: LinkId, answer: Answer, payload: Slice) {
+    fn answer_from_store(&mut self, now: Time, link: LinkId, answer: Answer, payload: Slice) {
         let core = token::link_core(link);
         if core != self.config.core {
             self.mail.send(core, CoreMessage::FromStore { link, answer, payload });
@@ -160,12 +159,12 @@ impl Core {
         self.stores.run(driver, &mut replies);
         let mut moved = !replies.is_empty();
         for (link, answer, payload) in replies.drain(..) {
-            self.from_store(now, link, answer, payload);
+            self.answer_from_store(now, link, answer, payload);
         }
         // Nothing answers while answers are handed out, so the vector that was taken can be put back.
         let late = std::mem::replace(&mut self.replies, replies);
         for (link, answer, payload) in late {
-            self.from_store(now, link, answer, payload);
+            self.answer_from_store(now, link, answer, payload);
             moved = true;
         }
         self.announce_stores();
@@ -225,7 +224,7 @@ impl Core {
                     op,
                     payload,
                 } => {
-                    self.to_shard(now, origin(front, tag), volume, op, payload);
+                    self.pass_to_shard(now, origin(front, tag), volume, op, payload);
                 }
             }
         }
@@ -245,7 +244,7 @@ impl Core {
     }
 
     /// A piece of I/O, to the core that sequences its chunk: at most one hop.
-    fn to_shard(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+    fn pass_to_shard(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
         let core = if self.config.cores == 1 {
             0
         } else {
@@ -338,7 +337,7 @@ impl Core {
     /// A sequencer's request to a store, wherever it is.
     fn send(&mut self, now: Time, store: StoreId, request: Request, payload: Slice) {
         if self.local.iter().any(|(local, _)| *local == store) {
-            self.to_store(now, token::local_link(self.config.core), request, payload);
+            self.pass_to_store(now, token::local_link(self.config.core), request, payload);
             return;
         }
         // A store that cannot be reached now: the sequencer sends again when it hears that it can (R8).
@@ -372,10 +371,10 @@ impl Core {
     pub(super) fn on_mail(&mut self, driver: &mut dyn Driver, message: CoreMessage) {
         let now = driver.now();
         match message {
-            CoreMessage::ToStore { link, request, payload } => self.to_store(now, link, request, payload),
-            CoreMessage::FromStore { link, answer, payload } => self.from_store(now, link, answer, payload),
+            CoreMessage::ToStore { link, request, payload } => self.pass_to_store(now, link, request, payload),
+            CoreMessage::FromStore { link, answer, payload } => self.answer_from_store(now, link, answer, payload),
             CoreMessage::ToPeer { link, message, payload } => self.send_on(link, message, payload),
-            CoreMessage::ToSequencer { answer, payload } => self.to_sequencer(now, answer, payload),
+            CoreMessage::ToSequencer { answer, payload } => self.pass_to_sequencer(now, answer, payload),
             CoreMessage::Piece {
                 origin,
                 volume,
