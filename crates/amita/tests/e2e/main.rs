@@ -7,4 +7,5 @@ mod demo;
 mod failures;
 mod metadata;
 mod stock_clients;
+mod tls;
 mod world;

@@ -36,8 +36,19 @@ impl World {
 
     /// The same on other metadata.
     pub fn on(metadata: Metadata) -> World {
+        World::with(metadata, &[])
+    }
+
+    /// The same with further arguments for `amita serve`.
+    pub fn serving(arguments: &[&str]) -> World {
+        World::with(Metadata::Embedded, arguments)
+    }
+
+    fn with(metadata: Metadata, arguments: &[&str]) -> World {
         let scratch = scratch(3 * STORE_BYTES);
-        let cluster = Cluster::start(config(&scratch, 3, metadata)).expect("a cluster");
+        let mut config = config(&scratch, 3, metadata);
+        config.serve_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let cluster = Cluster::start(config).expect("a cluster");
         cluster.make_volume(VOLUME, VOLUME_BYTES).expect("a volume");
         World { cluster, scratch }
     }

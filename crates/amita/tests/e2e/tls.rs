@@ -1,0 +1,95 @@
+//! NBD over TLS with a stock client.
+
+use crate::world::{VOLUME, VOLUME_BYTES, World, scratch};
+use amita::harness::tool;
+use std::path::Path;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An authority, and a certificate by it for 127.0.0.1, as files of a folder.
+fn certificates(folder: &Path) {
+    let certtool = |arguments: &[&str]| {
+        tool::run(folder, "certtool", arguments, PATIENCE)
+            .expect("certtool runs")
+            .success()
+            .expect("certtool works");
+    };
+    std::fs::write(
+        folder.join("ca.info"),
+        "cn = test\nca\ncert_signing_key\nexpiration_days = 2\n",
+    )
+    .expect("written");
+    let server = "cn = 127.0.0.1\nip_address = 127.0.0.1\ntls_www_server\nsigning_key\nexpiration_days = 2\n";
+    std::fs::write(folder.join("server.info"), server).expect("written");
+    for name in ["ca", "server"] {
+        certtool(&[
+            "--generate-privkey",
+            "--key-type=ecdsa",
+            "--outfile",
+            &format!("{name}-key.pem"),
+        ]);
+    }
+    certtool(&[
+        "--generate-self-signed",
+        "--load-privkey=ca-key.pem",
+        "--template=ca.info",
+        "--outfile=ca-cert.pem",
+    ]);
+    certtool(&[
+        "--generate-certificate",
+        "--load-privkey=server-key.pem",
+        "--load-ca-certificate=ca-cert.pem",
+        "--load-ca-privkey=ca-key.pem",
+        "--template=server.info",
+        "--outfile=server-cert.pem",
+    ]);
+}
+
+#[test]
+fn a_gateway_that_requires_tls_serves_it_and_nothing_else() {
+    let keys = scratch(1 << 20);
+    certificates(keys.folder());
+    let file = |name: &str| keys.folder().join(name).display().to_string();
+    let world = World::serving(&[
+        "--tls-certificate",
+        &file("server-cert.pem"),
+        "--tls-key",
+        &file("server-key.pem"),
+        "--tls-required",
+    ]);
+    let plain = world.tool("nbdinfo", &["--size", &world.uri(0)]);
+    assert!(
+        !plain.status.success(),
+        "a client without TLS was served: {}",
+        plain.text
+    );
+    let address = world.cluster.nodes()[0].nbd;
+    let uri = format!("nbds://{address}/{VOLUME}?tls-certificates={}", keys.folder().display());
+    assert_eq!(
+        world.done("nbdinfo", &["--size", &uri]).trim(),
+        VOLUME_BYTES.to_string()
+    );
+    let (source, copy) = (world.file("source"), world.file("copy"));
+    std::fs::write(&source, crate::world::pattern(8, VOLUME_BYTES as usize)).expect("written");
+    world.done("nbdcopy", &[&source.display().to_string(), &uri]);
+    world.done("nbdcopy", &[&uri, &copy.display().to_string()]);
+    assert!(
+        std::fs::read(&source).expect("read") == std::fs::read(&copy).expect("read"),
+        "not what was written"
+    );
+    world.end(&[]);
+}
+
+#[test]
+fn a_certificate_that_is_none_is_named() {
+    let world = World::metadata_only(1);
+    let nothing = world.file("nothing.pem");
+    std::fs::write(&nothing, "no certificate").expect("written");
+    let path = nothing.display().to_string();
+    let mut node = world.serve("a", &["--tls-certificate", &path, "--tls-key", &path]);
+    assert_eq!(node.wait(PATIENCE).expect("it gives up").code(), Some(1));
+    let said = std::fs::read_to_string(node.log()).expect("a log");
+    assert!(said.contains(&path) && said.contains("certificate"), "{said}");
+    world.end(&[]);
+}
