@@ -15,7 +15,7 @@
 //! [`Store::read_done`], ...), effects come out ([`Store::effects`]). Whoever owns it carries the effects out and calls
 //! [`Store::end_pass`] once per pass of the reactor; that is where the writes of the pass are grouped.
 //!
-//! The bytes on the disk are defined in `docs/format.md`; [`format`] has the types.
+//! The bytes on the disk are defined in `docs/format.md`; [the module `format`](mod@format) has the types.
 #![deny(unsafe_code)]
 
 mod allocator;

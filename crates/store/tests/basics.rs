@@ -388,6 +388,21 @@ fn device_errors_poison_writes_and_flushes_but_not_reads() {
     let damaged = Err(Refusal::Damaged { block: BlockIndex(0) });
     assert_eq!(asker.read(&mut rig, 0, 0, 1).map(|_| ()), damaged);
     assert_eq!(*rig.store.state(), State::Serving);
+    // In a longer read the right block is named, and an error that goes away by itself harms nothing.
+    let long = Rng(5).bytes(8 * BLOCK);
+    asker
+        .write(&mut rig, 1, 0, &long, version(1, 1), Version::NONE)
+        .unwrap();
+    let fifth = find(&rig.disk.view, &long[5 * BLOCK..6 * BLOCK]) as u64;
+    rig.broken = Some(fifth + 512..fifth + 513);
+    let damaged = Err(Refusal::Damaged { block: BlockIndex(5) });
+    assert_eq!(asker.read(&mut rig, 1, 0, 8).map(|_| ()), damaged);
+    let request = asker.read_request(1, 0, 8, Version::NONE);
+    rig.send(asker.link, request.clone(), Slice::default());
+    rig.complete(0);
+    rig.broken = None;
+    rig.run();
+    assert_eq!(&rig.take(asker.link, request.id).unwrap().payload[..], &long[..]);
 
     let request = asker.write_request(0, BLOCK as u32, &bytes, version(1, 2), version(1, 1));
     rig.send(asker.link, request.clone(), Slice::copy_from(&bytes));

@@ -13,6 +13,8 @@ pub(super) enum Io {
     Flush,
     /// A part of a read.
     Read { read: u32, part: u32 },
+    /// One block of a part that could not be read as a whole.
+    Probe { read: u32, part: u32, n: u32 },
     /// A block that a sub-block write is merged with.
     Base { op: u32, which: usize, window: u64 },
     /// A part of a checkpoint.
@@ -87,6 +89,7 @@ impl Store {
         self.now = now;
         match self.ios.end(io) {
             Some(Io::Read { read, part }) => self.read_part_done(read, part, buffer, result),
+            Some(Io::Probe { read, part, n }) => self.probe_done(read, part, n, &buffer, result),
             Some(Io::Base { op, which, window }) => self.base_done(op, which, window, buffer, result),
             Some(Io::Mount) => self.mount_read_done(buffer, result),
             other => debug_assert!(false, "a read ended that was {other:?}"),

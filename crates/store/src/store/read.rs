@@ -274,27 +274,81 @@ impl Store {
         if !matches!(self.state, State::Serving) {
             return;
         }
-        let unchecked = self.config.planted.has(Plant::SumUnchecked);
         let read = &mut self.reads.places[place as usize];
-        let (at, home) = &mut read.parts[part as usize];
-        let at = usize::from(*at);
-        let block_at = |at: usize| BlockIndex(read.first.0 + at as u16);
-        if result.is_err() {
-            // An error on a read changed nothing on the disk: the block is as good as rotten, the store is not.
-            read.damaged = read.damaged.or(Some(block_at(at)));
-            self.counters.damaged += 1;
-        } else if !unchecked {
-            for (n, block) in buffer.chunks_exact(PAGE_BYTES).enumerate() {
-                if amita_cluster::crc32c(block) != read.entries[at + n].sum {
-                    read.damaged = read.damaged.or(Some(block_at(at + n)));
-                    self.counters.damaged += 1;
-                }
-            }
+        let first = usize::from(read.parts[part as usize].0);
+        let blocks = buffer.len() / PAGE_BYTES;
+        read.parts[part as usize].1 = Some(buffer);
+        match result {
+            Ok(()) => self.check_blocks(place, part, first, blocks),
+            // Which of them? They are read one by one.
+            Err(_) if blocks > 1 => return self.probe(place, part, 0),
+            Err(_) => self.block_damaged(place, first),
         }
-        *home = Some(buffer);
+        self.part_ended(place);
+    }
+
+    /// An error on a read changed nothing on the disk: the block is as good as rotten, the store is not.
+    fn block_damaged(&mut self, place: u32, at: usize) {
+        let read = &mut self.reads.places[place as usize];
+        read.damaged.get_or_insert(BlockIndex(read.first.0 + at as u16));
+        self.counters.damaged += 1;
+    }
+
+    /// Compares blocks of a part with what the index says of them.
+    fn check_blocks(&mut self, place: u32, part: u32, first: usize, blocks: usize) {
+        if self.config.planted.has(Plant::SumUnchecked) {
+            return;
+        }
+        let read = &self.reads.places[place as usize];
+        let (start, buffer) = &read.parts[part as usize];
+        let buffer = buffer.as_ref().expect("the part has ended");
+        let skip = (first - usize::from(*start)) * PAGE_BYTES;
+        let wrong = |(n, block): (usize, &[u8])| amita_cluster::crc32c(block) != read.entries[first + n].sum;
+        let mut bad = buffer[skip..skip + blocks * PAGE_BYTES]
+            .chunks_exact(PAGE_BYTES)
+            .enumerate();
+        if let Some(n) = bad.position(wrong) {
+            self.block_damaged(place, first + n);
+        }
+    }
+
+    fn part_ended(&mut self, place: u32) {
+        let read = &mut self.reads.places[place as usize];
         read.left -= 1;
         if read.left == 0 {
             self.read_finished(place);
+        }
+    }
+
+    /// Reads block `n` of a part alone, because the whole part could not be read.
+    fn probe(&mut self, place: u32, part: u32, n: u32) {
+        let read = &self.reads.places[place as usize];
+        let entry = read.entries[usize::from(read.parts[part as usize].0) + n as usize];
+        let buffer = self.take_surely(PAGE_BYTES);
+        let offset = self.superblock.geometry.slot_offset(entry.slot);
+        self.start_read(Io::Probe { read: place, part, n }, offset, buffer);
+    }
+
+    pub(super) fn probe_done(&mut self, place: u32, part: u32, n: u32, block: &[u8], result: io::Result<()>) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        let read = &mut self.reads.places[place as usize];
+        let (start, buffer) = &mut read.parts[part as usize];
+        let at = usize::from(*start) + n as usize;
+        let buffer = buffer.as_mut().expect("the part came back");
+        let blocks = (buffer.len() / PAGE_BYTES) as u32;
+        if result.is_ok() {
+            buffer[n as usize * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(block);
+            self.check_blocks(place, part, at, 1);
+        } else {
+            self.block_damaged(place, at);
+        }
+        // The first damaged block is the answer.
+        if self.reads.places[place as usize].damaged.is_some() || n + 1 == blocks {
+            self.part_ended(place);
+        } else {
+            self.probe(place, part, n + 1);
         }
     }
 
