@@ -153,7 +153,11 @@ pub struct BadUuid(pub String);
 
 impl fmt::Display for BadUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a UUID of the form 8-4-4-4-12 hexadecimal digits", self.0)
+        write!(
+            f,
+            "{:?} is not a UUID of the form 8-4-4-4-12 hexadecimal digits",
+            self.0
+        )
     }
 }
 

@@ -42,7 +42,10 @@ impl ChunkId {
     /// When `groups` is not a power of two: the map is checked when it is read.
     #[must_use]
     pub fn group(self, groups: u32) -> GroupIndex {
-        assert!(groups.is_power_of_two(), "the number of groups is a power of two, not {groups}");
+        assert!(
+            groups.is_power_of_two(),
+            "the number of groups is a power of two, not {groups}"
+        );
         GroupIndex((self.hash() & u64::from(groups - 1)) as u32)
     }
 
@@ -84,7 +87,10 @@ impl BlockRange {
     /// A run of `count` blocks from `first`.
     #[must_use]
     pub fn new(first: u16, count: u16) -> BlockRange {
-        BlockRange { first: BlockIndex(first), count }
+        BlockRange {
+            first: BlockIndex(first),
+            count,
+        }
     }
 
     /// One past the last block.

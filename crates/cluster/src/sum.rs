@@ -26,12 +26,16 @@ mod tests {
     /// Every length and alignment up to a few vectors goes through another path of the library: by bits, to compare.
     #[test]
     fn every_length_equals_the_slow_way() {
-        let bytes: Vec<u8> = (0..1024_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> = (0..1024_u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
         for length in 0..600 {
             for start in [0, 1, 7] {
                 let part = &bytes[start..start + length];
                 let slow = !part.iter().fold(!0_u32, |crc, byte| {
-                    (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
+                    (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+                        (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg())
+                    })
                 });
                 assert_eq!(crc32c(part), slow, "{length} bytes from {start}");
             }
