@@ -25,7 +25,8 @@ fn certificates(folder: &Path) {
     for name in ["ca", "server"] {
         certtool(&[
             "--generate-privkey",
-            "--key-type=ecdsa",
+            "--key-type=rsa",
+            "--bits=2048",
             "--outfile",
             &format!("{name}-key.pem"),
         ]);
