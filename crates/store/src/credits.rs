@@ -1,10 +1,12 @@
 //! Space is granted before it is used (rule R7).
 //!
 //! An *account* is one sequencer of one link: the upper bits of its request ids. Each answer tops the account up to a
-//! target, and a write takes its blocks from there, so that a write to which a version was given finds space.
+//! target, and a write takes its blocks from there, so that a write to which a version was given finds space. An account
+//! ends with its link, or when a newer generation of its volume is fenced: else every takeover would keep what the
+//! owner before had been granted.
 
 use crate::store::LinkId;
-use amita_cluster::RequestId;
+use amita_cluster::{Generation, RequestId, VolumeId};
 use rustc_hash::FxHashMap;
 
 /// The low bits of a request's id, which count; the others name the sequencer.
@@ -35,8 +37,16 @@ impl AccountId {
 /// All accounts of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
-    accounts: FxHashMap<AccountId, u32>,
+    accounts: FxHashMap<AccountId, Account>,
     granted: u64,
+}
+
+/// What one sequencer has left, and which one it is.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    left: u32,
+    volume: VolumeId,
+    generation: Generation,
 }
 
 impl Credits {
@@ -45,18 +55,27 @@ impl Credits {
         self.granted
     }
 
-    /// Makes the account, if it is new: its first request came in.
-    pub fn open(&mut self, account: AccountId) {
-        if self.accounts.len() < MAX_ACCOUNTS {
-            self.accounts.entry(account).or_insert(0);
+    /// Makes the account of the volume's sequencer of this generation, if it is new. (A number may come back for another
+    /// volume; what was left goes with it.)
+    pub fn open(&mut self, account: AccountId, volume: VolumeId, generation: Generation) {
+        if let Some(known) = self.accounts.get_mut(&account) {
+            (known.volume, known.generation) = (volume, generation);
+        } else if self.accounts.len() < MAX_ACCOUNTS {
+            let left = 0;
+            self.accounts.insert(account, Account { left, volume, generation });
         }
+    }
+
+    /// A newer generation of the volume is fenced: what older ones have left returns.
+    pub fn supersede(&mut self, volume: VolumeId, generation: Generation) {
+        self.retain(|_, known| known.volume != volume || known.generation >= generation);
     }
 
     /// Takes `blocks` from the account; what it has not must be free besides all grants: `beyond` says how many are.
     /// `false`: there is no space, and nothing was taken.
     pub fn take(&mut self, account: AccountId, blocks: u32, beyond: u64) -> bool {
         let mut none = 0;
-        let left = self.accounts.get_mut(&account).unwrap_or(&mut none);
+        let left = self.accounts.get_mut(&account).map_or(&mut none, |known| &mut known.left);
         let covered = blocks.min(*left);
         if u64::from(blocks - covered) > beyond {
             return false;
@@ -69,7 +88,7 @@ impl Credits {
     /// Tops the account up out of `spare` blocks that nobody was granted; returns how many it got. An account that is
     /// closed gets nothing.
     pub fn grant(&mut self, account: AccountId, spare: u64) -> u32 {
-        let Some(left) = self.accounts.get_mut(&account) else {
+        let Some(Account { left, .. }) = self.accounts.get_mut(&account) else {
             return 0;
         };
         let target = TARGET_BLOCKS.min(u64::from(*left) + spare / SHARE);
@@ -81,11 +100,15 @@ impl Credits {
 
     /// The link is closed: what it has left returns.
     pub fn close(&mut self, link: LinkId) {
+        self.retain(|account, _| account.link != link);
+    }
+
+    fn retain(&mut self, stays: impl Fn(&AccountId, &Account) -> bool) {
         let granted = &mut self.granted;
-        self.accounts.retain(|account, left| {
-            let stays = account.link != link;
+        self.accounts.retain(|account, known| {
+            let stays = stays(account, known);
             if !stays {
-                *granted -= u64::from(*left);
+                *granted -= u64::from(known.left);
             }
             stays
         });

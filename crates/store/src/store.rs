@@ -188,7 +188,6 @@ impl Store {
         if let Some(refusal) = refusal {
             return self.refuse(asker, refusal);
         }
-        self.credits.open(AccountId::new(link, request.id));
         if self.waiting_requests() >= self.config.max_requests {
             return self.refuse(asker, Refusal::Busy);
         }
@@ -207,6 +206,7 @@ impl Store {
             }
             Err(refusal) => return self.refuse(asker, refusal),
         };
+        self.credits.open(AccountId::new(link, request.id), scope.volume, scope.generation);
         self.dispatch(asker, scope.volume, blocks, request.body, payload);
     }
 

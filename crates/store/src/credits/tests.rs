@@ -12,7 +12,7 @@ fn an_account_is_topped_up_to_its_target() {
     let mut credits = Credits::default();
     let one = account(1, 1);
     assert_eq!(credits.grant(one, 1 << 20), 0, "not opened");
-    credits.open(one);
+    credits.open(one, VolumeId(1), Generation(1));
     assert_eq!(credits.grant(one, 1 << 20), 2048);
     assert_eq!(credits.grant(one, 1 << 20), 0);
     assert!(credits.take(one, 48, 0));
@@ -21,10 +21,24 @@ fn an_account_is_topped_up_to_its_target() {
 }
 
 #[test]
+fn a_takeover_returns_what_the_owner_before_had() {
+    let mut credits = Credits::default();
+    for generation in 1..=100 {
+        let account = account(1, u64::from(generation));
+        credits.supersede(VolumeId(1), Generation(generation));
+        credits.open(account, VolumeId(1), Generation(generation));
+        assert_eq!(credits.grant(account, 1 << 20), 2048, "generation {generation}");
+        assert_eq!(credits.granted(), 2048);
+    }
+    credits.supersede(VolumeId(2), Generation(200));
+    assert_eq!(credits.granted(), 2048, "another volume's");
+}
+
+#[test]
 fn little_space_is_shared() {
     let mut credits = Credits::default();
     for sequencer in 0..10 {
-        credits.open(account(1, sequencer));
+        credits.open(account(1, sequencer), VolumeId(1), Generation(1));
     }
     let mut spare = 800;
     let shares: Vec<u32> = (0..10)
@@ -41,7 +55,7 @@ fn little_space_is_shared() {
 #[test]
 fn beyond_the_account_only_what_is_free() {
     let mut credits = Credits::default();
-    credits.open(account(1, 1));
+    credits.open(account(1, 1), VolumeId(1), Generation(1));
     credits.grant(account(1, 1), 80);
     let left = credits.granted() as u32;
     assert!(!credits.take(account(1, 1), left + 5, 4));
@@ -55,7 +69,7 @@ fn beyond_the_account_only_what_is_free() {
 fn there_is_an_end_of_accounts() {
     let mut credits = Credits::default();
     for sequencer in 0..2 * MAX_ACCOUNTS as u64 {
-        credits.open(account(1, sequencer));
+        credits.open(account(1, sequencer), VolumeId(1), Generation(1));
     }
     assert_eq!(credits.accounts.len(), MAX_ACCOUNTS);
 }
@@ -67,7 +81,7 @@ proptest! {
         for (what, link, sequencer, blocks) in steps {
             let account = account(link, sequencer);
             match what {
-                0 => credits.open(account),
+                0 => credits.open(account, VolumeId(1), Generation(1)),
                 1 => {
                     let spare = u64::from(blocks);
                     let got = credits.grant(account, spare);
@@ -78,7 +92,7 @@ proptest! {
                 }
                 _ => credits.close(LinkId(link)),
             }
-            let sum: u64 = credits.accounts.values().map(|&left| u64::from(left)).sum();
+            let sum: u64 = credits.accounts.values().map(|known| u64::from(known.left)).sum();
             prop_assert_eq!(credits.granted(), sum);
         }
     }

@@ -3,6 +3,7 @@
 use super::op::{Change, Op};
 use super::{Asker, Store};
 use crate::config::Plant;
+use crate::credits::AccountId;
 use crate::fences::Verdict;
 use crate::format::record::Fence;
 use crate::index::ChunkKey;
@@ -139,6 +140,7 @@ impl Store {
 
     fn adopt_fence(&mut self, fence: &Fence) {
         self.fences.adopt(fence);
+        self.credits.supersede(fence.volume, fence.generation);
         self.drop_staged(fence.volume, fence.generation);
     }
 
@@ -146,6 +148,11 @@ impl Store {
     fn answer_fence(&mut self, mut asker: Asker, fence: &Fence) {
         self.counters.fences += 1;
         asker.volume = self.fences.find(fence.volume);
+        // One that a newer generation has overtaken gets nothing any more.
+        if asker.volume.is_some_and(|volume| self.fences.volume(volume).generation <= fence.generation) {
+            let account = AccountId::new(asker.link, asker.id);
+            self.credits.open(account, fence.volume, fence.generation);
+        }
         self.answer(asker, AnswerBody::Fenced, Slice::default());
     }
 }
