@@ -53,6 +53,14 @@ pub enum Command {
     Demo(demo::Arguments),
     /// Measure this machine against what the design promises
     Bench(bench::Arguments),
+    /// The other end of the benchmark's loopback round trip
+    #[command(hide = true)]
+    RoundTripEnd {
+        /// The core to run on
+        core: usize,
+        /// Round trips that do not count
+        warm_up: u32,
+    },
 }
 
 /// How much to say.
@@ -95,6 +103,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Status(arguments) => status::run(&arguments, &metadata),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::RoundTripEnd { core, warm_up } => bench::units::answer(core, warm_up),
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Cost {
     pub fio: Direction,
     /// CPU of all processes, fio's own included, per I/O.
     pub cpu_per_io: Duration,
+    /// fio's share of it.
+    pub fio_cpu_per_io: Duration,
 }
 
 /// Runs one workload at gateway 0 and counts the CPU of everybody.
@@ -37,7 +39,8 @@ pub fn workload(cluster: &Cluster, job: &Job, limit: Duration) -> Result<Cost> {
     let meter = Meter::start(cluster.pids());
     let children_before = cpu::of_children()?;
     let report = job.run(cluster.folder(), limit)?;
-    let used = meter.used() + cpu::of_children()?.saturating_sub(children_before);
+    let fio_used = cpu::of_children()?.saturating_sub(children_before);
+    let used = meter.used() + fio_used;
     let fio = if job.pattern.contains("read") {
         report.read
     } else {
@@ -46,9 +49,11 @@ pub fn workload(cluster: &Cluster, job: &Job, limit: Duration) -> Result<Cost> {
     if fio.ios == 0 {
         return Err(Failure::new(format!("fio did no I/O in {}", job.name)));
     }
+    let per_io = |time: Duration| Duration::from_secs_f64(time.as_secs_f64() / fio.ios as f64);
     Ok(Cost {
         fio,
-        cpu_per_io: Duration::from_secs_f64(used.as_secs_f64() / fio.ios as f64),
+        cpu_per_io: per_io(used),
+        fio_cpu_per_io: per_io(fio_used),
     })
 }
 
@@ -110,6 +115,13 @@ pub fn measure(
             cpu_target,
         );
         figures.note(&key(32, "cpu_us"), &format!("{what}, depth 32: CPU"), us, "us");
+        let fio_us = micros(deep.fio_cpu_per_io);
+        figures.note(
+            &key(32, "fio_cpu_us"),
+            &format!("{what}, depth 32: of that fio"),
+            fio_us,
+            "us",
+        );
         figures.note(&key(32, "iops"), &format!("{what}, depth 32"), deep.fio.iops, "IOPS");
         figures.note(
             &key(32, "p99_us"),

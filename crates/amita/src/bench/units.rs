@@ -1,13 +1,15 @@
 //! The two units in which costs are stated, measured in the same run: machines differ, and so do hours of one machine.
 //!
-//! Two blocking sockets on loopback, 4 KiB one way and 64 B back. **P** is the CPU of one such round trip with both ends
+//! Two processes with blocking sockets on loopback, 4 KiB one way and 64 B back. **P** is the CPU of one such round trip with both ends
 //! on one core; **R** is its latency with the ends on two cores.
 
 use crate::error::{Context, Failure, Result};
+use crate::harness::process::dying_with_us;
 use crate::harness::{cpu, interrupt};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const REQUEST_BYTES: usize = 4096;
@@ -15,6 +17,8 @@ const ANSWER_BYTES: usize = 64;
 /// Rounds whose middle one counts: a round that something else disturbed is not the middle one.
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(400);
+/// Round trips before the measured ones.
+const WARM_UP: u32 = 500;
 
 /// The units on this machine, now.
 #[derive(Clone, Copy, Debug)]
@@ -67,21 +71,41 @@ struct Round {
     latency: Duration,
 }
 
-/// Both ends run in threads of their own, so that this one keeps its affinity.
+/// The answering end is a process of its own, as the ends of everything that is measured in these units are; the asking
+/// end is a thread of its own, so that this one keeps its affinity.
 fn round(client_core: usize, server_core: usize) -> Result<Round> {
-    let listener = TcpListener::bind("127.0.0.1:0").context(|| "cannot listen on loopback".to_owned())?;
-    let address = listener.local_addr().context(|| "cannot read an address".to_owned())?;
-    let server = std::thread::spawn(move || serve(&listener, server_core));
-    let client = std::thread::spawn(move || ask(address, client_core));
-    let panicked = |_| Failure::new("a measuring thread panicked");
-    let asked = client.join().map_err(panicked)?;
-    let served = server.join().map_err(panicked)?;
-    let (round_trips, asking, elapsed) = asked?;
-    let serving = served?;
-    Ok(Round {
-        cpu: (asking + serving) / round_trips,
-        latency: elapsed / round_trips,
-    })
+    let doing = || "measuring the round trip".to_owned();
+    let mut server = dying_with_us(&crate::own_binary()?);
+    server.args(["round-trip-end", &server_core.to_string(), &WARM_UP.to_string()]);
+    let mut server = server
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context(doing)?;
+    let mut said = BufReader::new(server.stdout.take().ok_or_else(|| Failure::new("no output to read"))?).lines();
+    let mut number = || -> Result<u64> {
+        let line = said.next().transpose().context(doing)?.unwrap_or_default();
+        line.parse()
+            .map_err(|_| Failure::new(format!("measuring the round trip: the other end said {line:?}")))
+    };
+    let measured = number().and_then(|port| {
+        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+        let client = std::thread::spawn(move || ask(address, client_core));
+        let (round_trips, asking, elapsed) = client
+            .join()
+            .map_err(|_| Failure::new("a measuring thread panicked"))??;
+        let serving = Duration::from_nanos(number()?);
+        Ok(Round {
+            cpu: (asking + serving) / round_trips,
+            latency: elapsed / round_trips,
+        })
+    });
+    if measured.is_err() {
+        // It may have ended already.
+        let _ = server.kill();
+    }
+    server.wait().context(doing)?;
+    measured
 }
 
 fn pin(core: usize) -> Result<()> {
@@ -90,7 +114,7 @@ fn pin(core: usize) -> Result<()> {
     sched_setaffinity(None, &set).context(|| format!("cannot run on core {core}"))
 }
 
-fn ask(server: std::net::SocketAddr, core: usize) -> Result<(u32, Duration, Duration)> {
+fn ask(server: SocketAddr, core: usize) -> Result<(u32, Duration, Duration)> {
     pin(core)?;
     let doing = || "measuring the round trip".to_owned();
     let mut stream = TcpStream::connect(server).context(doing)?;
@@ -101,7 +125,7 @@ fn ask(server: std::net::SocketAddr, core: usize) -> Result<(u32, Duration, Dura
         stream.write_all(&request)?;
         stream.read_exact(&mut answer)
     };
-    for _ in 0..500 {
+    for _ in 0..WARM_UP {
         trip().context(doing)?;
     }
     let (cpu_before, start) = (cpu::of_this_thread()?, Instant::now());
@@ -119,17 +143,23 @@ fn ask(server: std::net::SocketAddr, core: usize) -> Result<(u32, Duration, Dura
     ))
 }
 
-/// The CPU that answering took, warming up left out.
-fn serve(listener: &TcpListener, core: usize) -> Result<Duration> {
+/// The answering end of a round trip, as a process: prints its port, answers one connection until it ends, and prints
+/// the CPU that answering took in nanoseconds, warming up left out.
+///
+/// # Errors
+/// When there is no loopback network, or the core cannot be chosen.
+pub fn answer(core: usize, warm_up: u32) -> Result<()> {
     pin(core)?;
     let doing = || "measuring the round trip".to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").context(doing)?;
+    println!("{}", listener.local_addr().context(doing)?.port());
     let (mut stream, _) = listener.accept().context(doing)?;
     stream.set_nodelay(true).context(doing)?;
     let mut request = [0; REQUEST_BYTES];
     let mut before = Duration::ZERO;
     let mut answered = 0u32;
     while stream.read_exact(&mut request).is_ok() {
-        if answered == 500 {
+        if answered == warm_up {
             before = cpu::of_this_thread()?;
         }
         if stream.write_all(&[1; ANSWER_BYTES]).is_err() {
@@ -137,5 +167,6 @@ fn serve(listener: &TcpListener, core: usize) -> Result<Duration> {
         }
         answered += 1;
     }
-    Ok(cpu::of_this_thread()?.saturating_sub(before))
+    println!("{}", cpu::of_this_thread()?.saturating_sub(before).as_nanos());
+    Ok(())
 }

@@ -64,7 +64,11 @@ fn describe(command: &mut clap::Command, name: &str, text: &mut String) {
     let help = shown.render_long_help().to_string();
     let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
     text.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", lines.join("\n")));
-    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let names: Vec<String> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .map(|sub| sub.get_name().to_owned())
+        .collect();
     for sub in names.iter().filter(|sub| *sub != "help") {
         if let Some(found) = command.find_subcommand_mut(sub) {
             describe(found, &format!("{name} {sub}"), text);
