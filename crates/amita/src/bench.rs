@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub store_dir: Option<PathBuf>,
     /// Seconds for each measurement
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
     /// Bytes of the region that the workloads touch
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = crate::size::parse_blocks)]
