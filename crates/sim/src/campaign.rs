@@ -62,7 +62,10 @@ pub fn run_caught(seed: u64, run: impl FnOnce(u64) -> Run) -> Run {
     CATCHING.set(false);
     result.unwrap_or_else(|_| {
         let what = PANIC.take().unwrap_or_else(|| "panicked".to_owned());
-        Run { failure: Some(what), ..Run::default() }
+        Run {
+            failure: Some(what),
+            ..Run::default()
+        }
     })
 }
 

@@ -53,7 +53,10 @@ impl Coverage {
 impl fmt::Display for Coverage {
     /// Two columns of paths: as short as a table of a hundred lines can be.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: Vec<String> = self.iter().map(|(path, times)| format!("{path:<38}{times:>11}")).collect();
+        let rows: Vec<String> = self
+            .iter()
+            .map(|(path, times)| format!("{path:<38}{times:>11}"))
+            .collect();
         let half = rows.len().div_ceil(2);
         for row in 0..half {
             let right = rows.get(half + row).map_or("", String::as_str);

@@ -228,19 +228,31 @@ impl Plan {
             kinds.push(*random.pick(&KINDS));
         }
         // Faults that evict strike as many nodes as can be spared. A few runs spare nothing, and expect writes to wait.
-        let victims_count = if random.percent(8) { limits.nodes } else { limits.spare.min(limits.nodes - 1) };
+        let victims_count = if random.percent(8) {
+            limits.nodes
+        } else {
+            limits.spare.min(limits.nodes - 1)
+        };
         let mut victims: Vec<Member> = (0..limits.nodes).collect();
         while victims.len() > victims_count {
             victims.swap_remove(random.below(victims.len() as u64) as usize);
         }
         victims.sort_unstable();
-        let count = random.within(1, 7);
+        let count = if random.percent(70) {
+            random.within(1, 7)
+        } else {
+            random.within(8, 16)
+        };
         let mut steps: Vec<Step> = (0..count)
             .map(|_| {
                 let after_operations = random.below(u64::from(limits.operations)) as u32;
                 let delay_ns = random.below(20 * MS);
                 let kind = *random.pick(&kinds);
-                Step { after_operations, delay_ns, fault: draw_fault(random, kind, &victims, limits) }
+                Step {
+                    after_operations,
+                    delay_ns,
+                    fault: draw_fault(random, kind, &victims, limits),
+                }
             })
             .collect();
         steps.sort_by_key(|step| step.after_operations);
@@ -250,7 +262,11 @@ impl Plan {
 
 fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limits) -> Fault {
     let any = random.below(limits.nodes as u64) as usize;
-    let victim = if victims.is_empty() { None } else { Some(*random.pick(victims)) };
+    let victim = if victims.is_empty() {
+        None
+    } else {
+        Some(*random.pick(victims))
+    };
     // Long enough to be evicted for, or too short for it; the latter may strike anybody.
     let (node, for_ns) = match victim {
         Some(victim) if random.percent(60) => (victim, limits.eviction_ns * random.within(2, 6) / 2),
@@ -262,7 +278,11 @@ fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limit
         Kind::Kill => Fault::Kill { node, for_ns },
         Kind::QuickRestart => {
             let for_ns = random.within(10_000, 20 * MS);
-            if random.percent(50) { Fault::Kill { node: any, for_ns } } else { Fault::PowerCut { node: any, for_ns } }
+            if random.percent(50) {
+                Fault::Kill { node: any, for_ns }
+            } else {
+                Fault::PowerCut { node: any, for_ns }
+            }
         }
         Kind::Freeze => Fault::Freeze { node, for_ns },
         Kind::Cut => {
@@ -271,26 +291,58 @@ fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limit
         }
         Kind::Partition => {
             let lost = *random.pick(&[Lost::Both, Lost::Both, Lost::Outgoing, Lost::Incoming]);
-            Fault::Partition { side: vec![node], lost, metadata: random.percent(50), for_ns }
+            Fault::Partition {
+                side: vec![node],
+                lost,
+                metadata: random.percent(50),
+                for_ns,
+            }
         }
-        Kind::SlowNetwork => Fault::SlowNetwork { node: any, extra_ns: random.within(MS, 60 * MS), for_ns: short_ns },
-        Kind::MetadataAway => Fault::MetadataAway { for_ns: random.within(100 * MS, 4000 * MS) },
-        Kind::MetadataCutOff => {
-            Fault::MetadataCutOff { node: any, for_ns: random.within(100 * MS, 6000 * MS) }
-        }
-        Kind::MetadataLossy => {
-            Fault::MetadataLossy { percent: random.within(10, 70), for_ns: random.within(500 * MS, 4000 * MS) }
-        }
-        Kind::SlowDisk => Fault::SlowDisk { node: any, factor: random.within(5, 400) as u32, for_ns: short_ns },
+        Kind::SlowNetwork => Fault::SlowNetwork {
+            node: any,
+            extra_ns: random.within(MS, 60 * MS),
+            for_ns: short_ns,
+        },
+        Kind::MetadataAway => Fault::MetadataAway {
+            for_ns: random.within(100 * MS, 4000 * MS),
+        },
+        Kind::MetadataCutOff => Fault::MetadataCutOff {
+            node: any,
+            for_ns: random.within(100 * MS, 6000 * MS),
+        },
+        Kind::MetadataLossy => Fault::MetadataLossy {
+            percent: random.within(10, 70),
+            for_ns: random.within(500 * MS, 4000 * MS),
+        },
+        Kind::SlowDisk => Fault::SlowDisk {
+            node: any,
+            factor: random.within(5, 400) as u32,
+            for_ns: short_ns,
+        },
         Kind::StalledDisk => Fault::StalledDisk { node, for_ns },
         // These cost a store its place, so they strike only whom the cluster can spare.
         Kind::DiskErrors => match victim {
-            Some(node) => Fault::DiskErrors { node, per_mille: random.within(10, 500) as u32, for_ns: short_ns },
-            None => Fault::SlowDisk { node: any, factor: 50, for_ns: short_ns },
+            Some(node) => Fault::DiskErrors {
+                node,
+                per_mille: random.within(10, 500) as u32,
+                for_ns: short_ns,
+            },
+            None => Fault::SlowDisk {
+                node: any,
+                factor: 50,
+                for_ns: short_ns,
+            },
         },
         Kind::Rot => match victim {
-            Some(node) => Fault::Rot { node, blocks: random.within(1, 6) },
-            None => Fault::SlowDisk { node: any, factor: 50, for_ns: short_ns },
+            Some(node) => Fault::Rot {
+                node,
+                blocks: random.within(1, 6),
+            },
+            None => Fault::SlowDisk {
+                node: any,
+                factor: 50,
+                for_ns: short_ns,
+            },
         },
         Kind::Move => Fault::Move { gateway: any },
     }

@@ -270,7 +270,13 @@ impl<'a> Search<'a> {
             }
         }
         let stack = vec![start.clone()];
-        Search { steps, readers, seen: FxHashSet::default(), longest: start, stack }
+        Search {
+            steps,
+            readers,
+            seen: FxHashSet::default(),
+            longest: start,
+            stack,
+        }
     }
 
     fn run(mut self) -> Result<(), Violation> {
@@ -382,7 +388,10 @@ impl<'a> Search<'a> {
     fn place_hidden(&self, here: &mut Configuration, sectors: Width, but: usize) {
         let mut hidden: Vec<usize> = Vec::new();
         self.minimal(here, |index| {
-            if let Action::Write { sectors: covered, stamp: UNREAD } = self.steps[index].action
+            if let Action::Write {
+                sectors: covered,
+                stamp: UNREAD,
+            } = self.steps[index].action
                 && covered & !sectors == 0
                 && index != but
             {
@@ -399,7 +408,9 @@ impl<'a> Search<'a> {
         let mut unread: Vec<(Width, usize)> = Vec::new();
         self.minimal(here, |index| {
             let step = &self.steps[index];
-            let Action::Write { sectors, stamp } = step.action else { return };
+            let Action::Write { sectors, stamp } = step.action else {
+                return;
+            };
             if step.completed.is_none() {
                 if unknown_clears.contains(&sectors) {
                     return;

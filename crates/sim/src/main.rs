@@ -112,7 +112,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
 }
 
 fn number(option: &str, text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{option} needs a number, not {text:?}"))
+    text.parse()
+        .map_err(|_| format!("{option} needs a number, not {text:?}"))
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -124,7 +125,11 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h" || word == "help") {
+    if words.is_empty()
+        || words
+            .iter()
+            .any(|word| word == "--help" || word == "-h" || word == "help")
+    {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
@@ -174,7 +179,14 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
             let _ = write!(std::io::stderr(), "\r{ended} of {all} seeds");
         }
     };
-    let summary = run_all(seeds, until, arguments.jobs, MAX_FAILURES, |seed| profile.run(seed, false), progress);
+    let summary = run_all(
+        seeds,
+        until,
+        arguments.jobs,
+        MAX_FAILURES,
+        |seed| profile.run(seed, false),
+        progress,
+    );
     if live {
         eprintln!("\r");
     }
@@ -188,7 +200,11 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
         summary.trace
     );
     report(&summary, profile);
-    let missing = if arguments.any_coverage || until.is_some() { Vec::new() } else { summary.coverage.missing(profile.required()) };
+    let missing = if arguments.any_coverage || until.is_some() {
+        Vec::new()
+    } else {
+        summary.coverage.missing(profile.required())
+    };
     for path in &missing {
         println!("NEVER TAKEN: {path}: no seed tests it; change the fault plans, or ask why it cannot be reached");
     }
@@ -198,7 +214,10 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
 fn report(summary: &Summary, profile: Profile) {
     for (seed, why) in &summary.failures {
         println!("\nFAILED seed {seed}: {why}");
-        println!("replay it: cargo run -p amita-sim -- replay {seed} --profile {} --trace", profile.name());
+        println!(
+            "replay it: cargo run -p amita-sim -- replay {seed} --profile {} --trace",
+            profile.name()
+        );
     }
 }
 

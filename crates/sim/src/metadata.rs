@@ -77,7 +77,13 @@ pub struct Counts {
 #[derive(Debug)]
 enum Due<T> {
     /// Carry out the call; the answer follows after the delay, or is lost.
-    Execute { node: NodeId, process: u64, tag: Option<T>, call: Call, answer_ns: u64 },
+    Execute {
+        node: NodeId,
+        process: u64,
+        tag: Option<T>,
+        call: Call,
+        answer_ns: u64,
+    },
     /// Hand over.
     Deliver(Delivery<T>),
     /// Renew a session.
@@ -194,7 +200,10 @@ impl<T: Clone> Metadata<T> {
             if self.random.percent(50) {
                 self.counts.unavailable += 1;
                 let what = "the simulated service is away".to_owned();
-                let error = Error::Unavailable { what, endpoints: "simulation".to_owned() };
+                let error = Error::Unavailable {
+                    what,
+                    endpoints: "simulation".to_owned(),
+                };
                 self.answer(now, to + back, node, process, tag, Err(error));
             } else {
                 self.counts.unknown_not_done += 1;
@@ -204,7 +213,17 @@ impl<T: Clone> Metadata<T> {
         }
         if !self.random.percent(self.lossy_percent) {
             let answer_ns = back;
-            self.push(now, to, Due::Execute { node, process, tag: Some(tag), call, answer_ns });
+            self.push(
+                now,
+                to,
+                Due::Execute {
+                    node,
+                    process,
+                    tag: Some(tag),
+                    call,
+                    answer_ns,
+                },
+            );
             return;
         }
         // The answer never comes.
@@ -213,11 +232,31 @@ impl<T: Clone> Metadata<T> {
             1 => {
                 self.counts.unknown_late += 1;
                 let at = CALL_TIMEOUT_NS + self.random.below(LATE_NS);
-                self.push(now, at, Due::Execute { node, process, tag: None, call, answer_ns: 0 });
+                self.push(
+                    now,
+                    at,
+                    Due::Execute {
+                        node,
+                        process,
+                        tag: None,
+                        call,
+                        answer_ns: 0,
+                    },
+                );
             }
             _ => {
                 self.counts.unknown_done += 1;
-                self.push(now, to, Due::Execute { node, process, tag: None, call, answer_ns: 0 });
+                self.push(
+                    now,
+                    to,
+                    Due::Execute {
+                        node,
+                        process,
+                        tag: None,
+                        call,
+                        answer_ns: 0,
+                    },
+                );
             }
         }
         self.answer(now, CALL_TIMEOUT_NS, node, process, tag, Err(unknown()));
@@ -226,17 +265,34 @@ impl<T: Clone> Metadata<T> {
     /// A node's process watches all keys, from now on, and gets all that are there first.
     pub fn watch(&mut self, now: Time, node: NodeId, process: u64) {
         let events: Vec<_> = self.state.keys().cloned().map(amita_meta::Event::Put).collect();
-        let batch = Batch { revision: self.state.revision(), events };
+        let batch = Batch {
+            revision: self.state.revision(),
+            events,
+        };
         let next = self.state.revision() + 1;
         let delay = self.one_way();
         let last_delivery = Time(now.0 + delay);
-        self.watchers.insert(node, Watcher { process, next, last_delivery });
+        self.watchers.insert(
+            node,
+            Watcher {
+                process,
+                next,
+                last_delivery,
+            },
+        );
         self.push(now, delay, Due::Deliver(Delivery::Changes { node, process, batch }));
     }
 
     /// A node's process starts a session: its liveness key is there as long as it runs and reaches the service.
     pub fn session(&mut self, now: Time, node: NodeId, process: u64, value: Vec<u8>) {
-        self.sessions.insert(node, Session { process, lease: None, value });
+        self.sessions.insert(
+            node,
+            Session {
+                process,
+                lease: None,
+                value,
+            },
+        );
         self.push(now, ONE_WAY_NS.0, Due::Renew { node, process });
     }
 
@@ -261,7 +317,13 @@ impl<T: Clone> Metadata<T> {
             && entry.key().0 <= now
         {
             match entry.remove() {
-                Due::Execute { node, process, tag, call, answer_ns } => {
+                Due::Execute {
+                    node,
+                    process,
+                    tag,
+                    call,
+                    answer_ns,
+                } => {
                     let result = self.state.txn(&call).map_err(Error::from);
                     if let Ok(reply) = &result {
                         self.counts.compares_failed += u64::from(!reply.succeeded);
@@ -313,14 +375,29 @@ impl<T: Clone> Metadata<T> {
     fn renew(&mut self, now: Time, node: NodeId, process: u64, frozen: bool) {
         let reaches = self.reaches(now, node) && !frozen;
         let clock = Duration::from_nanos(now.0);
-        let Some(session) = self.sessions.get_mut(&node).filter(|session| session.process == process) else { return };
+        let Some(session) = self
+            .sessions
+            .get_mut(&node)
+            .filter(|session| session.process == process)
+        else {
+            return;
+        };
         if reaches {
-            let kept = session.lease.is_some_and(|lease| self.state.lease_keepalive(clock, lease).is_ok());
+            let kept = session
+                .lease
+                .is_some_and(|lease| self.state.lease_keepalive(clock, lease).is_ok());
             if !kept && let Ok(lease) = self.state.lease_grant(clock, SESSION_TTL_S, None) {
                 session.lease = Some(lease);
                 let key = amita_cluster::map::live_key(node);
-                let op = Op::Put { key, value: session.value.clone(), lease: Some(lease) };
-                let call = Call { then: vec![op], ..Call::default() };
+                let op = Op::Put {
+                    key,
+                    value: session.value.clone(),
+                    lease: Some(lease),
+                };
+                let call = Call {
+                    then: vec![op],
+                    ..Call::default()
+                };
                 self.state.txn(&call).expect("the lease was granted just now");
             }
         }
@@ -334,29 +411,37 @@ impl<T: Clone> Metadata<T> {
             if watcher.next > newest || !reaches {
                 continue;
             }
-            let changes = self.state.changes("", watcher.next).expect("the simulation never compacts");
+            let changes = self
+                .state
+                .changes("", watcher.next)
+                .expect("the simulation never compacts");
             for batch in changes {
                 let delay = self.random.within(WATCH_NS.0, WATCH_NS.1);
                 let at = Time(now.0 + delay).max(watcher.last_delivery);
                 watcher.last_delivery = at;
                 self.order += 1;
-                let delivery = Delivery::Changes { node: *node, process: watcher.process, batch };
+                let delivery = Delivery::Changes {
+                    node: *node,
+                    process: watcher.process,
+                    batch,
+                };
                 self.due.insert((at, self.order), Due::Deliver(delivery));
             }
             watcher.next = newest + 1;
         }
     }
 
-    fn answer(
-        &mut self,
-        now: Time,
-        after_ns: u64,
-        node: NodeId,
-        process: u64,
-        tag: T,
-        result: Result<Reply, Error>,
-    ) {
-        self.push(now, after_ns, Due::Deliver(Delivery::Answer { node, process, tag, result }));
+    fn answer(&mut self, now: Time, after_ns: u64, node: NodeId, process: u64, tag: T, result: Result<Reply, Error>) {
+        self.push(
+            now,
+            after_ns,
+            Due::Deliver(Delivery::Answer {
+                node,
+                process,
+                tag,
+                result,
+            }),
+        );
     }
 
     fn push(&mut self, now: Time, after_ns: u64, due: Due<T>) {
@@ -370,7 +455,10 @@ impl<T: Clone> Metadata<T> {
 }
 
 fn unknown() -> Error {
-    Error::Unknown { what: "no answer in time".to_owned(), endpoint: "simulation".to_owned() }
+    Error::Unknown {
+        what: "no answer in time".to_owned(),
+        endpoint: "simulation".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -62,7 +62,6 @@ pub const CLUSTER: &[&str] = &[
     "volume.held",
     "volume.hedged",
     "volume.lost_races",
-    "volume.not_fenced",
     "volume.resent",
     "volume.rolled",
     "volume.stale_epochs",

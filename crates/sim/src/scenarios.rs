@@ -52,7 +52,10 @@ impl Verdict {
     /// The rule protects, and is needed.
     #[must_use]
     pub fn holds(&self) -> bool {
-        let needed = self.without_rule.as_ref().is_none_or(|summary| !summary.failures.is_empty());
+        let needed = self
+            .without_rule
+            .as_ref()
+            .is_none_or(|summary| !summary.failures.is_empty());
         self.with_rule.failures.is_empty() && needed
     }
 }
@@ -78,7 +81,10 @@ impl Scenario {
         let with_rule = run_all(0..seeds, None, jobs, 3, |seed| self.run(seed, false, false), |_| {});
         let switch = self.broken.is_some() && cfg!(feature = "planted");
         let without_rule = switch.then(|| run_all(0..seeds, None, jobs, 1, |seed| self.run(seed, true, false), |_| {}));
-        Verdict { with_rule, without_rule }
+        Verdict {
+            with_rule,
+            without_rule,
+        }
     }
 }
 
@@ -117,9 +123,15 @@ pub fn play_all(only: Option<&str>, seeds: Option<u64>, jobs: usize) -> bool {
             None => println!("  (build with --features planted to switch the rule off)"),
             Some(summary) => match summary.failures.first() {
                 Some((seed, why)) => {
-                    println!("  without it:    seed {seed} fails: {}", why.lines().next().unwrap_or_default());
+                    println!(
+                        "  without it:    seed {seed} fails: {}",
+                        why.lines().next().unwrap_or_default()
+                    );
                 }
-                None => println!("  WITHOUT IT {} seeds HOLD: the scenario does not meet its history", summary.runs),
+                None => println!(
+                    "  WITHOUT IT {} seeds HOLD: the scenario does not meet its history",
+                    summary.runs
+                ),
             },
         }
         good &= verdict.holds();

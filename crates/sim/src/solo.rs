@@ -43,6 +43,8 @@ pub struct Profile {
     pub volatile_cache: bool,
     /// The disk's alignment.
     pub alignment: u32,
+    /// Reads take up to so long.
+    pub slowest_read: Duration,
     /// How many requests are under way at most.
     pub depth: usize,
     /// How often the store is ended and started again.
@@ -82,6 +84,7 @@ impl Profile {
             log_bytes: *random.pick(&[64 * 4096, 64 * 4096, 100 * 4096, 256 * 4096]),
             volatile_cache: random.percent(60),
             alignment: *random.pick(&[1, 512, 4096]),
+            slowest_read: Duration::from_micros(*random.pick(&[120, 120, 3000])),
             depth: *random.pick(&[1, 4, 16, 32]),
             lives: random.within(2, 6) as u32,
             requests: *random.pick(&[60, 150, 300]),
@@ -129,7 +132,11 @@ pub fn run_with(seed: u64, profile: Profile, planted: Plants) -> Run {
     for (fault, times) in solo.world.coverage() {
         solo.coverage.add(fault, times);
     }
-    Run { trace: solo.world.trace(), coverage: solo.coverage, failure }
+    Run {
+        trace: solo.world.trace(),
+        coverage: solo.coverage,
+        failure,
+    }
 }
 
 struct Solo {
@@ -149,10 +156,18 @@ impl Solo {
         let disk = DiskConfig {
             volatile_cache: profile.volatile_cache,
             alignment: profile.alignment,
+            read: (Duration::from_micros(40), profile.slowest_read),
             ..DiskConfig::flash(profile.store_bytes)
         };
         world.create_disk(DISK, disk);
-        write_format(&mut world, DISK, STORE, CLUSTER, profile.store_bytes, Some(profile.log_bytes));
+        write_format(
+            &mut world,
+            DISK,
+            STORE,
+            CLUSTER,
+            profile.store_bytes,
+            Some(profile.log_bytes),
+        );
         let player = Player::new(profile.clone(), random.fork(2));
         Solo {
             random: random.fork(3),
@@ -209,7 +224,11 @@ impl Solo {
         self.count_mount();
         self.player.started(self.world.now());
         // A life ends at a random moment: after some requests, with whatever is under way.
-        let requests = if last { 0 } else { 1 + self.random.below(u64::from(self.profile.requests)) as u32 };
+        let requests = if last {
+            0
+        } else {
+            1 + self.random.below(u64::from(self.profile.requests)) as u32
+        };
         self.player.plan(requests);
         let mut waiting_since = self.world.now();
         loop {
@@ -321,7 +340,8 @@ impl Solo {
         let mount = self.service().status().mount;
         self.coverage.add("store.records_replayed", mount.records_replayed);
         self.coverage.add("store.records_verified", mount.records_verified);
-        self.coverage.add("store.mount_ended_short", u64::from(mount.ended_short));
+        self.coverage
+            .add("store.mount_ended_short", u64::from(mount.ended_short));
         self.coverage.add("store.batches_dropped", mount.batches_dropped);
         self.coverage.hit("solo.mounts");
     }
@@ -360,7 +380,12 @@ pub fn write_format(
     size_bytes: u64,
     log_bytes: Option<u64>,
 ) {
-    let params = FormatParams { store, cluster, size_bytes, log_bytes };
+    let params = FormatParams {
+        store,
+        cluster,
+        size_bytes,
+        log_bytes,
+    };
     let format = amita_store::format(&params).expect("the simulated store has a possible size");
     for offset in amita_store::format::superblock::OFFSETS {
         world.write_disk(disk, offset, &format.superblock().encode());

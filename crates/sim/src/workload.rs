@@ -46,10 +46,10 @@ impl Profile {
     pub fn draw(random: &mut Random, blocks: u64, blocks_per_chunk: u64) -> Profile {
         let read_percent = *random.pick(&[20, 40, 50, 70]);
         Profile {
-            clients: random.within(1, 5) as u32,
+            clients: random.within(1, 6) as u32,
             readers: if random.percent(20) { 1 } else { 0 },
             depth: *random.pick(&[1, 1, 2, 4, 8]),
-            operations: *random.pick(&[150, 250, 400]),
+            operations: *random.pick(&[150, 300, 500, 500, 1000]),
             blocks,
             blocks_per_chunk,
             hot_blocks: random.within(1, 6),
@@ -108,7 +108,12 @@ impl Workload {
                 next_at: Time::default(),
             })
             .collect();
-        Workload { profile, hot, clients, asked: 0 }
+        Workload {
+            profile,
+            hot,
+            clients,
+            asked: 0,
+        }
     }
 
     /// What the clients do.
@@ -140,7 +145,11 @@ impl Workload {
         if self.is_done() {
             return None;
         }
-        self.clients.iter().filter(|c| c.under_way < self.profile.depth).map(|c| c.next_at).min()
+        self.clients
+            .iter()
+            .filter(|c| c.under_way < self.profile.depth)
+            .map(|c| c.next_at)
+            .min()
     }
 
     /// The next operation of a client whose time has come.
@@ -149,11 +158,21 @@ impl Workload {
             return None;
         }
         let (profile, hot) = (&self.profile, &self.hot);
-        let client = self.clients.iter_mut().find(|c| c.under_way < profile.depth && c.next_at <= now)?;
+        let client = self
+            .clients
+            .iter_mut()
+            .find(|c| c.under_way < profile.depth && c.next_at <= now)?;
         let random = &mut client.random;
-        let block = if random.percent(profile.hot_percent) { *random.pick(hot) } else { random.below(profile.blocks) };
+        let block = if random.percent(profile.hot_percent) {
+            *random.pick(hot)
+        } else {
+            random.below(profile.blocks)
+        };
         let left = profile.blocks_per_chunk - block % profile.blocks_per_chunk;
-        let blocks = random.within(1, profile.max_blocks).min(left).min(profile.blocks - block);
+        let blocks = random
+            .within(1, profile.max_blocks)
+            .min(left)
+            .min(profile.blocks - block);
         let kind = match random.below(100) {
             _ if client.number < profile.readers => Kind::Read,
             share if share < profile.read_percent => Kind::Read,
@@ -176,7 +195,12 @@ impl Workload {
         self.asked += 1;
         let (first, sectors) = (Sector(first), sectors as u32);
         let id = history.invoke(now, client.number, kind, first, sectors);
-        Some(Ask { id, kind, first, sectors })
+        Some(Ask {
+            id,
+            kind,
+            first,
+            sectors,
+        })
     }
 
     /// An operation has ended, one way or another: its client goes on.

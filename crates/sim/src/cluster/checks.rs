@@ -44,8 +44,10 @@ impl Cluster {
             for store in core.stores().each() {
                 let status = store.status();
                 count_store(&mut self.coverage, &status.counters);
-                self.coverage.add("store.records_replayed", status.mount.records_replayed);
-                self.coverage.add("store.mount_ended_short", u64::from(status.mount.ended_short));
+                self.coverage
+                    .add("store.records_replayed", status.mount.records_replayed);
+                self.coverage
+                    .add("store.mount_ended_short", u64::from(status.mount.ended_short));
             }
             for (_, sequencer) in core.shards().each() {
                 count_sequencer(&mut self.coverage, &sequencer.status().counters);
@@ -56,7 +58,9 @@ impl Cluster {
     /// Does some group wait for members that can neither serve nor lawfully be evicted?
     pub(super) fn is_blocked_by_right(&self) -> bool {
         (0..self.setup.groups).any(|index| {
-            let Ok(group) = self.group(amita_cluster::GroupIndex(index)) else { return false };
+            let Ok(group) = self.group(amita_cluster::GroupIndex(index)) else {
+                return false;
+            };
             let serving = (0..self.nodes.len())
                 .filter(|member| group.in_sync.contains(&store_id(*member)))
                 .filter(|member| self.nodes[*member].store_failed.is_none())
@@ -71,15 +75,29 @@ impl Cluster {
         let mut text = String::new();
         let _ = writeln!(text, "hosts are at node {}", self.hosts.gateway() + 1);
         if let Ok(volume) = self.volume() {
-            let _ = writeln!(text, "volume: generation {}, owner {:?}", volume.generation, volume.owner);
+            let _ = writeln!(
+                text,
+                "volume: generation {}, owner {:?}",
+                volume.generation, volume.owner
+            );
         }
         for index in 0..self.setup.groups {
             if let Ok(group) = self.group(amita_cluster::GroupIndex(index)) {
-                let _ = writeln!(text, "group {index}: epoch {}, in sync {:?}", group.epoch, group.in_sync);
+                let _ = writeln!(
+                    text,
+                    "group {index}: epoch {}, in sync {:?}",
+                    group.epoch, group.in_sync
+                );
             }
         }
         for (member, node) in self.nodes.iter().enumerate() {
-            let _ = writeln!(text, "node {}: up {}, store failed: {:?}", member + 1, node.is_up(), node.store_failed);
+            let _ = writeln!(
+                text,
+                "node {}: up {}, store failed: {:?}",
+                member + 1,
+                node.is_up(),
+                node.store_failed
+            );
             for core in node.each_core() {
                 for store in core.stores().each() {
                     let _ = writeln!(text, "  store {:?}: {:?}", store.state(), store.status());
@@ -154,14 +172,20 @@ impl Cluster {
         }
         let mut copies: BTreeMap<(u64, Member), Copy> = BTreeMap::new();
         for member in 0..self.nodes.len() {
-            let mine: Vec<_> = groups.values().filter(|group| group.in_sync.contains(&store_id(member))).collect();
+            let mine: Vec<_> = groups
+                .values()
+                .filter(|group| group.in_sync.contains(&store_id(member)))
+                .collect();
             if mine.is_empty() {
                 continue;
             }
             let mut mounted = self.mount(member)?;
             for group in mine {
                 let chunks = (0..self.setup.blocks.div_ceil(chunk_blocks)).filter(|chunk| {
-                    let id = ChunkId { volume: VOLUME, index: ChunkIndex(*chunk) };
+                    let id = ChunkId {
+                        volume: VOLUME,
+                        index: ChunkIndex(*chunk),
+                    };
                     id.group(self.setup.groups) == group.index
                 });
                 let chunks: Vec<u64> = chunks.collect();
@@ -225,7 +249,7 @@ impl Cluster {
                 match (block, expected.get(&number)) {
                     (None, _) if self.hosts.rot => self.coverage.hit("judge.damaged_copy"),
                     (None, _) => return Err(format!("block {number} is damaged on node {}, unhit", member + 1)),
-                    (Some(_), None) if self.hosts.rot => {}
+                    (Some(_), None) if self.hosts.rot || self.hosts.disk_errors => {}
                     (Some(_), None) => return Err(format!("block {number} was not read in the end")),
                     (Some(found), Some(read)) if found != read => {
                         return Err(format!(
@@ -250,13 +274,23 @@ impl Cluster {
         };
         let disk = disk(member);
         let service = StoreService::open(&mut driver, Path::new(&disk), config).map_err(|error| error.to_string())?;
-        let mut mounted = Mounted { driver, service, store: store_id(member), next_id: 1 };
+        let mut mounted = Mounted {
+            driver,
+            service,
+            store: store_id(member),
+            next_id: 1,
+        };
         let limit = self.world.now().plus(SETTLE);
         loop {
             match mounted.service.state() {
                 State::Serving => return Ok(mounted),
                 State::Mounting => self.step_mounted(&mut mounted, limit)?,
-                other => return Err(format!("the in-sync store of node {} cannot be mounted: {other:?}", member + 1)),
+                other => {
+                    return Err(format!(
+                        "the in-sync store of node {} cannot be mounted: {other:?}",
+                        member + 1
+                    ));
+                }
             }
         }
     }
@@ -274,7 +308,16 @@ impl Cluster {
     fn ask(&mut self, mounted: &mut Mounted, scope: Scope, body: RequestBody) -> Result<(Answer, Slice), String> {
         let id = RequestId(mounted.next_id);
         mounted.next_id += 1;
-        mounted.service.ask(LinkId(1), Request { id, store: mounted.store, scope, body }, Slice::default());
+        mounted.service.ask(
+            LinkId(1),
+            Request {
+                id,
+                store: mounted.store,
+                scope,
+                body,
+            },
+            Slice::default(),
+        );
         mounted.driver.again();
         let limit = self.world.now().plus(SETTLE);
         loop {
@@ -297,23 +340,35 @@ impl Cluster {
             let (answer, _) = self.ask(mounted, scope(group, Generation(closed.0 - 1)), body.clone())?;
             if !matches!(answer.result, Err(Refusal::Fenced { .. })) {
                 let (store, older) = (mounted.store, closed.0 - 1);
-                return Err(format!("store {store} lets generation {older} in after {closed}: {:?}", answer.result));
+                return Err(format!(
+                    "store {store} lets generation {older} in after {closed}: {:?}",
+                    answer.result
+                ));
             }
         }
         // Where the owner knows the epoch: a change that nobody has told it of yet, no store has adopted.
         let counts = self.metadata.counts;
         if group.epoch > Epoch(1) && counts.unknown_done + counts.unknown_late == 0 {
-            let older = Scope { epoch: Epoch(group.epoch.0 - 1), ..scope(group, generation) };
+            let older = Scope {
+                epoch: Epoch(group.epoch.0 - 1),
+                ..scope(group, generation)
+            };
             let (answer, _) = self.ask(mounted, older, body.clone())?;
             if !matches!(answer.result, Err(Refusal::StaleEpoch { .. })) {
                 let (store, epoch) = (mounted.store, older.epoch);
-                return Err(format!("store {store} takes epoch {epoch}, which is over: {:?}", answer.result));
+                return Err(format!(
+                    "store {store} takes epoch {epoch}, which is over: {:?}",
+                    answer.result
+                ));
             }
         }
         let (answer, _) = self.ask(mounted, scope(group, Generation(generation.0 + 1)), body)?;
         match answer.result {
             Ok(AnswerBody::Fenced) => Ok(()),
-            other => Err(format!("store {} refuses the next generation: {other:?}", mounted.store)),
+            other => Err(format!(
+                "store {} refuses the next generation: {other:?}",
+                mounted.store
+            )),
         }
     }
 
@@ -326,10 +381,17 @@ impl Cluster {
         let mut entries = Vec::new();
         let mut from = BlockIndex(0);
         loop {
-            let body = RequestBody::Changes { chunk: index, since: Version::NONE, from };
+            let body = RequestBody::Changes {
+                chunk: index,
+                since: Version::NONE,
+                from,
+            };
             let (answer, _) = self.ask(mounted, scope, body)?;
             let Ok(AnswerBody::Changes { entries: some, more }) = answer.result else {
-                return Err(format!("store {}, changes of chunk {chunk}: {:?}", mounted.store, answer.result));
+                return Err(format!(
+                    "store {}, changes of chunk {chunk}: {:?}",
+                    mounted.store, answer.result
+                ));
             };
             entries.extend(some);
             match more {
@@ -351,7 +413,11 @@ impl Cluster {
             }
             first += count;
         }
-        Ok(Copy { version, entries, blocks: found })
+        Ok(Copy {
+            version,
+            entries,
+            blocks: found,
+        })
     }
 
     /// The stamps of a range; none where some of it is damaged.
@@ -363,7 +429,11 @@ impl Cluster {
         range: BlockRange,
         least: Version,
     ) -> Result<Option<Vec<Stamp>>, String> {
-        let body = RequestBody::Read { chunk: ChunkIndex(chunk), range, least };
+        let body = RequestBody::Read {
+            chunk: ChunkIndex(chunk),
+            range,
+            least,
+        };
         let (answer, payload) = self.ask(mounted, scope, body)?;
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let first = Sector((chunk * chunk_blocks + u64::from(range.first.0)) * SECTORS_PER_BLOCK as u64);
@@ -375,13 +445,24 @@ impl Cluster {
                 .map(Some)
                 .map_err(|corrupt| format!("store {} holds data that {corrupt}", mounted.store)),
             Err(Refusal::Damaged { .. }) => Ok(None),
-            other => Err(format!("store {}, a read of chunk {chunk} {range:?}: {other:?}", mounted.store)),
+            other => Err(format!(
+                "store {}, a read of chunk {chunk} {range:?}: {other:?}",
+                mounted.store
+            )),
         }
     }
 }
 
 fn scope(group: &map::Group, generation: Generation) -> Scope {
-    Scope { volume: VOLUME, generation, group: GroupId { pool: POOL, index: group.index }, epoch: group.epoch }
+    Scope {
+        volume: VOLUME,
+        generation,
+        group: GroupId {
+            pool: POOL,
+            index: group.index,
+        },
+        epoch: group.epoch,
+    }
 }
 
 fn judge_group(before: &map::Group, now: &map::Group, min_copies: usize) -> Result<(), &'static str> {

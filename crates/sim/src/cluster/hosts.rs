@@ -123,6 +123,12 @@ impl Hosts {
         self.gateway
     }
 
+    /// Where the closing host is.
+    #[must_use]
+    pub fn closing_at(&self) -> Option<Member> {
+        self.hosts.last().and_then(|host| host.at.as_ref()).map(|at| at.member)
+    }
+
     /// All hosts go to this gateway.
     pub fn move_to(&mut self, now: Time, gateway: Member) {
         if self.gateway != gateway {
@@ -141,24 +147,41 @@ impl Hosts {
     /// Operations that hosts wait for.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.hosts.iter().map(|host| host.under_way.len() + host.waiting.len()).sum()
+        self.hosts
+            .iter()
+            .map(|host| host.under_way.len() + host.waiting.len())
+            .sum()
     }
 
     /// The oldest of them, for a message.
     #[must_use]
     pub fn oldest(&self) -> String {
-        let oldest = self.hosts.iter().flat_map(|host| host.under_way.iter().map(move |(id, at)| (*at, *id, host.number)));
-        let states: Vec<String> =
-            self.hosts.iter().map(|host| format!("host {} {:?} {} waiting", host.number, host.state, host.waiting.len())).collect();
+        let oldest = self
+            .hosts
+            .iter()
+            .flat_map(|host| host.under_way.iter().map(move |(id, at)| (*at, *id, host.number)));
+        let states: Vec<String> = self
+            .hosts
+            .iter()
+            .map(|host| format!("host {} {:?} {} waiting", host.number, host.state, host.waiting.len()))
+            .collect();
         match oldest.min() {
-            Some((at, id, host)) => format!("operation {} of host {host}, asked at {} us; {states:?}", id.0, at.0 / 1000),
+            Some((at, id, host)) => format!(
+                "operation {} of host {host}, asked at {} us; {states:?}",
+                id.0,
+                at.0 / 1000
+            ),
             None => format!("nothing was sent; {states:?}"),
         }
     }
 
     /// The closing host asks.
     pub fn closing_ask(&mut self, ask: Ask) {
-        self.hosts.last_mut().expect("the closing host is there").waiting.push(ask);
+        self.hosts
+            .last_mut()
+            .expect("the closing host is there")
+            .waiting
+            .push(ask);
     }
 
     /// A process is gone: what was under way there has no answer.
@@ -176,7 +199,9 @@ impl Hosts {
         let pause = self.random.below(RETRY.as_nanos() as u64);
         let host = &mut self.hosts[index];
         host.at = None;
-        host.state = State::Away { until: Time(now.0 + pause) };
+        host.state = State::Away {
+            until: Time(now.0 + pause),
+        };
         for _ in 0..host.under_way.len() {
             self.coverage.hit("hosts.unknown_outcome");
             if host.number != CLOSING_HOST {
@@ -221,14 +246,17 @@ impl Hosts {
 
     fn hear(&mut self, now: Time, index: usize, nodes: &mut [Node], workload: &mut Workload, history: &mut History) {
         while let Some(at) = &self.hosts[index].at {
-            let Some(event) = at.heard.borrow_mut().events.pop_front() else { return };
+            let Some(event) = at.heard.borrow_mut().events.pop_front() else {
+                return;
+            };
             match event {
                 Event::Opened { result, .. } => self.opened(now, index, nodes, workload, result),
                 Event::Done { tag, result, payload } => {
                     self.quiet_since = now;
                     let id = OperationId(tag as u32);
                     if self.hosts[index].under_way.remove(&id).is_none() {
-                        self.violation.get_or_insert(format!("operation {tag} was answered twice, or never asked"));
+                        self.violation
+                            .get_or_insert(format!("operation {tag} was answered twice, or never asked"));
                         return;
                     }
                     self.done(now, id, result, payload, history);
@@ -293,7 +321,11 @@ impl Hosts {
         let (kind, first, sectors) = (operation.kind, operation.first, operation.sectors);
         match result {
             Ok(()) => {
-                let read = if kind == Kind::Read { self.parse(first, sectors, payload) } else { Vec::new() };
+                let read = if kind == Kind::Read {
+                    self.parse(first, sectors, payload)
+                } else {
+                    Vec::new()
+                };
                 if kind == Kind::Read && read.is_empty() {
                     return;
                 }
@@ -365,8 +397,9 @@ impl Hosts {
 
     /// Another gateway, one that has a process, if there is one.
     fn choose(&mut self, now: Time, nodes: &[Node]) {
-        let others: Vec<Member> =
-            (0..nodes.len()).filter(|member| *member != self.gateway && nodes[*member].is_up()).collect();
+        let others: Vec<Member> = (0..nodes.len())
+            .filter(|member| *member != self.gateway && nodes[*member].is_up())
+            .collect();
         if !others.is_empty() {
             let next = *self.random.pick(&others);
             self.coverage.hit("hosts.switched");
@@ -375,7 +408,9 @@ impl Hosts {
     }
 
     fn open(&mut self, now: Time, index: usize, nodes: &mut [Node]) {
-        let State::Away { until } = self.hosts[index].state else { return };
+        let State::Away { until } = self.hosts[index].state else {
+            return;
+        };
         if now < until || !self.wants(&self.hosts[index]) {
             return;
         }
@@ -389,19 +424,33 @@ impl Hosts {
             host.state = State::Away { until: now.plus(RETRY) };
             return;
         };
-        host.at = Some(At { member: self.gateway, process: node.process, core, front, heard });
+        host.at = Some(At {
+            member: self.gateway,
+            process: node.process,
+            core,
+            front,
+            heard,
+        });
         host.state = State::Opening { since: now };
         node.ask(core, front, |service| service.open(front, 0, VOLUME_NAME));
     }
 
     fn send(&mut self, now: Time, index: usize, nodes: &mut [Node]) {
         let host = &mut self.hosts[index];
-        let (State::Open { volume }, Some(at)) = (&host.state, &host.at) else { return };
+        let (State::Open { volume }, Some(at)) = (&host.state, &host.at) else {
+            return;
+        };
         for ask in host.waiting.drain(..) {
             let (offset, length) = (ask.first.0 * SECTOR_BYTES as u64, ask.sectors * SECTOR_BYTES as u32);
             let (op, payload) = match ask.kind {
                 Kind::Read => (Op::Read { offset, length }, Slice::default()),
-                Kind::Clear => (Op::Clear { offset, length: u64::from(length) }, Slice::default()),
+                Kind::Clear => (
+                    Op::Clear {
+                        offset,
+                        length: u64::from(length),
+                    },
+                    Slice::default(),
+                ),
                 Kind::Write => {
                     let mut bytes = vec![0; length as usize];
                     stamp::fill(&mut bytes, 1, ask.first, ask.id.stamp());

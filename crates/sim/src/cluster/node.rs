@@ -108,12 +108,16 @@ impl Node {
         for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
             let mut service = Core::new(self.config(setup, core, &driver), mail);
             if core == 0 {
-                service.listen_fabric(&mut driver, address).expect("nobody else has the address");
+                service
+                    .listen_fabric(&mut driver, address)
+                    .expect("nobody else has the address");
             }
             // The store's core is the last one, so that with two cores half of the requests come over a ring.
             if core + 1 == cores {
                 let disk = disk(self.member);
-                service.open_store(&mut driver, Path::new(&disk)).expect("the disk is there");
+                service
+                    .open_store(&mut driver, Path::new(&disk))
+                    .expect("the disk is there");
             }
             self.cores.push(Running { driver, core: service });
         }
@@ -132,7 +136,10 @@ impl Node {
             planted: setup.plants.store,
             ..amita_store::Config::default()
         };
-        let sequencer = amita_volume::Config { planted: setup.plants.volume, ..amita_volume::Config::default() };
+        let sequencer = amita_volume::Config {
+            planted: setup.plants.volume,
+            ..amita_volume::Config::default()
+        };
         let opener = amita_volume::OpenerConfig {
             planted: setup.plants.volume,
             ..amita_volume::OpenerConfig::new(node_id(self.member), "")
@@ -172,7 +179,9 @@ impl Node {
 
     /// One pass of one of its cores.
     pub fn pass(&mut self, core: usize) {
-        let Some(running) = self.cores.get_mut(core) else { return };
+        let Some(running) = self.cores.get_mut(core) else {
+            return;
+        };
         running.driver.poll(Wait::No, &mut self.completions);
         if running.core.pass(&mut running.driver, &mut self.completions) == Wait::No {
             running.driver.again();
@@ -181,7 +190,10 @@ impl Node {
 
     /// What the core has for its control plane.
     pub fn take_control(&mut self, core: usize) -> Vec<FromCore> {
-        self.cores.get_mut(core).map(|running| running.core.take_control().collect()).unwrap_or_default()
+        self.cores
+            .get_mut(core)
+            .map(|running| running.core.take_control().collect())
+            .unwrap_or_default()
     }
 
     /// A message of the control plane.

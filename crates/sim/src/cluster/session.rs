@@ -32,7 +32,13 @@ impl Session {
     /// A session, and the host's end of it.
     pub fn new(id: amita_uss::FrontId) -> (Session, Rc<RefCell<Heard>>) {
         let heard = Rc::new(RefCell::new(Heard::default()));
-        (Session { heard: heard.clone(), id }, heard)
+        (
+            Session {
+                heard: heard.clone(),
+                id,
+            },
+            heard,
+        )
     }
 }
 
@@ -41,14 +47,7 @@ impl Front for Session {
         Flow::Go
     }
 
-    fn event(
-        &mut self,
-        _: Time,
-        event: Event,
-        _: &mut Outbox,
-        _: &Pool,
-        service: &mut dyn StorageService,
-    ) -> Flow {
+    fn event(&mut self, _: Time, event: Event, _: &mut Outbox, _: &Pool, service: &mut dyn StorageService) -> Flow {
         let mut heard = self.heard.borrow_mut();
         match &event {
             Event::Opened { result: Ok(info), .. } if heard.gone => service.close(self.id, info.id),

@@ -20,7 +20,7 @@ pub struct Plants {
 
 /// Bytes of a store: enough that every gateway is granted what it may have in flight. (It takes no memory before it is
 /// written.)
-pub const STORE_BYTES: u64 = 256 << 20;
+pub const STORE_BYTES: u64 = 128 << 20;
 
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]

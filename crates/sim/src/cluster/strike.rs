@@ -39,7 +39,12 @@ enum Due {
 impl Strikes {
     /// Everything is still to come.
     pub fn new(plan: Plan) -> Strikes {
-        Strikes { plan: plan.steps, due: BTreeMap::new(), order: 0, partitions: BTreeMap::new() }
+        Strikes {
+            plan: plan.steps,
+            due: BTreeMap::new(),
+            order: 0,
+            partitions: BTreeMap::new(),
+        }
     }
 
     /// Has everything struck and ended?
@@ -63,7 +68,12 @@ impl Cluster {
     /// Lets everything strike or end that is due.
     pub(super) fn strike(&mut self, now: Time) {
         let asked = self.workload.asked();
-        while self.strikes.plan.first().is_some_and(|step| step.after_operations <= asked) {
+        while self
+            .strikes
+            .plan
+            .first()
+            .is_some_and(|step| step.after_operations <= asked)
+        {
             let step = self.strikes.plan.remove(0);
             let at = Time(now.0 + step.delay_ns);
             self.strikes.push(at, Due::Strike(step.fault));
@@ -96,13 +106,19 @@ impl Cluster {
                 }
             }
             Fault::Cut { a, b } => self.cut(a, b),
-            Fault::Partition { side, lost, metadata, for_ns } => {
+            Fault::Partition {
+                side,
+                lost,
+                metadata,
+                for_ns,
+            } => {
                 let pairs = self.pairs(&side, lost);
                 for (from, to) in &pairs {
                     self.world.cut_link(*from, *to);
                 }
                 if metadata {
-                    side.iter().for_each(|node| self.metadata.cut_off_until(node_id(*node), Time(now.0 + for_ns)));
+                    side.iter()
+                        .for_each(|node| self.metadata.cut_off_until(node_id(*node), Time(now.0 + for_ns)));
                 }
                 let id = self.strikes.order + 1;
                 self.later(now, for_ns, End::Partition(id));
@@ -134,7 +150,11 @@ impl Cluster {
             Fault::StalledDisk { node, for_ns } => {
                 self.world.stall_disk(disk(node), Duration::from_nanos(for_ns));
             }
-            Fault::DiskErrors { node, per_mille, for_ns } => {
+            Fault::DiskErrors {
+                node,
+                per_mille,
+                for_ns,
+            } => {
                 self.hosts.disk_errors = true;
                 self.world.disk_faults(disk(node), |faults| {
                     faults.read_errors = per_mille;
@@ -143,7 +163,11 @@ impl Cluster {
                 });
                 self.later(now, for_ns, End::Disk(node));
             }
-            Fault::LyingDisk { node, per_mille, for_ns } => {
+            Fault::LyingDisk {
+                node,
+                per_mille,
+                for_ns,
+            } => {
                 self.hosts.rot = true;
                 self.world.disk_faults(disk(node), |faults| faults.lost = per_mille);
                 self.later(now, for_ns, End::Disk(node));
@@ -173,7 +197,9 @@ impl Cluster {
                 }
             }
             End::Partition(id) => {
-                let Some(pairs) = self.strikes.partitions.remove(&id) else { return };
+                let Some(pairs) = self.strikes.partitions.remove(&id) else {
+                    return;
+                };
                 for (from, to) in pairs {
                     self.world.heal(from, to);
                 }
@@ -184,7 +210,9 @@ impl Cluster {
             }
             End::Network(node) => self.delay(node, Duration::ZERO),
             End::Lossy => self.metadata.lose_answers(0),
-            End::Disk(node) => self.world.disk_faults(disk(node), |faults| *faults = DiskFaults::default()),
+            End::Disk(node) => self
+                .world
+                .disk_faults(disk(node), |faults| *faults = DiskFaults::default()),
         }
     }
 
@@ -219,7 +247,9 @@ impl Cluster {
 
     fn places(&self, one: Member, other: Member) -> Vec<(u32, u32)> {
         let cores = &self.setup.cores;
-        (0..cores[one]).flat_map(|a| (0..cores[other]).map(move |b| (place(one, a), place(other, b)))).collect()
+        (0..cores[one])
+            .flat_map(|a| (0..cores[other]).map(move |b| (place(one, a), place(other, b))))
+            .collect()
     }
 
     fn delay(&mut self, node: Member, delay: Duration) {

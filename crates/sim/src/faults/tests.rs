@@ -1,12 +1,17 @@
 use super::*;
 use std::collections::BTreeSet;
 
-const LIMITS: Limits = Limits { nodes: 3, operations: 200, spare: 1, eviction_ns: 2000 * MS };
+const LIMITS: Limits = Limits {
+    nodes: 3,
+    operations: 200,
+    spare: 1,
+    eviction_ns: 2000 * MS,
+};
 
 #[test]
 fn every_kind_is_drawn_and_plans_differ() {
     let (mut kinds, mut lengths) = (BTreeSet::new(), BTreeSet::new());
-    for seed in 0..500 {
+    for seed in 0..2000 {
         let plan = Plan::draw(&mut Random::new(seed), LIMITS);
         assert_eq!(plan, Plan::draw(&mut Random::new(seed), LIMITS), "a seed has one plan");
         lengths.insert(plan.steps.len());
@@ -16,7 +21,7 @@ fn every_kind_is_drawn_and_plans_differ() {
         }
     }
     assert_eq!(kinds.len(), 14, "{kinds:?}");
-    assert_eq!(lengths.into_iter().collect::<Vec<_>>(), (0..=7).collect::<Vec<_>>());
+    assert_eq!(lengths.into_iter().collect::<Vec<_>>(), (0..=16).collect::<Vec<_>>());
 }
 
 #[test]
@@ -27,7 +32,10 @@ fn what_lasts_strikes_only_victims() {
             if let Fault::PowerCut { node, for_ns } | Fault::Kill { node, for_ns } | Fault::Freeze { node, for_ns } =
                 step.fault
             {
-                assert!(for_ns < LIMITS.eviction_ns || plan.victims.contains(&node), "seed {seed}: node {node}");
+                assert!(
+                    for_ns < LIMITS.eviction_ns || plan.victims.contains(&node),
+                    "seed {seed}: node {node}"
+                );
             }
         }
     }

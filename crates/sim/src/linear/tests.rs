@@ -283,14 +283,25 @@ fn many_writes_at_once_are_quick() {
             if under_way.len() < 40 && random.percent(70) {
                 let sectors = *random.pick(&[0xff, 0xff, 0xff, 0x3c, 0x0f]);
                 if random.percent(25) {
-                    let action = Action::Read { sectors, values: register };
-                    under_way.push(Step { invoked: event, completed: None, action });
+                    let action = Action::Read {
+                        sectors,
+                        values: register,
+                    };
+                    under_way.push(Step {
+                        invoked: event,
+                        completed: None,
+                        action,
+                    });
                 } else {
                     stamp += 1;
                     let stamp = Stamp(if random.percent(5) { 0 } else { stamp });
                     apply(&mut register, sectors, stamp);
                     let action = Action::Write { sectors, stamp };
-                    under_way.push(Step { invoked: event, completed: None, action });
+                    under_way.push(Step {
+                        invoked: event,
+                        completed: None,
+                        action,
+                    });
                 }
             } else if !under_way.is_empty() {
                 let mut step = under_way.swap_remove(random.below(under_way.len() as u64) as usize);

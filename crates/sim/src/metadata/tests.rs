@@ -31,7 +31,10 @@ fn one_of_two_compare_and_sets_wins() {
     let mut metadata = Metadata::new(Random::new(1));
     metadata.call(Time(0), NODE, 1, 10, Call::put_if("k", 0, "a"));
     metadata.call(Time(0), NodeId(2), 1, 20, Call::put_if("k", 0, "b"));
-    let mut won: Vec<_> = answers(&run(&mut metadata, Time(10 * MS))).into_iter().map(|(_, won)| won).collect();
+    let mut won: Vec<_> = answers(&run(&mut metadata, Time(10 * MS)))
+        .into_iter()
+        .map(|(_, won)| won)
+        .collect();
     won.sort_unstable();
     assert_eq!(won, [Ok(false), Ok(true)]);
     assert_eq!(metadata.counts.compares_failed, 1);
@@ -46,7 +49,10 @@ fn an_unknown_outcome_is_done_or_not_or_done_late() {
     }
     let before = run(&mut metadata, Time(CALL_TIMEOUT_NS));
     assert_eq!(answers(&before).len(), 40);
-    assert!(answers(&before).iter().all(|(_, outcome)| *outcome == Err(true)), "all unknown");
+    assert!(
+        answers(&before).iter().all(|(_, outcome)| *outcome == Err(true)),
+        "all unknown"
+    );
     let done = metadata.state().keys().count();
     assert!(run(&mut metadata, Time(10 * CALL_TIMEOUT_NS)).is_empty());
     let late = metadata.state().keys().count() - done;

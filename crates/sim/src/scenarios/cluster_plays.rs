@@ -12,8 +12,15 @@ const MS: u64 = 1_000_000;
 const LONG: u64 = 4000 * MS;
 
 fn plan(steps: impl IntoIterator<Item = (u32, u64, Fault)>) -> Plan {
-    let steps = steps.into_iter().map(|(after_operations, delay_ns, fault)| Step { after_operations, delay_ns, fault });
-    Plan { steps: steps.collect(), victims: Vec::new() }
+    let steps = steps.into_iter().map(|(after_operations, delay_ns, fault)| Step {
+        after_operations,
+        delay_ns,
+        fault,
+    });
+    Plan {
+        steps: steps.collect(),
+        victims: Vec::new(),
+    }
 }
 
 fn random(seed: u64) -> Random {
@@ -38,7 +45,16 @@ fn cuts(seed: u64) -> Setup {
     setup.profile.read_percent = 20;
     setup.profile.depth = 8;
     setup.profile.pause_ns = 300_000;
-    setup.plan = plan((0..12).map(|index| (index * 20, random.below(2 * MS), Fault::Cut { a: 0, b: 1 + index as usize % 2 })));
+    setup.plan = plan((0..12).map(|index| {
+        (
+            index * 20,
+            random.below(2 * MS),
+            Fault::Cut {
+                a: 0,
+                b: 1 + index as usize % 2,
+            },
+        )
+    }));
     setup
 }
 
@@ -48,8 +64,20 @@ fn read_goes_back(seed: u64) -> Setup {
     let mut setup = hot(seed);
     let at = random.within(20, 150) as u32;
     setup.plan = plan([
-        (at, 0, Fault::SlowNetwork { node: 0, extra_ns: 30 * MS, for_ns: 300 * MS }),
-        (at + 5, random.within(10, 60) * MS, Fault::PowerCut { node: 0, for_ns: LONG }),
+        (
+            at,
+            0,
+            Fault::SlowNetwork {
+                node: 0,
+                extra_ns: 30 * MS,
+                for_ns: 300 * MS,
+            },
+        ),
+        (
+            at + 5,
+            random.within(10, 60) * MS,
+            Fault::PowerCut { node: 0, for_ns: LONG },
+        ),
     ]);
     setup
 }
@@ -71,7 +99,16 @@ fn cut_off_together(seed: u64) -> Setup {
     let at = random.within(20, 150) as u32;
     let (side, lost) = (vec![0], Lost::Both);
     setup.plan = plan([
-        (at, 0, Fault::Partition { side, lost, metadata: true, for_ns: 6000 * MS }),
+        (
+            at,
+            0,
+            Fault::Partition {
+                side,
+                lost,
+                metadata: true,
+                for_ns: 6000 * MS,
+            },
+        ),
         (at, 0, Fault::Move { gateway: 1 }),
     ]);
     setup
@@ -91,11 +128,33 @@ fn roll_forwards(seed: u64) -> Setup {
     let mut steps = Vec::new();
     for round in 0..4 {
         let (at, slow) = (30 + round * 50, 1 + (round as usize + seed as usize) % 2);
-        steps.push((at, 0, Fault::SlowNetwork { node: slow, extra_ns: 40 * MS, for_ns: 100 * MS }));
-        steps.push((at + 12, random.below(20 * MS), Fault::Kill { node: 0, for_ns: 50 * MS }));
+        steps.push((
+            at,
+            0,
+            Fault::SlowNetwork {
+                node: slow,
+                extra_ns: 40 * MS,
+                for_ns: 100 * MS,
+            },
+        ));
+        steps.push((
+            at + 12,
+            random.below(20 * MS),
+            Fault::Kill {
+                node: 0,
+                for_ns: 50 * MS,
+            },
+        ));
         // The new gateway is cut off from those that it brings up to date, or dies in the middle.
         let next = 1 + random.below(2) as usize;
-        steps.push((at + 12, random.within(100, 700) * MS, Fault::Kill { node: next, for_ns: 30 * MS }));
+        steps.push((
+            at + 12,
+            random.within(100, 700) * MS,
+            Fault::Kill {
+                node: next,
+                for_ns: 30 * MS,
+            },
+        ));
     }
     setup.plan = plan(steps);
     setup.refused_for = Duration::from_millis(2000);
@@ -110,15 +169,29 @@ fn rival_gateways(seed: u64) -> Setup {
     setup.loyal_hosts = 1;
     setup.profile.clients = 4;
     setup.profile.operations = 800;
-    setup.store_bytes = 2 << 30;
     setup.host_patience = Duration::from_millis(500);
     let mut steps = Vec::new();
     for round in 0..3 {
         let at = 20 + 60 * round + random.below(30) as u32;
         let side = vec![random.below(3) as usize];
         let lost = *random.pick(&[Lost::Both, Lost::Outgoing, Lost::Incoming]);
-        steps.push((at, 0, Fault::Partition { side, lost, metadata: false, for_ns: random.within(300, 2500) * MS }));
-        steps.push((at, random.below(800 * MS), Fault::Move { gateway: random.below(3) as usize }));
+        steps.push((
+            at,
+            0,
+            Fault::Partition {
+                side,
+                lost,
+                metadata: false,
+                for_ns: random.within(300, 2500) * MS,
+            },
+        ));
+        steps.push((
+            at,
+            random.below(800 * MS),
+            Fault::Move {
+                gateway: random.below(3) as usize,
+            },
+        ));
     }
     setup.plan = plan(steps);
     setup
@@ -152,7 +225,15 @@ fn shorter_log(seed: u64) -> Setup {
     let node = 1 + random.below(3) as usize;
     let at = 50 + random.below(300) as u32;
     setup.plan = plan([
-        (at, 0, Fault::LyingDisk { node, per_mille: 1000, for_ns: 4 * MS }),
+        (
+            at,
+            0,
+            Fault::LyingDisk {
+                node,
+                per_mille: 1000,
+                for_ns: 4 * MS,
+            },
+        ),
         (at, 4 * MS - 1, Fault::Kill { node, for_ns: MS }),
     ]);
     setup
@@ -160,7 +241,10 @@ fn shorter_log(seed: u64) -> Setup {
 
 /// Nothing worse than broken connections and lost answers.
 fn lost_answers(seed: u64) -> Setup {
-    Setup { expect_no_eviction: true, ..cuts(seed) }
+    Setup {
+        expect_no_eviction: true,
+        ..cuts(seed)
+    }
 }
 
 /// Two of three members are gone for long: what is left may not go on alone.
@@ -170,7 +254,11 @@ fn below_min_copies(seed: u64) -> Setup {
     let at = random.within(20, 150) as u32;
     setup.plan = plan([
         (at, 0, Fault::PowerCut { node: 1, for_ns: LONG }),
-        (at, random.within(0, 600) * MS, Fault::PowerCut { node: 2, for_ns: LONG }),
+        (
+            at,
+            random.within(0, 600) * MS,
+            Fault::PowerCut { node: 2, for_ns: LONG },
+        ),
     ]);
     setup
 }
@@ -189,7 +277,16 @@ fn half_fenced(seed: u64) -> Setup {
     let at = random.within(20, 150) as u32;
     let side = vec![0, 1 + random.below(2) as usize];
     let side = if random.percent(50) { side } else { vec![0] };
-    setup.plan = plan([(at, 0, Fault::Partition { side, lost: Lost::Both, metadata: false, for_ns: 2500 * MS })]);
+    setup.plan = plan([(
+        at,
+        0,
+        Fault::Partition {
+            side,
+            lost: Lost::Both,
+            metadata: false,
+            for_ns: 2500 * MS,
+        },
+    )]);
     setup
 }
 
@@ -209,7 +306,14 @@ fn node_dies(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = hot(seed);
     let at = random.within(20, 150) as u32;
-    setup.plan = plan([(at, 0, Fault::PowerCut { node: random.below(3) as usize, for_ns: LONG })]);
+    setup.plan = plan([(
+        at,
+        0,
+        Fault::PowerCut {
+            node: random.below(3) as usize,
+            for_ns: LONG,
+        },
+    )]);
     setup
 }
 

@@ -5,22 +5,56 @@ use crate::random::Random;
 use crate::solo::Profile;
 #[cfg(feature = "planted")]
 use amita_store::Plant;
+use std::time::Duration;
 
 fn any(seed: u64) -> Profile {
-    Profile { rot_percent: 0, gap_percent: 0, ..Profile::draw(&mut Random::new(seed).fork(1)) }
+    Profile {
+        rot_percent: 0,
+        gap_percent: 0,
+        ..Profile::draw(&mut Random::new(seed).fork(1))
+    }
 }
 
 /// Much under way at once, on a disk that loses what was not flushed, and every life ends by a power cut.
 fn busy(seed: u64) -> Profile {
-    Profile { depth: 24, volatile_cache: true, kill_percent: 0, pause_percent: 0, lives: 8, requests: 80, ..any(seed) }
+    Profile {
+        depth: 24,
+        volatile_cache: true,
+        kill_percent: 0,
+        pause_percent: 0,
+        lives: 8,
+        requests: 80,
+        ..any(seed)
+    }
 }
 
 fn tight(seed: u64) -> Profile {
-    Profile { clear_percent: 10, ..busy(seed).tight() }
+    Profile {
+        clear_percent: 10,
+        ..busy(seed).tight()
+    }
+}
+
+/// Reads that take longer than a slot needs to be freed, let go by the log, and taken again.
+fn slow_reads(seed: u64) -> Profile {
+    let slowest_read = Duration::from_millis(15);
+    Profile {
+        read_percent: 25,
+        depth: 32,
+        slowest_read,
+        part_percent: 0,
+        requests: 300,
+        ..tight(seed)
+    }
 }
 
 fn fences(seed: u64) -> Profile {
-    Profile { fence_percent: 5, read_percent: 5, depth: 32, ..busy(seed) }
+    Profile {
+        fence_percent: 5,
+        read_percent: 5,
+        depth: 32,
+        ..busy(seed)
+    }
 }
 
 /// The histories of one store.
@@ -37,7 +71,10 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "R1: a write is applied only onto its predecessor",
             "A write arrives without the one before it: a store that took it would hold a hole.",
-            |seed| Profile { gap_percent: 5, ..any(seed) },
+            |seed| Profile {
+                gap_percent: 5,
+                ..any(seed)
+            },
             plant!(plants => plants.store = plants.store.with(Plant::AnyPredecessor)),
         ),
         scenario(
@@ -49,7 +86,10 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "R4: a store restarts and is fenced at once",
             "It promised its owner to accept no newer generation for a while; the promise outlives the process.",
-            |seed| Profile { fence_percent: 3, ..any(seed) },
+            |seed| Profile {
+                fence_percent: 3,
+                ..any(seed)
+            },
             plant!(plants => plants.store = plants.store.with(Plant::NoPromiseWait)),
         ),
         scenario(
@@ -61,7 +101,10 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "R8: a resend is answered once the original is durable",
             "Answered from memory, an acknowledged write is gone after a power cut.",
-            |seed| Profile { resend_percent: 30, ..busy(seed) },
+            |seed| Profile {
+                resend_percent: 30,
+                ..busy(seed)
+            },
             plant!(plants => plants.store = plants.store.with(Plant::ResendAtOnce)),
         ),
         scenario(
@@ -85,7 +128,10 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "D4: damage is not the end of the log",
             "A bit of an older page rots; what follows it was acknowledged and may not be dropped in silence.",
-            |seed| Profile { rot_percent: 60, ..busy(seed) },
+            |seed| Profile {
+                rot_percent: 60,
+                ..busy(seed)
+            },
             plant!(plants => plants.store = plants.store.with(Plant::EndAtFirstBad)),
         ),
         Scenario {
@@ -100,7 +146,11 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "D6: slots are pinned by reads under way",
             "A slot is freed and written again while a read of it is on its way: the read looks like rot.",
-            |seed| Profile { read_percent: 60, kill_percent: 50, ..tight(seed) },
+            |seed| Profile {
+                read_percent: 60,
+                kill_percent: 50,
+                ..tight(seed)
+            },
             plant!(plants => plants.store = plants.store.with(Plant::NoPin)),
         ),
         scenario(

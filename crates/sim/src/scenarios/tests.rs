@@ -8,7 +8,10 @@ fn names_are_different_and_start_with_a_rule() {
     assert_eq!(names, unique);
     for name in names {
         let rule = name.split([':', ' ']).next().unwrap_or_default();
-        assert!(rule.starts_with(['R', 'D', 'I']) && rule[1..].parse::<u32>().is_ok(), "{name}");
+        assert!(
+            rule.starts_with(['R', 'D', 'I']) && rule[1..].parse::<u32>().is_ok(),
+            "{name}"
+        );
     }
 }
 

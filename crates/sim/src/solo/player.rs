@@ -18,8 +18,8 @@ use crate::random::Random;
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
-    BLOCK_BYTES, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
-    Version, VolumeId,
+    BLOCK_BYTES, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, Version,
+    VolumeId,
 };
 use amita_reactor::{Slice, Time};
 use amita_store::LinkId;
@@ -27,7 +27,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const VOLUME: VolumeId = VolumeId(7);
-const GROUP: GroupId = GroupId { pool: PoolId(1), index: GroupIndex(0) };
+const GROUP: GroupId = GroupId {
+    pool: PoolId(1),
+    index: GroupIndex(0),
+};
+
+/// Clears that are under way at once. They need no credits, and a store as small as these has room for few of them in
+/// its index until a checkpoint has followed.
+const MAX_CLEARS: usize = 4;
 
 /// What the player does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +78,9 @@ struct Line {
 
 impl Line {
     fn version_at(&self, length: usize) -> Version {
-        length.checked_sub(1).map_or(self.base, |last| self.entries[last].version)
+        length
+            .checked_sub(1)
+            .map_or(self.base, |last| self.entries[last].version)
     }
 
     fn length_of(&self, version: Version) -> Option<usize> {
@@ -107,13 +116,27 @@ impl Line {
 
 #[derive(Clone, Debug)]
 enum Asked {
-    Fence { generation: Generation },
+    Fence {
+        generation: Generation,
+    },
     OldFence,
-    Open { chunk: u64 },
-    Write { chunk: u64, version: Version },
-    Read { chunk: u64, range: BlockRange, least: usize, after_open: Option<usize> },
+    Open {
+        chunk: u64,
+    },
+    Write {
+        chunk: u64,
+        version: Version,
+    },
+    Read {
+        chunk: u64,
+        range: BlockRange,
+        least: usize,
+        after_open: Option<usize>,
+    },
     /// A clear that does not follow what the store holds.
-    Gap { chunk: u64 },
+    Gap {
+        chunk: u64,
+    },
     Confirm,
 }
 
@@ -223,7 +246,11 @@ impl Player {
 
     /// For a message.
     pub fn waiting_for(&self) -> String {
-        format!("{:?}: {:?}", self.phase, self.asked.values().map(|(_, asked)| asked).take(3).collect::<Vec<_>>())
+        format!(
+            "{:?}: {:?}",
+            self.phase,
+            self.asked.values().map(|(_, asked)| asked).take(3).collect::<Vec<_>>()
+        )
     }
 
     /// What was played, as paths.
@@ -240,9 +267,23 @@ impl Player {
     fn ask(&mut self, service: &mut StoreService, asked: Asked, body: RequestBody, payload: Slice) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        let generation = if matches!(asked, Asked::OldFence) { Generation(self.fenced.0 - 1) } else { self.generation };
-        let scope = Scope { volume: VOLUME, generation, group: GROUP, epoch: Epoch(1) };
-        let request = Request { id: RequestId(id), store: super::STORE, scope, body };
+        let generation = if matches!(asked, Asked::OldFence) {
+            Generation(self.fenced.0 - 1)
+        } else {
+            self.generation
+        };
+        let scope = Scope {
+            volume: VOLUME,
+            generation,
+            group: GROUP,
+            epoch: Epoch(1),
+        };
+        let request = Request {
+            id: RequestId(id),
+            store: super::STORE,
+            scope,
+            body,
+        };
         self.asked.insert(id, (self.now, asked));
         service.ask(LinkId(1), request, payload);
         id
@@ -273,7 +314,14 @@ impl Player {
                     self.generation = Generation(self.generation.0 + 1);
                 }
                 let body = self.fence_body();
-                self.ask(service, Asked::Fence { generation: self.generation }, body, Slice::default());
+                self.ask(
+                    service,
+                    Asked::Fence {
+                        generation: self.generation,
+                    },
+                    body,
+                    Slice::default(),
+                );
                 self.phase = Phase::Fencing;
                 Ok(Next::Wait)
             }
@@ -335,14 +383,29 @@ impl Player {
         if share < self.profile.read_percent {
             self.read(service, chunk);
         } else {
-            let clear = share < self.profile.read_percent + self.profile.clear_percent;
+            let clear =
+                share < self.profile.read_percent + self.profile.clear_percent && self.clears_under_way() < MAX_CLEARS;
             self.extend(chunk, clear);
             if !self.send_line(service, chunk) {
                 return Ok(Next::Wait);
             }
         }
         // Several requests come in one pass, or each in its own.
-        Ok(if self.random.percent(60) { Next::Pause(Duration::ZERO) } else { Next::Pause(Duration::from_micros(30)) })
+        Ok(if self.random.percent(60) {
+            Next::Pause(Duration::ZERO)
+        } else {
+            Next::Pause(Duration::from_micros(30))
+        })
+    }
+
+    fn clears_under_way(&self) -> usize {
+        let unsent = |line: &Line| {
+            line.entries[line.acknowledged..]
+                .iter()
+                .filter(|e| e.stamp == Stamp::ZERO)
+                .count()
+        };
+        self.lines.iter().map(unsent).sum()
     }
 
     /// What a sequencer never does, and a link that lost a message would: the write after the next one (R1).
@@ -350,7 +413,12 @@ impl Player {
         let next = |version: Version| version.next(self.generation).expect("a run is short");
         let previous = next(self.lines[chunk as usize].last());
         let (version, range) = (next(previous), BlockRange::new(0, 1));
-        let body = RequestBody::Clear { chunk: ChunkIndex(chunk), range, version, previous };
+        let body = RequestBody::Clear {
+            chunk: ChunkIndex(chunk),
+            range,
+            version,
+            previous,
+        };
         self.ask(service, Asked::Gap { chunk }, body, Slice::default());
         self.hit("solo.gap");
     }
@@ -358,15 +426,31 @@ impl Player {
     fn read(&mut self, service: &mut StoreService, chunk: u64) {
         let blocks = self.profile.blocks_per_chunk;
         let first = self.random.below(u64::from(blocks)) as u16;
-        let count = self.random.within(1, u64::from((blocks - first).min(self.profile.max_blocks.max(4)))) as u16;
+        let count = self
+            .random
+            .within(1, u64::from((blocks - first).min(self.profile.max_blocks.max(4)))) as u16;
         self.read_range(service, chunk, BlockRange::new(first, count), None);
     }
 
     fn read_range(&mut self, service: &mut StoreService, chunk: u64, range: BlockRange, after_open: Option<usize>) {
         let line = &self.lines[chunk as usize];
         let least = line.acknowledged;
-        let body = RequestBody::Read { chunk: ChunkIndex(chunk), range, least: line.version_at(least) };
-        self.ask(service, Asked::Read { chunk, range, least, after_open }, body, Slice::default());
+        let body = RequestBody::Read {
+            chunk: ChunkIndex(chunk),
+            range,
+            least: line.version_at(least),
+        };
+        self.ask(
+            service,
+            Asked::Read {
+                chunk,
+                range,
+                least,
+                after_open,
+            },
+            body,
+            Slice::default(),
+        );
     }
 
     /// A new write at the end of a line.
@@ -374,7 +458,9 @@ impl Player {
         let per_block = SECTORS_PER_BLOCK as u64;
         let blocks = u64::from(self.profile.blocks_per_chunk);
         let first = self.random.below(blocks);
-        let count = self.random.within(1, (blocks - first).min(u64::from(self.profile.max_blocks)));
+        let count = self
+            .random
+            .within(1, (blocks - first).min(u64::from(self.profile.max_blocks)));
         let (mut first, mut sectors) = (first * per_block, count * per_block);
         if !clear && self.random.percent(self.profile.part_percent) {
             let (skip, drop) = (self.random.below(per_block), self.random.below(per_block));
@@ -391,13 +477,22 @@ impl Player {
         };
         let line = &mut self.lines[chunk as usize];
         let version = line.last().next(self.generation).expect("a run is short");
-        line.entries.push(Entry { version, first: first as u32, sectors: sectors as u32, stamp });
+        line.entries.push(Entry {
+            version,
+            first: first as u32,
+            sectors: sectors as u32,
+            stamp,
+        });
     }
 
     /// Sends what the line has and was not sent; false when credits are missing.
     fn send_line(&mut self, service: &mut StoreService, chunk: u64) -> bool {
         while let Some(entry) = self.lines[chunk as usize].entries.get(self.lines[chunk as usize].sent) {
-            let cost = if entry.stamp == Stamp::ZERO { 0 } else { u64::from(entry.blocks().count) };
+            let cost = if entry.stamp == Stamp::ZERO {
+                0
+            } else {
+                u64::from(entry.blocks().count)
+            };
             if self.credit < cost {
                 if !self.asked.values().any(|(_, asked)| matches!(asked, Asked::Confirm)) {
                     self.ask(service, Asked::Confirm, RequestBody::Confirm, Slice::default());
@@ -420,14 +515,30 @@ impl Player {
         let (version, previous) = (entry.version, line.version_at(at));
         let chunk = ChunkIndex(chunk);
         if entry.stamp == Stamp::ZERO {
-            return (RequestBody::Clear { chunk, range: entry.blocks(), version, previous }, Slice::default(), version);
+            return (
+                RequestBody::Clear {
+                    chunk,
+                    range: entry.blocks(),
+                    version,
+                    previous,
+                },
+                Slice::default(),
+                version,
+            );
         }
         let offset_bytes = entry.first * SECTOR_BYTES as u32;
         let mut bytes = vec![0; entry.sectors as usize * SECTOR_BYTES];
         stamp::fill(&mut bytes, chunk.0 as u32, Sector(u64::from(entry.first)), entry.stamp);
         let sums = piece_sums(offset_bytes, &bytes);
         let length_bytes = bytes.len() as u32;
-        let body = RequestBody::Write { chunk, offset_bytes, length_bytes, version, previous, sums };
+        let body = RequestBody::Write {
+            chunk,
+            offset_bytes,
+            length_bytes,
+            version,
+            previous,
+            sums,
+        };
         (body, Slice::copy_from(&bytes), version)
     }
 
@@ -446,10 +557,26 @@ impl Player {
         }
         let (id, chunk, version) = *self.random.pick(&writes);
         let line = &self.lines[chunk as usize];
-        let Some(length) = line.length_of(version).filter(|length| *length > 0) else { return false };
+        let Some(length) = line.length_of(version).filter(|length| *length > 0) else {
+            return false;
+        };
         let (body, payload, _) = self.write_body(chunk, length - 1);
-        let scope = Scope { volume: VOLUME, generation: self.generation, group: GROUP, epoch: Epoch(1) };
-        service.ask(LinkId(1), Request { id: RequestId(id), store: super::STORE, scope, body }, payload);
+        let scope = Scope {
+            volume: VOLUME,
+            generation: self.generation,
+            group: GROUP,
+            epoch: Epoch(1),
+        };
+        service.ask(
+            LinkId(1),
+            Request {
+                id: RequestId(id),
+                store: super::STORE,
+                scope,
+                body,
+            },
+            payload,
+        );
         self.hit("solo.resend");
         true
     }
@@ -467,30 +594,44 @@ impl Player {
         };
         let promise = Duration::from_millis(u64::from(answer.promise_ms));
         let promised = asked_at.plus(promise);
+        if let (Asked::Fence { generation }, Ok(AnswerBody::Fenced)) = (&asked, &answer.result)
+            && *generation > self.fenced
+        {
+            // What an older generation was granted has gone with it.
+            self.credit = u64::from(answer.credit_blocks);
+        }
         let result = match (asked, answer.result) {
             (Asked::Fence { generation }, Ok(AnswerBody::Fenced)) => self.on_fenced(now, generation),
             (Asked::OldFence, Err(Refusal::Fenced { .. })) => return Ok(()),
-            (Asked::OldFence, answer) => {
-                Err(format!("generation {} came in after {}: {answer:?}", self.fenced.0 - 1, self.fenced))
-            }
+            (Asked::OldFence, answer) => Err(format!(
+                "generation {} came in after {}: {answer:?}",
+                self.fenced.0 - 1,
+                self.fenced
+            )),
             (Asked::Open { chunk }, Ok(AnswerBody::Opened { version })) => self.on_opened(chunk, version),
             (Asked::Write { chunk, version }, Ok(AnswerBody::Done)) => self.on_written(chunk, version),
-            (Asked::Read { chunk, range, least, after_open }, Ok(AnswerBody::Data { version, sums })) => {
-                self.on_read(chunk, range, (least, after_open), version, &sums, &payload)
-            }
+            (
+                Asked::Read {
+                    chunk,
+                    range,
+                    least,
+                    after_open,
+                },
+                Ok(AnswerBody::Data { version, sums }),
+            ) => self.on_read(chunk, range, (least, after_open), version, &sums, &payload),
             (Asked::Confirm, Ok(AnswerBody::Confirmed)) => Ok(()),
-            (Asked::Gap { .. }, Err(Refusal::WrongPredecessor { .. } | Refusal::Fenced { .. } | Refusal::NotFenced)) => {
-                Ok(())
-            }
-            (Asked::Gap { chunk }, answer) => {
-                Err(format!("chunk {chunk} took a write that does not follow what it holds: {answer:?}"))
-            }
+            (
+                Asked::Gap { .. },
+                Err(Refusal::WrongPredecessor { .. } | Refusal::Fenced { .. } | Refusal::NotFenced),
+            ) => Ok(()),
+            (Asked::Gap { chunk }, answer) => Err(format!(
+                "chunk {chunk} took a write that does not follow what it holds: {answer:?}"
+            )),
             // What was under way when a newer generation came.
-            (Asked::Write { .. } | Asked::Read { .. } | Asked::Confirm, Err(Refusal::Fenced { .. } | Refusal::NotFenced))
-                if self.phase != Phase::Working =>
-            {
-                Ok(())
-            }
+            (
+                Asked::Write { .. } | Asked::Read { .. } | Asked::Confirm,
+                Err(Refusal::Fenced { .. } | Refusal::NotFenced),
+            ) if self.phase != Phase::Working => Ok(()),
             (asked, answer) => {
                 let what = self.describe(&asked);
                 Err(format!("{asked:?} ({what}) was answered {answer:?}"))
@@ -501,11 +642,17 @@ impl Player {
     }
 
     fn describe(&self, asked: &Asked) -> String {
-        let Asked::Write { chunk, version } = asked else { return format!("{:?}", self.phase) };
+        let Asked::Write { chunk, version } = asked else {
+            return format!("{:?}", self.phase);
+        };
         let line = &self.lines[*chunk as usize];
         let entry = line.entries.iter().find(|entry| entry.version == *version);
         let what = entry.map(|entry| format!("{} of {:?}", entry.stamp, entry.blocks()));
-        format!("{what:?}, {} blocks granted and not used, {} under way", self.credit, self.asked.len())
+        format!(
+            "{what:?}, {} blocks granted and not used, {} under way",
+            self.credit,
+            self.asked.len()
+        )
     }
 
     fn on_fenced(&mut self, now: Time, generation: Generation) -> Result<(), String> {
@@ -529,7 +676,9 @@ impl Player {
 
     fn open_chunks(&mut self, service: &mut StoreService) {
         for chunk in 0..self.profile.chunks {
-            let body = RequestBody::Open { chunk: ChunkIndex(chunk) };
+            let body = RequestBody::Open {
+                chunk: ChunkIndex(chunk),
+            };
             self.ask(service, Asked::Open { chunk }, body, Slice::default());
         }
     }
@@ -538,11 +687,16 @@ impl Player {
         let keep = self.keep;
         let line = &mut self.lines[chunk as usize];
         let Some(length) = line.length_of(version) else {
-            return Err(format!("chunk {chunk} is at {version}, which is not of its line ({} last)", line.last()));
+            return Err(format!(
+                "chunk {chunk} is at {version}, which is not of its line ({} last)",
+                line.last()
+            ));
         };
         if length < line.acknowledged {
             let acknowledged = line.version_at(line.acknowledged);
-            return Err(format!("chunk {chunk} is at {version}, but {acknowledged} was acknowledged"));
+            return Err(format!(
+                "chunk {chunk} is at {version}, but {acknowledged} was acknowledged"
+            ));
         }
         let lost = line.entries.len() - length;
         if keep {
@@ -561,7 +715,9 @@ impl Player {
     fn on_written(&mut self, chunk: u64, version: Version) -> Result<(), String> {
         let line = &mut self.lines[chunk as usize];
         let Some(length) = line.length_of(version) else {
-            return Err(format!("{version} of chunk {chunk} is answered as done, and is no longer of the line"));
+            return Err(format!(
+                "{version} of chunk {chunk} is answered as done, and is no longer of the line"
+            ));
         };
         // Answers come in the order of the log, so everything before it is durable too (D2).
         line.acknowledged = line.acknowledged.max(length);
@@ -583,7 +739,10 @@ impl Player {
             vec![Stamp::ZERO; bytes / SECTOR_BYTES]
         } else {
             if payload.len() != bytes || piece_sums(0, payload) != *sums {
-                return Err(format!("a read of {range:?} got {} bytes with sums that do not fit", payload.len()));
+                return Err(format!(
+                    "a read of {range:?} got {} bytes with sums that do not fit",
+                    payload.len()
+                ));
             }
             let first = Sector(u64::from(range.first.0) * SECTORS_PER_BLOCK as u64);
             stamp::parse(payload, chunk as u32, first).map_err(|corrupt| format!("chunk {chunk}: {corrupt}"))?

@@ -26,7 +26,15 @@ impl StoreService {
         let (file, info) = driver.open(disk)?;
         let store = Store::open(config, info, driver.pool().clone());
         let world_time = Time::default();
-        Ok(StoreService { store, file, asks: Vec::new(), asked: 0, answers: Vec::new(), timer: None, world_time })
+        Ok(StoreService {
+            store,
+            file,
+            asks: Vec::new(),
+            asked: 0,
+            answers: Vec::new(),
+            timer: None,
+            world_time,
+        })
     }
 
     /// Asks in the next pass.

@@ -19,7 +19,12 @@ fn a_seed_replays_exactly() {
 #[test]
 fn a_format_writes_every_byte() {
     // D3: a hole in the file could lose acknowledged data; so no byte is left out.
-    let params = FormatParams { store: STORE, cluster: CLUSTER, size_bytes: 2 << 20, log_bytes: None };
+    let params = FormatParams {
+        store: STORE,
+        cluster: CLUSTER,
+        size_bytes: 2 << 20,
+        log_bytes: None,
+    };
     let mut written = vec![false; 2 << 20];
     for (offset, bytes) in amita_store::format(&params).expect("a possible size") {
         written[offset as usize..offset as usize + bytes.len()].fill(true);

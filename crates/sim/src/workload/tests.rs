@@ -31,7 +31,10 @@ fn operations_stay_inside_a_chunk_and_the_volume() {
             clears += usize::from(ask.kind == Kind::Clear);
         }
     }
-    assert!(parts > 1000 && long > 1000 && clears > 1000, "{parts} parts, {long} long, {clears} clears");
+    assert!(
+        parts > 1000 && long > 1000 && clears > 1000,
+        "{parts} parts, {long} long, {clears} clears"
+    );
 }
 
 #[test]
