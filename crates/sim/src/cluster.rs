@@ -9,6 +9,7 @@
 mod checks;
 pub mod hosts;
 pub mod node;
+mod records;
 mod session;
 mod setup;
 mod strike;
@@ -25,14 +26,15 @@ use crate::solo::write_format;
 use crate::stamp::{SECTORS_PER_BLOCK, Sector};
 use crate::workload::{Ask, Workload};
 use amita_cluster::map;
-use amita_cluster::{Epoch, Generation, GroupIndex, PoolId, StoreId, VolumeId};
-use amita_meta::{Call, Event};
+use amita_cluster::{Generation, GroupIndex, PoolId, VolumeId};
+use amita_meta::Event;
 use amita_node::control::{FromCore, Record, ToCore};
 use amita_reactor::Time;
 use amita_reactor::sim::{DiskConfig, SimConfig, World};
 use amita_volume::CallId;
 use hosts::{CLOSING_HOST, Hosts};
 use node::{Node, at_place, disk, node_id, store_id};
+use records::{describe, json, summary, write_records};
 use std::time::Duration;
 use strike::Strikes;
 
@@ -490,103 +492,6 @@ impl Cluster {
         let record = self.metadata.state().get(&key).ok_or(format!("{key} is gone"))?;
         record.json().map_err(|error| error.to_string())
     }
-}
-
-fn describe(call: &Call) -> String {
-    let ops: Vec<String> = call
-        .then
-        .iter()
-        .map(|op| match op {
-            amita_meta::Op::Put { key, value, .. } => format!("put {key} {}", String::from_utf8_lossy(value)),
-            other => format!("{other:?}"),
-        })
-        .collect();
-    format!("if {:?} then {}", call.compares, ops.join("; "))
-}
-
-fn summary(result: &Result<amita_meta::Reply, amita_meta::Error>) -> String {
-    match result {
-        Ok(reply) => format!("revision {}, succeeded: {}", reply.revision, reply.succeeded),
-        Err(error) => error.to_string(),
-    }
-}
-
-/// The records of a cluster that an operator has set up.
-fn write_records(metadata: &mut Metadata<(usize, CallId)>, world: &World, setup: &Setup, random: &mut Random) {
-    let mut put = |key: String, value: Vec<u8>| {
-        metadata.set_up(&Call::put(key, value));
-    };
-    put(
-        map::cluster_key(),
-        json(&map::Cluster {
-            id: node::CLUSTER,
-            version: 1,
-        }),
-    );
-    for member in 0..setup.nodes {
-        let name = format!("node-{}", member + 1);
-        let record = map::Node {
-            id: node_id(member),
-            name: name.clone(),
-            fabric: node::address(world, member).to_string(),
-            nbd: None,
-            // Cores of a simulated node have no common address, so all links come in at the first one, and go out
-            // from all of them.
-            cores: 1,
-        };
-        put(map::node_key(&name), json(&record));
-        let store = map::Store {
-            id: store_id(member),
-            node: node_id(member),
-            path: disk(member),
-            size_bytes: setup.store_bytes,
-            weight: 1,
-        };
-        put(map::store_key(store.id), json(&store));
-    }
-    let kind = map::PoolKind::Replicated {
-        copies: setup.copies,
-        min_copies: setup.min_copies,
-    };
-    let (groups, chunk_bytes) = (setup.groups, setup.chunk_bytes);
-    put(
-        map::pool_key(POOL_NAME),
-        json(&map::Pool {
-            id: POOL,
-            name: POOL_NAME.to_owned(),
-            kind,
-            groups,
-            chunk_bytes,
-        }),
-    );
-    for index in 0..setup.groups {
-        let mut members: Vec<StoreId> = (0..setup.nodes).map(store_id).collect();
-        while members.len() > usize::from(setup.copies) {
-            members.swap_remove(random.below(members.len() as u64) as usize);
-        }
-        let index = GroupIndex(index);
-        let record = map::Group {
-            index,
-            epoch: Epoch(1),
-            in_sync: members.clone(),
-            members,
-        };
-        put(map::group_key(POOL, index), json(&record));
-    }
-    let volume = map::Volume {
-        id: VOLUME,
-        name: hosts::VOLUME_NAME.to_owned(),
-        pool: POOL_NAME.to_owned(),
-        size_bytes: setup.blocks * u64::from(amita_cluster::BLOCK_BYTES),
-        generation: Generation(0),
-        owner: None,
-    };
-    put(map::volume_key(hosts::VOLUME_NAME), json(&volume));
-}
-
-/// A record's bytes.
-fn json<T: serde::Serialize>(record: &T) -> Vec<u8> {
-    serde_json::to_vec(record).expect("a record is plain data")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! must hold, chunk by chunk, *a prefix of what was sent to it, not shorter than what it acknowledged*: the contents of
 //! every block exactly as that prefix leaves them. See [`player`] for the checks one by one.
 
+mod line;
 pub mod player;
 pub mod service;
 

@@ -146,11 +146,7 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "D6: slots are pinned by reads under way",
             "A slot is freed and written again while a read of it is on its way: the read looks like rot.",
-            |seed| Profile {
-                read_percent: 60,
-                kill_percent: 50,
-                ..tight(seed)
-            },
+            slow_reads,
             plant!(plants => plants.store = plants.store.with(Plant::NoPin)),
         ),
         scenario(

@@ -12,19 +12,21 @@
 //! * after a fence nothing of the older generation is answered as done that was not counted then (R6).
 
 use super::Profile;
+use super::line::{Entry, Line, piece_sums};
 use super::service::StoreService;
 use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
-use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody, Scope, Sums};
+use amita_cluster::message::{Request, RequestBody, Scope};
 use amita_cluster::{
-    BLOCK_BYTES, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, Version,
-    VolumeId,
+    BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, Version, VolumeId,
 };
 use amita_reactor::{Slice, Time};
 use amita_store::LinkId;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+mod answers;
 
 const VOLUME: VolumeId = VolumeId(7);
 const GROUP: GroupId = GroupId {
@@ -45,73 +47,6 @@ pub enum Next {
     Pause(Duration),
     /// The life is over.
     Ended,
-}
-
-/// One write of a line.
-#[derive(Clone, Debug)]
-struct Entry {
-    version: Version,
-    first: u32,
-    sectors: u32,
-    stamp: Stamp,
-}
-
-impl Entry {
-    fn blocks(&self) -> BlockRange {
-        BlockRange::of_bytes(self.first * SECTOR_BYTES as u32, self.sectors * SECTOR_BYTES as u32)
-    }
-}
-
-/// What one chunk was sent.
-#[derive(Clone, Debug)]
-struct Line {
-    /// What the blocks hold below the line: stamp of each sector, version of each block's entry.
-    base_values: Vec<Stamp>,
-    base_versions: Vec<Version>,
-    base: Version,
-    entries: Vec<Entry>,
-    /// So many entries were acknowledged, or counted by a fence.
-    acknowledged: usize,
-    /// The next entry to be sent (all before it were, in this life).
-    sent: usize,
-}
-
-impl Line {
-    fn version_at(&self, length: usize) -> Version {
-        length
-            .checked_sub(1)
-            .map_or(self.base, |last| self.entries[last].version)
-    }
-
-    fn length_of(&self, version: Version) -> Option<usize> {
-        (0..=self.entries.len()).find(|length| self.version_at(*length) == version)
-    }
-
-    fn last(&self) -> Version {
-        self.version_at(self.entries.len())
-    }
-
-    /// What a prefix leaves.
-    fn state(&self, length: usize) -> (Vec<Stamp>, Vec<Version>) {
-        let (mut values, mut versions) = (self.base_values.clone(), self.base_versions.clone());
-        for entry in &self.entries[..length] {
-            let first = entry.first as usize;
-            values[first..first + entry.sectors as usize].fill(entry.stamp);
-            for block in entry.blocks().iter() {
-                versions[usize::from(block.0)] = entry.version;
-            }
-        }
-        (values, versions)
-    }
-
-    /// Forgets what lies beyond a prefix, and takes the prefix as the base.
-    fn cut_to(&mut self, length: usize) {
-        (self.base_values, self.base_versions) = self.state(length);
-        self.base = self.version_at(length);
-        self.entries.clear();
-        self.acknowledged = 0;
-        self.sent = 0;
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -581,99 +516,6 @@ impl Player {
         true
     }
 
-    /// The store answers.
-    pub fn answer(&mut self, now: Time, answer: Answer, payload: Slice) -> Result<(), String> {
-        self.now = now;
-        self.credit += u64::from(answer.credit_blocks);
-        let Some((asked_at, asked)) = self.asked.remove(&answer.id.0) else {
-            // A resend is answered as well; the first answer counts.
-            return match (self.ghosts.get(&answer.id.0), answer.result) {
-                (Some(&(chunk, version)), Ok(AnswerBody::Done)) => self.on_written(chunk, version),
-                _ => Ok(()),
-            };
-        };
-        let promise = Duration::from_millis(u64::from(answer.promise_ms));
-        let promised = asked_at.plus(promise);
-        if let (Asked::Fence { generation }, Ok(AnswerBody::Fenced)) = (&asked, &answer.result)
-            && *generation > self.fenced
-        {
-            // What an older generation was granted has gone with it.
-            self.credit = u64::from(answer.credit_blocks);
-        }
-        let result = match (asked, answer.result) {
-            (Asked::Fence { generation }, Ok(AnswerBody::Fenced)) => self.on_fenced(now, generation),
-            (Asked::OldFence, Err(Refusal::Fenced { .. })) => return Ok(()),
-            (Asked::OldFence, answer) => Err(format!(
-                "generation {} came in after {}: {answer:?}",
-                self.fenced.0 - 1,
-                self.fenced
-            )),
-            (Asked::Open { chunk }, Ok(AnswerBody::Opened { version })) => self.on_opened(chunk, version),
-            (Asked::Write { chunk, version }, Ok(AnswerBody::Done)) => self.on_written(chunk, version),
-            (
-                Asked::Read {
-                    chunk,
-                    range,
-                    least,
-                    after_open,
-                },
-                Ok(AnswerBody::Data { version, sums }),
-            ) => self.on_read(chunk, range, (least, after_open), version, &sums, &payload),
-            (Asked::Confirm, Ok(AnswerBody::Confirmed)) => Ok(()),
-            (
-                Asked::Gap { .. },
-                Err(Refusal::WrongPredecessor { .. } | Refusal::Fenced { .. } | Refusal::NotFenced),
-            ) => Ok(()),
-            (Asked::Gap { chunk }, answer) => Err(format!(
-                "chunk {chunk} took a write that does not follow what it holds: {answer:?}"
-            )),
-            // What was under way when a newer generation came.
-            (
-                Asked::Write { .. } | Asked::Read { .. } | Asked::Confirm,
-                Err(Refusal::Fenced { .. } | Refusal::NotFenced),
-            ) if self.phase != Phase::Working => Ok(()),
-            (asked, answer) => {
-                let what = self.describe(&asked);
-                Err(format!("{asked:?} ({what}) was answered {answer:?}"))
-            }
-        };
-        self.promised_until = self.promised_until.max(promised);
-        result
-    }
-
-    fn describe(&self, asked: &Asked) -> String {
-        let Asked::Write { chunk, version } = asked else {
-            return format!("{:?}", self.phase);
-        };
-        let line = &self.lines[*chunk as usize];
-        let entry = line.entries.iter().find(|entry| entry.version == *version);
-        let what = entry.map(|entry| format!("{} of {:?}", entry.stamp, entry.blocks()));
-        format!(
-            "{what:?}, {} blocks granted and not used, {} under way",
-            self.credit,
-            self.asked.len()
-        )
-    }
-
-    fn on_fenced(&mut self, now: Time, generation: Generation) -> Result<(), String> {
-        if generation > self.fenced && now < self.promised_until {
-            return Err(format!(
-                "generation {generation} was let in at {} us; the older one holds a promise until {} us",
-                now.0 / 1000,
-                self.promised_until.0 / 1000
-            ));
-        }
-        self.fenced = generation;
-        // Nothing that was asked under the older generation may change anything from here on.
-        for (id, (_, asked)) in std::mem::take(&mut self.asked) {
-            if let Asked::Write { chunk, version } = asked {
-                self.ghosts.insert(id, (chunk, version));
-            }
-        }
-        self.phase = Phase::Open;
-        Ok(())
-    }
-
     fn open_chunks(&mut self, service: &mut StoreService) {
         for chunk in 0..self.profile.chunks {
             let body = RequestBody::Open {
@@ -681,94 +523,6 @@ impl Player {
             };
             self.ask(service, Asked::Open { chunk }, body, Slice::default());
         }
-    }
-
-    fn on_opened(&mut self, chunk: u64, version: Version) -> Result<(), String> {
-        let keep = self.keep;
-        let line = &mut self.lines[chunk as usize];
-        let Some(length) = line.length_of(version) else {
-            return Err(format!(
-                "chunk {chunk} is at {version}, which is not of its line ({} last)",
-                line.last()
-            ));
-        };
-        if length < line.acknowledged {
-            let acknowledged = line.version_at(line.acknowledged);
-            return Err(format!(
-                "chunk {chunk} is at {version}, but {acknowledged} was acknowledged"
-            ));
-        }
-        let lost = line.entries.len() - length;
-        if keep {
-            // The sequencer is the same: what the store does not have is sent again, as it was.
-            line.acknowledged = length;
-            line.sent = length;
-        } else {
-            line.cut_to(length);
-        }
-        if lost > 0 {
-            self.hit("solo.unacknowledged_lost");
-        }
-        Ok(())
-    }
-
-    fn on_written(&mut self, chunk: u64, version: Version) -> Result<(), String> {
-        let line = &mut self.lines[chunk as usize];
-        let Some(length) = line.length_of(version) else {
-            return Err(format!(
-                "{version} of chunk {chunk} is answered as done, and is no longer of the line"
-            ));
-        };
-        // Answers come in the order of the log, so everything before it is durable too (D2).
-        line.acknowledged = line.acknowledged.max(length);
-        Ok(())
-    }
-
-    fn on_read(
-        &mut self,
-        chunk: u64,
-        range: BlockRange,
-        (least, after_open): (usize, Option<usize>),
-        version: Version,
-        sums: &Sums,
-        payload: &Slice,
-    ) -> Result<(), String> {
-        let line = &self.lines[chunk as usize];
-        let bytes = usize::from(range.count) * BLOCK_BYTES as usize;
-        let read = if payload.is_empty() {
-            vec![Stamp::ZERO; bytes / SECTOR_BYTES]
-        } else {
-            if payload.len() != bytes || piece_sums(0, payload) != *sums {
-                return Err(format!(
-                    "a read of {range:?} got {} bytes with sums that do not fit",
-                    payload.len()
-                ));
-            }
-            let first = Sector(u64::from(range.first.0) * SECTORS_PER_BLOCK as u64);
-            stamp::parse(payload, chunk as u32, first).map_err(|corrupt| format!("chunk {chunk}: {corrupt}"))?
-        };
-        let agrees = |length: usize| {
-            let (values, versions) = line.state(length);
-            let first = usize::from(range.first.0);
-            let blocks = first..range.end() as usize;
-            let newest = versions[blocks.clone()].iter().max().copied().unwrap_or(Version::NONE);
-            values[first * SECTORS_PER_BLOCK..blocks.end * SECTORS_PER_BLOCK] == read[..] && newest == version
-        };
-        let lengths = match after_open {
-            Some(exactly) => exactly..=exactly,
-            None => least..=line.entries.len(),
-        };
-        if lengths.clone().any(agrees) {
-            return Ok(());
-        }
-        let (from, to) = (line.version_at(*lengths.start()), line.version_at(*lengths.end()));
-        let (expected, _) = line.state(*lengths.end());
-        let first = usize::from(range.first.0) * SECTORS_PER_BLOCK;
-        Err(format!(
-            "a read of chunk {chunk} {range:?} at {version} is of no state between {from} and {to}:\n  read   {}\n  newest {}",
-            list(&read),
-            list(&expected[first..first + read.len()]),
-        ))
     }
 
     /// Everything is read once, and must be exactly as the version says.
@@ -784,29 +538,4 @@ impl Player {
             }
         }
     }
-}
-
-/// CRC-32C of what lies in each block.
-fn piece_sums(offset_bytes: u32, bytes: &[u8]) -> Sums {
-    let mut sums = Sums::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let within = (offset_bytes as usize + at) % BLOCK_BYTES as usize;
-        let end = bytes.len().min(at + BLOCK_BYTES as usize - within);
-        sums.push(amita_cluster::crc32c(&bytes[at..end]));
-        at = end;
-    }
-    sums
-}
-
-fn list(stamps: &[Stamp]) -> String {
-    let blocks: Vec<String> = stamps
-        .chunks(SECTORS_PER_BLOCK)
-        .map(|block| {
-            let same = block.iter().all(|stamp| *stamp == block[0]);
-            let all: Vec<String> = block.iter().map(Stamp::to_string).collect();
-            if same { all[0].clone() } else { all.join(",") }
-        })
-        .collect();
-    blocks.join(" ")
 }
