@@ -2,6 +2,7 @@
 
 use super::{Arguments, VOLUME, image};
 use crate::bench::path::{Cost, job, workload};
+use crate::bench::pause;
 use crate::error::{Failure, Kind, Result};
 use crate::harness::cluster::{Cluster, Config, Metadata};
 use crate::harness::fio::{self, Job};
@@ -54,6 +55,7 @@ struct Measured {
     pause: Pause,
     verified: u64,
     handover: Duration,
+    takeover: Pause,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
@@ -96,8 +98,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         }
     })?;
     let ended = cluster.stop();
+    println!("\n{}", tables(&measured, scratch.kind()));
     drop(scratch);
-    println!("\n{}", table(&measured).text());
     if !ended {
         return Err(Failure::new("a node did not end in order when it was asked to"));
     }
@@ -156,12 +158,17 @@ fn play(steps: &mut Steps, cluster: &mut Cluster, layout: &Layout) -> Result<Mea
             Ok(handover)
         },
     )?;
+    let takeover = steps.step(
+        "SIGKILL for the gateway that owns the volume; another one takes over",
+        || takeover(cluster, layout),
+    )?;
     Ok(Measured {
         write,
         read,
         pause,
         verified,
         handover,
+        takeover,
     })
 }
 
@@ -205,7 +212,14 @@ fn verify_and_kill(cluster: &mut Cluster, uri: &str, layout: &Layout) -> Result<
     Ok((probe.finish(killed)?, report.read.ios))
 }
 
-fn table(measured: &Measured) -> Table {
+/// The owner is a gateway without a store: the pool has no copy to spare any more, and none is lost here.
+fn takeover(cluster: &mut Cluster, layout: &Layout) -> Result<Pause> {
+    let owner = cluster.add_gateway("g1")?;
+    let gateways = vec![cluster.nodes()[owner].nbd, cluster.nodes()[OTHER_GATEWAY].nbd];
+    pause::measure(cluster, gateways, VOLUME, layout.probe, owner)
+}
+
+fn tables(measured: &Measured, backing: &str) -> String {
     let mut table = Table::new(&[
         "4 KiB, 3 copies, depth 32",
         "IOPS",
@@ -226,21 +240,19 @@ fn table(measured: &Measured) -> Table {
             us(latency.p999),
         ]);
     }
-    let mut plain = |what: &str, value: String| table.row([what.to_owned(), value]);
-    plain(
-        "pause of writes at the kill",
-        format!("{:.0} ms", measured.pause.length.as_secs_f64() * 1e3),
-    );
+    let mut facts = Table::new(&["what else", ""]);
+    let mut plain = |what: &str, value: String| facts.row([what.to_owned(), value]);
+    let ms = |time: Duration| format!("{:.0} ms", time.as_secs_f64() * 1e3);
+    plain("pause of writes at the kill", ms(measured.pause.length));
     plain(
         "writes that the probe had acknowledged",
         measured.pause.writes.to_string(),
     );
     plain("blocks checked by fio", measured.verified.to_string());
-    plain(
-        "opening by another gateway",
-        format!("{:.0} ms", measured.handover.as_secs_f64() * 1e3),
-    );
-    table
+    plain("opening by another gateway", ms(measured.handover));
+    plain("pause when the owner is killed", ms(measured.takeover.length));
+    plain("the stores are in", backing.to_owned());
+    format!("{}\n{}", table.text(), facts.text())
 }
 
 #[cfg(test)]

@@ -81,12 +81,17 @@ impl Scratch {
     /// In words, for a table: where the stores' files are and what is beneath.
     #[must_use]
     pub fn backing(&self) -> String {
-        let kind = if self.memory {
+        format!("{}, {}", self.kind(), self.stores.display())
+    }
+
+    /// What is beneath the stores' files.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        if self.memory {
             "memory (tmpfs)"
         } else {
             "files on a disk"
-        };
-        format!("{kind}, {}", self.stores.display())
+        }
     }
 
     /// Are the stores' files in memory?
