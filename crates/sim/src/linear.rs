@@ -120,9 +120,6 @@ pub fn check(steps: &[Step]) -> Result<(), Violation> {
     Search::new(&steps).run()
 }
 
-/// Stands for every stamp that no read returned.
-const UNREAD: Stamp = Stamp(u32::MAX);
-
 fn agrees(register: &Values, sectors: Width, values: &Values) -> bool {
     (0..SECTORS_PER_BLOCK).all(|at| sectors & 1 << at == 0 || register[at] == values[at])
 }
@@ -192,7 +189,7 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
             && *stamp != Stamp::ZERO
             && !shown.contains_key(stamp)
         {
-            *stamp = UNREAD;
+            *stamp = Stamp::UNREAD;
         }
     }
     reduced.sort_by_key(|step| step.invoked);
@@ -390,7 +387,7 @@ impl<'a> Search<'a> {
         self.minimal(here, |index| {
             if let Action::Write {
                 sectors: covered,
-                stamp: UNREAD,
+                stamp: Stamp::UNREAD,
             } = self.steps[index].action
                 && covered & !sectors == 0
                 && index != but
@@ -416,7 +413,7 @@ impl<'a> Search<'a> {
                     return;
                 }
                 unknown_clears.push(sectors);
-            } else if stamp == UNREAD {
+            } else if stamp == Stamp::UNREAD {
                 match unread.iter_mut().find(|(width, _)| *width == sectors) {
                     Some((_, first)) if self.steps[*first].completed <= step.completed => {}
                     Some((_, first)) => *first = index,

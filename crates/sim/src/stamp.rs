@@ -32,14 +32,16 @@ pub struct Stamp(pub u32);
 impl Stamp {
     /// A sector of zeros.
     pub const ZERO: Stamp = Stamp(0);
+    /// Stands for every stamp that no read returned, where these need not be told apart.
+    pub const UNREAD: Stamp = Stamp(u32::MAX);
 }
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Stamp::ZERO {
-            write!(f, "zeros")
-        } else {
-            write!(f, "w{}", self.0)
+        match *self {
+            Stamp::ZERO => f.write_str("zeros"),
+            Stamp::UNREAD => f.write_str("unread"),
+            Stamp(number) => write!(f, "w{number}"),
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct Strikes {
     order: u64,
     /// The directed pairs that each partition cuts.
     partitions: BTreeMap<u64, Vec<(u32, u32)>>,
+    /// The node whose data rots.
+    rotten: Option<Member>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +46,7 @@ impl Strikes {
             due: BTreeMap::new(),
             order: 0,
             partitions: BTreeMap::new(),
+            rotten: None,
         }
     }
 
@@ -271,8 +274,12 @@ impl Cluster {
         }
     }
 
-    /// Flips a bit in some blocks that the node's store holds.
+    /// Flips a bit in some blocks that the node's store holds. One node's data rots in a run, and only where another
+    /// copy is always left: the last copy of what was written just before a power cut is not told from a torn write.
     fn rot(&mut self, node: Member, blocks: u64) {
+        if self.setup.min_copies < 2 || *self.strikes.rotten.get_or_insert(node) != node {
+            return;
+        }
         let geometry = amita_store::format::Geometry::divide(self.setup.store_bytes, Some(self.setup.log_bytes))
             .expect("it was formatted so");
         let mut used = Vec::new();
