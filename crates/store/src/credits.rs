@@ -62,7 +62,14 @@ impl Credits {
             (known.volume, known.generation) = (volume, generation);
         } else if self.accounts.len() < MAX_ACCOUNTS {
             let left = 0;
-            self.accounts.insert(account, Account { left, volume, generation });
+            self.accounts.insert(
+                account,
+                Account {
+                    left,
+                    volume,
+                    generation,
+                },
+            );
         }
     }
 
@@ -75,7 +82,10 @@ impl Credits {
     /// `false`: there is no space, and nothing was taken.
     pub fn take(&mut self, account: AccountId, blocks: u32, beyond: u64) -> bool {
         let mut none = 0;
-        let left = self.accounts.get_mut(&account).map_or(&mut none, |known| &mut known.left);
+        let left = self
+            .accounts
+            .get_mut(&account)
+            .map_or(&mut none, |known| &mut known.left);
         let covered = blocks.min(*left);
         if u64::from(blocks - covered) > beyond {
             return false;

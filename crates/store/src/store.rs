@@ -206,7 +206,8 @@ impl Store {
             }
             Err(refusal) => return self.refuse(asker, refusal),
         };
-        self.credits.open(AccountId::new(link, request.id), scope.volume, scope.generation);
+        self.credits
+            .open(AccountId::new(link, request.id), scope.volume, scope.generation);
         self.dispatch(asker, scope.volume, blocks, request.body, payload);
     }
 

@@ -149,7 +149,10 @@ impl Store {
         self.counters.fences += 1;
         asker.volume = self.fences.find(fence.volume);
         // One that a newer generation has overtaken gets nothing any more.
-        if asker.volume.is_some_and(|volume| self.fences.volume(volume).generation <= fence.generation) {
+        if asker
+            .volume
+            .is_some_and(|volume| self.fences.volume(volume).generation <= fence.generation)
+        {
             let account = AccountId::new(asker.link, asker.id);
             self.credits.open(account, fence.volume, fence.generation);
         }
