@@ -239,6 +239,25 @@ fn shorter_log(seed: u64) -> Setup {
     setup
 }
 
+/// The hosts go from gateway to gateway, on disks that are as small as what two owners may be granted.
+fn many_takeovers(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.store_bytes = 16 << 20;
+    setup.expect_no_eviction = true;
+    let moves = (1..16).map(|round| {
+        (
+            round * 15,
+            random.below(5 * MS),
+            Fault::Move {
+                gateway: round as usize % 3,
+            },
+        )
+    });
+    setup.plan = plan(moves.collect::<Vec<_>>());
+    setup
+}
+
 /// Nothing worse than broken connections and lost answers.
 fn lost_answers(seed: u64) -> Setup {
     Setup {
@@ -373,6 +392,15 @@ pub fn all() -> Vec<Scenario> {
             shorter_log,
             plant!(plants => plants.volume.no_least = true),
         ),
+        Scenario {
+            broken: None,
+            ..scenario(
+                "R7: a takeover returns what the owner before was granted",
+                "Each takeover left its predecessor's credits granted: after some, an empty store was full.",
+                many_takeovers,
+                |_| {},
+            )
+        },
         Scenario {
             broken: None,
             ..scenario(
