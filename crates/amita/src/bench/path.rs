@@ -129,6 +129,16 @@ pub fn measure(
             micros(deep.fio.latency.p99),
             "us",
         );
+        one_core(
+            steps,
+            cluster,
+            units,
+            &job(&uri, pattern, 32, size_bytes, run),
+            &what,
+            &key(32, "one_core"),
+            cpu_target,
+            figures,
+        )?;
         let mean = shallow.fio.latency.mean;
         let in_r = mean.as_secs_f64() / units.r.as_secs_f64();
         figures.at_most(
@@ -157,6 +167,36 @@ pub fn measure(
             "us",
         );
     }
+    Ok(())
+}
+
+/// The same with fio on the core that the nodes share: P is a cost on one core as well, and a machine of two makes the
+/// same work dearer when it runs on both (cold caches, wake-ups across cores).
+#[allow(clippy::too_many_arguments)]
+fn one_core(
+    steps: &mut Steps,
+    cluster: &Cluster,
+    units: &Units,
+    job: &Job,
+    what: &str,
+    key: &str,
+    cpu_target: f64,
+    figures: &mut Figures,
+) -> Result<()> {
+    let Some(cpu) = amita_reactor::core::allowed_cpus().first().copied() else {
+        return Ok(());
+    };
+    let mut job = job.clone();
+    job.name += "-one-core";
+    job.more.push(format!("--cpus_allowed={cpu}"));
+    let limit = job.run.unwrap_or_default() + SLACK;
+    let what = format!("{what}, depth 32, all on one core");
+    let cost = steps.step(&what, || workload(cluster, &job, limit))?;
+    let in_p = cost.cpu_per_io.as_secs_f64() / units.p.as_secs_f64();
+    figures.at_most(&format!("{key}.cpu_p"), &format!("{what}: CPU"), in_p, "P", cpu_target);
+    let us = micros(cost.cpu_per_io);
+    figures.note(&format!("{key}.cpu_us"), &format!("{what}: CPU"), us, "us");
+    figures.note(&format!("{key}.iops"), &what, cost.fio.iops, "IOPS");
     Ok(())
 }
 
