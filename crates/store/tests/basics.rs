@@ -588,6 +588,58 @@ fn a_full_store_refuses_serves_and_recovers() {
     }
 }
 
+/// A volume is trimmed at a high depth: what is under way is counted at its worst, which is more than a small store has
+/// room for. That passes, so the store asks for patience; it does not say that it is full, which would cost it its place.
+#[test]
+fn many_clears_at_once_are_put_off_and_not_refused_for_space() {
+    let mut rig = Rig::fresh(2 * MIB, false);
+    let mut asker = Asker::new(1);
+    asker.fence(&mut rig).unwrap();
+    let clear = |asker: &mut Asker, chunk: u64| {
+        asker.request(RequestBody::Clear {
+            chunk: ChunkIndex(chunk),
+            range: BlockRange::new(0, 1024),
+            version: version(1, 1),
+            previous: Version::NONE,
+        })
+    };
+    let mut open: Vec<u64> = (0..64).collect();
+    let mut put_off = 0;
+    for _ in 0..64 {
+        let asked: Vec<_> = open
+            .iter()
+            .map(|&chunk| {
+                let request = clear(&mut asker, chunk);
+                let id = request.id;
+                rig.send(asker.link, request, Slice::default());
+                (chunk, id)
+            })
+            .collect();
+        rig.run();
+        open.clear();
+        for (chunk, id) in asked {
+            match rig
+                .take(asker.link, id)
+                .expect("every request is answered")
+                .answer
+                .result
+            {
+                Ok(AnswerBody::Done) => {}
+                Err(Refusal::Busy) => {
+                    put_off += 1;
+                    open.push(chunk);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        if open.is_empty() {
+            break;
+        }
+    }
+    assert!(open.is_empty(), "{} clears never came through", open.len());
+    assert!(put_off > 0, "the store was large enough: the test shows nothing");
+}
+
 fn version_or_none(counter: u64) -> Version {
     if counter == 0 {
         Version::NONE

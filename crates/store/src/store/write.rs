@@ -223,7 +223,10 @@ impl Store {
             return;
         }
         if !self.clear_fits() {
-            return self.refuse(asker, Refusal::NoSpace);
+            // What is under way is counted at its worst, and takes less once it is in the index: the sequencer asks again.
+            // To say that there is no space would cost a good store its place (R7).
+            let passing = self.space.unapplied_bytes > 0;
+            return self.refuse(asker, if passing { Refusal::Busy } else { Refusal::NoSpace });
         }
         let key = self.index.touch(chunk);
         let op = Op {
