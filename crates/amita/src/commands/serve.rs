@@ -51,6 +51,9 @@ pub struct Arguments {
     /// A node that does not renew its lease for so many seconds is taken for dead
     #[arg(long, env = "AMITA_LEASE", value_name = "SECONDS", default_value_t = 5)]
     pub lease: u64,
+    /// How often a core gives way to others before it sleeps, at most, while that pays [0: it sleeps at once]
+    #[arg(long, env = "AMITA_YIELDS", value_name = "N", default_value_t = 64)]
+    pub yields: u32,
     /// The server's certificate chain (PEM); with it and --tls-key NBD clients may use TLS
     #[arg(long, env = "AMITA_TLS_CERTIFICATE", value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
@@ -84,6 +87,7 @@ impl Arguments {
         config.pin = self.pin;
         config.buffer_bytes = usize::try_from(self.buffers).unwrap_or(usize::MAX);
         config.lease_ttl_s = self.lease;
+        config.driver.yields = self.yields;
         if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
             let mode = if self.tls_required {
                 TlsMode::Require
