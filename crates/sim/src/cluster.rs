@@ -7,6 +7,7 @@
 //! block for block, and with the last reads; then the history is checked for linearizability.
 
 mod checks;
+mod coordinator;
 pub mod hosts;
 pub mod node;
 mod records;
@@ -31,7 +32,7 @@ use amita_meta::Event;
 use amita_node::control::{FromCore, Record, ToCore};
 use amita_reactor::Time;
 use amita_reactor::sim::{DiskConfig, SimConfig, World};
-use amita_volume::CallId;
+use coordinator::{Caller, Lead};
 use hosts::{CLOSING_HOST, Hosts};
 use node::{Node, at_place, disk, node_id, store_id};
 use records::{describe, json, summary, write_records};
@@ -72,15 +73,17 @@ pub fn run_setup(setup: Setup, trace: bool) -> Run {
 pub struct Cluster {
     setup: Setup,
     world: World,
-    metadata: Metadata<(usize, CallId)>,
+    metadata: Metadata<Caller>,
     nodes: Vec<Node>,
+    /// The coordinator of each node that runs.
+    leads: Vec<Option<Lead>>,
     hosts: Hosts,
     workload: Workload,
     history: History,
     strikes: Strikes,
     coverage: Coverage,
     random: Random,
-    deliveries: Vec<Delivery<(usize, CallId)>>,
+    deliveries: Vec<Delivery<Caller>>,
     trace: bool,
     /// Folded over everything that passes the control planes.
     hash: u64,
@@ -110,6 +113,7 @@ impl Cluster {
             world,
             metadata,
             nodes: (0..setup.nodes).map(Node::new).collect(),
+            leads: (0..setup.nodes).map(|_| None).collect(),
             hosts: Hosts::new(&setup, random.fork(12)),
             workload: Workload::new(setup.profile.clone(), &random.fork(13)),
             history: History::new(),
@@ -200,6 +204,7 @@ impl Cluster {
         let now = self.world.now();
         self.strike(now);
         self.deliver(now);
+        self.coordinate(now);
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
         if let Some(why) = &self.hosts.violation {
@@ -217,6 +222,7 @@ impl Cluster {
         let next = [
             self.strikes.next(),
             self.metadata.next(),
+            self.next_coordination(),
             self.hosts.next(),
             self.workload.next(),
         ];
@@ -249,7 +255,19 @@ impl Cluster {
                 Delivery::Answer {
                     node,
                     process,
-                    tag: (core, call),
+                    tag: Caller::Coordinator,
+                    result,
+                } => {
+                    let member = node.0 as usize - 1;
+                    self.note(u64::from(result.is_ok()));
+                    if self.nodes[member].process == process {
+                        self.answer_coordinator(member, result);
+                    }
+                }
+                Delivery::Answer {
+                    node,
+                    process,
+                    tag: Caller::Core(core, call),
                     result,
                 } => {
                     let member = node.0 as usize - 1;
@@ -264,6 +282,9 @@ impl Cluster {
                     self.note(batch.revision);
                     if self.nodes[member].process != process {
                         continue;
+                    }
+                    if let Some(lead) = &mut self.leads[member] {
+                        lead.hear(now, &batch);
                     }
                     for event in batch.events {
                         let record = match event {
@@ -304,7 +325,8 @@ impl Cluster {
                         )
                     });
                     let (now, process) = (self.world.now(), self.nodes[member].process);
-                    self.metadata.call(now, node_id(member), process, (core, call), request);
+                    self.metadata
+                        .call(now, node_id(member), process, Caller::Core(core, call), request);
                 }
                 FromCore::StoreServes { report, .. } => {
                     self.coverage.hit("node.store_serves");
@@ -328,6 +350,11 @@ impl Cluster {
         self.tell(|| format!("node {} starts", member + 1));
         self.nodes[member].start(&mut self.world, &self.setup);
         let (now, process) = (self.world.now(), self.nodes[member].process);
+        let lag = self.setup.coordinator_lag;
+        self.leads[member] = self
+            .setup
+            .coordinator
+            .map(|config| Lead::new(member, process, config, lag));
         let live = map::Live {
             session: process,
             pid: 1,
@@ -344,6 +371,7 @@ impl Cluster {
         self.tell(|| format!("node {} ends, power cut: {power_cut}", member + 1));
         self.count_node(member);
         self.nodes[member].end(&mut self.world, power_cut);
+        self.leads[member] = None;
         self.metadata.process_ended(node_id(member));
         let now = self.world.now();
         self.hosts.process_ended(now, member, &mut self.workload);

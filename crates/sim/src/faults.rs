@@ -24,6 +24,12 @@ pub enum Fault {
         /// How long it is off.
         for_ns: u64,
     },
+    /// The node of the coordinator loses power, whichever that is by then. Plans do not draw it: it strikes others than
+    /// the victims.
+    CoordinatorPowerCut {
+        /// How long it is off.
+        for_ns: u64,
+    },
     /// Its process is killed; what was handed to the disk may still be written. It starts again after a while.
     Kill {
         /// Which.

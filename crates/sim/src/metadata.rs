@@ -27,8 +27,8 @@ const WATCH_NS: (u64, u64) = (300_000, 20 * MS);
 /// How late after its time-out a call may still be carried out.
 const LATE_NS: u64 = 500 * MS;
 /// The time to live of a node's session, in seconds, and how often it is renewed.
-pub const SESSION_TTL_S: u64 = 3;
-const RENEW_NS: u64 = 1000 * MS;
+pub const SESSION_TTL_S: u64 = 2;
+const RENEW_NS: u64 = 650 * MS;
 
 /// What the service has for a node.
 #[derive(Clone, Debug)]
@@ -80,9 +80,10 @@ enum Due<T> {
     Execute {
         node: NodeId,
         process: u64,
-        tag: Option<T>,
+        tag: T,
         call: Call,
-        answer_ns: u64,
+        /// How long the answer takes, where it comes.
+        answer_ns: Option<u64>,
     },
     /// Hand over.
     Deliver(Delivery<T>),
@@ -116,8 +117,8 @@ pub struct Metadata<T> {
     cut_off_until: BTreeMap<NodeId, Time>,
     watchers: BTreeMap<NodeId, Watcher>,
     sessions: BTreeMap<NodeId, Session>,
-    /// Who made each revision, by a call.
-    authors: BTreeMap<u64, NodeId>,
+    /// Who made each revision, by which call.
+    authors: BTreeMap<u64, (NodeId, T)>,
     /// The count of calls carried out, and at which each node last wrote a volume's record, and last read groups.
     executed: u64,
     raised_at: BTreeMap<NodeId, u64>,
@@ -212,21 +213,21 @@ impl<T: Clone> Metadata<T> {
             return;
         }
         if !self.random.percent(self.lossy_percent) {
-            let answer_ns = back;
             self.push(
                 now,
                 to,
                 Due::Execute {
                     node,
                     process,
-                    tag: Some(tag),
+                    tag,
                     call,
-                    answer_ns,
+                    answer_ns: Some(back),
                 },
             );
             return;
         }
         // The answer never comes.
+        self.answer(now, CALL_TIMEOUT_NS, node, process, tag.clone(), Err(unknown()));
         match self.random.below(4) {
             0 => self.counts.unknown_not_done += 1,
             1 => {
@@ -238,9 +239,9 @@ impl<T: Clone> Metadata<T> {
                     Due::Execute {
                         node,
                         process,
-                        tag: None,
+                        tag,
                         call,
-                        answer_ns: 0,
+                        answer_ns: None,
                     },
                 );
             }
@@ -252,14 +253,13 @@ impl<T: Clone> Metadata<T> {
                     Due::Execute {
                         node,
                         process,
-                        tag: None,
+                        tag,
                         call,
-                        answer_ns: 0,
+                        answer_ns: None,
                     },
                 );
             }
         }
-        self.answer(now, CALL_TIMEOUT_NS, node, process, tag, Err(unknown()));
     }
 
     /// A node's process watches all keys, from now on, and gets all that are there first.
@@ -327,9 +327,9 @@ impl<T: Clone> Metadata<T> {
                     let result = self.state.txn(&call).map_err(Error::from);
                     if let Ok(reply) = &result {
                         self.counts.compares_failed += u64::from(!reply.succeeded);
-                        self.remember(node, &call, reply);
+                        self.remember(node, &tag, &call, reply);
                     }
-                    if let Some(tag) = tag {
+                    if let Some(answer_ns) = answer_ns {
                         self.counts.answered += 1;
                         self.answer(now, answer_ns, node, process, tag, result);
                     }
@@ -342,12 +342,12 @@ impl<T: Clone> Metadata<T> {
     }
 
     /// Keeps what the checkers want to know of a call that was carried out.
-    fn remember(&mut self, node: NodeId, call: &Call, reply: &Reply) {
+    fn remember(&mut self, node: NodeId, tag: &T, call: &Call, reply: &Reply) {
         self.executed += 1;
         for op in if reply.succeeded { &call.then } else { &call.otherwise } {
             match op {
                 Op::Put { key, .. } => {
-                    self.authors.insert(reply.revision, node);
+                    self.authors.insert(reply.revision, (node, tag.clone()));
                     if key.starts_with(&amita_cluster::map::volume_key("")) {
                         self.raised_at.insert(node, self.executed);
                     }
@@ -360,10 +360,16 @@ impl<T: Clone> Metadata<T> {
         }
     }
 
-    /// Who made a revision by a call.
+    /// Who made a revision, and by which call.
     #[must_use]
-    pub fn author(&self, revision: u64) -> Option<NodeId> {
-        self.authors.get(&revision).copied()
+    pub fn author(&self, revision: u64) -> Option<&(NodeId, T)> {
+        self.authors.get(&revision)
+    }
+
+    /// The lease that a node's session rests on, as far as its process knows.
+    #[must_use]
+    pub fn lease(&self, node: NodeId) -> Option<LeaseId> {
+        self.sessions.get(&node).and_then(|session| session.lease)
     }
 
     /// Has the node read the groups since it last raised a generation?

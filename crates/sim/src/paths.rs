@@ -67,6 +67,10 @@ pub const CLUSTER: &[&str] = &[
     "volume.stale_epochs",
     "volume.unknown",
     "volume.unpromised",
+    // Coordinators.
+    "coordinator.elected",
+    "coordinator.evicted",
+    "coordinator.lost_race",
     // Hosts.
     "hosts.gateway_died",
     "hosts.gave_up",

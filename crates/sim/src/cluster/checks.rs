@@ -1,6 +1,7 @@
 //! What is judged when a run is over.
 
-use super::node::{CLUSTER, at_place, disk, place, store_id};
+use super::coordinator::{Caller, holder};
+use super::node::{CLUSTER, at_place, disk, node_id, place, store_id};
 use super::{Cluster, POOL, SETTLE, VOLUME};
 use crate::faults::Member;
 use crate::history::{Kind, Outcome};
@@ -13,11 +14,12 @@ use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, MAX_IO_BLOCKS, NodeId,
     RequestId, StoreId, Version,
 };
+use amita_control::coordinator::election_key;
 use amita_meta::Event;
 use amita_reactor::Slice;
 use amita_reactor::sim::SimDriver;
 use amita_store::{LinkId, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What one store holds of a chunk.
@@ -114,20 +116,44 @@ impl Cluster {
     pub(super) fn judge_metadata(&mut self) -> Result<(), String> {
         let mut groups: BTreeMap<String, map::Group> = BTreeMap::new();
         let mut volume: Option<map::Volume> = None;
+        let (mut live, mut elected): (BTreeSet<String>, _) = (BTreeSet::new(), None);
         let mut counts = (0, 0);
+        let mut evicted = 0;
+        let lives = format!("{}live/", map::PREFIX);
         let state = self.metadata.state();
         for batch in state.history_after(state.compacted()) {
             for event in &batch.events {
-                let Event::Put(kv) = event else { continue };
+                let kv = match event {
+                    Event::Put(kv) => kv,
+                    Event::Delete { key, .. } => {
+                        live.remove(key);
+                        elected = elected.filter(|_| *key != election_key());
+                        continue;
+                    }
+                };
+                if kv.key.starts_with(&lives) {
+                    live.insert(kv.key.clone());
+                } else if kv.key == election_key() {
+                    elected = holder(kv);
+                }
                 if kv.key.starts_with(&map::groups_prefix(POOL)) {
                     let now: map::Group = kv.json().map_err(|error| error.to_string())?;
                     if let Some(before) = groups.insert(kv.key.clone(), now.clone()) {
                         let wrong = |why| format!("{}: {why}: from {before:?} to {now:?}", kv.key);
                         judge_group(&before, &now, usize::from(self.setup.min_copies)).map_err(wrong)?;
-                        // R2: only the owner moves an epoch. (There is no coordinator here.)
+                        // R2, R12: the owner moves an epoch, or the coordinator to evict the dead.
                         let owner = volume.as_ref().and_then(|volume| volume.owner);
-                        if self.metadata.author(kv.mod_revision) != owner {
-                            return Err(wrong("a sequencer that is not the owner moved the epoch"));
+                        let is_live = |store| {
+                            let home = (0..self.setup.nodes).find(|member| store_id(*member) == store);
+                            home.is_some_and(|member| live.contains(&map::live_key(node_id(member))))
+                        };
+                        match self.metadata.author(kv.mod_revision) {
+                            Some((node, Caller::Core(..))) if Some(*node) == owner => {}
+                            Some((node, Caller::Coordinator)) if Some(*node) == elected => {
+                                judge_eviction(&before, &now, is_live).map_err(wrong)?;
+                                evicted += 1;
+                            }
+                            _ => return Err(wrong("neither the owner nor the coordinator moved the epoch")),
                         }
                         counts.0 += 1;
                     }
@@ -143,6 +169,7 @@ impl Cluster {
                 }
             }
         }
+        self.coverage.add("coordinator.evicted", evicted);
         self.coverage.add("metadata.groups_changed", counts.0);
         self.coverage.add("metadata.volume_changed", counts.1);
         if counts.1 > 1 {
@@ -346,9 +373,13 @@ impl Cluster {
                 ));
             }
         }
-        // Where the owner knows the epoch: a change that nobody has told it of yet, no store has adopted.
+        // Where the owner knows the epoch: a change that nobody has told it of yet, no store has adopted. What the
+        // coordinator did, an owner learns when it asks for the same.
         let counts = self.metadata.counts;
-        if group.epoch > Epoch(1) && counts.unknown_done + counts.unknown_late == 0 {
+        let key = map::group_key(POOL, group.index);
+        let revision = self.metadata.state().get(&key).map_or(0, |record| record.mod_revision);
+        let by_owner = matches!(self.metadata.author(revision), Some((_, Caller::Core(..))));
+        if group.epoch > Epoch(1) && by_owner && counts.unknown_done + counts.unknown_late == 0 {
             let older = Scope {
                 epoch: Epoch(group.epoch.0 - 1),
                 ..scope(group, generation)
@@ -477,6 +508,32 @@ fn judge_group(before: &map::Group, now: &map::Group, min_copies: usize) -> Resu
     }
     if now.in_sync.len() < min_copies {
         return Err("fewer are in sync than the pool allows");
+    }
+    Ok(())
+}
+
+/// A coordinator only takes stores out, and only those of nodes whose key was gone at that very moment.
+fn judge_eviction(
+    before: &map::Group,
+    now: &map::Group,
+    is_live: impl Fn(StoreId) -> bool,
+) -> Result<(), &'static str> {
+    let is_kept = |store: &StoreId| now.in_sync.contains(store);
+    let mut gone = before.in_sync.iter().filter(|store| !is_kept(store)).peekable();
+    if gone.peek().is_none() {
+        return Err("the coordinator moved an epoch and evicted nobody");
+    }
+    if gone.any(|store| is_live(*store)) {
+        return Err("the coordinator evicted a store whose node lives");
+    }
+    let left: Vec<StoreId> = before.in_sync.iter().copied().filter(is_kept).collect();
+    let expected = map::Group {
+        epoch: before.epoch.next(),
+        in_sync: left,
+        ..before.clone()
+    };
+    if *now != expected {
+        return Err("the coordinator changed more than the dead stores' places");
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The records of the metadata that a run begins with, and calls and replies in words.
 
+use super::coordinator::Caller;
 use super::hosts::VOLUME_NAME;
 use super::node::{self, disk, node_id, store_id};
 use super::{POOL, POOL_NAME, Setup, VOLUME};
@@ -8,7 +9,6 @@ use crate::random::Random;
 use amita_cluster::{Epoch, Generation, GroupIndex, StoreId, map};
 use amita_meta::Call;
 use amita_reactor::sim::World;
-use amita_volume::CallId;
 
 pub(super) fn describe(call: &Call) -> String {
     let ops: Vec<String> = call
@@ -30,12 +30,7 @@ pub(super) fn summary(result: &Result<amita_meta::Reply, amita_meta::Error>) -> 
 }
 
 /// The records of a cluster that an operator has set up.
-pub(super) fn write_records(
-    metadata: &mut Metadata<(usize, CallId)>,
-    world: &World,
-    setup: &Setup,
-    random: &mut Random,
-) {
+pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setup: &Setup, random: &mut Random) {
     let mut put = |key: String, value: Vec<u8>| {
         metadata.set_up(&Call::put(key, value));
     };

@@ -4,6 +4,7 @@ use crate::faults::{Limits, Plan};
 use crate::random::Random;
 use crate::workload::Profile;
 use amita_cluster::BLOCK_BYTES;
+use amita_control::coordinator;
 use std::time::Duration;
 
 /// Rules switched off, each a planted bug that the checkers must find. Without the feature `planted` there are none.
@@ -65,6 +66,10 @@ pub struct Setup {
     pub expect_no_eviction: bool,
     /// Disks are too small for the volume: errors say so, and nothing else happens.
     pub expect_full: bool,
+    /// The coordinator's settings; without any there is no coordinator.
+    pub coordinator: Option<coordinator::Config>,
+    /// How much later than its node a coordinator looks at what has changed.
+    pub coordinator_lag: Duration,
     /// The clients.
     pub profile: Profile,
     /// What goes wrong.
@@ -113,6 +118,8 @@ impl Setup {
             polite_hosts: random.percent(50),
             expect_no_eviction: false,
             expect_full: false,
+            coordinator: Some(patience(*random.pick(&[200, 600, 1200]))),
+            coordinator_lag: Duration::from_millis(*random.pick(&[0, 0, 50, 400])),
             profile,
             plan,
             plants: Plants::default(),
@@ -152,9 +159,19 @@ impl Setup {
             polite_hosts: false,
             expect_no_eviction: false,
             expect_full: false,
+            coordinator: Some(patience(600)),
+            coordinator_lag: Duration::ZERO,
             profile,
             plan: Plan::default(),
             plants: Plants::default(),
         }
+    }
+}
+
+/// A coordinator that waits so short a time that nodes which are gone for seconds only are evicted.
+fn patience(patience_ms: u64) -> coordinator::Config {
+    coordinator::Config {
+        patience: Duration::from_millis(patience_ms),
+        start_patience: Duration::from_millis(3 * patience_ms),
     }
 }

@@ -99,6 +99,11 @@ impl Cluster {
         self.tell(|| format!("strikes: {fault:?}"));
         match fault {
             Fault::PowerCut { node, for_ns } => self.strike_end(now, node, for_ns, true),
+            Fault::CoordinatorPowerCut { for_ns } => {
+                if let Some(node) = self.coordinator() {
+                    self.strike_end(now, node.0 as usize - 1, for_ns, true);
+                }
+            }
             Fault::Kill { node, for_ns } => self.strike_end(now, node, for_ns, false),
             Fault::Freeze { node, for_ns } => {
                 if self.nodes[node].is_up() {

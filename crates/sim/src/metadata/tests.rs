@@ -70,7 +70,7 @@ fn a_session_lapses_when_its_node_is_cut_off() {
     run(&mut metadata, Time(10 * second));
     assert!(metadata.state().get(&key).is_some(), "renewed");
     metadata.cut_off_until(NODE, Time(14 * second));
-    run(&mut metadata, Time(12 * second));
+    run(&mut metadata, Time(11 * second));
     assert!(metadata.state().get(&key).is_some(), "the time to live has not passed");
     run(&mut metadata, Time(13 * second + second / 2));
     assert!(metadata.state().get(&key).is_none(), "lapsed");

@@ -218,6 +218,8 @@ fn shorter_log(seed: u64) -> Setup {
     let mut setup = hot(seed);
     setup.profile.read_percent = 80;
     setup.volatile_cache = false;
+    // Nobody is evicted here: the member comes back at once.
+    setup.coordinator = None;
     setup.refused_for = Duration::from_millis(3000);
     setup.profile.operations = 600;
     // The gateway reads from its own store where it has one: some groups are without it.
@@ -336,6 +338,33 @@ fn node_dies(seed: u64) -> Setup {
     setup
 }
 
+/// No coordinator at all.
+fn no_coordinator(seed: u64) -> Setup {
+    Setup {
+        coordinator: None,
+        ..node_dies(seed)
+    }
+}
+
+/// A node dies, and just when it is to be evicted the coordinator's node dies too: five nodes, so that all groups can
+/// spare the one or the other at least.
+fn coordinator_dies(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = Setup::quiet(seed);
+    (setup.nodes, setup.groups, setup.cores, setup.min_copies) = (5, 4, vec![1; 5], 1);
+    let at = random.within(10, 60) as u32;
+    let node = random.below(5) as usize;
+    setup.plan = plan([
+        (at, 0, Fault::PowerCut { node, for_ns: 3 * LONG }),
+        (
+            at,
+            random.within(1, 3000) * MS,
+            Fault::CoordinatorPowerCut { for_ns: 2 * LONG },
+        ),
+    ]);
+    setup
+}
+
 /// The histories of a cluster.
 pub fn all() -> Vec<Scenario> {
     let scenario = |name, story, play, broken| Scenario {
@@ -427,7 +456,16 @@ pub fn all() -> Vec<Scenario> {
             ..scenario(
                 "R12: any sequencer evicts by itself",
                 "There is no coordinator in this cluster at all, a node dies, and writes go on.",
-                node_dies,
+                no_coordinator,
+                |_| {},
+            )
+        },
+        Scenario {
+            broken: None,
+            ..scenario(
+                "R12: the coordinator's node dies",
+                "A node dies, and the coordinator's with it: another one is elected and evicts the stores of both.",
+                coordinator_dies,
                 |_| {},
             )
         },

@@ -15,6 +15,19 @@ fn names_are_different_and_start_with_a_rule() {
     }
 }
 
+#[test]
+fn another_coordinator_follows_one_that_died() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("the coordinator's node dies"))
+        .expect("it is listed");
+    let seeds = 10;
+    let coverage = scenario.play(seeds, 1).with_rule.coverage;
+    assert!(coverage.count("coordinator.elected") >= 2 * seeds, "{coverage}");
+    assert!(coverage.count("coordinator.evicted") > seeds, "{coverage}");
+}
+
 /// Every scenario: a few seeds here; `amita-sim scenarios`, which `make test` runs, plays all of them, and with the
 /// feature `planted` (as here, where it is on) with each rule switched off.
 #[test]
