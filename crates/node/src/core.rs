@@ -15,7 +15,7 @@ use crate::shards::{Shards, Want};
 use crate::stores::{Reply, Stores};
 use crate::token;
 use crate::view::View;
-use amita_cluster::{ClusterId, NodeId, StoreId};
+use amita_cluster::{NodeId, StoreId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use peers::Peers;
@@ -34,12 +34,8 @@ const STARVED_RETRY: Duration = Duration::from_millis(1);
 /// What a core must know at its start.
 #[derive(Clone, Debug)]
 pub struct CoreConfig {
-    /// The cluster.
-    pub cluster: ClusterId,
     /// This node.
     pub node: NodeId,
-    /// Made anew at each start of the process.
-    pub session: u64,
     /// This core's place among the node's.
     pub core: usize,
     /// How many cores the node has.

@@ -312,7 +312,7 @@ impl Running {
         }
         let _ = self.to_control.send(Control::Stop);
         if let Some(control) = self.control.take() {
-            // The agent ends with the thread: it gives the lease back.
+            // The agent ends with the thread: it leaves word that the node stopped in good order.
             let _ = control.join();
         }
         result

@@ -95,22 +95,23 @@ impl Peers {
 }
 
 impl Core {
-    /// A connection of this core to a peer came up: the cores that go through it are told.
-    pub(super) fn link_up(&mut self, peer: NodeId, link: Link) {
+    /// Sends to every core that goes through this one's connections, this one included.
+    fn tell_followers(&mut self, make: impl Fn() -> CoreMessage) {
         for core in 0..self.config.cores {
             if self.peers.owner_of(core) == self.config.core {
-                self.mail.send(core, CoreMessage::PeerUp { peer, link });
+                self.mail.send(core, make());
             }
         }
     }
 
+    /// A connection of this core to a peer came up: the cores that go through it are told.
+    pub(super) fn link_up(&mut self, peer: NodeId, link: Link) {
+        self.tell_followers(|| CoreMessage::PeerUp { peer, link });
+    }
+
     /// It broke.
     pub(super) fn link_down(&mut self, peer: NodeId) {
-        for core in 0..self.config.cores {
-            if self.peers.owner_of(core) == self.config.core {
-                self.mail.send(core, CoreMessage::PeerDown { peer });
-            }
-        }
+        self.tell_followers(|| CoreMessage::PeerDown { peer });
     }
 
     pub(super) fn on_peer_up(&mut self, now: Time, peer: NodeId, link: Link) {
@@ -161,11 +162,7 @@ impl Core {
             .map(|(n, _)| *n)
             .collect();
         for peer in due {
-            for core in 0..self.config.cores {
-                if self.peers.owner_of(core) == self.config.core {
-                    self.mail.send(core, CoreMessage::PeerLost { peer });
-                }
-            }
+            self.tell_followers(|| CoreMessage::PeerLost { peer });
             if let Some(known) = self.peers.peers.get_mut(&peer) {
                 known.lost = true;
             }

@@ -245,9 +245,7 @@ impl Egg {
             ..amita_store::Config::default()
         };
         CoreConfig {
-            cluster: self.cluster,
             node: self.node,
-            session: self.session,
             core: self.core,
             cores: self.config.cores,
             links_per_peer: links,

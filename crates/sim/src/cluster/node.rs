@@ -149,9 +149,7 @@ impl Node {
             fabric.planted = setup.plants.fabric;
         }
         CoreConfig {
-            cluster: CLUSTER,
             node: node_id(self.member),
-            session,
             core,
             cores,
             links_per_peer: setup.links_per_peer,
