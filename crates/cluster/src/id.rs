@@ -45,6 +45,10 @@ number!(
     /// The number of a volume's ownership; each takeover raises it. At most [`Generation::MAX`] (24 bits).
     Generation, u32);
 number!(
+    /// A snapshot of a volume: 1, 2, 3, ... in the order in which they were made; never reused. What was written while
+    /// the newest snapshot was `n` belongs to snapshot `n + 1` and later ones.
+    SnapshotId, u32);
+number!(
     /// Names a request among those of one sender; the answer carries it back.
     RequestId, u64);
 
@@ -57,6 +61,11 @@ impl Generation {
     pub fn next(self) -> Option<Generation> {
         (self < Self::MAX).then_some(Generation(self.0 + 1))
     }
+}
+
+impl SnapshotId {
+    /// No snapshot: the volume itself.
+    pub const HEAD: SnapshotId = SnapshotId(0);
 }
 
 impl Epoch {

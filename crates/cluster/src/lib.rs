@@ -12,7 +12,9 @@ pub mod placement;
 pub mod sum;
 pub mod version;
 
-pub use id::{ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, StoreId, VolumeId};
+pub use id::{
+    ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, SnapshotId, StoreId, VolumeId,
+};
 pub use layout::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, MAX_IO_BYTES,
 };

@@ -8,7 +8,7 @@
 //! learns of a change: R2), the *generation* of the volume (a store refuses an older one: fencing, R6), and in every
 //! answer a *promise* (R4) and *credits* (R7).
 
-use crate::id::{Epoch, Generation, GroupId, NodeId, RequestId, StoreId, VolumeId};
+use crate::id::{Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId, VolumeId};
 use crate::layout::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS};
 use crate::version::Version;
 use arrayvec::ArrayVec;
@@ -39,7 +39,14 @@ pub struct Scope {
     pub group: GroupId,
     /// The group's epoch as the sequencer knows it.
     pub epoch: Epoch,
+    /// What changes a chunk (`Write`, `Clear`, `Roll`): the newest snapshot of the volume; a store that sees a newer one
+    /// than the chunk's last change carried keeps the chunk as it was. What reads: the snapshot to read;
+    /// [`SnapshotId::HEAD`]: the volume itself.
+    pub snapshot: SnapshotId,
 }
+
+/// The most live snapshots that one [`RequestBody::Keep`] names.
+pub const MAX_SNAPSHOTS: usize = 128;
 
 /// A sequencer's message to a store.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +142,32 @@ pub enum RequestBody {
         first: bool,
         /// With this part the roll-forward is whole.
         last: bool,
+    },
+    /// Of the chunk's snapshots above `above` and up to `to` keep those that `live` names, and the chunk itself if `head`
+    /// is set. What is kept for several snapshots, some of them outside these bounds, stays. Space that nothing else
+    /// holds returns. May be asked again and again: it says what is to be, not what is to be done.
+    Keep {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// Does the volume itself live on?
+        head: bool,
+        /// Snapshots above this one are meant; itself a live one, or 0.
+        above: SnapshotId,
+        /// Up to and with this one.
+        to: SnapshotId,
+        /// Those of them that can still be read; ascending; at most [`MAX_SNAPSHOTS`].
+        live: Vec<SnapshotId>,
+    },
+    /// Make the chunk, which was never written, what the chunk of the same index of volume `origin` was at snapshot `at`.
+    /// No data is copied: both use the same slots. It gets the version that the origin had then, so the volume's first
+    /// generation must not be below the origin's. Where the origin has no such chunk, nothing is made.
+    Clone {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// The volume that it comes from; its chunks lie in the same groups (rule D8).
+        origin: VolumeId,
+        /// Which of its snapshots.
+        at: SnapshotId,
     },
     /// Nothing but a promise is wanted (R4).
     Confirm,

@@ -4,7 +4,9 @@
 //! many are in flight. There is no store: the acceptor answers at once, so this is the fabric's and the kernel's share.
 
 use amita_cluster::message::{Answer, AnswerBody, Request, RequestBody, Scope};
-use amita_cluster::{ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, StoreId, Version, VolumeId};
+use amita_cluster::{
+    ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId, Version, VolumeId,
+};
 use amita_fabric::{Config, Counters, Event, Fabric, Message};
 use amita_reactor::core::{Service, placement};
 use amita_reactor::uring::{UringConfig, UringDriver};
@@ -51,6 +53,7 @@ impl Asker {
             generation: Generation(1),
             group: GroupId::default(),
             epoch: Epoch(1),
+            snapshot: SnapshotId::HEAD,
         };
         let request = Request {
             id: RequestId(0),

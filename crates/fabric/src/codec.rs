@@ -40,9 +40,9 @@ use wire::{Reader, Wire, wire};
 pub const MAGIC: u16 = u16::from_le_bytes(*b"Am");
 
 /// The protocol version that this build speaks best.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 /// The oldest protocol version that this build speaks.
-pub const PROTOCOL_VERSION_MIN: u8 = 1;
+pub const PROTOCOL_VERSION_MIN: u8 = 2;
 /// The version in the prefix of the frames that come before one is agreed on (`Hello`, `Welcome`, `Refuse`): their
 /// layout never changes, it only grows at its end.
 pub const HANDSHAKE_VERSION: u8 = 0;
@@ -149,12 +149,16 @@ kinds! {
     Confirm = 0x17, request::CONFIRM_BYTES, 0;
     /// Request: which blocks are allocated?
     Allocation = 0x18, request::ALLOCATION_BYTES, 0;
+    /// Request: of a chunk's snapshots keep these.
+    Keep = 0x19, request::KEEP_BYTES, 0;
+    /// Request: make a chunk what another one was at a snapshot.
+    Clone = 0x1a, request::CLONE_BYTES, 0;
 
     /// Answer to `Fence`.
     Fenced = 0x40, answer::PLAIN_BYTES, 0;
     /// Answer to `Open`.
     Opened = 0x41, answer::OPENED_BYTES, 0;
-    /// Answer to `Write`, `Clear` and `Roll`.
+    /// Answer to `Write`, `Clear`, `Roll`, `Keep` and `Clone`.
     Done = 0x42, answer::PLAIN_BYTES, 0;
     /// Answer to `Read`: the payload.
     Data = 0x43, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
@@ -176,8 +180,8 @@ impl Kind {
 }
 
 // The common frames, whole: what a 4 KiB write and its answer cost beside the data. (An answer fits a cache line.)
-const _: () = assert!(PREFIX_BYTES + request::WRITE_BYTES.0 + 4 == 100);
-const _: () = assert!(PREFIX_BYTES + request::READ_BYTES.1 == 88);
+const _: () = assert!(PREFIX_BYTES + request::WRITE_BYTES.0 + 4 == 104);
+const _: () = assert!(PREFIX_BYTES + request::READ_BYTES.1 == 92);
 const _: () = assert!(PREFIX_BYTES + answer::PLAIN_BYTES.1 == 46);
 const _: () = assert!(PREFIX_BYTES + answer::DATA_BYTES.0 + 4 == 58);
 const _: () = assert!(PREFIX_BYTES + answer::REFUSED_BYTES.1 <= 64);
@@ -287,7 +291,9 @@ pub fn decode(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Changes
         | Kind::Roll
         | Kind::Confirm
-        | Kind::Allocation => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
+        | Kind::Allocation
+        | Kind::Keep
+        | Kind::Clone => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
         Kind::Fenced
         | Kind::Opened
         | Kind::Done

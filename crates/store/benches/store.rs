@@ -6,8 +6,8 @@
 
 use amita_cluster::message::{AnswerBody, MemberSet, Request, RequestBody, Scope};
 use amita_cluster::{
-    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, StoreId, Version,
-    VolumeId,
+    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
+    Version, VolumeId,
 };
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, FileId, FileInfo, Outcome, Pool, PoolConfig, Slice, Token, Wait};
@@ -119,6 +119,7 @@ impl Rider {
                 generation: Generation(1),
                 group: GroupId::default(),
                 epoch: Epoch(1),
+                snapshot: SnapshotId::HEAD,
             },
             body,
         };

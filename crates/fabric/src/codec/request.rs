@@ -4,16 +4,16 @@ use super::control::{get_generation, no_payload};
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind, Prefix};
 use amita_cluster::message::{
-    Change, MAX_CHANGES, MAX_MEMBERS, MAX_PIECES, MemberSet, Request, RequestBody, Scope, Sums,
+    Change, MAX_CHANGES, MAX_MEMBERS, MAX_PIECES, MAX_SNAPSHOTS, MemberSet, Request, RequestBody, Scope, Sums,
 };
 use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS, NodeId,
-    PoolId, RequestId, StoreId, Version, VolumeId,
+    PoolId, RequestId, SnapshotId, StoreId, Version, VolumeId,
 };
 
 wire! {
     /// What every request begins with.
-    RawRequest: 52 {
+    RawRequest: 56 {
         id: u64,
         store: u128,
         volume: u64,
@@ -21,6 +21,7 @@ wire! {
         pool: u32,
         group: u32,
         generation: u32,
+        snapshot: u32,
     }
 }
 wire! { RawFence: 6 { owner: u32, blocks_per_chunk: u16, } }
@@ -35,6 +36,11 @@ wire! { RawChanges: 18 { chunk: u64, since: u64, from: u16, } }
 wire! { RawRoll: 25 { chunk: u64, version: u64, previous: u64, flags: u8, } }
 wire! { RawAllocation: 16 { chunk: u64, least: u64, } }
 wire! {
+    /// Goes on with the live snapshots, four bytes each.
+    RawKeep: 17 { chunk: u64, above: u32, to: u32, head: u8, }
+}
+wire! { RawClone: 20 { chunk: u64, origin: u64, at: u32, } }
+wire! {
     /// An entry of a roll-forward or of a list of changes. `sum` is zero where there is none.
     RawChange: 15 { version: u64, sum: u32, block: u16, has_sum: u8, }
 }
@@ -48,6 +54,7 @@ const ROLL_LAST: u8 = 2;
 pub(super) const CHANGE_BYTES: usize = RawChange::BYTES;
 const MEMBER_BYTES: usize = size_of::<u128>();
 const SUM_BYTES: usize = size_of::<u32>();
+const SNAPSHOT_BYTES: usize = size_of::<u32>();
 const fn exactly(bytes: usize) -> (usize, usize) {
     (RawRequest::BYTES + bytes, RawRequest::BYTES + bytes)
 }
@@ -64,6 +71,8 @@ pub(super) const CHANGES_BYTES: (usize, usize) = exactly(RawChanges::BYTES);
 pub(super) const ROLL_BYTES: (usize, usize) = from_to(RawRoll::BYTES, MAX_CHANGES * CHANGE_BYTES);
 pub(super) const CONFIRM_BYTES: (usize, usize) = exactly(0);
 pub(super) const ALLOCATION_BYTES: (usize, usize) = exactly(RawAllocation::BYTES);
+pub(super) const KEEP_BYTES: (usize, usize) = from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
+pub(super) const CLONE_BYTES: (usize, usize) = exactly(RawClone::BYTES);
 
 /// The pieces of `length` bytes from `offset`: what lies inside one block is one piece.
 fn pieces(offset: u32, length: usize) -> usize {
@@ -79,12 +88,14 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
     let &Request {
         id,
         store,
-        scope: Scope {
-            volume,
-            generation,
-            group,
-            epoch,
-        },
+        scope:
+            Scope {
+                volume,
+                generation,
+                group,
+                epoch,
+                snapshot,
+            },
         ..
     } = request;
     if generation > Generation::MAX {
@@ -101,6 +112,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         pool: group.pool.0,
         group: group.index.0,
         generation: generation.0,
+        snapshot: snapshot.0,
     }
     .put(out);
     if !matches!(request.body, RequestBody::Write { .. } | RequestBody::Roll { .. }) {
@@ -235,6 +247,40 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
             .put(out);
             Kind::Allocation
         }
+        RequestBody::Keep {
+            chunk,
+            head,
+            above,
+            to,
+            live,
+        } => {
+            if live.len() > MAX_SNAPSHOTS {
+                return Err(EncodeError::Field {
+                    field: "number of snapshots",
+                    value: live.len() as u64,
+                });
+            }
+            RawKeep {
+                chunk: chunk.0,
+                above: above.0,
+                to: to.0,
+                head: u8::from(*head),
+            }
+            .put(out);
+            for snapshot in live {
+                out.extend_from_slice(&snapshot.0.to_le_bytes());
+            }
+            Kind::Keep
+        }
+        RequestBody::Clone { chunk, origin, at } => {
+            RawClone {
+                chunk: chunk.0,
+                origin: origin.0,
+                at: at.0,
+            }
+            .put(out);
+            Kind::Clone
+        }
     })
 }
 
@@ -252,6 +298,7 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<Request, Dec
                 index: GroupIndex(raw.group),
             },
             epoch: Epoch(raw.epoch),
+            snapshot: SnapshotId(raw.snapshot),
         },
         body,
     })
@@ -367,6 +414,33 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, Decod
             RequestBody::Allocation {
                 chunk: ChunkIndex(raw.chunk),
                 least: Version(raw.least),
+            }
+        }
+        Kind::Keep => {
+            let raw = RawKeep::get(&mut reader)?;
+            let (live, rest) = reader.rest().as_chunks::<SNAPSHOT_BYTES>();
+            Reader::new(rest).end()?;
+            if raw.head > 1 {
+                return Err(DecodeError::Field {
+                    field: "does the volume live on",
+                    value: raw.head.into(),
+                });
+            }
+            RequestBody::Keep {
+                chunk: ChunkIndex(raw.chunk),
+                head: raw.head == 1,
+                above: SnapshotId(raw.above),
+                to: SnapshotId(raw.to),
+                live: live.iter().map(|raw| SnapshotId(u32::from_le_bytes(*raw))).collect(),
+            }
+        }
+        Kind::Clone => {
+            let raw = RawClone::get(&mut reader)?;
+            reader.end()?;
+            RequestBody::Clone {
+                chunk: ChunkIndex(raw.chunk),
+                origin: VolumeId(raw.origin),
+                at: SnapshotId(raw.at),
             }
         }
         other => return Err(DecodeError::Kind(other as u8)),

@@ -1,4 +1,4 @@
-//! Round trips, damage, and the bytes of version 1.
+//! Round trips, damage, and the bytes of version 2.
 
 mod golden;
 mod strategies;
@@ -21,7 +21,7 @@ fn read(data: &[u8], agreed: Option<u8>) -> Result<Option<(Prefix, Frame)>, Deco
 
 fn encoded(message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
-    encode(&mut out, 1, message, payload_bytes(message)).expect("the strategies make valid messages");
+    encode(&mut out, PROTOCOL_VERSION, message, payload_bytes(message)).expect("the strategies make valid messages");
     out
 }
 
@@ -29,7 +29,7 @@ proptest! {
     #[test]
     fn messages_round_trip(message in message()) {
         let bytes = encoded(&message);
-        let (prefix, frame) = read(&bytes, Some(1)).unwrap().expect("whole");
+        let (prefix, frame) = read(&bytes, Some(PROTOCOL_VERSION)).unwrap().expect("whole");
         prop_assert_eq!(prefix.head_bytes, bytes.len());
         prop_assert_eq!(prefix.payload_bytes, payload_bytes(&message));
         prop_assert_eq!(frame, Frame::Message(message));
@@ -46,13 +46,13 @@ proptest! {
         bytes.clear();
         encode_refuse(&mut bytes, &refuse);
         prop_assert_eq!(read(&bytes, None).unwrap().unwrap().1, Frame::Refuse(refuse.clone()));
-        prop_assert_eq!(read(&bytes, Some(1)).unwrap().unwrap().1, Frame::Refuse(refuse));
+        prop_assert_eq!(read(&bytes, Some(PROTOCOL_VERSION)).unwrap().unwrap().1, Frame::Refuse(refuse));
         bytes.clear();
-        encode_ping(&mut bytes, 1, number, false);
-        prop_assert_eq!(read(&bytes, Some(1)).unwrap().unwrap().1, Frame::Ping(number));
+        encode_ping(&mut bytes, PROTOCOL_VERSION, number, false);
+        prop_assert_eq!(read(&bytes, Some(PROTOCOL_VERSION)).unwrap().unwrap().1, Frame::Ping(number));
         bytes.clear();
-        encode_ping(&mut bytes, 1, number, true);
-        prop_assert_eq!(read(&bytes, Some(1)).unwrap().unwrap().1, Frame::Pong(number));
+        encode_ping(&mut bytes, PROTOCOL_VERSION, number, true);
+        prop_assert_eq!(read(&bytes, Some(PROTOCOL_VERSION)).unwrap().unwrap().1, Frame::Pong(number));
     }
 
     /// A changed bit is found, wherever it is: by a check of the prefix, or by the CRC.
@@ -63,7 +63,7 @@ proptest! {
         bytes[at] ^= 1 << bit;
         // A longer head is waited for; the bytes that follow are then part of what the CRC finds wrong.
         bytes.resize(MAX_HEAD_BYTES, 0);
-        prop_assert!(read(&bytes, Some(1)).is_err());
+        prop_assert!(read(&bytes, Some(PROTOCOL_VERSION)).is_err());
     }
 
     /// With a CRC that was made for the changed bytes, decoding gives an error or a message that a sender can make, and
@@ -80,9 +80,9 @@ proptest! {
         }
         let crc = amita_cluster::crc32c(&bytes[CRC_FROM..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
-        if let Ok(Some((found, Frame::Message(message)))) = read(&bytes, Some(1)) {
+        if let Ok(Some((found, Frame::Message(message)))) = read(&bytes, Some(PROTOCOL_VERSION)) {
             let mut again = Vec::new();
-            prop_assert_eq!(encode(&mut again, 1, &message, found.payload_bytes), Ok(()));
+            prop_assert_eq!(encode(&mut again, PROTOCOL_VERSION, &message, found.payload_bytes), Ok(()));
             prop_assert_eq!(&again[..], &bytes[..found.head_bytes]);
         }
     }
@@ -90,7 +90,7 @@ proptest! {
     #[test]
     fn a_cut_head_is_waited_for(message in message(), at: prop::sample::Index) {
         let bytes = encoded(&message);
-        prop_assert_eq!(read(&bytes[..at.index(bytes.len())], Some(1)), Ok(None));
+        prop_assert_eq!(read(&bytes[..at.index(bytes.len())], Some(PROTOCOL_VERSION)), Ok(None));
     }
 
     /// Random bytes behind a valid prefix, with a valid CRC: the decoders of all kinds see all kinds of nonsense.
@@ -100,21 +100,21 @@ proptest! {
         body in prop::collection::vec(any::<u8>(), 0..MAX_HEAD_BYTES),
         payload_bytes in 0..=MAX_PAYLOAD_BYTES as u32,
     ) {
-        let version = if kind.is_handshake() { HANDSHAKE_VERSION } else { 1 };
+        let version = if kind.is_handshake() { HANDSHAKE_VERSION } else { PROTOCOL_VERSION };
         let head_bytes = (PREFIX_BYTES + body.len()) as u16;
         let mut bytes = Vec::new();
         RawPrefix { crc: 0, magic: MAGIC, version, kind: kind as u8, head_bytes, flags: 0, payload_bytes }.put(&mut bytes);
         bytes.extend_from_slice(&body);
         let crc = amita_cluster::crc32c(&bytes[CRC_FROM..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
-        if let Ok(Some((found, _))) = read(&bytes, Some(1)) {
+        if let Ok(Some((found, _))) = read(&bytes, Some(PROTOCOL_VERSION)) {
             prop_assert!(found.head_bytes <= MAX_HEAD_BYTES && found.payload_bytes <= MAX_PAYLOAD_BYTES);
         }
     }
 
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = read(&bytes, Some(1));
+        let _ = read(&bytes, Some(PROTOCOL_VERSION));
         let _ = read(&bytes, None);
     }
 }
@@ -135,11 +135,11 @@ fn garbage_is_named() {
 #[test]
 fn only_the_handshake_may_come_before_a_version_is_agreed_on() {
     let mut bytes = Vec::new();
-    encode_ping(&mut bytes, 1, 7, false);
+    encode_ping(&mut bytes, PROTOCOL_VERSION, 7, false);
     assert_eq!(
         read(&bytes, None),
         Err(DecodeError::Version {
-            found: 1,
+            found: PROTOCOL_VERSION,
             agreed: HANDSHAKE_VERSION
         })
     );
@@ -188,10 +188,10 @@ fn what_no_receiver_would_accept_is_not_sent() {
         panic!("a write")
     };
     sums.push(1);
-    let error = encode(&mut out, 1, &Message::Request(write), 4096).unwrap_err();
+    let error = encode(&mut out, PROTOCOL_VERSION, &Message::Request(write), 4096).unwrap_err();
     assert_eq!(error, EncodeError::Sums { expected: 1, found: 2 });
     assert_eq!(
-        encode(&mut out, 1, &golden::write(), 100),
+        encode(&mut out, PROTOCOL_VERSION, &golden::write(), 100),
         Err(EncodeError::Payload {
             expected: 4096,
             found: 100
@@ -203,7 +203,7 @@ fn what_no_receiver_would_accept_is_not_sent() {
         generation: Generation(1 << 24),
     };
     assert!(matches!(
-        encode(&mut out, 1, &release, 0),
+        encode(&mut out, PROTOCOL_VERSION, &release, 0),
         Err(EncodeError::Field {
             field: "generation",
             ..

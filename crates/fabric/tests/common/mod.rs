@@ -3,10 +3,10 @@
 
 use amita_cluster::message::{Answer, AnswerBody, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
-    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, StoreId, Version,
-    VolumeId,
+    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
+    Version, VolumeId,
 };
-use amita_fabric::codec::{self, Frame, Hello};
+use amita_fabric::codec::{self, Frame, Hello, PROTOCOL_VERSION};
 use amita_fabric::{Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
 use amita_reactor::core::Service;
 use amita_reactor::{Completion, Driver, Inbox, Outbox, Outcome, Pool, Slice, SocketId, Time, Token, Wait};
@@ -29,6 +29,7 @@ fn request(id: u64, body: RequestBody) -> Message {
         generation: Generation(1),
         group: GroupId::default(),
         epoch: Epoch(1),
+        snapshot: SnapshotId::HEAD,
     };
     Message::Request(Request {
         id: RequestId(id),
@@ -396,7 +397,7 @@ impl Raw {
 
     pub fn message(&mut self, connection: usize, (message, payload): &(Message, Slice)) {
         let mut bytes = Vec::new();
-        codec::encode(&mut bytes, 1, message, payload.len()).expect("valid");
+        codec::encode(&mut bytes, PROTOCOL_VERSION, message, payload.len()).expect("valid");
         bytes.extend_from_slice(payload);
         self.send(connection, &bytes);
     }
@@ -413,8 +414,8 @@ pub fn raw_hello(node: u32, to: u32, link: u16) -> Hello {
         window_requests: 100,
         core: 0,
         link,
-        version_min: 1,
-        version_max: 1,
+        version_min: PROTOCOL_VERSION,
+        version_max: PROTOCOL_VERSION,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{Node, Raw, answer, config, confirm, raw_hello, read, write};
 use crate::world::{Cluster, millis, seconds};
 use amita_cluster::{Generation, NodeId, VolumeId};
-use amita_fabric::codec::{encode, encode_hello, encode_ping};
+use amita_fabric::codec::{PROTOCOL_VERSION, encode, encode_hello, encode_ping};
 use amita_fabric::{DownReason, Event, Message, ReleaseOutcome};
 use amita_reactor::Slice;
 use amita_reactor::sim::Random;
@@ -13,7 +13,7 @@ type Frame = (Vec<u8>, Vec<u8>);
 
 fn frame((message, payload): (Message, Slice)) -> Frame {
     let mut head = Vec::new();
-    encode(&mut head, 1, &message, payload.len()).expect("valid");
+    encode(&mut head, PROTOCOL_VERSION, &message, payload.len()).expect("valid");
     (head, payload.to_vec())
 }
 
@@ -34,7 +34,7 @@ fn asking() -> Vec<Frame> {
         control(|out| encode_hello(out, &raw_hello(9, 1, 0), false)),
         frame(write(1, 4096)),
         frame(read(2, 4)),
-        control(|out| encode_ping(out, 1, 5, false)),
+        control(|out| encode_ping(out, PROTOCOL_VERSION, 5, false)),
         frame((release, Slice::default())),
         frame(write(3, 9000)),
         frame(confirm(4)),
@@ -55,7 +55,7 @@ fn answering() -> Vec<Frame> {
             panic!("a request")
         };
         frames.push(frame(answer(&request)));
-        frames.push(control(|out| encode_ping(out, 1, 5, true)));
+        frames.push(control(|out| encode_ping(out, PROTOCOL_VERSION, 5, true)));
     }
     frames.push(frame((
         Message::Released {

@@ -3,7 +3,7 @@
 use crate::common::{Node, Raw, answer, config, confirm, raw_hello, read, write};
 use crate::world::{Cluster, millis, seconds};
 use amita_cluster::message::Request;
-use amita_fabric::codec::{self, Frame, RefuseCode};
+use amita_fabric::codec::{self, Frame, PROTOCOL_VERSION, RefuseCode};
 use amita_fabric::limits::MAX_RELEASES;
 use amita_fabric::{DownReason, Event, Message, ReleaseOutcome, Violation};
 
@@ -189,7 +189,7 @@ fn a_changed_byte_ends_the_link() {
         let mut cluster = greeted(7);
         let (message, payload) = write(1, 4096);
         let mut bytes = Vec::new();
-        codec::encode(&mut bytes, 1, &message, payload.len()).expect("valid");
+        codec::encode(&mut bytes, PROTOCOL_VERSION, &message, payload.len()).expect("valid");
         bytes[at] ^= 0x10;
         bytes.extend_from_slice(&payload);
         cluster.raw(9).send(0, &bytes);
@@ -241,7 +241,7 @@ fn what_has_no_place_ends_the_link() {
     codec::encode_hello(&mut second_hello, &raw_hello(9, 1, 0), false);
     let encoded = |message: &Message| {
         let mut bytes = Vec::new();
-        codec::encode(&mut bytes, 1, message, 0).expect("valid");
+        codec::encode(&mut bytes, PROTOCOL_VERSION, message, 0).expect("valid");
         bytes
     };
     let two_writes = {
@@ -251,7 +251,7 @@ fn what_has_no_place_ends_the_link() {
         };
         request.id = amita_cluster::RequestId(5);
         let mut bytes = Vec::new();
-        codec::encode(&mut bytes, 1, &message, payload.len()).expect("valid");
+        codec::encode(&mut bytes, PROTOCOL_VERSION, &message, payload.len()).expect("valid");
         bytes.extend_from_slice(&payload);
         bytes.extend(encoded(&confirm(5).0));
         bytes
@@ -322,7 +322,7 @@ fn a_flood_of_pings_is_answered_once_a_pass() {
     let mut cluster = greeted(12);
     let mut pings = Vec::new();
     for number in 1..=1000 {
-        codec::encode_ping(&mut pings, 1, number, false);
+        codec::encode_ping(&mut pings, PROTOCOL_VERSION, number, false);
     }
     cluster.raw(9).send(0, &pings);
     cluster.run(millis(50));

@@ -12,7 +12,7 @@ use amita_cluster::map;
 use amita_cluster::message::{Answer, AnswerBody, Change, Refusal, Request, RequestBody, Scope};
 use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, MAX_IO_BLOCKS, NodeId,
-    RequestId, StoreId, Version,
+    RequestId, SnapshotId, StoreId, Version,
 };
 use amita_control::coordinator::election_key;
 use amita_meta::Event;
@@ -493,6 +493,7 @@ fn scope(group: &map::Group, generation: Generation) -> Scope {
             index: group.index,
         },
         epoch: group.epoch,
+        snapshot: SnapshotId::HEAD,
     }
 }
 

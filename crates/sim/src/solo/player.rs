@@ -19,7 +19,8 @@ use crate::random::Random;
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_cluster::message::{Request, RequestBody, Scope};
 use amita_cluster::{
-    BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, Version, VolumeId,
+    BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, SnapshotId, Version,
+    VolumeId,
 };
 use amita_reactor::{Slice, Time};
 use amita_store::LinkId;
@@ -212,6 +213,7 @@ impl Player {
             generation,
             group: GROUP,
             epoch: Epoch(1),
+            snapshot: SnapshotId::HEAD,
         };
         let request = Request {
             id: RequestId(id),
@@ -501,6 +503,7 @@ impl Player {
             generation: self.generation,
             group: GROUP,
             epoch: Epoch(1),
+            snapshot: SnapshotId::HEAD,
         };
         service.ask(
             LinkId(1),

@@ -1,7 +1,7 @@
 //! Tests of who may do what.
 
 use super::*;
-use amita_cluster::{GroupIndex, PoolId};
+use amita_cluster::{GroupIndex, PoolId, SnapshotId};
 
 const VOLUME: VolumeId = VolumeId(4);
 const PROMISE: Duration = Duration::from_millis(250);
@@ -31,6 +31,7 @@ fn scope(generation: u32, epoch: u64) -> Scope {
         generation: Generation(generation),
         group: group(),
         epoch: Epoch(epoch),
+        snapshot: SnapshotId::HEAD,
     }
 }
 

@@ -84,6 +84,7 @@ impl Store {
             RequestBody::Open { chunk } => self.open_chunk(asker, id(chunk)),
             RequestBody::Changes { chunk, since, from } => self.changes(asker, id(chunk), since, from),
             RequestBody::Allocation { chunk, least } => self.allocation(asker, id(chunk), least),
+            RequestBody::Keep { .. } | RequestBody::Clone { .. } => self.invalid(asker, Problem::Range),
             RequestBody::Confirm => self.answer(asker, AnswerBody::Confirmed, Slice::default()),
             RequestBody::Fence { .. } => unreachable!("fences were taken before"),
         }

@@ -8,7 +8,7 @@ pub mod play;
 use amita_cluster::message::{Answer, AnswerBody, MemberSet, Refusal, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
-    StoreId, Version, VolumeId,
+    SnapshotId, StoreId, Version, VolumeId,
 };
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use amita_store::{Config, Effect, FormatParams, IoId, LinkId, State, Store};
@@ -415,6 +415,7 @@ impl Asker {
                 index: GroupIndex(0),
             },
             epoch: self.epoch,
+            snapshot: SnapshotId::HEAD,
         }
     }
 

@@ -365,6 +365,9 @@ impl Store {
             }
             RequestBody::Roll { .. } => self.roll(now, link, request, &payload),
             RequestBody::Confirm => self.answer(now, link, &request, Ok(AnswerBody::Confirmed), Slice::default()),
+            RequestBody::Keep { .. } | RequestBody::Clone { .. } => {
+                unreachable!("a sequencer asks for neither")
+            }
             RequestBody::Allocation { chunk, .. } => {
                 let mut allocated = Box::new([0u64; 16]);
                 if let Some(held) = self.durable.get(&chunk.0) {

@@ -3,6 +3,7 @@
 use super::Sequencer;
 use crate::io::Effect;
 use crate::task::Kind;
+use amita_cluster::SnapshotId;
 use amita_cluster::message::{Request, RequestBody, Scope};
 use amita_reactor::{Slice, Time};
 
@@ -25,6 +26,7 @@ impl Sequencer {
                 generation: self.generation,
                 group: group.id,
                 epoch: group.record.epoch,
+                snapshot: SnapshotId::HEAD,
             },
             body,
         };

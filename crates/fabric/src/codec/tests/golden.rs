@@ -1,17 +1,19 @@
-//! The bytes of version 1, one frame of every kind, as released: `tests/fixtures/wire-v1.txt`. They never change; what
+//! The bytes of version 2, one frame of every kind, as released: `tests/fixtures/wire-v2.txt`. They never change; what
 //! changes them needs a new protocol version.
 
 use super::read;
-use crate::codec::{Frame, Hello, Kind, Refuse, RefuseCode, encode, encode_hello, encode_ping, encode_refuse};
+use crate::codec::{
+    Frame, Hello, Kind, PROTOCOL_VERSION, Refuse, RefuseCode, encode, encode_hello, encode_ping, encode_refuse,
+};
 use crate::message::{Message, ReleaseOutcome};
 use amita_cluster::message::{Answer, AnswerBody, Change, Problem, Refusal, Request, RequestBody, Scope};
 use amita_cluster::{
     BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
-    StoreId, Version, VolumeId,
+    SnapshotId, StoreId, Version, VolumeId,
 };
 use std::fmt::Write as _;
 
-const FIXTURE: &str = include_str!("../../../tests/fixtures/wire-v1.txt");
+const FIXTURE: &str = include_str!("../../../tests/fixtures/wire-v2.txt");
 
 pub fn hello() -> Hello {
     Hello {
@@ -24,8 +26,8 @@ pub fn hello() -> Hello {
         window_requests: 0x400,
         core: 2,
         link: 3,
-        version_min: 1,
-        version_max: 1,
+        version_min: 2,
+        version_max: 2,
     }
 }
 
@@ -38,6 +40,7 @@ fn request(body: RequestBody) -> Message {
             index: GroupIndex(0x5152_5354),
         },
         epoch: Epoch(0x6162_6364_6566_6768),
+        snapshot: SnapshotId(0xe1e2_e3e4),
     };
     let store = StoreId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f10);
     Message::Request(Request {
@@ -176,6 +179,26 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             request(RequestBody::Allocation { chunk, least: VERSION }),
             0,
         ),
+        (
+            "Keep",
+            request(RequestBody::Keep {
+                chunk,
+                head: true,
+                above: SnapshotId(1),
+                to: SnapshotId(9),
+                live: vec![SnapshotId(3), SnapshotId(9)],
+            }),
+            0,
+        ),
+        (
+            "Clone",
+            request(RequestBody::Clone {
+                chunk,
+                origin: VolumeId(0xf1f2_f3f4_f5f6_f7f8),
+                at: SnapshotId(4),
+            }),
+            0,
+        ),
         ("Fenced", answer(Ok(AnswerBody::Fenced)), 0),
         ("Opened", answer(Ok(AnswerBody::Opened { version })), 0),
         ("Done", answer(Ok(AnswerBody::Done)), 0),
@@ -260,11 +283,19 @@ fn samples() -> Vec<(&'static str, Frame, Vec<u8>)> {
             Frame::Refuse(refuse.clone()),
             make(&|out| encode_refuse(out, &refuse)),
         ),
-        ("Ping", Frame::Ping(77), make(&|out| encode_ping(out, 1, 77, false))),
-        ("Pong", Frame::Pong(77), make(&|out| encode_ping(out, 1, 77, true))),
+        (
+            "Ping",
+            Frame::Ping(77),
+            make(&|out| encode_ping(out, PROTOCOL_VERSION, 77, false)),
+        ),
+        (
+            "Pong",
+            Frame::Pong(77),
+            make(&|out| encode_ping(out, PROTOCOL_VERSION, 77, true)),
+        ),
     ];
     for (name, message, payload_bytes) in messages() {
-        let bytes = make(&|out| encode(out, 1, &message, payload_bytes).expect("a valid message"));
+        let bytes = make(&|out| encode(out, PROTOCOL_VERSION, &message, payload_bytes).expect("a valid message"));
         samples.push((name, Frame::Message(message), bytes));
     }
     samples
@@ -288,7 +319,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn version_1_has_the_bytes_that_it_was_released_with() {
+fn version_2_has_the_bytes_that_it_was_released_with() {
     let lines: Vec<(&str, &str)> = FIXTURE
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -306,8 +337,8 @@ fn version_1_has_the_bytes_that_it_was_released_with() {
     );
     for ((name, frame, bytes), (fixed_name, fixed)) in samples.iter().zip(lines) {
         assert_eq!(*name, fixed_name);
-        assert_eq!(hex(bytes), fixed, "{name} is encoded otherwise than in version 1");
-        let agreed = (bytes[6] != 0).then_some(1);
+        assert_eq!(hex(bytes), fixed, "{name} is encoded otherwise than in version 2");
+        let agreed = (bytes[6] != 0).then_some(PROTOCOL_VERSION);
         let (_, decoded) = read(&unhex(fixed), agreed).expect("valid").expect("whole");
         assert_eq!(decoded, *frame, "{name}");
     }

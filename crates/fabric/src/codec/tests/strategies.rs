@@ -3,11 +3,11 @@
 use crate::codec::{Hello, Refuse, RefuseCode};
 use crate::message::{Message, ReleaseOutcome};
 use amita_cluster::message::{
-    Answer, AnswerBody, Change, MAX_CHANGES, MAX_MEMBERS, Problem, Refusal, Request, RequestBody, Scope,
+    Answer, AnswerBody, Change, MAX_CHANGES, MAX_MEMBERS, MAX_SNAPSHOTS, Problem, Refusal, Request, RequestBody, Scope,
 };
 use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS,
-    MAX_IO_BYTES, NodeId, PoolId, RequestId, StoreId, Version, VolumeId,
+    MAX_IO_BYTES, NodeId, PoolId, RequestId, SnapshotId, StoreId, Version, VolumeId,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -114,12 +114,38 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
         }),
         Just(RequestBody::Confirm),
         (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation { chunk, least }),
+        (
+            chunk(),
+            any::<bool>(),
+            any::<u32>(),
+            any::<u32>(),
+            vec(any::<u32>().prop_map(SnapshotId), 0..=MAX_SNAPSHOTS)
+        )
+            .prop_map(|(chunk, head, above, to, live)| RequestBody::Keep {
+                chunk,
+                head,
+                above: SnapshotId(above),
+                to: SnapshotId(to),
+                live,
+            }),
+        (chunk(), any::<u64>(), any::<u32>()).prop_map(|(chunk, origin, at)| RequestBody::Clone {
+            chunk,
+            origin: VolumeId(origin),
+            at: SnapshotId(at),
+        }),
     ]
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let scope = (any::<u64>(), generation(), any::<u32>(), any::<u32>(), any::<u64>()).prop_map(
-        |(volume, generation, pool, index, epoch)| Scope {
+    let scope = (
+        any::<u64>(),
+        generation(),
+        any::<u32>(),
+        any::<u32>(),
+        any::<u64>(),
+        any::<u32>(),
+    )
+        .prop_map(|(volume, generation, pool, index, epoch, snapshot)| Scope {
             volume: VolumeId(volume),
             generation,
             group: GroupId {
@@ -127,8 +153,8 @@ fn request() -> impl Strategy<Value = Request> {
                 index: GroupIndex(index),
             },
             epoch: Epoch(epoch),
-        },
-    );
+            snapshot: SnapshotId(snapshot),
+        });
     (any::<u64>(), any::<u128>(), scope, request_body()).prop_map(|(id, store, scope, body)| Request {
         id: RequestId(id),
         store: StoreId(store),
