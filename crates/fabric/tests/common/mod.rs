@@ -422,7 +422,7 @@ pub fn raw_hello(node: u32, to: u32, link: u16) -> Hello {
 impl RawConnection {
     fn parse(&mut self) {
         loop {
-            let agreed = (!self.frames.is_empty()).then_some(1);
+            let agreed = (!self.frames.is_empty()).then_some(PROTOCOL_VERSION);
             let Ok(found) = codec::prefix(self.inbox.data(), agreed) else {
                 self.garbage = true;
                 return;
