@@ -302,4 +302,7 @@ pub enum Problem {
     Version = 4,
     /// A set of members is empty or does not name the store.
     Members = 5,
+    /// A change names an older snapshot than the chunk's last one did, or comes after the volume was deleted; or a
+    /// snapshot is asked for that is not kept any more.
+    Snapshot = 6,
 }

@@ -257,6 +257,7 @@ fn get_refusal(mut reader: Reader<'_>) -> Result<Refusal, DecodeError> {
                 3 => Problem::Checksum,
                 4 => Problem::Version,
                 5 => Problem::Members,
+                6 => Problem::Snapshot,
                 _ => return Err(out_of_range),
             };
             Ok(Refusal::Invalid { what })

@@ -190,6 +190,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Problem::Checksum,
         Problem::Version,
         Problem::Members,
+        Problem::Snapshot,
     ];
     prop_oneof![
         any::<u64>().prop_map(|epoch| Refusal::StaleEpoch { epoch: Epoch(epoch) }),
