@@ -41,6 +41,31 @@ impl Allocator {
         }
     }
 
+    /// Those free of `slots` whose bit in `held` is not set.
+    pub fn besides(held: &[u64], slots: u32) -> Allocator {
+        let mut allocator = Allocator::new(slots);
+        let mut free = 0;
+        for (word, held) in allocator.levels[0].iter_mut().zip(held) {
+            *word &= !held;
+            free += word.count_ones();
+        }
+        allocator.free = free;
+        for level in 1..allocator.levels.len() {
+            let (below, above) = allocator.levels.split_at_mut(level);
+            let below = below[level - 1].chunks(64);
+            for (word, below) in above[0].iter_mut().zip(below) {
+                let bits = below.iter().enumerate();
+                *word = bits.fold(0, |word, (bit, below)| word | u64::from(*below != 0) << bit);
+            }
+        }
+        allocator
+    }
+
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.levels.iter().map(|level| level.len() as u64 * 8).sum()
+    }
+
     pub fn free(&self) -> u32 {
         self.free
     }

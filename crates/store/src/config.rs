@@ -12,8 +12,9 @@ pub struct Config {
     /// For how long each answer promises that no newer generation is accepted (rule R4). Longer promises make reads
     /// survive longer silences; a takeover waits for them.
     pub promise: Duration,
-    /// The most memory that the index may take, in bytes. A write that would need more is refused as if the disk were
-    /// full.
+    /// The budget for the index in memory, in bytes. What is always there (heads of chunks, snapshots, one bit a slot) comes
+    /// first; a write that would make that larger than the budget is refused as if the disk were full. The rest is a
+    /// cache of leaves: those that were not used for a while are dropped, and cost one read when they are wanted again.
     pub index_bytes: u64,
     /// The most requests that wait for the disk at once; more are refused with `Busy`.
     pub max_requests: usize,

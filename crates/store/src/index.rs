@@ -1,29 +1,37 @@
-//! The index: which chunk has which version, and where each of its blocks is.
+//! The index: which chunk has which version, and where each of its blocks is, now and for each of its snapshots.
 //!
-//! A chunk's blocks are divided into *map pages* of 64 entries of 16 bytes, which come from an arena on the first touch
-//! of their part of the chunk. A map page that was cleared whole is only a version in the chunk's head.
-//!
-//! The index counts what a checkpoint of it would take ([`Index::checkpoint_bytes`]), so that a store that could not
-//! write its checkpoint any more refuses writes before that.
+//! A chunk's blocks are divided into parts of 128, and each part has a *leaf* of 128 entries of 16 bytes. The heads of all
+//! chunks are in memory; leaves are there within a budget: one that is as the last checkpoint has it may be dropped, and
+//! costs one read when it is wanted again (`leaves`). A snapshot is a *state* of the chunk, which has of its own only the
+//! leaves that have changed since (`states`).
 
-use crate::format::{Slot, checkpoint};
-use amita_cluster::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, Version};
+mod arena;
+mod leaves;
+mod states;
+
+pub(crate) use leaves::{Leaf, Location};
+pub(crate) use states::{Seen, View};
+
+use crate::format::checkpoint::{self, LeafPlace};
+use crate::format::{Place, Slot};
+use amita_cluster::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
+use arena::{Arena, Segmented};
+use hashbrown::HashTable;
+use leaves::{Mem, NO_MEM};
 use rustc_hash::FxHashMap;
+use states::State;
 
-/// Entries of a map page.
-pub(crate) const PAGE_ENTRIES: u32 = 64;
-/// Map pages of a chunk.
-pub(crate) const PAGES_PER_CHUNK: usize = (MAX_BLOCKS_PER_CHUNK / PAGE_ENTRIES) as usize;
-/// Map pages that the arena grows by: 64 KiB, so that growing never copies entries and is rare.
-const SEGMENT_PAGES: usize = 64;
-const NO_PAGE: u32 = u32::MAX;
+/// Entries of a leaf.
+pub(crate) const LEAF_ENTRIES: usize = 128;
+/// Parts of a chunk, each with a leaf.
+pub(crate) const PARTS: usize = MAX_BLOCKS_PER_CHUNK as usize / LEAF_ENTRIES;
 
 /// A block's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Where the data is; [`Slot::NONE`] where there is none.
     pub slot: Slot,
-    /// CRC-32C of the block.
+    /// CRC-32C of the block, bound to its place.
     pub sum: u32,
     /// The version of the write that made the entry; [`Version::NONE`]: never written.
     pub version: Version,
@@ -32,6 +40,7 @@ pub(crate) struct Entry {
 const _: () = assert!(size_of::<Entry>() == 16, "the budget of memory is 16 bytes a block");
 
 impl Entry {
+    /// Of a block that was never written.
     pub const NEVER: Entry = Entry {
         slot: Slot::NONE,
         sum: 0,
@@ -39,6 +48,7 @@ impl Entry {
     };
 
     /// The entry of a block that was cleared: versioned (rule R1), without data.
+    #[must_use]
     pub fn cleared(version: Version) -> Entry {
         Entry {
             version,
@@ -46,20 +56,57 @@ impl Entry {
         }
     }
 
+    /// Is there data?
+    #[must_use]
     pub fn has_data(self) -> bool {
         self.slot != Slot::NONE
     }
-
-    pub fn is_never(self) -> bool {
-        self == Entry::NEVER
-    }
 }
 
-type MapPage = [Entry; PAGE_ENTRIES as usize];
-
-/// Names a chunk that the index knows; stays the same while the store is open.
+/// Names a chunk that the index knows; stays the same until the chunk is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChunkKey(pub u32);
+
+/// Where a leaf is: on the disk, in memory, in both or in neither.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeafRef {
+    /// Its page; [`Slot::NONE`]: it has none.
+    slot: Slot,
+    /// The page's checksum; without a page: 0, or [`LOST`].
+    sum: u32,
+    /// Its place in memory, or [`NO_MEM`].
+    mem: u32,
+}
+
+/// In place of a checksum: what the leaf held is not known.
+const LOST: u32 = 1;
+
+impl LeafRef {
+    const NEVER: LeafRef = LeafRef {
+        slot: Slot::NONE,
+        sum: 0,
+        mem: NO_MEM,
+    };
+
+    fn is_never(self) -> bool {
+        self.slot == Slot::NONE && self.mem == NO_MEM && self.sum == 0
+    }
+
+    fn is_lost(self) -> bool {
+        self.slot == Slot::NONE && self.mem == NO_MEM && self.sum == LOST
+    }
+
+    fn from(place: LeafPlace) -> LeafRef {
+        match place {
+            LeafPlace::Never => LeafRef::NEVER,
+            LeafPlace::Lost => LeafRef {
+                sum: LOST,
+                ..LeafRef::NEVER
+            },
+            LeafPlace::At(slot, sum) => LeafRef { slot, sum, mem: NO_MEM },
+        }
+    }
+}
 
 /// A chunk's head.
 #[derive(Debug)]
@@ -69,39 +116,125 @@ pub(crate) struct Chunk {
     pub durable: Version,
     /// The version of the last write that was accepted; the next one must follow it (rule R1).
     pub accepted: Version,
-    /// What the last accepted write followed, and its length in bytes: a resend must be the same (rule R8). Not known
-    /// after a mount.
-    pub last: Option<(Version, u32)>,
+    /// The version of the newest state, of those too that accepted writes will make.
+    pub accepted_state: Version,
+    /// What the last accepted write followed: a resend must be the same (rule R8).
+    last_previous: Version,
+    /// And its length in bytes; [`NO_LAST`] after a mount: not known.
+    last_length: u32,
     /// Accepted writes that are not durable yet, oldest first (keys of the store's operations).
     pub first_pending: u32,
     /// The youngest of them.
     pub last_pending: u32,
-    /// The oldest of them that waits for what it is merged with; those behind it wait too.
+    /// The oldest of them that waits for something to be read; those behind it wait too.
     pub first_waiting: u32,
     /// Reads that wait for a version of this chunk.
     pub waiting_reads: u32,
-    pages: [u32; PAGES_PER_CHUNK],
-    /// Where there is no map page: the version of the clear that covered it whole.
-    cleared: [Version; PAGES_PER_CHUNK],
+    /// The volume's newest snapshot when the chunk was made: older ones have nothing of it.
+    pub born: SnapshotId,
+    /// The newest snapshot that a durable change has named.
+    pub snapshot: SnapshotId,
+    /// The newest snapshot that an accepted change has named.
+    pub accepted_snapshot: SnapshotId,
+    /// The volume is deleted; only states are left.
+    pub deleted: bool,
+    /// It is about to be: no change is accepted any more.
+    pub deleting: bool,
+    /// A place that is free for another chunk.
+    gone: bool,
+    /// What it was for its snapshots, oldest first.
+    #[expect(
+        clippy::box_collection,
+        reason = "most chunks have none: a pointer instead of three words"
+    )]
+    states: Option<Box<Vec<State>>>,
+    parts: [LeafRef; PARTS],
 }
 
 /// No operation.
 pub(crate) const NO_OP: u32 = u32::MAX;
+const NO_LAST: u32 = u32::MAX;
+
+impl Chunk {
+    fn new(id: ChunkId) -> Chunk {
+        Chunk {
+            id,
+            durable: Version::NONE,
+            accepted: Version::NONE,
+            accepted_state: Version::NONE,
+            last_previous: Version::NONE,
+            last_length: NO_LAST,
+            first_pending: NO_OP,
+            last_pending: NO_OP,
+            first_waiting: NO_OP,
+            waiting_reads: 0,
+            born: SnapshotId::HEAD,
+            snapshot: SnapshotId::HEAD,
+            accepted_snapshot: SnapshotId::HEAD,
+            deleted: false,
+            deleting: false,
+            gone: false,
+            states: None,
+            parts: [LeafRef::NEVER; PARTS],
+        }
+    }
+
+    /// What the last accepted write followed, and its length in bytes.
+    pub fn last(&self) -> Option<(Version, u32)> {
+        (self.last_length != NO_LAST).then_some((self.last_previous, self.last_length))
+    }
+
+    /// Notes it.
+    pub fn set_last(&mut self, last: Option<(Version, u32)>) {
+        (self.last_previous, self.last_length) = last.unwrap_or((Version::NONE, NO_LAST));
+    }
+
+    fn states(&self) -> &[State] {
+        self.states.as_ref().map_or(&[], |states| states)
+    }
+
+    /// Was it ever written, or has it states? What was only accepted is not there yet.
+    pub fn is_there(&self) -> bool {
+        !self.gone && (self.durable > Version::NONE || self.states.is_some())
+    }
+
+    /// Is nothing under way on it?
+    pub fn is_idle(&self) -> bool {
+        self.first_pending == NO_OP && self.waiting_reads == 0
+    }
+}
 
 /// All chunks of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    by_id: FxHashMap<ChunkId, ChunkKey>,
-    chunks: Vec<Chunk>,
-    segments: Vec<Box<[MapPage; SEGMENT_PAGES]>>,
-    free_pages: Vec<u32>,
-    checkpoint_bytes: u64,
-    data_blocks: u64,
+    by_id: HashTable<u32>,
+    chunks: Segmented<Chunk>,
+    free_keys: Vec<u32>,
+    /// Chunks whose blocks were first written as another chunk's (rule D8).
+    origins: FxHashMap<u32, ChunkId>,
+    mems: Segmented<Mem>,
+    free_mems: Vec<u32>,
+    arena: Arena,
+    /// Where the hand of the clock is that looks for leaves to be dropped.
+    hand: u32,
+    /// Bytes of leaves that are packed.
+    packed_bytes: u64,
+    /// Leaves that the disk has not, or has otherwise.
+    dirty: u32,
+    /// Leaves that have a page.
+    pages: u64,
+    /// Pages of leaves that nothing refers to any more; the caller takes them.
+    pub released_pages: Vec<Slot>,
+    /// States, and their own parts.
+    states: u64,
+    state_parts: u64,
+    next_serial: u32,
 }
 
 impl Index {
     pub fn find(&self, id: ChunkId) -> Option<ChunkKey> {
-        self.by_id.get(&id).copied()
+        let found = self.by_id.find(id.hash(), |&key| self.chunks[key].id == id);
+        found.map(|&key| ChunkKey(key))
     }
 
     /// The chunk, made empty on its first touch.
@@ -109,78 +242,129 @@ impl Index {
         if let Some(key) = self.find(id) {
             return key;
         }
-        let key = ChunkKey(self.chunks.len() as u32);
-        self.chunks.push(Chunk {
-            id,
-            durable: Version::NONE,
-            accepted: Version::NONE,
-            last: None,
-            first_pending: NO_OP,
-            last_pending: NO_OP,
-            first_waiting: NO_OP,
-            waiting_reads: 0,
-            pages: [NO_PAGE; PAGES_PER_CHUNK],
-            cleared: [Version::NONE; PAGES_PER_CHUNK],
-        });
-        self.by_id.insert(id, key);
-        self.checkpoint_bytes += checkpoint::CHUNK_BYTES;
-        key
+        let chunk = Chunk::new(id);
+        let key = match self.free_keys.pop() {
+            Some(key) => {
+                self.chunks[key] = chunk;
+                key
+            }
+            None => self.chunks.push(chunk),
+        };
+        let chunks = &self.chunks;
+        self.by_id.insert_unique(id.hash(), key, |&key| chunks[key].id.hash());
+        ChunkKey(key)
+    }
+
+    /// A chunk of which nothing is left.
+    pub fn forget(&mut self, key: ChunkKey) {
+        let chunk = &self.chunks[key.0];
+        assert!(chunk.states.is_none() && chunk.is_idle(), "nothing of it is left");
+        assert!(
+            chunk.parts.iter().all(|part| part.is_never()),
+            "its leaves were given back"
+        );
+        let id = chunk.id;
+        if let Ok(entry) = self.by_id.find_entry(id.hash(), |&other| other == key.0) {
+            entry.remove();
+        }
+        self.origins.remove(&key.0);
+        self.chunks[key.0] = Chunk {
+            gone: true,
+            ..Chunk::new(id)
+        };
+        self.free_keys.push(key.0);
     }
 
     pub fn chunk(&self, key: ChunkKey) -> &Chunk {
-        &self.chunks[key.0 as usize]
+        &self.chunks[key.0]
     }
 
     pub fn chunk_mut(&mut self, key: ChunkKey) -> &mut Chunk {
-        &mut self.chunks[key.0 as usize]
+        &mut self.chunks[key.0]
     }
 
-    pub fn len(&self) -> usize {
+    /// Keys are below this; some of them may be of chunks that are gone.
+    pub fn end(&self) -> u32 {
         self.chunks.len()
     }
 
-    fn page(&self, page: u32) -> &MapPage {
-        let page = page as usize;
-        &self.segments[page / SEGMENT_PAGES][page % SEGMENT_PAGES]
+    /// How many chunks are known.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
     }
 
-    fn page_mut(&mut self, page: u32) -> &mut MapPage {
-        let page = page as usize;
-        &mut self.segments[page / SEGMENT_PAGES][page % SEGMENT_PAGES]
+    /// All of them.
+    pub fn keys(&self) -> impl Iterator<Item = ChunkKey> + '_ {
+        (0..self.chunks.len())
+            .filter(|&key| !self.chunks[key].gone)
+            .map(ChunkKey)
     }
 
-    /// A block's entry.
-    pub fn entry(&self, key: ChunkKey, block: BlockIndex) -> Entry {
-        let chunk = self.chunk(key);
-        let part = usize::from(block.0) / PAGE_ENTRIES as usize;
-        match chunk.pages[part] {
-            NO_PAGE => Entry::cleared(chunk.cleared[part]),
-            page => self.page(page)[usize::from(block.0) % PAGE_ENTRIES as usize],
+    /// Where the blocks of a chunk were first written (rule D8).
+    pub fn origin(&self, key: ChunkKey) -> ChunkId {
+        let own = || self.chunks[key.0].id;
+        self.origins.get(&key.0).copied().unwrap_or_else(own)
+    }
+
+    /// How many chunks are clones.
+    pub fn origins(&self) -> usize {
+        self.origins.len()
+    }
+
+    /// Notes it, for a clone.
+    pub fn set_origin(&mut self, key: ChunkKey, origin: ChunkId) {
+        if origin != self.chunks[key.0].id {
+            self.origins.insert(key.0, origin);
         }
     }
 
-    /// Replaces a block's entry; returns the slot that it had, which nothing refers to any more.
+    /// What is bound into the checksums of a chunk's blocks.
+    pub fn place(&self, key: ChunkKey) -> Place {
+        Place::of(self.origin(key))
+    }
+
+    /// A block's entry. Its leaf must be in memory.
+    pub fn entry(&self, key: ChunkKey, view: View, block: BlockIndex) -> Entry {
+        let part = usize::from(block.0) / LEAF_ENTRIES;
+        let leaf = self.leaf_ref(self.location(key, view, part));
+        self.entry_of(*leaf, usize::from(block.0) % LEAF_ENTRIES)
+    }
+
+    /// Replaces a block's entry; returns the slot that it had, if no state of the chunk refers to it. The leaf must be in
+    /// memory.
     pub fn set(&mut self, key: ChunkKey, block: BlockIndex, entry: Entry) -> Option<Slot> {
-        let part = usize::from(block.0) / PAGE_ENTRIES as usize;
-        let mut page = self.chunk(key).pages[part];
-        if page == NO_PAGE {
-            page = self.take_page(key, part);
-        }
-        let place = &mut self.page_mut(page)[usize::from(block.0) % PAGE_ENTRIES as usize];
+        let part = usize::from(block.0) / LEAF_ENTRIES;
+        let place = &mut self.own(key, part)[usize::from(block.0) % LEAF_ENTRIES];
         let old = std::mem::replace(place, entry);
-        self.checkpoint_bytes = self.checkpoint_bytes - entry_bytes(old) + entry_bytes(entry);
-        self.data_blocks = self.data_blocks - u64::from(old.has_data()) + u64::from(entry.has_data());
-        old.has_data().then_some(old.slot)
+        (old.has_data() && !self.in_a_state(key, old)).then_some(old.slot)
     }
 
-    /// Clears blocks: they keep `version` (rule R1). Slots that nothing refers to any more go to `freed`.
+    /// Does the newest state refer to what the chunk refers to? An entry that is not newer than the state was there when it
+    /// was made.
+    fn in_a_state(&self, key: ChunkKey, entry: Entry) -> bool {
+        let newest = self.chunks[key.0].states().last();
+        newest.is_some_and(|state| entry.version <= state.version)
+    }
+
+    /// Before a change that names `snapshot`: a new chunk begins with it, another one is kept as it was for the snapshots
+    /// since its last change, if there are any.
+    pub fn begin_change(&mut self, key: ChunkKey, snapshot: SnapshotId) {
+        let chunk = self.chunk_mut(key);
+        if chunk.durable == Version::NONE && chunk.states.is_none() {
+            chunk.born = snapshot;
+            chunk.snapshot = snapshot;
+        } else if snapshot > chunk.snapshot {
+            self.freeze(key, snapshot);
+        }
+    }
+
+    /// Clears blocks: they keep `version` (rule R1). Slots that nothing of the chunk refers to any more go to `freed`.
     pub fn clear(&mut self, key: ChunkKey, range: BlockRange, version: Version, mut freed: impl FnMut(Slot)) {
         let mut block = u32::from(range.first.0);
         while block < range.end() {
-            let part = (block / PAGE_ENTRIES) as usize;
-            let part_end = (part as u32 + 1) * PAGE_ENTRIES;
-            if block.is_multiple_of(PAGE_ENTRIES) && part_end <= range.end() {
-                self.clear_page(key, part, version, &mut freed);
+            let part_end = (block / LEAF_ENTRIES as u32 + 1) * LEAF_ENTRIES as u32;
+            if block.is_multiple_of(LEAF_ENTRIES as u32) && part_end <= range.end() {
+                self.clear_part(key, block as usize / LEAF_ENTRIES, version, &mut freed);
                 block = part_end;
             } else {
                 if let Some(slot) = self.set(key, BlockIndex(block as u16), Entry::cleared(version)) {
@@ -191,129 +375,54 @@ impl Index {
         }
     }
 
-    fn clear_page(&mut self, key: ChunkKey, part: usize, version: Version, freed: &mut impl FnMut(Slot)) {
-        let page = std::mem::replace(&mut self.chunk_mut(key).pages[part], NO_PAGE);
-        if page == NO_PAGE {
-            if self.chunk(key).cleared[part] == Version::NONE {
-                self.checkpoint_bytes += checkpoint::CLEARED_BYTES;
-            }
-        } else {
-            let entries = std::mem::replace(self.page_mut(page), [Entry::NEVER; PAGE_ENTRIES as usize]);
-            for entry in entries {
-                self.checkpoint_bytes -= entry_bytes(entry);
-                if entry.has_data() {
-                    self.data_blocks -= 1;
-                    freed(entry.slot);
-                }
-            }
-            self.free_pages.push(page);
-            self.checkpoint_bytes -= checkpoint::MAP_PAGE_BYTES;
-            self.checkpoint_bytes += checkpoint::CLEARED_BYTES;
-        }
-        self.chunk_mut(key).cleared[part] = version;
+    /// Bytes that a checkpoint of all chunks takes at most, and of `shared` slots with several users; the map of slots
+    /// besides.
+    pub fn checkpoint_bytes(&self, shared: usize) -> u64 {
+        self.len() as u64 * checkpoint::CHUNK_BYTES
+            + self.states * checkpoint::STATE_BYTES
+            + self.state_parts * checkpoint::STATE_PART_BYTES
+            + shared as u64 * checkpoint::SHARED_BYTES
     }
 
-    /// Gives a part of the chunk a map page that says what its head said.
-    fn take_page(&mut self, key: ChunkKey, part: usize) -> u32 {
-        if self.free_pages.is_empty() {
-            let first = (self.segments.len() * SEGMENT_PAGES) as u32;
-            self.segments
-                .push(Box::new([[Entry::NEVER; PAGE_ENTRIES as usize]; SEGMENT_PAGES]));
-            // Room for all pages, so that giving one back never allocates.
-            self.free_pages.reserve(self.segments.len() * SEGMENT_PAGES);
-            self.free_pages.extend((first..first + SEGMENT_PAGES as u32).rev());
-        }
-        let page = self.free_pages.pop().expect("the arena has just grown");
-        let cleared = std::mem::take(&mut self.chunk_mut(key).cleared[part]);
-        if cleared != Version::NONE {
-            *self.page_mut(page) = [Entry::cleared(cleared); PAGE_ENTRIES as usize];
-            self.checkpoint_bytes -= checkpoint::CLEARED_BYTES;
-            self.checkpoint_bytes += u64::from(PAGE_ENTRIES) * entry_bytes(Entry::cleared(cleared));
-        }
-        self.chunk_mut(key).pages[part] = page;
-        self.checkpoint_bytes += checkpoint::MAP_PAGE_BYTES;
-        page
+    /// Bytes of memory that cannot be given back: heads, states, and what manages the leaves.
+    pub fn fixed_bytes(&self) -> u64 {
+        let heads = self.chunks.bytes() + self.by_id.capacity() as u64 * (size_of::<u32>() as u64 + 1);
+        let states = self.states * size_of::<State>() as u64 + self.state_parts * size_of::<(u8, LeafRef)>() as u64;
+        let origins = self.origins.capacity() * (size_of::<(u32, ChunkId)>() + 1);
+        heads + states + origins as u64 + self.mems.bytes()
     }
 
-    /// Takes over a part of a chunk that was cleared whole, from a checkpoint; `false` when the part is impossible.
-    pub fn load_cleared(&mut self, key: ChunkKey, part: u32, version: Version) -> bool {
-        if part as usize >= PAGES_PER_CHUNK || self.chunk(key).pages[part as usize] != NO_PAGE {
-            return false;
-        }
-        self.clear_page(key, part as usize, version, &mut |_| {});
-        true
+    /// Bytes of memory of the leaves that are in it.
+    pub fn leaf_bytes(&self) -> u64 {
+        self.arena.used_bytes() + self.packed_bytes
     }
 
-    /// Writes a chunk's blocks into a checkpoint.
-    pub fn dump(&self, key: ChunkKey, writer: &mut checkpoint::PageWriter<'_>) {
-        let chunk = self.chunk(key);
-        for part in 0..PAGES_PER_CHUNK {
-            match chunk.pages[part] {
-                NO_PAGE if chunk.cleared[part] == Version::NONE => {}
-                NO_PAGE => writer.cleared(part as u32, chunk.cleared[part]),
-                page => {
-                    let entries = self.page(page).iter();
-                    let items = entries.map(|e| (!e.is_never()).then_some((e.slot, e.sum, e.version)));
-                    writer.entries(part as u32, items);
-                }
-            }
-        }
-    }
-
-    /// The most bytes that [`Index::dump`] writes for a chunk, its head included.
-    pub fn dump_bytes(&self, key: ChunkKey) -> u64 {
-        let pages = self.chunk(key).pages.iter().filter(|&&page| page != NO_PAGE).count() as u64;
-        let page_bytes = checkpoint::MAP_PAGE_BYTES + u64::from(PAGE_ENTRIES) * checkpoint::ENTRY_BYTES;
-        checkpoint::CHUNK_BYTES + PAGES_PER_CHUNK as u64 * checkpoint::CLEARED_BYTES + pages * page_bytes
-    }
-
-    /// Every slot that the chunk refers to.
-    pub fn slots(&self, key: ChunkKey) -> impl Iterator<Item = Slot> {
-        let pages = self.chunk(key).pages.iter().filter(|&&page| page != NO_PAGE);
-        pages
-            .flat_map(|&page| self.page(page).iter())
-            .filter(|entry| entry.has_data())
-            .map(|entry| entry.slot)
-    }
-
-    /// Bytes that a checkpoint of all chunks takes at most.
-    pub fn checkpoint_bytes(&self) -> u64 {
-        self.checkpoint_bytes
-    }
-
-    /// Blocks that have data.
-    pub fn data_blocks(&self) -> u64 {
-        self.data_blocks
-    }
-
-    /// Bytes of memory.
+    /// Bytes of memory in all.
     pub fn memory_bytes(&self) -> u64 {
-        let pages = self.segments.len() * SEGMENT_PAGES * size_of::<MapPage>();
-        let heads = self.chunks.capacity() * size_of::<Chunk>();
-        let by_id = self.by_id.capacity() * (size_of::<(ChunkId, ChunkKey)>() + 1);
-        (pages + heads + by_id) as u64
+        self.fixed_bytes() + self.leaf_bytes()
+    }
+
+    /// Leaves that the disk has not, or has otherwise.
+    pub fn dirty(&self) -> u32 {
+        self.dirty
+    }
+
+    /// Slots that hold leaves.
+    pub fn pages(&self) -> u64 {
+        self.pages
     }
 }
 
-fn entry_bytes(entry: Entry) -> u64 {
-    if entry.has_data() {
-        checkpoint::ENTRY_BYTES
-    } else if entry.is_never() {
-        0
-    } else {
-        checkpoint::ENTRY_BYTES / 2
-    }
-}
-
-/// The most that one write can add to a checkpoint for each of its blocks: a chunk, a map page and an entry of its own.
+/// The most that one write can add to a checkpoint for each of its blocks: a chunk, or a state and its part.
 pub(crate) const WORST_BYTES_PER_BLOCK: u64 =
-    checkpoint::CHUNK_BYTES + checkpoint::MAP_PAGE_BYTES + checkpoint::ENTRY_BYTES;
-/// The most that one clear can add: a chunk, two map pages of cleared entries at its ends, and cleared pages between.
-pub(crate) const WORST_BYTES_PER_CLEAR: u64 = checkpoint::CHUNK_BYTES
-    + 2 * (checkpoint::MAP_PAGE_BYTES + PAGE_ENTRIES as u64 * checkpoint::ENTRY_BYTES / 2)
-    + PAGES_PER_CHUNK as u64 * checkpoint::CLEARED_BYTES;
-/// The most memory that one block can take: a map page of its own and a chunk's head.
-pub(crate) const WORST_MEMORY_PER_BLOCK: u64 = (size_of::<MapPage>() + 2 * size_of::<Chunk>()) as u64;
+    checkpoint::CHUNK_BYTES + checkpoint::STATE_BYTES + checkpoint::STATE_PART_BYTES;
+/// The most that one clear can add: a chunk, or a state with all its parts.
+pub(crate) const WORST_BYTES_PER_CLEAR: u64 =
+    checkpoint::CHUNK_BYTES + checkpoint::STATE_BYTES + PARTS as u64 * checkpoint::STATE_PART_BYTES;
+/// The most memory that one block can take for good: a chunk's head, or a state.
+pub(crate) const WORST_MEMORY_PER_BLOCK: u64 = 2 * size_of::<Chunk>() as u64;
+/// Bytes of a leaf in memory at most.
+pub(crate) const LEAF_BYTES: u64 = (LEAF_ENTRIES * size_of::<Entry>()) as u64;
 
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,8 @@ pub struct MountReport {
     pub ended_short: bool,
     /// Batches that were dropped there.
     pub batches_dropped: u64,
+    /// Leaves that replay needed and that cannot be read: what they held is lost, and refused as damaged.
+    pub leaves_lost: u64,
     /// One of the two superblocks was damaged; the other one served.
     pub superblock_damaged: bool,
     /// How long it took.
@@ -47,6 +49,10 @@ pub struct Counters {
     pub clears: u64,
     /// Roll-forwards applied.
     pub rolls: u64,
+    /// Snapshots of chunks, and chunks, dropped.
+    pub drops: u64,
+    /// Chunks cloned.
+    pub clones: u64,
     /// Fences answered.
     pub fences: u64,
     /// Requests refused.
@@ -67,6 +73,10 @@ pub struct Counters {
     pub checkpoint_bytes: u64,
     /// Bytes read from the device.
     pub device_bytes_read: u64,
+    /// Leaves read back because they were not in memory.
+    pub leaf_reads: u64,
+    /// Leaves written by checkpoints.
+    pub leaf_writes: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Flushes issued.
@@ -100,10 +110,14 @@ pub struct Status {
     pub log_pages_used: u64,
     /// Chunks known.
     pub chunks: u64,
-    /// Blocks that hold data.
+    /// Slots that hold data; one that snapshots and clones share counts once.
     pub blocks: u64,
-    /// Memory of the index in bytes.
+    /// Memory of the index and of the map of slots in bytes.
     pub index_bytes: u64,
+    /// Of that, the part that is given back when it grows beyond the budget: leaves of the index.
+    pub leaf_bytes: u64,
+    /// Slots that hold leaves.
+    pub leaf_pages: u64,
     /// Blocks granted to askers and not used yet (R7).
     pub credits_granted: u64,
     /// What the mount found.

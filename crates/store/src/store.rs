@@ -5,7 +5,9 @@
 //! | `io` | device operations under way |
 //! | `op` | accepted changes: from request to durable |
 //! | `write` | what changes a chunk is checked and put in the order of its chunk |
-//! | `merge` | sub-block writes are merged with what was there |
+//! | `leaf` | leaves of the index are read and dropped |
+//! | `snapshot` | snapshots are dropped, chunks deleted and cloned |
+//! | `merge` | changes are made ready; sub-block writes are merged with what was there |
 //! | `roll` | roll-forwards are collected from their parts |
 //! | `commit`, `pages` | the changes of a pass become one batch: data and log in parallel |
 //! | `durable` | a batch is durable: its changes become visible and are answered |
@@ -20,6 +22,7 @@ mod commit;
 mod durable;
 mod fence;
 mod io;
+mod leaf;
 mod merge;
 mod mount;
 mod op;
@@ -27,6 +30,7 @@ mod pages;
 pub(crate) mod read;
 mod replay;
 mod roll;
+mod snapshot;
 mod space;
 mod write;
 
@@ -36,6 +40,7 @@ use crate::credits::{AccountId, Credits};
 use crate::fences::{Fences, VolumeKey};
 use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{Geometry, PAGE_BYTES};
+use crate::held::Held;
 use crate::index::Index;
 use crate::status::{Counters, MountReport, State, Status};
 use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody};
@@ -115,6 +120,10 @@ pub struct Store {
     report: MountReport,
 
     index: Index,
+    leaf_waits: leaf::LeafWaits,
+    /// Which slots are in use, as of what is durable.
+    held: Held,
+    /// Which slots may be written: not in use, and not just given back.
     allocator: Allocator,
     freed: Freed,
     window: ReadWindow,
@@ -150,6 +159,8 @@ impl Store {
             mount: None,
             report: MountReport::default(),
             index: Index::default(),
+            leaf_waits: leaf::LeafWaits::default(),
+            held: Held::default(),
             allocator: Allocator::new(1),
             freed: Freed::default(),
             window: ReadWindow::default(),
@@ -208,7 +219,7 @@ impl Store {
         };
         self.credits
             .open(AccountId::new(link, request.id), scope.volume, scope.generation);
-        self.dispatch(asker, scope.volume, blocks, request.body, payload);
+        self.dispatch(asker, &scope, blocks, request.body, payload);
     }
 
     /// The asker is gone: its credits return (rule R7). What it asked for goes on.
@@ -227,6 +238,7 @@ impl Store {
                 self.advance_fences();
                 self.commit();
                 self.checkpoint_step();
+                self.evict_leaves();
                 self.flush_step();
             }
             State::Mounting | State::Refused(_) | State::Poisoned(_) => {}
@@ -248,7 +260,7 @@ impl Store {
     }
 
     fn waiting_requests(&self) -> usize {
-        self.ops.len() + self.resends.len() + self.reads.len() + self.fence_queue.len()
+        self.ops.len() + self.resends.len() + self.reads.len() + self.leaf_waits.reads + self.fence_queue.len()
     }
 
     /// Memory for what makes room again (a batch, a merge, a checkpoint): where the pool has none left, the heap helps
@@ -274,12 +286,14 @@ impl Store {
             cluster: self.superblock.cluster,
             size_bytes: geometry.size_bytes,
             capacity_bytes: geometry.capacity_bytes(),
-            free_bytes: u64::from(self.allocator.free() + self.freed.slots()) * page,
+            free_bytes: (u64::from(self.allocator.free() + self.freed.slots()) + self.checkpoint.retired()) * page,
             log_pages: geometry.log_pages,
             log_pages_used: self.log.next - self.log.tail,
             chunks: self.index.len() as u64,
-            blocks: self.index.data_blocks(),
-            index_bytes: self.index.memory_bytes(),
+            blocks: self.held.count() - self.index.pages(),
+            index_bytes: self.index.memory_bytes() + self.held.memory_bytes() + self.allocator.memory_bytes(),
+            leaf_bytes: self.index.leaf_bytes(),
+            leaf_pages: self.index.pages(),
             credits_granted: self.credits.granted(),
             mount: self.report,
             counters: self.counters,
@@ -337,6 +351,7 @@ impl Store {
         let mut askers: Vec<Asker> = self.ops.drain().filter_map(|op| op.asker).collect();
         askers.extend(self.resends.drain(..).map(|resend| resend.asker));
         askers.extend(self.reads.drain());
+        askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));
         askers.extend(self.fence_queue.drain(..).map(|pending| pending.asker));
         self.rolls.clear();
         self.log.abandon();

@@ -4,12 +4,12 @@
 mod common;
 
 use amita_cluster::message::AnswerBody;
-use amita_cluster::{ChunkId, ChunkIndex, ClusterId, Version};
+use amita_cluster::{ChunkId, ChunkIndex, ClusterId, SnapshotId, Version};
 use amita_reactor::{Pool, Time};
 use amita_store::format::page::{self, Header};
-use amita_store::format::record::{RecordReader, RecordWriter, Run};
+use amita_store::format::record::{Change, RecordReader, RecordWriter, Run};
 use amita_store::format::superblock::{OFFSETS, Superblock};
-use amita_store::format::{FORMAT_VERSION, Geometry, PAGE_BYTES, Slot, seal};
+use amita_store::format::{FORMAT_VERSION, Geometry, PAGE_BYTES, Place, Slot, seal};
 use amita_store::{Config, FormatError, MountError, State};
 use common::{Asker, BLOCK, Disk, Rig, Rng, VOLUME, params, version};
 
@@ -94,7 +94,7 @@ fn damaged_superblocks() {
 fn newer_formats_are_left_alone() {
     let (image, ..) = used(1);
     let mut newer = image.clone();
-    newer[8] = 9;
+    newer[8] = FORMAT_VERSION as u8 + 8;
     reseal(&mut newer, OFFSETS[0]);
     let found = FORMAT_VERSION + 8;
     let known = FORMAT_VERSION;
@@ -306,6 +306,12 @@ fn records_that_contradict_the_checkpoint() {
         index: ChunkIndex(0),
     };
     let next = version(1, at.counter() + 1);
+    let change = |previous| Change {
+        chunk,
+        version: next,
+        previous,
+        snapshot: SnapshotId::HEAD,
+    };
     let range = amita_cluster::BlockRange::new(0, 1);
     let run = |slot| {
         [Run {
@@ -314,19 +320,24 @@ fn records_that_contradict_the_checkpoint() {
         }]
     };
     let mut good = image.clone();
-    append(&mut good, |writer| writer.clear(chunk, next, at, range));
+    append(&mut good, |writer| writer.clear(&change(at), range));
     assert_eq!(*mounted(good, Config::default()).store.state(), State::Serving);
     let mut gap = image.clone();
-    append(&mut gap, |writer| writer.clear(chunk, next, version(1, 99), range));
+    append(&mut gap, |writer| writer.clear(&change(version(1, 99)), range));
     assert!(matches!(refused(gap), MountError::Inconsistent { what } if what.contains("7/0")));
     let mut outside = image.clone();
     append(&mut outside, |writer| {
-        writer.write(chunk, next, at, range, &run(u32::MAX - 1), &[0])
+        writer.write(&change(at), range, &run(u32::MAX - 1), &[0])
     });
     assert!(matches!(refused(outside), MountError::Inconsistent { .. }));
     // A slot that another block has already.
     let (image, _, at) = used(1);
-    let next = version(1, at.counter() + 1);
+    let change = Change {
+        chunk,
+        version: version(1, at.counter() + 1),
+        previous: at,
+        snapshot: SnapshotId::HEAD,
+    };
     let log = &image[geometry().log_page_offset(1) as usize..][..PAGE_BYTES];
     let first = RecordReader::new(page::LogPage::decode(log, common::STORE).unwrap().records).next();
     let Some(Ok(amita_store::format::record::Record::Write {
@@ -339,9 +350,12 @@ fn records_that_contradict_the_checkpoint() {
         panic!()
     };
     let other = amita_cluster::BlockRange::new(at_block.first.0 ^ 512, 1);
+    // As a program would write it that has lost its free map: the checksum is right for the new place.
+    let place = Place::of(chunk);
+    let sums = [place.bind(other.first, place.bind(at_block.first, sums[0]))];
     let mut twice = image.clone();
-    append(&mut twice, |writer| writer.write(chunk, next, at, other, &runs, &sums));
-    assert!(matches!(refused(twice), MountError::Inconsistent { what } if what.contains("used twice")));
+    append(&mut twice, |writer| writer.write(&change, other, &runs, &sums));
+    assert!(matches!(refused(twice), MountError::Inconsistent { what } if what.contains("disagree on slot")));
 }
 
 #[test]

@@ -132,14 +132,14 @@ fn run(seed: u64, volatile: bool, operations: usize) -> Tried {
 
 #[test]
 fn cut_after_every_operation() {
-    let tried = run(1, false, 60);
+    let tried = run(1, false, 100);
     println!("{} states, {} of them ended short", tried.states, tried.short);
     assert!(tried.states > 1000 && tried.short > 50);
 }
 
 #[test]
 fn cut_after_every_operation_with_a_volatile_cache() {
-    let tried = run(2, true, 60);
+    let tried = run(2, true, 100);
     println!("{} states, {} of them ended short", tried.states, tried.short);
     assert!(tried.states > 1000 && tried.short > 50);
 }

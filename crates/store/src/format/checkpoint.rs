@@ -1,14 +1,18 @@
-//! The pages of a checkpoint: the whole state, as it was when each part of it was written down.
+//! The pages of a checkpoint: fences, the directory of all chunks, and the map of the slots.
 //!
 //! A checkpoint is fuzzy: while it is written, I/O goes on. Every chunk carries the position of the log up to which it
-//! is in the checkpoint, and replay applies only later records to it (rule D5). The free map is not stored: it follows
-//! from the entries, which are all read.
+//! is in the checkpoint, and so does every part of the map of slots; replay applies only later records (rule D5). Where a
+//! chunk's blocks are is in its leaves (see [`super::leaf`]), of which only those are written anew that have changed. The
+//! map of slots is written after all chunks, so that what a record changed in a chunk that has it already is surely in
+//! the map too.
 
 use super::disk::on_disk;
 use super::record::{Fence, RawFence, get_fence, put_fence};
-use super::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Sealed, Slot, page, seal, sealed};
+use super::{FORMAT_VERSION, FORMAT_VERSION_1, PAGE_BODY_BYTES, PAGE_BYTES, Sealed, Slot, page, seal, sealed};
+use crate::index::{LEAF_ENTRIES, PARTS};
 use amita_cluster::message::MAX_MEMBERS;
-use amita_cluster::{ChunkId, ChunkIndex, NodeId, StoreId, Version, VolumeId};
+use amita_cluster::{ChunkId, ChunkIndex, NodeId, SnapshotId, StoreId, Version, VolumeId};
+use arrayvec::ArrayVec;
 
 /// The first four bytes of a page of a checkpoint.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"ACKP");
@@ -44,9 +48,16 @@ on_disk! {
 mod kind {
     pub const GROUP: u16 = 1;
     pub const VOLUME: u16 = 2;
-    pub const CHUNK: u16 = 3;
+    /// Version 1.
+    pub const CHUNK_1: u16 = 3;
     pub const CLEARED: u16 = 4;
-    pub const ENTRIES: u16 = 5;
+    /// Version 1.
+    pub const ENTRIES_1: u16 = 5;
+    pub const CHUNK: u16 = 6;
+    pub const ORIGIN: u16 = 7;
+    pub const STATE: u16 = 8;
+    pub const SLOTS: u16 = 9;
+    pub const SHARED: u16 = 10;
 }
 
 on_disk! {
@@ -72,8 +83,9 @@ on_disk! {
 }
 
 on_disk! {
-    /// A chunk; the items that follow, up to the next one, are its blocks.
-    pub struct RawChunk [32] {
+    /// A chunk; goes on with a [`RawLeaf`] for each bit of `leaves`. The items that follow, up to the next chunk, belong
+    /// to it.
+    pub struct RawChunk [48] {
         /// The volume.
         volume: u64,
         /// The index.
@@ -82,24 +94,125 @@ on_disk! {
         version: u64,
         /// Log pages below this one are in it (rule D5).
         position: u64,
+        /// The volume's newest snapshot when the chunk was made.
+        born: u32,
+        /// The newest snapshot that a change of it has named.
+        snapshot: u32,
+        /// See [`flag`].
+        flags: u32,
+        /// One bit for each part that has a leaf.
+        leaves: u32,
+    }
+}
+
+/// Flags of a [`RawChunk`].
+pub mod flag {
+    /// The volume was deleted; only snapshots of the chunk are left.
+    pub const DELETED: u32 = 1;
+    /// There is no such chunk any more: nothing but `position` means anything.
+    pub const GONE: u32 = 2;
+}
+
+on_disk! {
+    /// Where a leaf is. `slot` 2^32 - 1: nowhere; then `sum` 0: no block of the part was ever written; 1: it is lost.
+    pub struct RawLeaf [8] {
+        /// Its slot.
+        slot: u32,
+        /// Its page's checksum.
+        sum: u32,
     }
 }
 
 on_disk! {
-    /// A whole map page of which every block was cleared by one write.
+    /// Where the blocks of the last chunk were first written, if not in itself (rule D8).
+    pub struct RawOrigin [16] {
+        /// The volume.
+        volume: u64,
+        /// The index.
+        chunk: u64,
+    }
+}
+
+on_disk! {
+    /// The last chunk as it was for its snapshots above `above` up to `to`; goes on with a [`RawLeaf`] for each bit of
+    /// `leaves`: the parts that have changed since. States follow one another from the oldest to the newest; what one
+    /// does not have is in the next one, or in the chunk.
+    pub struct RawState [24] {
+        /// The chunk's version then.
+        version: u64,
+        /// See there.
+        above: u32,
+        /// See there.
+        to: u32,
+        /// One bit for each part of its own.
+        leaves: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+on_disk! {
+    /// A whole part of the last chunk or state of which every block was cleared by one write.
     pub struct RawCleared [12] {
         /// The version of that write.
         version: u64,
-        /// Which map page of the chunk.
-        page: u32,
+        /// Which part.
+        part: u32,
     }
 }
 
 on_disk! {
-    /// Entries of one map page of the chunk, in order of their blocks: 16 bytes each that has data, then 8 bytes each
-    /// that was cleared.
-    pub struct RawEntries [20] {
-        /// Which map page.
+    /// Which slots are in use, of [`SLOTS_PER_ITEM`] from `first` on: with `form` 0 one bit each follows; 1: none is; 2: all
+    /// are.
+    pub struct RawSlots [16] {
+        /// Log pages below this one are in it (rule D5).
+        position: u64,
+        /// The first slot.
+        first: u32,
+        /// How it is said.
+        form: u32,
+    }
+}
+
+on_disk! {
+    /// How often slots of the last [`RawSlots`] are used more than once; goes on with `count` times a [`RawCount`].
+    pub struct RawShared [8] {
+        /// How many.
+        count: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+on_disk! {
+    /// A slot that more than one chunk uses.
+    pub struct RawCount [8] {
+        /// The slot.
+        slot: u32,
+        /// How many use it besides the first.
+        more: u32,
+    }
+}
+
+on_disk! {
+    /// Version 1: a chunk; the items that follow, up to the next one, are its blocks.
+    pub struct RawChunk1 [32] {
+        /// The volume.
+        volume: u64,
+        /// The index.
+        chunk: u64,
+        /// Its version.
+        version: u64,
+        /// Log pages below this one are in it.
+        position: u64,
+    }
+}
+
+on_disk! {
+    /// Version 1: entries of 64 blocks of the chunk, in order: 16 bytes each that has data, then 8 bytes each that was
+    /// cleared.
+    pub struct RawEntries1 [20] {
+        /// Which 64 blocks.
         page: u32,
         /// One bit for each block that has data here.
         data: u64,
@@ -109,38 +222,57 @@ on_disk! {
 }
 
 on_disk! {
-    /// A block with data.
-    pub struct RawData [16] {
+    /// Version 1: a block with data.
+    pub struct RawData1 [16] {
         /// Where.
         slot: u32,
-        /// CRC-32C.
+        /// CRC-32C, not bound to a place.
         sum: u32,
         /// The version of the write.
         version: u64,
     }
 }
 
+/// Blocks of a map page of version 1.
+const BLOCKS_PER_PAGE_1: u32 = 64;
+
 const ITEMS_BYTES: usize = PAGE_BODY_BYTES - Header::BYTES;
 
-/// Bytes that a chunk takes at most besides its map pages.
-pub const CHUNK_BYTES: u64 = (Head::BYTES + RawChunk::BYTES) as u64;
-/// Bytes that a wholly cleared map page takes.
-pub const CLEARED_BYTES: u64 = (Head::BYTES + RawCleared::BYTES) as u64;
-/// Bytes that a map page takes besides its entries; twice, because a page may be divided where a page of the
-/// checkpoint ends.
-pub const MAP_PAGE_BYTES: u64 = 2 * (Head::BYTES + RawEntries::BYTES) as u64;
-/// Bytes of an entry with data; one that was cleared takes half of it.
-pub const ENTRY_BYTES: u64 = RawData::BYTES as u64;
+/// Slots of one [`RawSlots`].
+pub const SLOTS_PER_ITEM: u32 = 4096;
+const BITS_BYTES: usize = SLOTS_PER_ITEM as usize / 8;
+
+/// Bytes that a chunk takes at most, its origin included: with each part either a leaf or cleared.
+pub const CHUNK_BYTES: u64 =
+    (Head::BYTES + RawChunk::BYTES) as u64 + PARTS as u64 * CLEARED_BYTES + (Head::BYTES + RawOrigin::BYTES) as u64;
+const CLEARED_BYTES: u64 = (Head::BYTES + RawCleared::BYTES) as u64;
+const _: () = assert!(RawLeaf::BYTES as u64 <= CLEARED_BYTES);
+/// Bytes that a state takes besides its parts.
+pub const STATE_BYTES: u64 = (Head::BYTES + RawState::BYTES) as u64;
+/// Bytes that a part of a state takes at most.
+pub const STATE_PART_BYTES: u64 = CLEARED_BYTES;
 /// Bytes of a volume's fence.
 pub const VOLUME_BYTES: u64 = (Head::BYTES + RawVolume::BYTES) as u64;
 /// Bytes of a group's.
 pub const GROUP_BYTES: u64 = (Head::BYTES + RawFence::BYTES + MAX_MEMBERS * 16) as u64;
+/// Bytes of one item of the map of slots.
+pub const SLOTS_BYTES: u64 = (Head::BYTES + RawSlots::BYTES + BITS_BYTES) as u64;
+/// Bytes that a slot with more than one user takes at most.
+pub const SHARED_BYTES: u64 = (Head::BYTES + RawShared::BYTES + RawCount::BYTES) as u64;
+/// Counts that fit one item.
+const MAX_COUNTS: usize = 256;
+/// No item is longer: so much of a page may be left empty at its end.
+const MAX_ITEM_BYTES: usize = Head::BYTES + RawShared::BYTES + MAX_COUNTS * RawCount::BYTES;
+const _: () = assert!(SLOTS_BYTES as usize <= MAX_ITEM_BYTES && CHUNK_BYTES as usize <= MAX_ITEM_BYTES);
 
-/// Bytes of items that `pages` pages surely hold, whatever the items are: each page may end in a rest that the next
-/// item does not fit.
+/// Bytes of items, the map of slots excluded, that `pages` pages surely hold: each page may end in a rest that the next
+/// item does not fit. Items of other kinds than the map of slots and its counts are short.
 #[must_use]
-pub fn capacity_bytes(pages: u64) -> u64 {
-    pages * (ITEMS_BYTES as u64 - GROUP_BYTES)
+pub fn capacity_bytes(pages: u64, slots: u32) -> u64 {
+    let per_page = ITEMS_BYTES as u64 / SLOTS_BYTES;
+    // One more where the first of them meets a page that is not empty.
+    let for_slots = u64::from(slots.div_ceil(SLOTS_PER_ITEM)).div_ceil(per_page) + 1;
+    pages.saturating_sub(for_slots) * (ITEMS_BYTES as u64 - GROUP_BYTES)
 }
 
 /// Fills the pages of a checkpoint, one after the other.
@@ -165,27 +297,123 @@ pub struct Filled {
     pub last_sum: u32,
 }
 
+/// How far a [`PageWriter`] that is put aside has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Paused {
+    pages: usize,
+    used: usize,
+    last_sum: u32,
+}
+
+/// Where the leaf of a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafPlace {
+    /// No block of the part was ever written.
+    Never,
+    /// In this slot, and its page has this checksum.
+    At(Slot, u32),
+    /// It could not be read when it was needed: what the part held is not known.
+    Lost,
+}
+
+impl LeafPlace {
+    fn raw(self) -> RawLeaf {
+        let none = Slot::NONE.0;
+        match self {
+            LeafPlace::Never => RawLeaf { slot: none, sum: 0 },
+            LeafPlace::Lost => RawLeaf { slot: none, sum: 1 },
+            LeafPlace::At(slot, sum) => RawLeaf { slot: slot.0, sum },
+        }
+    }
+
+    fn from(raw: RawLeaf) -> Option<LeafPlace> {
+        match (Slot(raw.slot), raw.sum) {
+            (Slot::NONE, 0) => Some(LeafPlace::Never),
+            (Slot::NONE, 1) => Some(LeafPlace::Lost),
+            (Slot::NONE, _) => None,
+            (slot, sum) => Some(LeafPlace::At(slot, sum)),
+        }
+    }
+}
+
+/// The leaves of a chunk or a state: (part, where).
+pub type Leaves = ArrayVec<(u8, LeafPlace), PARTS>;
+
+/// A chunk's line in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkItem {
+    /// Which.
+    pub chunk: ChunkId,
+    /// Its version.
+    pub version: Version,
+    /// Log pages below this one are in it.
+    pub position: u64,
+    /// The volume's newest snapshot when it was made.
+    pub born: SnapshotId,
+    /// The newest snapshot that a change of it has named.
+    pub snapshot: SnapshotId,
+    /// See [`flag`].
+    pub flags: u32,
+    /// Ascending.
+    pub leaves: Leaves,
+}
+
+/// A chunk as it was for some snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateItem {
+    /// Its version then.
+    pub version: Version,
+    /// For the snapshots above this one
+    pub above: SnapshotId,
+    /// up to this one.
+    pub to: SnapshotId,
+    /// The parts that have changed since; ascending.
+    pub leaves: Leaves,
+}
+
 impl<'a> PageWriter<'a> {
     /// Writes pages from number `first` on into `out`, a multiple of [`PAGE_BYTES`].
     #[must_use]
     pub fn new(out: &'a mut [u8], store: StoreId, checkpoint: u64, first: u64) -> PageWriter<'a> {
+        PageWriter::resume(out, store, checkpoint, first, Paused::default())
+    }
+
+    /// Goes on where one was put aside.
+    #[must_use]
+    pub fn resume(out: &'a mut [u8], store: StoreId, checkpoint: u64, first: u64, paused: Paused) -> PageWriter<'a> {
         assert!(out.len().is_multiple_of(PAGE_BYTES) && !out.is_empty());
         PageWriter {
             out,
             store,
             checkpoint,
             first,
-            pages: 0,
-            used: 0,
-            last_sum: 0,
+            pages: paused.pages,
+            used: paused.used,
+            last_sum: paused.last_sum,
         }
+    }
+
+    /// Puts it aside, the page that is open too.
+    #[must_use]
+    pub fn pause(self) -> Paused {
+        Paused {
+            pages: self.pages,
+            used: self.used,
+            last_sum: self.last_sum,
+        }
+    }
+
+    /// Pages that surely hold `bytes` of items.
+    #[must_use]
+    pub fn pages_for(bytes: u64) -> usize {
+        (bytes as usize).div_ceil(ITEMS_BYTES - MAX_ITEM_BYTES)
     }
 
     /// Bytes of items that surely still fit.
     #[must_use]
     pub fn space(&self) -> u64 {
-        let left = (self.out.len() / PAGE_BYTES - self.pages) as u64;
-        capacity_bytes(left).saturating_sub(self.used as u64)
+        let left = self.out.len() / PAGE_BYTES - self.pages;
+        ((left * (ITEMS_BYTES - MAX_ITEM_BYTES)).saturating_sub(self.used)) as u64
     }
 
     fn item(&mut self, kind: u16, bytes: usize) -> &mut [u8] {
@@ -239,71 +467,85 @@ impl<'a> PageWriter<'a> {
         .put(self.item(kind::VOLUME, RawVolume::BYTES));
     }
 
-    /// A chunk; its blocks follow.
-    pub fn chunk(&mut self, chunk: ChunkId, version: Version, position: u64) {
+    /// A chunk; what belongs to it follows.
+    pub fn chunk(&mut self, item: &ChunkItem) {
+        let out = self.item(kind::CHUNK, RawChunk::BYTES + item.leaves.len() * RawLeaf::BYTES);
         RawChunk {
-            volume: chunk.volume.0,
-            chunk: chunk.index.0,
-            version: version.0,
-            position,
+            volume: item.chunk.volume.0,
+            chunk: item.chunk.index.0,
+            version: item.version.0,
+            position: item.position,
+            born: item.born.0,
+            snapshot: item.snapshot.0,
+            flags: item.flags,
+            leaves: mask(&item.leaves),
         }
-        .put(self.item(kind::CHUNK, RawChunk::BYTES));
+        .put(out);
+        put_leaves(&item.leaves, &mut out[RawChunk::BYTES..]);
     }
 
-    /// A map page that was cleared whole.
-    pub fn cleared(&mut self, page: u32, version: Version) {
+    /// Where the last chunk's blocks were first written.
+    pub fn origin(&mut self, origin: ChunkId) {
+        RawOrigin {
+            volume: origin.volume.0,
+            chunk: origin.index.0,
+        }
+        .put(self.item(kind::ORIGIN, RawOrigin::BYTES));
+    }
+
+    /// The last chunk as it was for some snapshots.
+    pub fn state(&mut self, item: &StateItem) {
+        let out = self.item(kind::STATE, RawState::BYTES + item.leaves.len() * RawLeaf::BYTES);
+        RawState {
+            version: item.version.0,
+            above: item.above.0,
+            to: item.to.0,
+            leaves: mask(&item.leaves),
+            reserved: 0,
+        }
+        .put(out);
+        put_leaves(&item.leaves, &mut out[RawState::BYTES..]);
+    }
+
+    /// A part of the last chunk or state that was cleared whole.
+    pub fn cleared(&mut self, part: u32, version: Version) {
         RawCleared {
             version: version.0,
-            page,
+            part,
         }
         .put(self.item(kind::CLEARED, RawCleared::BYTES));
     }
 
-    /// The entries of a map page: (slot, sum, version) of each block, `None` for one that was never written, and
-    /// [`Slot::NONE`] for one that was cleared.
-    pub fn entries(&mut self, page: u32, entries: impl Iterator<Item = Option<(Slot, u32, Version)>>) {
-        let mut group = EntryGroup::default();
-        for (block, entry) in entries.enumerate() {
-            let Some(entry) = entry else { continue };
-            let fixed = Head::BYTES + RawEntries::BYTES;
-            if self.used + fixed + group.bytes + RawData::BYTES > ITEMS_BYTES {
-                self.entry_group(page, &group);
-                group = EntryGroup::default();
-                if self.used + fixed + 4 * RawData::BYTES > ITEMS_BYTES {
-                    self.close();
-                }
+    /// Which of [`SLOTS_PER_ITEM`] slots from `first` on are in use: one bit each, those beyond the store zero.
+    pub fn slots(&mut self, position: u64, first: u32, bits: &[u64]) {
+        assert_eq!(bits.len() * 8, BITS_BYTES);
+        let form = match () {
+            () if bits.iter().all(|&word| word == 0) => 1,
+            () if bits.iter().all(|&word| word == u64::MAX) => 2,
+            () => 0,
+        };
+        let bytes = if form == 0 { BITS_BYTES } else { 0 };
+        let out = self.item(kind::SLOTS, RawSlots::BYTES + bytes);
+        RawSlots { position, first, form }.put(out);
+        if form == 0 {
+            for (place, word) in out[RawSlots::BYTES..].chunks_exact_mut(8).zip(bits) {
+                place.copy_from_slice(&word.to_le_bytes());
             }
-            group.push(block, entry);
         }
-        self.entry_group(page, &group);
     }
 
-    fn entry_group(&mut self, page: u32, group: &EntryGroup) {
-        if group.data | group.cleared == 0 {
-            return;
-        }
-        let out = self.item(kind::ENTRIES, RawEntries::BYTES + group.bytes);
-        RawEntries {
-            page,
-            data: group.data,
-            cleared: group.cleared,
-        }
-        .put(out);
-        let mut at = RawEntries::BYTES;
-        let bits = |mask: u64| (0..64).filter(move |bit| mask >> bit & 1 == 1);
-        for block in bits(group.data) {
-            let (slot, sum, version) = group.entries[block];
-            RawData {
-                slot: slot.0,
-                sum,
-                version: version.0,
+    /// Slots of the last [`PageWriter::slots`] that have more than one user, and how many more.
+    pub fn shared(&mut self, counts: &[(Slot, u32)]) {
+        for counts in counts.chunks(MAX_COUNTS) {
+            let out = self.item(kind::SHARED, RawShared::BYTES + counts.len() * RawCount::BYTES);
+            RawShared {
+                count: counts.len() as u32,
+                reserved: 0,
             }
-            .put(&mut out[at..]);
-            at += RawData::BYTES;
-        }
-        for block in bits(group.cleared) {
-            out[at..at + 8].copy_from_slice(&group.entries[block].2.0.to_le_bytes());
-            at += 8;
+            .put(out);
+            for (place, &(slot, more)) in out[RawShared::BYTES..].chunks_exact_mut(RawCount::BYTES).zip(counts) {
+                RawCount { slot: slot.0, more }.put(place);
+            }
         }
     }
 
@@ -320,35 +562,27 @@ impl<'a> PageWriter<'a> {
     }
 }
 
-struct EntryGroup {
-    data: u64,
-    cleared: u64,
-    bytes: usize,
-    entries: [(Slot, u32, Version); 64],
+fn mask(leaves: &Leaves) -> u32 {
+    leaves.iter().fold(0, |mask, (part, _)| mask | 1 << part)
 }
 
-impl Default for EntryGroup {
-    fn default() -> EntryGroup {
-        EntryGroup {
-            data: 0,
-            cleared: 0,
-            bytes: 0,
-            entries: [(Slot::NONE, 0, Version::NONE); 64],
-        }
+fn put_leaves(leaves: &Leaves, out: &mut [u8]) {
+    for (place, (_, leaf)) in out.chunks_exact_mut(RawLeaf::BYTES).zip(leaves) {
+        leaf.raw().put(place);
     }
 }
 
-impl EntryGroup {
-    fn push(&mut self, block: usize, entry: (Slot, u32, Version)) {
-        if entry.0 == Slot::NONE {
-            self.cleared |= 1 << block;
-            self.bytes += 8;
-        } else {
-            self.data |= 1 << block;
-            self.bytes += RawData::BYTES;
-        }
-        self.entries[block] = entry;
+fn get_leaves(mask: u32, bytes: &[u8]) -> Result<Leaves, &'static str> {
+    if mask >> PARTS != 0 || bytes.len() != mask.count_ones() as usize * RawLeaf::BYTES {
+        return Err("the list of leaves has the wrong length");
     }
+    let parts = (0..PARTS as u8).filter(|part| mask >> part & 1 == 1);
+    let leaves = bytes.chunks_exact(RawLeaf::BYTES).filter_map(RawLeaf::get);
+    parts
+        .zip(leaves)
+        .map(|(part, raw)| LeafPlace::from(raw).map(|place| (part, place)))
+        .collect::<Option<Leaves>>()
+        .ok_or("a leaf is nowhere")
 }
 
 /// An item, read from a checkpoint.
@@ -359,44 +593,90 @@ pub enum Item<'a> {
     /// A volume's fence.
     Volume(RawVolume),
     /// A chunk.
-    Chunk {
-        /// Which.
-        chunk: ChunkId,
-        /// Its version.
-        version: Version,
-        /// Log pages below this one are in it.
-        position: u64,
-    },
-    /// A map page of the last chunk that was cleared whole.
+    Chunk(ChunkItem),
+    /// Where the last chunk's blocks were first written.
+    Origin(ChunkId),
+    /// The last chunk as it was for some snapshots.
+    State(StateItem),
+    /// Blocks of the last chunk or state were cleared by one write: the first, how many.
     Cleared {
-        /// Which.
-        page: u32,
+        /// The first block.
+        first: u32,
+        /// How many.
+        count: u32,
         /// By which write.
         version: Version,
     },
-    /// Entries of a map page of the last chunk.
-    Entries(Entries<'a>),
+    /// Which slots are in use.
+    Slots {
+        /// Log pages below this one are in it.
+        position: u64,
+        /// The first slot.
+        first: u32,
+        /// One bit for each of [`SLOTS_PER_ITEM`].
+        bits: Bits<'a>,
+    },
+    /// Slots of the last part of the map that have more than one user.
+    Shared(Counts<'a>),
+    /// Version 1: entries of the last chunk.
+    Entries1(Entries1<'a>),
 }
 
-/// Entries of a map page.
+/// One bit for each of [`SLOTS_PER_ITEM`] slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entries<'a> {
-    /// Which map page.
-    pub page: u32,
+pub enum Bits<'a> {
+    /// All the same.
+    All(bool),
+    /// One each.
+    Each(&'a [u8]),
+}
+
+impl Bits<'_> {
+    /// Word by word.
+    pub fn words(self) -> impl Iterator<Item = u64> {
+        (0..SLOTS_PER_ITEM as usize / 64).map(move |at| match self {
+            Bits::All(true) => u64::MAX,
+            Bits::All(false) => 0,
+            Bits::Each(bytes) => u64::from_le_bytes(bytes[at * 8..][..8].try_into().expect("cut into 8")),
+        })
+    }
+}
+
+/// Slots and how many more users each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts<'a>(&'a [u8]);
+
+impl<'a> Counts<'a> {
+    /// (slot, how many more).
+    pub fn iter(self) -> impl Iterator<Item = (Slot, u32)> + 'a {
+        let raw = self.0.chunks_exact(RawCount::BYTES).filter_map(RawCount::get);
+        raw.map(|raw| (Slot(raw.slot), raw.more))
+    }
+}
+
+/// Version 1: entries of 64 blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entries1<'a> {
+    page: u32,
     data: u64,
     cleared: u64,
     bytes: &'a [u8],
 }
 
-impl<'a> Entries<'a> {
-    /// (block in the map page, slot, sum, version).
-    pub fn iter(self) -> impl Iterator<Item = (u32, Slot, u32, Version)> + 'a {
-        let bits = |mask: u64| (0..64).filter(move |bit| mask >> bit & 1 == 1);
-        let (with_data, cleared) = self.bytes.split_at(self.data.count_ones() as usize * RawData::BYTES);
+impl<'a> Entries1<'a> {
+    /// (block, slot, plain sum, version).
+    pub fn iter(self) -> impl Iterator<Item = (u64, Slot, u32, Version)> + 'a {
+        let first = u64::from(self.page) * u64::from(BLOCKS_PER_PAGE_1);
+        let bits = move |mask: u64| {
+            (0..64)
+                .filter(move |bit| mask >> bit & 1 == 1)
+                .map(move |bit| first + bit)
+        };
+        let (with_data, cleared) = self.bytes.split_at(self.data.count_ones() as usize * RawData1::BYTES);
         let with_data = bits(self.data)
-            .zip(with_data.chunks_exact(RawData::BYTES))
+            .zip(with_data.chunks_exact(RawData1::BYTES))
             .filter_map(|(block, bytes)| {
-                RawData::get(bytes).map(|raw| (block, Slot(raw.slot), raw.sum, Version(raw.version)))
+                RawData1::get(bytes).map(|raw| (block, Slot(raw.slot), raw.sum, Version(raw.version)))
             });
         let cleared = bits(self.cleared).zip(cleared.chunks_exact(8)).map(|(block, bytes)| {
             let version = u64::from_le_bytes(bytes.try_into().expect("cut into 8"));
@@ -410,6 +690,7 @@ impl<'a> Entries<'a> {
 #[derive(Clone, Debug)]
 pub struct PageReader<'a> {
     rest: &'a [u8],
+    version: u32,
     /// The page's checksum.
     pub sum: u32,
 }
@@ -431,8 +712,15 @@ impl<'a> PageReader<'a> {
         let items = body.get(Header::BYTES..Header::BYTES + usize::from(header.used));
         Ok(PageReader {
             rest: items.ok_or("its items do not fit it")?,
+            version: header.version,
             sum,
         })
+    }
+
+    /// The version of the format that wrote it.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     fn read(&mut self) -> Result<Item<'a>, &'static str> {
@@ -446,30 +734,88 @@ impl<'a> PageReader<'a> {
             kind::VOLUME => RawVolume::get(body).map(Item::Volume).ok_or(CUT),
             kind::CHUNK => {
                 let raw = RawChunk::get(body).ok_or(CUT)?;
-                Ok(Item::Chunk {
-                    chunk: ChunkId {
-                        volume: VolumeId(raw.volume),
-                        index: ChunkIndex(raw.chunk),
-                    },
+                Ok(Item::Chunk(ChunkItem {
+                    chunk: id(raw.volume, raw.chunk),
                     version: Version(raw.version),
                     position: raw.position,
-                })
+                    born: SnapshotId(raw.born),
+                    snapshot: SnapshotId(raw.snapshot),
+                    flags: raw.flags,
+                    leaves: get_leaves(raw.leaves, &body[RawChunk::BYTES..])?,
+                }))
+            }
+            kind::ORIGIN => {
+                let raw = RawOrigin::get(body).ok_or(CUT)?;
+                Ok(Item::Origin(id(raw.volume, raw.chunk)))
+            }
+            kind::STATE => {
+                let raw = RawState::get(body).ok_or(CUT)?;
+                Ok(Item::State(StateItem {
+                    version: Version(raw.version),
+                    above: SnapshotId(raw.above),
+                    to: SnapshotId(raw.to),
+                    leaves: get_leaves(raw.leaves, &body[RawState::BYTES..])?,
+                }))
             }
             kind::CLEARED => {
                 let raw = RawCleared::get(body).ok_or(CUT)?;
+                let count = if self.version == FORMAT_VERSION_1 {
+                    BLOCKS_PER_PAGE_1
+                } else {
+                    LEAF_ENTRIES as u32
+                };
                 Ok(Item::Cleared {
-                    page: raw.page,
+                    first: raw.part.checked_mul(count).ok_or("a part of a chunk is impossible")?,
+                    count,
                     version: Version(raw.version),
                 })
             }
-            kind::ENTRIES => {
-                let raw = RawEntries::get(body).ok_or(CUT)?;
-                let bytes = &body[RawEntries::BYTES..];
-                let expected = raw.data.count_ones() as usize * RawData::BYTES + raw.cleared.count_ones() as usize * 8;
+            kind::SLOTS => {
+                let raw = RawSlots::get(body).ok_or(CUT)?;
+                let rest = &body[RawSlots::BYTES..];
+                let bits = match (raw.form, rest.len()) {
+                    (0, BITS_BYTES) => Bits::Each(rest),
+                    (1, 0) => Bits::All(false),
+                    (2, 0) => Bits::All(true),
+                    _ => return Err("a part of the map of slots has the wrong length"),
+                };
+                if !raw.first.is_multiple_of(SLOTS_PER_ITEM) {
+                    return Err("a part of the map of slots begins at the wrong one");
+                }
+                Ok(Item::Slots {
+                    position: raw.position,
+                    first: raw.first,
+                    bits,
+                })
+            }
+            kind::SHARED => {
+                let raw = RawShared::get(body).ok_or(CUT)?;
+                let counts = &body[RawShared::BYTES..];
+                if counts.len() as u64 != u64::from(raw.count) * RawCount::BYTES as u64 {
+                    return Err("counts have the wrong length");
+                }
+                Ok(Item::Shared(Counts(counts)))
+            }
+            kind::CHUNK_1 => {
+                let raw = RawChunk1::get(body).ok_or(CUT)?;
+                Ok(Item::Chunk(ChunkItem {
+                    chunk: id(raw.volume, raw.chunk),
+                    version: Version(raw.version),
+                    position: raw.position,
+                    born: SnapshotId::HEAD,
+                    snapshot: SnapshotId::HEAD,
+                    flags: 0,
+                    leaves: Leaves::new(),
+                }))
+            }
+            kind::ENTRIES_1 => {
+                let raw = RawEntries1::get(body).ok_or(CUT)?;
+                let bytes = &body[RawEntries1::BYTES..];
+                let expected = raw.data.count_ones() as usize * RawData1::BYTES + raw.cleared.count_ones() as usize * 8;
                 if bytes.len() != expected || raw.data & raw.cleared != 0 {
                     return Err("entries have the wrong length");
                 }
-                Ok(Item::Entries(Entries {
+                Ok(Item::Entries1(Entries1 {
                     page: raw.page,
                     data: raw.data,
                     cleared: raw.cleared,
@@ -478,6 +824,13 @@ impl<'a> PageReader<'a> {
             }
             _ => Err("an item is of an unknown kind"),
         }
+    }
+}
+
+fn id(volume: u64, chunk: u64) -> ChunkId {
+    ChunkId {
+        volume: VolumeId(volume),
+        index: ChunkIndex(chunk),
     }
 }
 

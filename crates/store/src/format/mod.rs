@@ -24,19 +24,25 @@
 pub mod checkpoint;
 mod disk;
 pub mod geometry;
+pub mod leaf;
 mod mkfs;
 pub mod page;
+mod place;
 pub mod record;
 pub mod superblock;
 
 pub use disk::{Sealed, seal, sealed};
 pub use geometry::{Geometry, MIN_STORE_BYTES, Slot};
 pub use mkfs::{Format, FormatParams, format};
+pub use place::Place;
 
 use amita_cluster::BLOCK_BYTES;
 
 /// The version of the format that this build writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The version that had no map pages, no snapshots and no places in its checksums; still read.
+pub const FORMAT_VERSION_1: u32 = 1;
 
 /// Bytes of a page: of the log, a checkpoint or a superblock; as many as a slot has.
 pub const PAGE_BYTES: usize = BLOCK_BYTES as usize;

@@ -5,7 +5,8 @@ use super::disk::on_disk;
 use super::page::RECORDS_BYTES;
 use amita_cluster::message::{MAX_MEMBERS, MAX_PIECES, MemberSet};
 use amita_cluster::{
-    BlockIndex, BlockRange, ChunkId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId,
+    BlockIndex, BlockRange, ChunkId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, SnapshotId, StoreId,
+    Version, VolumeId,
 };
 use arrayvec::ArrayVec;
 
@@ -15,17 +16,27 @@ pub use reader::RecordReader;
 
 /// Kinds of records.
 pub mod kind {
-    /// Blocks got data.
-    pub const WRITE: u8 = 1;
-    /// Blocks were cleared.
-    pub const CLEAR: u8 = 2;
-    /// A part of a roll-forward.
-    pub const ROLL: u8 = 3;
+    /// Version 1: blocks got data.
+    pub const WRITE_1: u8 = 1;
+    /// Version 1: blocks were cleared.
+    pub const CLEAR_1: u8 = 2;
+    /// Version 1: a part of a roll-forward.
+    pub const ROLL_1: u8 = 3;
     /// A fence was adopted.
     pub const FENCE: u8 = 4;
+    /// Blocks got data.
+    pub const WRITE: u8 = 5;
+    /// Blocks were cleared.
+    pub const CLEAR: u8 = 6;
+    /// A part of a roll-forward.
+    pub const ROLL: u8 = 7;
+    /// A snapshot of a chunk is not kept any more, or the chunk itself.
+    pub const DROP: u8 = 8;
+    /// A part of a clone.
+    pub const CLONE: u8 = 9;
 }
 
-/// Flag of a roll-forward's last part: with it the chunk has the new version.
+/// Flag of the last part of a roll-forward or a clone: with it the chunk has the new version.
 pub const FLAG_LAST: u8 = 1;
 
 on_disk! {
@@ -41,9 +52,9 @@ on_disk! {
 }
 
 on_disk! {
-    /// A write or a clear, after its [`Head`]. A write goes on with `runs` times a [`Run`] and `count` checksums of
+    /// A write or a clear, after its [`Head`]. A write goes on with `runs` times a [`RawRun`] and `count` checksums of
     /// four bytes, in the order of the blocks.
-    pub struct Blocks [40] {
+    pub struct Blocks [44] {
         /// The volume.
         volume: u64,
         /// The chunk.
@@ -60,8 +71,13 @@ on_disk! {
         runs: u16,
         /// Zero.
         reserved: u16,
+        /// The volume's newest snapshot. Version 1 has it not.
+        snapshot: u32,
     }
 }
+
+/// Bytes of [`Blocks`] in version 1.
+pub const BLOCKS_1_BYTES: usize = Blocks::BYTES - 4;
 
 on_disk! {
     /// Slots that follow one another.
@@ -76,7 +92,7 @@ on_disk! {
 on_disk! {
     /// A part of a roll-forward, after its [`Head`]; goes on with `count` times a [`RawEntry`]. All parts lie in one
     /// batch, so all of them count or none.
-    pub struct Roll [36] {
+    pub struct Roll [40] {
         /// The volume.
         volume: u64,
         /// The chunk.
@@ -89,6 +105,46 @@ on_disk! {
         count: u16,
         /// Zero.
         reserved: u16,
+        /// The volume's newest snapshot. Version 1 has it not.
+        snapshot: u32,
+    }
+}
+
+/// Bytes of [`Roll`] in version 1.
+pub const ROLL_1_BYTES: usize = Roll::BYTES - 4;
+
+on_disk! {
+    /// A part of a clone, after its [`Head`]; goes on with `count` times a [`RawEntry`], whose slots something else uses
+    /// too. All parts lie in one batch.
+    pub struct RawClone [44] {
+        /// The volume.
+        volume: u64,
+        /// The chunk that is made.
+        chunk: u64,
+        /// Where its blocks were first written: the volume (rule D8).
+        origin_volume: u64,
+        /// And the chunk.
+        origin_chunk: u64,
+        /// The version that the chunk gets, with the last part.
+        version: u64,
+        /// Entries that follow.
+        count: u16,
+        /// Zero.
+        reserved: u16,
+    }
+}
+
+on_disk! {
+    /// A snapshot of a chunk, or the chunk itself, is dropped; after its [`Head`].
+    pub struct RawDrop [24] {
+        /// The volume.
+        volume: u64,
+        /// The chunk.
+        chunk: u64,
+        /// The newest snapshot that it was kept for; 0: the chunk itself.
+        snapshot: u32,
+        /// Zero.
+        reserved: u32,
     }
 }
 
@@ -169,12 +225,13 @@ pub struct RollEntry {
     pub version: Version,
     /// Where its data is; [`Slot::NONE`]: cleared.
     pub slot: Slot,
-    /// CRC-32C of the block.
+    /// CRC-32C of the block, bound to its place.
     pub sum: u32,
 }
 
-/// Entries of a roll-forward that fit one record.
-pub const MAX_ROLL_ENTRIES: usize = (RECORDS_BYTES - Head::BYTES - Roll::BYTES) / RawEntry::BYTES;
+/// Entries of a roll-forward or a clone that fit one record.
+pub const MAX_ROLL_ENTRIES: usize = (RECORDS_BYTES - Head::BYTES - RawClone::BYTES) / RawEntry::BYTES;
+const _: () = assert!(Roll::BYTES <= RawClone::BYTES);
 
 /// The most bytes of one record; it fits a page.
 pub const MAX_RECORD_BYTES: usize = Head::BYTES + Blocks::BYTES + MAX_PIECES * (RawRun::BYTES + 4);
@@ -193,11 +250,13 @@ pub enum Record {
         version: Version,
         /// The version that it had.
         previous: Version,
+        /// The volume's newest snapshot.
+        snapshot: SnapshotId,
         /// The blocks.
         range: BlockRange,
         /// Where the data is: as many slots as blocks.
         runs: ArrayVec<Run, MAX_PIECES>,
-        /// CRC-32C of each block.
+        /// CRC-32C of each block, bound to its place.
         sums: ArrayVec<u32, MAX_PIECES>,
     },
     /// Blocks were cleared.
@@ -208,6 +267,8 @@ pub enum Record {
         version: Version,
         /// The version that it had.
         previous: Version,
+        /// The volume's newest snapshot.
+        snapshot: SnapshotId,
         /// The blocks.
         range: BlockRange,
     },
@@ -219,10 +280,32 @@ pub enum Record {
         version: Version,
         /// The version that it had.
         previous: Version,
+        /// The volume's newest snapshot.
+        snapshot: SnapshotId,
         /// The entries.
         entries: Vec<RollEntry>,
         /// Is it the last part?
         last: bool,
+    },
+    /// A part of a clone.
+    Clone {
+        /// The chunk that is made.
+        chunk: ChunkId,
+        /// Where its blocks were first written.
+        origin: ChunkId,
+        /// The version that it gets with the last part.
+        version: Version,
+        /// The entries; something else uses their slots too.
+        entries: Vec<RollEntry>,
+        /// Is it the last part?
+        last: bool,
+    },
+    /// A snapshot of a chunk, or the chunk itself, is dropped.
+    Drop {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The newest snapshot that it was kept for; [`SnapshotId::HEAD`]: the chunk itself.
+        snapshot: SnapshotId,
     },
     /// A fence was adopted.
     Fence(Fence),
@@ -238,6 +321,28 @@ pub fn write_bytes(blocks: usize, runs: usize) -> usize {
 #[must_use]
 pub fn roll_bytes(entries: usize) -> usize {
     Head::BYTES + Roll::BYTES + entries * RawEntry::BYTES
+}
+
+/// Bytes that a clone of `entries` entries takes as one record.
+#[must_use]
+pub fn clone_bytes(entries: usize) -> usize {
+    Head::BYTES + RawClone::BYTES + entries * RawEntry::BYTES
+}
+
+/// Bytes that a drop takes.
+pub const DROP_BYTES: usize = Head::BYTES + RawDrop::BYTES;
+
+/// What a record says of its chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The version that it gets.
+    pub version: Version,
+    /// The version that it had.
+    pub previous: Version,
+    /// The volume's newest snapshot.
+    pub snapshot: SnapshotId,
 }
 
 /// Appends records to a page's space for them.
@@ -285,19 +390,11 @@ impl<'a> RecordWriter<'a> {
     }
 
     /// A write; `sums` has one for each block of `range`.
-    pub fn write(
-        &mut self,
-        chunk: ChunkId,
-        version: Version,
-        previous: Version,
-        range: BlockRange,
-        runs: &[Run],
-        sums: &[u32],
-    ) {
+    pub fn write(&mut self, change: &Change, range: BlockRange, runs: &[Run], sums: &[u32]) {
         assert_eq!(usize::from(range.count), sums.len(), "a checksum for each block");
         debug_assert_eq!(runs.iter().map(|run| run.count as usize).sum::<usize>(), sums.len());
         self.head(kind::WRITE, 0, write_bytes(sums.len(), runs.len()));
-        self.blocks(chunk, version, previous, range, runs.len());
+        self.blocks(change, range, runs.len());
         for run in runs {
             RawRun {
                 slot: run.slot.0,
@@ -312,40 +409,64 @@ impl<'a> RecordWriter<'a> {
     }
 
     /// A clear.
-    pub fn clear(&mut self, chunk: ChunkId, version: Version, previous: Version, range: BlockRange) {
+    pub fn clear(&mut self, change: &Change, range: BlockRange) {
         self.head(kind::CLEAR, 0, Head::BYTES + Blocks::BYTES);
-        self.blocks(chunk, version, previous, range, 0);
+        self.blocks(change, range, 0);
     }
 
-    fn blocks(&mut self, chunk: ChunkId, version: Version, previous: Version, range: BlockRange, runs: usize) {
+    fn blocks(&mut self, change: &Change, range: BlockRange, runs: usize) {
         Blocks {
-            volume: chunk.volume.0,
-            chunk: chunk.index.0,
-            version: version.0,
-            previous: previous.0,
+            volume: change.chunk.volume.0,
+            chunk: change.chunk.index.0,
+            version: change.version.0,
+            previous: change.previous.0,
             first: range.first.0,
             count: range.count,
             runs: runs as u16,
             reserved: 0,
+            snapshot: change.snapshot.0,
         }
         .put(&mut self.out[self.at..]);
         self.at += Blocks::BYTES;
     }
 
     /// A part of a roll-forward.
-    pub fn roll(&mut self, chunk: ChunkId, version: Version, previous: Version, entries: &[RollEntry], last: bool) {
+    pub fn roll(&mut self, change: &Change, entries: &[RollEntry], last: bool) {
         let flags = if last { FLAG_LAST } else { 0 };
         self.head(kind::ROLL, flags, roll_bytes(entries.len()));
         Roll {
+            volume: change.chunk.volume.0,
+            chunk: change.chunk.index.0,
+            version: change.version.0,
+            previous: change.previous.0,
+            count: entries.len() as u16,
+            reserved: 0,
+            snapshot: change.snapshot.0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += Roll::BYTES;
+        self.entries(entries);
+    }
+
+    /// A part of a clone.
+    pub fn clone(&mut self, chunk: ChunkId, origin: ChunkId, version: Version, entries: &[RollEntry], last: bool) {
+        let flags = if last { FLAG_LAST } else { 0 };
+        self.head(kind::CLONE, flags, clone_bytes(entries.len()));
+        RawClone {
             volume: chunk.volume.0,
             chunk: chunk.index.0,
+            origin_volume: origin.volume.0,
+            origin_chunk: origin.index.0,
             version: version.0,
-            previous: previous.0,
             count: entries.len() as u16,
             reserved: 0,
         }
         .put(&mut self.out[self.at..]);
-        self.at += Roll::BYTES;
+        self.at += RawClone::BYTES;
+        self.entries(entries);
+    }
+
+    fn entries(&mut self, entries: &[RollEntry]) {
         for entry in entries {
             RawEntry {
                 version: entry.version.0,
@@ -357,6 +478,19 @@ impl<'a> RecordWriter<'a> {
             .put(&mut self.out[self.at..]);
             self.at += RawEntry::BYTES;
         }
+    }
+
+    /// A snapshot of a chunk is dropped, or the chunk itself.
+    pub fn drop(&mut self, chunk: ChunkId, snapshot: SnapshotId) {
+        self.head(kind::DROP, 0, DROP_BYTES);
+        RawDrop {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            snapshot: snapshot.0,
+            reserved: 0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawDrop::BYTES;
     }
 
     /// A fence.

@@ -131,7 +131,8 @@ impl Store {
     pub(super) fn commit(&mut self) {
         self.log.full = false;
         while self.log.batches.len() < MAX_BATCHES && !self.ops.ready.is_empty() {
-            if !self.write_batch() {
+            // What changes leaves that cannot be dropped waits for the checkpoint that writes them.
+            if self.leaves_full() || !self.write_batch() {
                 return;
             }
             // A fence that waited for these changes to be logged follows them (rule R6).

@@ -3,8 +3,9 @@
 use super::op::Change;
 use super::{Store, io::Io};
 use crate::config::Plant;
-use crate::index::Entry;
-use amita_cluster::BlockIndex;
+use crate::format::record::Run;
+use crate::held::Held;
+use crate::index::{ChunkKey, Entry, NO_OP};
 use amita_cluster::message::AnswerBody;
 use amita_reactor::Slice;
 
@@ -70,6 +71,12 @@ impl Store {
             // The batch's pages carry this mark, and are durable now.
             self.log.durable_mark = self.log.durable_mark.max(batch.mark);
         }
+        if let Some(slot) = self.held.wrong {
+            return self.poison(format!(
+                "the index and the map of slots disagree on slot {slot}; check the store with `amita store check`, and \
+                 format it anew so that its groups are copied back from their other members"
+            ));
+        }
         self.reclaim();
     }
 
@@ -95,24 +102,52 @@ impl Store {
             return self.apply_fence(key);
         }
         self.dequeue(key);
+        let chunk = self.ops.get(key).chunk;
+        if matches!(self.ops.get(key).change, Change::Keep(_)) {
+            self.apply_keep(key, position);
+            return self.next_of_chunk(chunk);
+        }
         let reads = self.window.next();
         let op = self.ops.get(key);
-        let (chunk, version) = (op.chunk, op.version);
-        let freed = &mut self.freed;
+        let version = op.version;
+        let (held, freed) = (&mut self.held, &mut self.freed);
+        let mut free = |slot| {
+            if held.release(slot) {
+                freed.push(slot, position, reads);
+            }
+        };
+        self.index.begin_change(chunk, op.snapshot);
         match &op.change {
-            Change::Fence(_) => unreachable!("taken above"),
+            Change::Fence(_) | Change::Keep(_) => unreachable!("taken above"),
             Change::Clear => {
                 self.counters.clears += 1;
-                self.index
-                    .clear(chunk, op.range, version, |slot| freed.push(slot, position, reads));
+                self.index.clear(chunk, op.range, version, free);
+            }
+            Change::Clone(clone) => {
+                self.counters.clones += 1;
+                self.index.set_origin(chunk, clone.origin);
+                for entry in &clone.entries {
+                    let new = Entry {
+                        slot: entry.slot,
+                        sum: entry.sum,
+                        version: entry.version,
+                    };
+                    self.index.set(chunk, entry.block, new);
+                    if new.has_data() {
+                        self.held.share(entry.slot);
+                    }
+                }
             }
             Change::Write => {
                 self.counters.writes += 1;
                 let slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
                 for ((block, slot), &sum) in op.range.iter().zip(slots).zip(&op.sums) {
                     if let Some(old) = self.index.set(chunk, block, Entry { slot, sum, version }) {
-                        freed.push(old, position, reads);
+                        free(old);
                     }
+                }
+                for run in &op.runs {
+                    claim(&mut self.held, *run);
                 }
             }
             Change::Roll(roll) => {
@@ -123,14 +158,18 @@ impl Store {
                         sum: entry.sum,
                         version: entry.version,
                     };
-                    if let Some(old) = self.index.set(chunk, BlockIndex(entry.block.0), new) {
-                        freed.push(old, position, reads);
+                    if let Some(old) = self.index.set(chunk, entry.block, new) {
+                        free(old);
                     }
+                }
+                for run in &op.runs {
+                    claim(&mut self.held, *run);
                 }
             }
         }
         self.index.chunk_mut(chunk).durable = version;
         self.space.unapplied_bytes -= op.index_bytes;
+        self.space.unapplied_leaves -= u64::from(op.leaves);
         let (asker, resent) = (op.asker, op.resent);
         if let Some(asker) = asker {
             self.answer(asker, AnswerBody::Done, Slice::default());
@@ -141,6 +180,23 @@ impl Store {
             });
         }
         self.ops.remove(key);
+        self.retire_pages();
         self.wake_reads(chunk);
+        self.next_of_chunk(chunk);
+    }
+
+    /// The first change of a chunk may have waited for those before it.
+    fn next_of_chunk(&mut self, key: ChunkKey) {
+        let chunk = self.index.chunk(key);
+        if chunk.first_waiting != NO_OP && chunk.first_waiting == chunk.first_pending {
+            self.advance_chunk(key);
+        }
+    }
+}
+
+/// The slots of a run get their first user.
+fn claim(held: &mut Held, run: Run) {
+    for n in 0..run.count {
+        held.claim(run.slot.plus(n));
     }
 }

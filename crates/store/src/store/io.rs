@@ -17,6 +17,8 @@ pub(super) enum Io {
     Probe { read: u32, part: u32, n: u32 },
     /// A block that a sub-block write is merged with.
     Base { op: u32, which: usize, window: u64 },
+    /// A leaf.
+    Leaf { mem: u32 },
     /// A part of a checkpoint.
     Checkpoint,
     /// The flush between a checkpoint and its superblock.
@@ -91,6 +93,8 @@ impl Store {
             Some(Io::Read { read, part }) => self.read_part_done(read, part, buffer, result),
             Some(Io::Probe { read, part, n }) => self.probe_done(read, part, n, &buffer, result),
             Some(Io::Base { op, which, window }) => self.base_done(op, which, window, buffer, result),
+            Some(Io::Leaf { mem }) if self.mount.is_some() => self.mount_leaf_read(mem, &buffer, &result),
+            Some(Io::Leaf { mem }) => self.leaf_read(mem, &buffer, &result),
             Some(Io::Mount) => self.mount_read_done(buffer, result),
             other => debug_assert!(false, "a read ended that was {other:?}"),
         }

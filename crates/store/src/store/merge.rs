@@ -4,34 +4,84 @@
 //! those behind it wait, because log order is chunk order: replay would otherwise find a version before its
 //! predecessor. What is merged with a change that is not durable yet takes it from memory.
 
+use super::leaf::{LostLeaf, Waiter};
+use super::op::Change;
 use super::{Store, io::Io};
 use crate::State;
 use crate::config::Plant;
 use crate::format::PAGE_BYTES;
-use crate::index::{ChunkKey, NO_OP};
+use crate::index::{ChunkKey, Location, NO_OP, View};
 use amita_cluster::BlockIndex;
 use amita_cluster::message::Refusal;
 use amita_reactor::{BufMut, Slice};
 use std::io;
 
 impl Store {
-    /// Lets the changes of a chunk go on, up to the first one that needs a block from the disk.
+    /// Lets the changes of a chunk go on, up to the first one that needs something from the disk.
     pub(super) fn advance_chunk(&mut self, chunk: ChunkKey) {
         loop {
             let key = self.index.chunk(chunk).first_waiting;
-            if key == NO_OP || !self.prepare(key) {
+            if key == NO_OP {
                 return;
             }
-            self.index.chunk_mut(chunk).first_waiting = self.ops.get(key).next;
-            self.ops.ready.push_back(key);
+            match self.prepare(key) {
+                None => return,
+                Some(false) => {}
+                Some(true) => {
+                    self.index.chunk_mut(chunk).first_waiting = self.ops.get(key).next;
+                    self.ops.ready.push_back(key);
+                }
+            }
+        }
+    }
+
+    /// Makes a change ready to be logged: the leaves that it changes are in memory, and what it is merged with is.
+    /// `None`: not yet; `Some(false)`: it has ended, for good or ill.
+    fn prepare(&mut self, key: u32) -> Option<bool> {
+        match &self.ops.get(key).change {
+            Change::Keep(_) => return self.prepare_keep(key),
+            Change::Clone(_) => return self.prepare_clone(key),
+            Change::Write | Change::Clear | Change::Roll(_) | Change::Fence(_) => {}
+        }
+        let op = self.ops.get(key);
+        let (chunk, range) = (op.chunk, op.changed());
+        let mut missing = self.index.missing(chunk, View::Head, range).peekable();
+        if missing.peek().is_some() {
+            let missing: Vec<Location> = missing.collect();
+            match self.want_leaves(&missing) {
+                Ok(at) => self.wait_for_leaf(at, Waiter::Chunk(chunk)),
+                Err(lost) => {
+                    self.drop_from(key, Refusal::Damaged { block: lost.0 });
+                    return Some(false);
+                }
+            }
+            return None;
+        }
+        drop(missing);
+        self.merge(key).then_some(true)
+    }
+
+    /// A leaf that the first change of a chunk waits for cannot be read: the change cannot be made.
+    pub(super) fn leaf_failed(&mut self, chunk: ChunkKey, lost: LostLeaf) {
+        let key = self.index.chunk(chunk).first_waiting;
+        if key == NO_OP {
+            return;
+        }
+        let refusal = Refusal::Damaged { block: lost.0 };
+        if matches!(self.ops.get(key).change, Change::Keep(_)) {
+            self.end_unlogged(key, Err(refusal));
+            self.advance_chunk(chunk);
+        } else {
+            self.drop_from(key, refusal);
         }
     }
 
     /// Merges the first and the last block of a write where they are not whole. `false`: not possible yet.
-    fn prepare(&mut self, key: u32) -> bool {
+    fn merge(&mut self, key: u32) -> bool {
         let op = self.ops.get(key);
         let partial = [op.partial(0), op.partial(1)];
         if partial == [None, None] {
+            self.bind_sums(key);
             return true;
         }
         if !op.bases_found {
@@ -48,7 +98,24 @@ impl Store {
             op.sums[usize::from(at)] = amita_cluster::crc32c(&block);
             op.merged[which] = block.freeze();
         }
+        self.bind_sums(key);
         true
+    }
+
+    /// Binds the checksums of a change's blocks to their place (rule D8).
+    fn bind_sums(&mut self, key: u32) {
+        let op = self.ops.get_mut(key);
+        let place = self.index.place(op.chunk);
+        for (block, sum) in op.range.iter().zip(&mut op.sums) {
+            *sum = place.bind(block, *sum);
+        }
+        if let Change::Roll(roll) = &mut op.change {
+            for (entry, &with_data) in roll.entries.iter_mut().zip(&roll.with_data) {
+                if with_data {
+                    entry.sum = place.bind(entry.block, entry.sum);
+                }
+            }
+        }
     }
 
     /// Finds what a sub-block write is merged with: a change of the chunk that is not durable yet, the disk, or zeros.
@@ -64,12 +131,13 @@ impl Store {
             if let Some(slice) = self.pending_block(chunk, key, block) {
                 fill(&mut buffer, &slice);
             } else {
-                let entry = self.index.entry(chunk, block);
+                let entry = self.index.entry(chunk, View::Head, block);
                 if entry.has_data() {
                     let window = self.window.begin();
+                    let sum = self.index.place(chunk).bind(block, entry.sum);
                     let op = self.ops.get_mut(key);
                     op.bases_reading += 1;
-                    op.base_sum[which] = entry.sum;
+                    op.base_sum[which] = sum;
                     let offset = self.superblock.geometry.slot_offset(entry.slot);
                     self.start_read(Io::Base { op: key, which, window }, offset, buffer);
                     continue;
@@ -122,13 +190,17 @@ impl Store {
     }
 
     /// Takes a change back that cannot be applied, and all that follow it: none of them has been logged.
-    fn drop_from(&mut self, key: u32, refusal: Refusal) {
+    pub(super) fn drop_from(&mut self, key: u32, refusal: Refusal) {
         let op = self.ops.get(key);
-        let (chunk_key, previous) = (op.chunk, op.previous);
+        let (chunk_key, previous, before) = (op.chunk, op.previous, op.before);
         let chunk = self.index.chunk_mut(chunk_key);
-        assert_eq!(chunk.first_waiting, key, "only the first that waits is being merged");
+        assert_eq!(
+            chunk.first_waiting, key,
+            "only the first that waits is being made ready"
+        );
         chunk.accepted = previous;
-        chunk.last = None;
+        (chunk.accepted_snapshot, chunk.accepted_state) = before;
+        chunk.set_last(None);
         chunk.first_waiting = NO_OP;
         if chunk.first_pending == key {
             chunk.first_pending = NO_OP;
@@ -147,13 +219,20 @@ impl Store {
             let dropped = next;
             let op = self.ops.get(dropped);
             let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
+            let (leaves, keep) = (op.leaves, matches!(op.change, Change::Keep(_)));
             next = op.next;
             self.space.reserved -= u64::from(blocks);
             self.space.unapplied_bytes -= index_bytes;
+            self.space.unapplied_leaves -= u64::from(leaves);
             self.unlogged_less(asker);
-            let why = refusal
-                .take()
-                .unwrap_or(Refusal::WrongPredecessor { current: previous });
+            let why = match refusal.take() {
+                Some(why) => why,
+                None if keep => Refusal::Busy,
+                None => Refusal::WrongPredecessor { current: previous },
+            };
+            if keep {
+                self.index.chunk_mut(chunk_key).deleting = false;
+            }
             if let Some(asker) = asker {
                 self.refuse(asker, why.clone());
             }

@@ -1,7 +1,8 @@
 //! The way back: superblock, checkpoint, log.
 //!
 //! 1. The newer valid superblock wins.
-//! 2. The checkpoint is read whole; each chunk in it says up to which page of the log it is.
+//! 2. The checkpoint is read whole: the directory of all chunks, and the map of slots. Each chunk and each part of the map
+//!    says up to which page of the log it is. Leaves are read only where the replay changes them.
 //! 3. The log is read from the tail on. A page counts if it is whole and names its predecessor's checksum and the
 //!    right mount (D2); a batch counts if all its pages do. Batches below the verified mark are applied as they are.
 //! 4. A batch beyond the mark counts only if its data is whole, too: it is read back and compared. Batches are under
@@ -19,13 +20,15 @@ use crate::State;
 use crate::allocator::Allocator;
 use crate::config::Plant;
 use crate::error::MountError;
-use crate::format::checkpoint::{Item, PageReader};
+use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, flag};
 use crate::format::record::{Record, Run};
 use crate::format::superblock::{Fault, OFFSETS, Superblock};
 use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
-use crate::index::{ChunkKey, Entry, PAGE_ENTRIES};
-use amita_cluster::{BlockIndex, ClusterId, Generation, NodeId, VolumeId};
+use crate::held::Held;
+use crate::index::{ChunkKey, Entry};
+use amita_cluster::{BlockIndex, ChunkId, ClusterId, Generation, NodeId, VolumeId};
 use amita_reactor::{BufMut, Time};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
 
@@ -41,12 +44,22 @@ pub(super) enum Phase {
     Checkpoint(u64),
     /// Reading the log.
     Log,
+    /// Reading the leaves that accepted records change, and applying these.
+    Apply,
     /// The chain has ended; is there proof that it should go on? From this page on.
     Lookahead(u64),
     /// Reading back data.
     Verify,
     /// Writing the superblocks.
     Finish,
+}
+
+/// What follows when accepted records are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterApply {
+    Log,
+    Lookahead(u64),
+    Verify,
 }
 
 /// A mount under way.
@@ -59,10 +72,24 @@ pub(super) struct Mount {
     /// Where the read that is under way begins.
     pub(super) offset: u64,
     pub(super) superblocks: Vec<Result<Superblock, Fault>>,
-    /// The chunk whose items are being read from the checkpoint.
-    pub(super) chunk: Option<ChunkKey>,
+    /// The chunk whose items are being read from the checkpoint, and which state of it (0: itself).
+    pub(super) chunk: Option<(ChunkKey, u32)>,
     /// For each chunk: log pages below this are in the checkpoint.
     pub(super) positions: Vec<u64>,
+    /// Chunks that were forgotten: log pages below this mean nothing for them.
+    pub(super) gone: FxHashMap<ChunkId, u64>,
+    /// For each part of the map of slots: log pages below this are in it. `None`: the checkpoint has no map (version 1),
+    /// so it follows from the index in the end.
+    pub(super) slot_positions: Option<Vec<u64>>,
+    /// The first slot of the last part that was read.
+    pub(super) slots_first: u32,
+    /// Records that are accepted, in their order, each with the first page of its batch; leaves that they change are
+    /// being read.
+    pub(super) accepted: VecDeque<(Record, u64)>,
+    /// Reads of leaves under way.
+    pub(super) leaves_reading: usize,
+    /// Where to go on when all accepted records are applied.
+    pub(super) then: AfterApply,
     /// The next page of the log, and the checksum of the one before it.
     pub(super) next: u64,
     pub(super) sum: u32,
@@ -93,6 +120,12 @@ impl Store {
             superblocks: Vec::new(),
             chunk: None,
             positions: Vec::new(),
+            gone: FxHashMap::default(),
+            slot_positions: None,
+            slots_first: 0,
+            accepted: VecDeque::new(),
+            leaves_reading: 0,
+            then: AfterApply::Log,
             next: 0,
             sum: 0,
             partial: Vec::new(),
@@ -149,7 +182,9 @@ impl Store {
                     mount.narrow = false;
                     buffer.fill(0);
                 }
-                Phase::Checkpoint(_) | Phase::Finish => return self.mount_device_failed("a read", error),
+                Phase::Checkpoint(_) | Phase::Apply | Phase::Finish => {
+                    return self.mount_device_failed("a read", error);
+                }
             }
         }
         let went = match mount.phase {
@@ -158,24 +193,26 @@ impl Store {
             Phase::Log => self.log_read(&buffer),
             Phase::Lookahead(first) => self.lookahead_read(first, &buffer),
             Phase::Verify => self.verify_read(&buffer, result.is_ok()),
-            Phase::Finish => Ok(()),
+            Phase::Apply | Phase::Finish => Ok(()),
         };
         drop(buffer);
         self.mount_step(went);
     }
 
-    fn mount_step(&mut self, went: Result<(), MountError>) {
+    pub(super) fn mount_step(&mut self, went: Result<(), MountError>) {
         if let Err(error) = went.and_then(|()| self.mount_next()) {
             self.mount_failed(error);
         }
     }
 
     /// Starts what the phase needs next.
-    fn mount_next(&mut self) -> Result<(), MountError> {
-        if self.index.memory_bytes() > self.config.index_bytes {
+    pub(super) fn mount_next(&mut self) -> Result<(), MountError> {
+        let fixed = self.index.fixed_bytes() + self.held.memory_bytes();
+        if fixed > self.config.index_bytes {
             let limit_bytes = self.config.index_bytes;
             return Err(MountError::IndexTooLarge { limit_bytes });
         }
+        self.evict_leaves();
         let geometry = self.superblock.geometry;
         let checkpoint = self.superblock.checkpoint;
         let file_bytes = self.file.size_bytes;
@@ -222,6 +259,18 @@ impl Store {
                     }
                     self.mount_read(geometry.log_page_offset(from), pages as usize * PAGE_BYTES);
                     return Ok(());
+                }
+                Phase::Apply => {
+                    if self.apply_accepted()? {
+                        return Ok(());
+                    }
+                    let Some(mount) = &mut self.mount else { return Ok(()) };
+                    mount.phase = match mount.then {
+                        AfterApply::Log => Phase::Log,
+                        AfterApply::Lookahead(from) => Phase::Lookahead(from),
+                        AfterApply::Verify => Phase::Verify,
+                    };
+                    return self.mount_next();
                 }
                 Phase::Verify => return self.verify_next(),
                 Phase::Finish => return Ok(()),
@@ -270,8 +319,13 @@ impl Store {
         // What the last mount's replay accepted is verified.
         mount.mark = checkpoint.tail.max(superblock.mount_start);
         mount.phase = Phase::Checkpoint(0);
+        if checkpoint.pages == 0 {
+            let parts = geometry.slots.div_ceil(SLOTS_PER_ITEM) as usize;
+            mount.slot_positions = Some(vec![0; parts]);
+        }
         self.id = superblock.store;
         self.superblock = superblock;
+        self.held = Held::new(geometry.slots);
         Ok(())
     }
 
@@ -309,58 +363,97 @@ impl Store {
                 self.fences
                     .adopt_volume(VolumeId(raw.volume), Generation(raw.generation), NodeId(raw.owner));
             }
-            Item::Chunk {
-                chunk,
-                version,
-                position,
-            } => {
-                if self.index.find(*chunk).is_some() {
-                    return Err("a chunk is there twice");
-                }
-                let key = self.index.touch(*chunk);
-                let head = self.index.chunk_mut(key);
-                head.durable = *version;
-                head.accepted = *version;
-                mount.positions.push(*position);
-                mount.chunk = Some(key);
+            Item::Chunk(item) if item.flags & flag::GONE != 0 => {
+                mount.gone.insert(item.chunk, item.position);
+                mount.chunk = None;
             }
-            Item::Cleared { page, version } => {
-                let key = mount.chunk.ok_or("blocks without a chunk")?;
-                if !self.index.load_cleared(key, *page, *version) {
+            Item::Chunk(item) => {
+                let wrong = |(_, place): &(u8, LeafPlace)| matches!(place, LeafPlace::At(slot, _) if slot.0 >= slots);
+                if item.leaves.iter().any(wrong) {
+                    return Err("a leaf is outside the store");
+                }
+                let key = self.index.load_chunk(item).ok_or("a chunk is there twice")?;
+                mount.positions.push(item.position);
+                mount.chunk = Some((key, 0));
+            }
+            Item::Origin(origin) => {
+                let (key, _) = mount.chunk.ok_or("an origin without a chunk")?;
+                self.index.set_origin(key, *origin);
+            }
+            Item::State(item) => {
+                let (key, _) = mount.chunk.ok_or("a snapshot without a chunk")?;
+                let wrong = |(_, place): &(u8, LeafPlace)| matches!(place, LeafPlace::At(slot, _) if slot.0 >= slots);
+                if item.leaves.iter().any(wrong) {
+                    return Err("a leaf is outside the store");
+                }
+                let serial = self
+                    .index
+                    .load_state(key, item)
+                    .ok_or("the snapshots of a chunk are out of order")?;
+                mount.chunk = Some((key, serial));
+            }
+            Item::Cleared { first, count, version } => {
+                let (key, serial) = mount.chunk.ok_or("blocks without a chunk")?;
+                if !self.index.load_cleared(key, serial, *first, *count, *version) {
                     return Err("a part of a chunk is impossible");
                 }
             }
-            Item::Entries(entries) => {
-                let key = mount.chunk.ok_or("blocks without a chunk")?;
+            Item::Entries1(entries) => {
+                let (key, _) = mount.chunk.ok_or("blocks without a chunk")?;
+                let place = self.index.place(key);
                 for (block, slot, sum, version) in entries.iter() {
-                    let block = entries
-                        .page
-                        .checked_mul(PAGE_ENTRIES)
-                        .and_then(|first| first.checked_add(block));
-                    let block = block.filter(|&block| block < amita_cluster::MAX_BLOCKS_PER_CHUNK);
-                    let block = block.ok_or("a block is outside its chunk")?;
+                    if block >= u64::from(amita_cluster::MAX_BLOCKS_PER_CHUNK) {
+                        return Err("a block is outside its chunk");
+                    }
                     if slot != Slot::NONE && slot.0 >= slots {
                         return Err("a slot is outside the store");
                     }
-                    self.index
-                        .set(key, BlockIndex(block as u16), Entry { slot, sum, version });
+                    let block = BlockIndex(block as u16);
+                    // Version 1 did not bind checksums to their place.
+                    let sum = if slot == Slot::NONE { 0 } else { place.bind(block, sum) };
+                    self.index.set(key, block, Entry { slot, sum, version });
+                }
+            }
+            Item::Slots { position, first, bits } => {
+                let parts = slots.div_ceil(SLOTS_PER_ITEM) as usize;
+                if !self.held.load(*first, bits.words()) {
+                    return Err("a part of the map of slots is outside the store");
+                }
+                let positions = mount.slot_positions.get_or_insert_with(|| vec![u64::MAX; parts]);
+                positions[(first / SLOTS_PER_ITEM) as usize] = *position;
+                mount.slots_first = *first;
+            }
+            Item::Shared(counts) => {
+                let range = mount.slots_first..mount.slots_first.saturating_add(SLOTS_PER_ITEM);
+                for (slot, more) in counts.iter() {
+                    if !range.contains(&slot.0) || !self.held.load_shared(slot, more) {
+                        return Err("a count of users is impossible");
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Everything is read: the free map follows from the index, and the superblocks get the new mount.
+    /// Everything is read: the allocator gets what is free, and the superblocks get the new mount.
     pub(super) fn mount_finish(&mut self) -> Result<(), MountError> {
         let slots = self.superblock.geometry.slots;
-        let mut allocator = Allocator::new(slots);
-        for key in (0..self.index.len() as u32).map(ChunkKey) {
-            if let Some(slot) = self.index.slots(key).find(|&slot| !allocator.claim(slot)) {
-                let id = self.index.chunk(key).id;
+        let positions = self.mount.as_ref().and_then(|mount| mount.slot_positions.as_ref());
+        match positions {
+            Some(positions) if positions.contains(&u64::MAX) => {
                 return Err(MountError::Inconsistent {
-                    what: format!("slot {slot} is used twice, once by chunk {id}"),
+                    what: "the checkpoint has only a part of the map of slots".to_owned(),
                 });
             }
+            Some(_) => {}
+            // A checkpoint of version 1: all its entries are in memory.
+            None => self.held = self.held_by_index()?,
+        }
+        self.retire_pages();
+        let mut allocator = Allocator::besides(self.held.words(), slots);
+        for slot in self.checkpoint.retired_slots() {
+            // The checkpoint that would be mounted after a crash names it.
+            allocator.claim(slot);
         }
         self.allocator = allocator;
         let Some(mount) = &mut self.mount else { return Ok(()) };
@@ -409,6 +502,7 @@ impl Store {
             self.report.duration = self.now.since(started);
         }
         self.report.bytes_read = self.counters.device_bytes_read;
+        self.evict_leaves();
         // Promises of before the start may still hold (rule R4).
         self.fences.not_before(self.now.plus(self.config.promise));
         self.state = State::Serving;

@@ -1,10 +1,11 @@
 //! Accepted changes: from request to durable.
 
+use super::snapshot::{CloneChange, Keep};
 use super::{Asker, Store};
 use crate::format::record::{Fence, RollEntry, Run};
 use crate::index::{ChunkKey, NO_OP};
 use amita_cluster::message::{MAX_PIECES, Sums};
-use amita_cluster::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
+use amita_cluster::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
 use amita_reactor::{BufMut, Slice};
 use std::collections::VecDeque;
 
@@ -17,6 +18,10 @@ pub(super) enum Change {
     Clear,
     Roll(Box<RollChange>),
     Fence(Box<Fence>),
+    /// States of the chunk, or the chunk itself, are dropped, one after the other.
+    Keep(Box<Keep>),
+    /// The chunk becomes what another one was.
+    Clone(Box<CloneChange>),
 }
 
 /// A roll-forward, whole.
@@ -39,6 +44,10 @@ pub(super) struct Op {
     pub chunk: ChunkKey,
     pub version: Version,
     pub previous: Version,
+    /// The volume's newest snapshot.
+    pub snapshot: SnapshotId,
+    /// What the chunk's accepted changes had come to before it: newest snapshot, and newest state's version.
+    pub before: (SnapshotId, Version),
     pub range: BlockRange,
     pub offset_bytes: u32,
     pub length_bytes: u32,
@@ -63,6 +72,8 @@ pub(super) struct Op {
     pub runs: Vec<Run>,
     /// What it can add to a checkpoint.
     pub index_bytes: u64,
+    /// Leaves that it can change: each needs a slot in the next checkpoint.
+    pub leaves: u32,
     /// The next accepted change of the same chunk.
     pub next: u32,
     /// Somebody else waits for it too (rule R8).
@@ -145,6 +156,8 @@ impl Op {
             chunk,
             version: Version::NONE,
             previous: Version::NONE,
+            snapshot: SnapshotId::HEAD,
+            before: (SnapshotId::HEAD, Version::NONE),
             range: BlockRange::default(),
             offset_bytes: 0,
             length_bytes: 0,
@@ -159,6 +172,7 @@ impl Op {
             blocks: 0,
             runs: Vec::new(),
             index_bytes: 0,
+            leaves: 0,
             next: NO_OP,
             resent: false,
         }
@@ -186,11 +200,23 @@ impl Op {
         }
     }
 
+    /// The blocks whose entries it changes lie in here.
+    pub fn changed(&self) -> BlockRange {
+        match &self.change {
+            Change::Roll(roll) => match (roll.entries.first(), roll.entries.last()) {
+                (Some(first), Some(last)) => BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1),
+                _ => BlockRange::default(),
+            },
+            Change::Write | Change::Clear => self.range,
+            Change::Fence(_) | Change::Keep(_) | Change::Clone(_) => BlockRange::default(),
+        }
+    }
+
     /// What this change makes of a block: `None`: it does not touch it; an empty slice: cleared.
     pub fn block(&self, block: BlockIndex) -> Option<Slice> {
         let inside = |range: BlockRange| (u32::from(range.first.0)..range.end()).contains(&u32::from(block.0));
         match &self.change {
-            Change::Fence(_) => None,
+            Change::Fence(_) | Change::Keep(_) | Change::Clone(_) => None,
             Change::Clear => inside(self.range).then(Slice::default),
             Change::Write => inside(self.range).then(|| self.block_of_write(block.0 - self.range.first.0)),
             Change::Roll(roll) => {
@@ -224,7 +250,7 @@ impl Op {
     /// Piece `at` of the change's data, in the order of its slots; it may be empty. `None` behind the last one.
     pub fn slice(&self, at: usize) -> Option<Slice> {
         match &self.change {
-            Change::Fence(_) | Change::Clear => None,
+            Change::Fence(_) | Change::Clear | Change::Keep(_) | Change::Clone(_) => None,
             Change::Roll(roll) => roll.payload.get(at).cloned(),
             Change::Write => match at {
                 0 => Some(self.merged[0].clone()),
@@ -270,6 +296,32 @@ impl Store {
             chunk.first_waiting = key;
             self.advance_chunk(chunk_key);
         }
+    }
+
+    /// Takes a change out of its chunk's queue that cannot be made; those behind it go on.
+    pub(super) fn unlink(&mut self, key: u32) {
+        let op = self.ops.get(key);
+        let (chunk_key, next) = (op.chunk, op.next);
+        let chunk = self.index.chunk(chunk_key);
+        let mut before = NO_OP;
+        let mut at = chunk.first_pending;
+        while at != key {
+            before = at;
+            at = self.ops.get(at).next;
+        }
+        let chunk = self.index.chunk_mut(chunk_key);
+        if chunk.first_waiting == key {
+            chunk.first_waiting = next;
+        }
+        if chunk.last_pending == key {
+            chunk.last_pending = before;
+        }
+        if before == NO_OP {
+            chunk.first_pending = next;
+        } else {
+            self.ops.get_mut(before).next = next;
+        }
+        self.ops.get_mut(key).next = NO_OP;
     }
 
     /// Takes the first change of a chunk out of its queue: it is durable.

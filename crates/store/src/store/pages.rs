@@ -2,7 +2,7 @@
 
 use super::op::{Change, Op};
 use crate::format::page::{Header, MAX_BATCH_PAGES, RECORDS_BYTES};
-use crate::format::record::{self, MAX_ROLL_ENTRIES, RecordWriter};
+use crate::format::record::{self, MAX_ROLL_ENTRIES, RecordWriter, RollEntry};
 use crate::format::{PAGE_BODY_BYTES, PAGE_BYTES, seal};
 use crate::index::Index;
 use amita_reactor::BufMut;
@@ -34,42 +34,55 @@ impl Pages<'_> {
     }
 
     pub fn add(&mut self, op: &Op, index: &Index) {
-        let (version, previous) = (op.version, op.previous);
+        if let Change::Fence(fence) = &op.change {
+            return self.put(record::fence_bytes(fence), |writer| writer.fence(fence));
+        }
+        let change = record::Change {
+            chunk: index.chunk(op.chunk).id,
+            version: op.version,
+            previous: op.previous,
+            snapshot: op.snapshot,
+        };
         match &op.change {
-            Change::Fence(fence) => self.put(record::fence_bytes(fence), |writer| writer.fence(fence)),
+            Change::Fence(_) => unreachable!("taken above"),
             Change::Write => {
-                let chunk = index.chunk(op.chunk).id;
                 let bytes = record::write_bytes(op.sums.len(), op.runs.len());
-                self.put(bytes, |writer| {
-                    writer.write(chunk, version, previous, op.range, &op.runs, &op.sums)
-                });
+                self.put(bytes, |writer| writer.write(&change, op.range, &op.runs, &op.sums));
             }
-            Change::Clear => {
-                let chunk = index.chunk(op.chunk).id;
-                self.put(record::write_bytes(0, 0), |writer| {
-                    writer.clear(chunk, version, previous, op.range)
-                });
+            Change::Clear => self.put(record::write_bytes(0, 0), |writer| writer.clear(&change, op.range)),
+            Change::Keep(keep) => self.put(record::DROP_BYTES, |writer| {
+                writer.drop(change.chunk, keep.dropping.unwrap_or_default());
+            }),
+            Change::Roll(roll) => self.parts(&roll.entries, record::roll_bytes(0), |writer, entries, last| {
+                writer.roll(&change, entries, last);
+            }),
+            Change::Clone(clone) => self.parts(&clone.entries, record::clone_bytes(0), |writer, entries, last| {
+                writer.clone(change.chunk, clone.origin, change.version, entries, last);
+            }),
+        }
+    }
+
+    /// Entries on as many pages as they take, a record on each.
+    fn parts(
+        &mut self,
+        mut rest: &[RollEntry],
+        head_bytes: usize,
+        write: impl Fn(&mut RecordWriter<'_>, &[RollEntry], bool),
+    ) {
+        loop {
+            let least = head_bytes + rest.len().min(1) * record::RawEntry::BYTES;
+            if self.left() < least {
+                self.used.push((0, 0));
             }
-            Change::Roll(roll) => {
-                let chunk = index.chunk(op.chunk).id;
-                let mut rest = &roll.entries[..];
-                loop {
-                    let least = record::roll_bytes(rest.len().min(1));
-                    if self.left() < least {
-                        self.used.push((0, 0));
-                    }
-                    let fit = (self.left() - record::roll_bytes(0)) / record::RawEntry::BYTES;
-                    let (now, later) = rest.split_at(rest.len().min(fit).min(MAX_ROLL_ENTRIES));
-                    let last = later.is_empty();
-                    self.put(record::roll_bytes(now.len()), |writer| {
-                        writer.roll(chunk, version, previous, now, last);
-                    });
-                    if last {
-                        break;
-                    }
-                    rest = later;
-                }
+            let fit = (self.left() - head_bytes) / record::RawEntry::BYTES;
+            let (now, later) = rest.split_at(rest.len().min(fit).min(MAX_ROLL_ENTRIES));
+            let last = later.is_empty();
+            let bytes = head_bytes + now.len() * record::RawEntry::BYTES;
+            self.put(bytes, |writer| write(writer, now, last));
+            if last {
+                return;
             }
+            rest = later;
         }
     }
 }
@@ -100,9 +113,14 @@ pub(super) fn record_bytes(op: &Op) -> usize {
         Change::Fence(fence) => record::fence_bytes(fence),
         Change::Clear => record::write_bytes(0, 0),
         Change::Write => record::write_bytes(op.sums.len(), op.sums.len()),
-        Change::Roll(roll) => {
-            let records = roll.entries.len() / (MAX_ROLL_ENTRIES / 2) + 2;
-            record::roll_bytes(roll.entries.len()) + records * record::roll_bytes(0)
-        }
+        Change::Keep(_) => record::DROP_BYTES,
+        Change::Roll(roll) => entries_bytes(roll.entries.len()),
+        Change::Clone(clone) => entries_bytes(clone.entries.len()),
     }
+}
+
+/// The most bytes that a list of entries takes, however it is divided.
+fn entries_bytes(entries: usize) -> usize {
+    let records = entries / (MAX_ROLL_ENTRIES / 2) + 2;
+    record::clone_bytes(entries) + records * record::clone_bytes(0)
 }

@@ -1,12 +1,14 @@
 //! Reads, and what else asks and changes nothing. None of it ever sees what is not durable.
 
+use super::leaf::{LostLeaf, Waiter};
 use super::{Asker, Store, io::Io};
 use crate::State;
 use crate::config::Plant;
 use crate::format::PAGE_BYTES;
-use crate::index::{ChunkKey, Entry};
+use crate::format::Place;
+use crate::index::{ChunkKey, Entry, Location, Seen, View};
 use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal, Sums};
-use amita_cluster::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, Version};
+use amita_cluster::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, SnapshotId, Version};
 use amita_reactor::{BufMut, Slice};
 use std::io;
 
@@ -17,6 +19,27 @@ enum Want {
     Allocation,
     Version,
     Changes { since: Version, from: BlockIndex },
+}
+
+impl Want {
+    /// The blocks whose entries it looks at.
+    fn blocks(self) -> BlockRange {
+        match self {
+            Want::Data(range) => range,
+            Want::Version => BlockRange::default(),
+            Want::Allocation | Want::Changes { .. } => BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16),
+        }
+    }
+}
+
+/// A read that waits for a leaf; then it begins anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParkedRead {
+    pub asker: Asker,
+    chunk: ChunkId,
+    snapshot: SnapshotId,
+    least: Version,
+    want: Want,
 }
 
 /// A read that waits for a version to become durable.
@@ -32,6 +55,7 @@ struct WaitingRead {
 #[derive(Debug, Default)]
 struct ReadOp {
     asker: Option<Asker>,
+    place: Option<Place>,
     first: BlockIndex,
     entries: Vec<Entry>,
     /// One after the other they are the answer's payload; (first block, buffer). The buffer is away while it is read.
@@ -63,56 +87,82 @@ impl Reads {
 }
 
 impl Store {
-    pub(super) fn read(&mut self, asker: Asker, blocks: u32, chunk: ChunkId, range: BlockRange, least: Version) {
+    pub(super) fn read(
+        &mut self,
+        asker: Asker,
+        blocks: u32,
+        chunk: ChunkId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+        least: Version,
+    ) {
         if !range.is_inside(blocks) || u32::from(range.count) > MAX_IO_BLOCKS {
             return self.invalid(asker, Problem::Range);
         }
-        self.look(asker, chunk, least, Want::Data(range));
+        self.look(asker, chunk, snapshot, least, Want::Data(range));
     }
 
-    pub(super) fn allocation(&mut self, asker: Asker, chunk: ChunkId, least: Version) {
-        self.look(asker, chunk, least, Want::Allocation);
+    pub(super) fn allocation(&mut self, asker: Asker, chunk: ChunkId, snapshot: SnapshotId, least: Version) {
+        self.look(asker, chunk, snapshot, least, Want::Allocation);
     }
 
     /// The chunk's version: what is accepted counts, and is answered when it is durable.
-    pub(super) fn open_chunk(&mut self, asker: Asker, chunk: ChunkId) {
-        let least = self.accepted_version(chunk);
-        self.look(asker, chunk, least, Want::Version);
+    pub(super) fn open_chunk(&mut self, asker: Asker, chunk: ChunkId, snapshot: SnapshotId) {
+        let least = self.accepted_version(chunk, snapshot);
+        self.look(asker, chunk, snapshot, least, Want::Version);
     }
 
-    pub(super) fn changes(&mut self, asker: Asker, chunk: ChunkId, since: Version, from: BlockIndex) {
+    pub(super) fn changes(
+        &mut self,
+        asker: Asker,
+        chunk: ChunkId,
+        snapshot: SnapshotId,
+        since: Version,
+        from: BlockIndex,
+    ) {
         if u32::from(from.0) >= MAX_BLOCKS_PER_CHUNK {
             return self.invalid(asker, Problem::Range);
         }
-        let least = self.accepted_version(chunk);
-        self.look(asker, chunk, least, Want::Changes { since, from });
+        let least = self.accepted_version(chunk, snapshot);
+        self.look(asker, chunk, snapshot, least, Want::Changes { since, from });
     }
 
-    fn accepted_version(&self, chunk: ChunkId) -> Version {
+    fn accepted_version(&self, chunk: ChunkId, snapshot: SnapshotId) -> Version {
         // With rule R6 switched off, what is under way is not waited for.
         let drained = !self.config.planted.has(Plant::NoDrain);
         let accepted = |key| self.index.chunk(key).accepted;
         self.index
             .find(chunk)
-            .filter(|_| drained)
+            .filter(|_| drained && snapshot == SnapshotId::HEAD)
             .map_or(Version::NONE, accepted)
     }
 
     /// Rule R8: a read names the least version that it must include; one that is under way is waited for.
-    fn look(&mut self, asker: Asker, chunk: ChunkId, least: Version, want: Want) {
-        let Some(key) = self.index.find(chunk) else {
-            if least > Version::NONE {
-                let current = Version::NONE;
-                return self.refuse(asker, Refusal::Behind { current });
+    fn look(&mut self, asker: Asker, id: ChunkId, snapshot: SnapshotId, least: Version, want: Want) {
+        let found = self
+            .index
+            .find(id)
+            .map(|key| (key, self.index.chunk(key).seen(snapshot)));
+        let (key, view) = match found {
+            None | Some((_, Seen::Unborn)) => {
+                if least > Version::NONE {
+                    let current = Version::NONE;
+                    return self.refuse(asker, Refusal::Behind { current });
+                }
+                return self.answer_unknown(asker, want);
             }
-            return self.answer_unknown(asker, want);
+            Some((_, Seen::NotKept)) => return self.invalid(asker, Problem::Snapshot),
+            Some((key, Seen::As(view))) => (key, view),
         };
         let chunk = self.index.chunk_mut(key);
-        if least > chunk.accepted {
-            let current = chunk.accepted;
-            return self.refuse(asker, Refusal::Behind { current });
+        let newest = match view {
+            View::Head => chunk.accepted,
+            View::State(_) => chunk.version(view),
+        };
+        if least > newest {
+            return self.refuse(asker, Refusal::Behind { current: newest });
         }
-        if least > chunk.durable {
+        if least > chunk.version(view) {
             chunk.waiting_reads += 1;
             self.reads.waiting.push(WaitingRead {
                 asker,
@@ -122,7 +172,36 @@ impl Store {
             });
             return;
         }
-        self.serve(asker, key, want);
+        let mut missing = self.index.missing(key, view, want.blocks()).peekable();
+        if missing.peek().is_some() {
+            let missing: Vec<Location> = missing.collect();
+            let parked = ParkedRead {
+                asker,
+                chunk: id,
+                snapshot,
+                least,
+                want,
+            };
+            match self.want_leaves(&missing) {
+                Ok(at) => self.wait_for_leaf(at, Waiter::Read(parked)),
+                Err(lost) => self.unpark(parked, Some(lost)),
+            }
+            return;
+        }
+        drop(missing);
+        self.serve(asker, key, view, want);
+    }
+
+    /// The leaf that a read waited for is there, or cannot be read.
+    pub(super) fn unpark(&mut self, read: ParkedRead, lost: Option<LostLeaf>) {
+        match lost {
+            None => self.look(read.asker, read.chunk, read.snapshot, read.least, read.want),
+            Some(LostLeaf(block)) => {
+                let first = read.want.blocks().first;
+                let block = block.max(first);
+                self.refuse(read.asker, Refusal::Damaged { block });
+            }
+        }
     }
 
     /// The durable or the accepted version of a chunk has changed: reads that waited for it go on.
@@ -142,7 +221,8 @@ impl Store {
             self.reads.waiting.swap_remove(at);
             self.index.chunk_mut(key).waiting_reads -= 1;
             if read.least <= durable {
-                self.serve(read.asker, key, read.want);
+                let id = self.index.chunk(key).id;
+                self.look(read.asker, id, SnapshotId::HEAD, read.least, read.want);
             } else {
                 self.refuse(read.asker, Refusal::Behind { current: accepted });
             }
@@ -169,30 +249,32 @@ impl Store {
         self.answer(asker, body, Slice::default());
     }
 
-    fn serve(&mut self, asker: Asker, key: ChunkKey, want: Want) {
+    /// All leaves that it needs are in memory.
+    fn serve(&mut self, asker: Asker, key: ChunkKey, view: View, want: Want) {
         let body = match want {
-            Want::Data(range) => return self.read_blocks(asker, key, range),
+            Want::Data(range) => return self.read_blocks(asker, key, view, range),
             Want::Version => AnswerBody::Opened {
-                version: self.index.chunk(key).durable,
+                version: self.index.chunk(key).version(view),
             },
             Want::Allocation => {
                 let mut allocated = Box::new([0u64; 16]);
                 for block in 0..MAX_BLOCKS_PER_CHUNK as u16 {
-                    if self.index.entry(key, BlockIndex(block)).has_data() {
+                    if self.index.entry(key, view, BlockIndex(block)).has_data() {
                         allocated[usize::from(block) / 64] |= 1 << (block % 64);
                     }
                 }
                 AnswerBody::Allocation { allocated }
             }
-            Want::Changes { since, from } => self.list_changes(key, since, from),
+            Want::Changes { since, from } => self.list_changes(key, view, since, from),
         };
         self.answer(asker, body, Slice::default());
     }
 
-    fn list_changes(&self, key: ChunkKey, since: Version, from: BlockIndex) -> AnswerBody {
+    fn list_changes(&self, key: ChunkKey, view: View, since: Version, from: BlockIndex) -> AnswerBody {
+        let place = self.index.place(key);
         let mut entries = Vec::new();
         for block in (from.0..MAX_BLOCKS_PER_CHUNK as u16).map(BlockIndex) {
-            let entry = self.index.entry(key, block);
+            let entry = self.index.entry(key, view, block);
             if entry.version <= since {
                 continue;
             }
@@ -205,13 +287,14 @@ impl Store {
             entries.push(Change {
                 block,
                 version: entry.version,
-                sum: entry.has_data().then_some(entry.sum),
+                sum: entry.has_data().then(|| place.bind(block, entry.sum)),
             });
         }
         AnswerBody::Changes { entries, more: None }
     }
 
-    fn read_blocks(&mut self, asker: Asker, key: ChunkKey, range: BlockRange) {
+    fn read_blocks(&mut self, asker: Asker, key: ChunkKey, view: View, range: BlockRange) {
+        let bound_to = self.index.place(key);
         let reads = &mut self.reads;
         let place = reads.free.pop().unwrap_or_else(|| {
             reads.places.push(ReadOp {
@@ -224,7 +307,7 @@ impl Store {
         let read = &mut reads.places[place as usize];
         read.entries.clear();
         read.entries
-            .extend(range.iter().map(|block| self.index.entry(key, block)));
+            .extend(range.iter().map(|block| self.index.entry(key, view, block)));
         let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
         if !read.entries.iter().any(|entry| entry.has_data()) {
             reads.free.push(place);
@@ -239,6 +322,7 @@ impl Store {
         // The slots stay as they are until the read has ended (rule D6).
         read.window = self.window.begin();
         read.asker = Some(asker);
+        read.place = Some(bound_to);
         read.first = range.first;
         read.damaged = None;
         read.parts.clear();
@@ -303,7 +387,11 @@ impl Store {
         let (start, buffer) = &read.parts[part as usize];
         let buffer = buffer.as_ref().expect("the part has ended");
         let skip = (first - usize::from(*start)) * PAGE_BYTES;
-        let wrong = |(n, block): (usize, &[u8])| amita_cluster::crc32c(block) != read.entries[first + n].sum;
+        let bound_to = read.place.expect("a read under way has a place");
+        let wrong = |(n, bytes): (usize, &[u8])| {
+            let block = BlockIndex(read.first.0 + (first + n) as u16);
+            bound_to.bind(block, amita_cluster::crc32c(bytes)) != read.entries[first + n].sum
+        };
         let mut bad = buffer[skip..skip + blocks * PAGE_BYTES]
             .chunks_exact(PAGE_BYTES)
             .enumerate();
@@ -358,10 +446,16 @@ impl Store {
         self.window.end(read.window);
         let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
         let damaged = read.damaged;
+        let bound_to = read.place.expect("a read under way has a place");
+        let blocks = (read.first.0..).map(BlockIndex);
         let sums = read
             .entries
             .iter()
-            .map(|entry| if entry.has_data() { entry.sum } else { ZERO_BLOCK_SUM })
+            .zip(blocks)
+            .map(|(entry, block)| match entry.has_data() {
+                true => bound_to.bind(block, entry.sum),
+                false => ZERO_BLOCK_SUM,
+            })
             .collect();
         let mut payload = BufMut::empty();
         for (_, buffer) in read.parts.drain(..) {

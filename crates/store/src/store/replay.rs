@@ -1,16 +1,27 @@
 //! The log is read again: the chain of its pages, the batches below the mark, and the data of those beyond it.
+//!
+//! Accepted records are applied in their order. A record may need leaves that are not in memory: then they are read, and
+//! with them those that the following records need, so that a mount reads at the speed of the device.
 
-use super::Store;
 use super::commit::MAX_UNVERIFIED_PAGES;
-use super::mount::{Phase, STEP_PAGES};
+use super::mount::{AfterApply, Mount, Phase, STEP_PAGES};
+use super::{Store, io::Io};
 use crate::config::Plant;
 use crate::error::MountError;
+use crate::format::checkpoint::SLOTS_PER_ITEM;
 use crate::format::page::LogPage;
-use crate::format::record::{Record, RecordReader, Run};
-use crate::format::{PAGE_BYTES, Slot};
-use crate::index::{ChunkKey, Entry};
-use amita_cluster::{ChunkId, Version};
+use crate::format::record::{Record, RecordReader, RollEntry, Run};
+use crate::format::{PAGE_BYTES, Place, Slot};
+use crate::held::Held;
+use crate::index::{ChunkKey, Entry, Index, Leaf, Location, View};
+use amita_cluster::{BlockIndex, BlockRange, ChunkId, SnapshotId, Version};
+use amita_reactor::BufMut;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
+use std::io;
+
+/// Leaves that are read at once.
+const LEAVES_AT_ONCE: usize = 256;
 
 /// A batch that was read and whose data may have to be.
 #[derive(Debug)]
@@ -26,10 +37,15 @@ impl Store {
         for page in buffer.chunks_exact(PAGE_BYTES) {
             if !self.log_page(page)? {
                 if let Some(mount) = &mut self.mount {
-                    mount.phase = Phase::Lookahead(mount.next);
+                    mount.then = AfterApply::Lookahead(mount.next);
+                    mount.phase = Phase::Apply;
                 }
                 return Ok(());
             }
+        }
+        if let Some(mount) = &mut self.mount {
+            mount.then = AfterApply::Log;
+            mount.phase = Phase::Apply;
         }
         Ok(())
     }
@@ -84,41 +100,101 @@ impl Store {
         {
             return Err(damaged("it should say that older pages are verified"));
         }
-        self.apply_verified()?;
+        self.accept_verified();
         Ok(true)
     }
 
-    /// Applies the batches that the mark covers.
-    fn apply_verified(&mut self) -> Result<(), MountError> {
+    /// Accepts the batches that the mark covers.
+    fn accept_verified(&mut self) {
         while let Some(mount) = &mut self.mount
             && mount.unverified.front().is_some_and(|batch| batch.end <= mount.mark)
             && let Some(batch) = mount.unverified.pop_front()
         {
-            self.apply_batch(batch)?;
+            self.accept_batch(batch);
         }
-        Ok(())
     }
 
-    fn apply_batch(&mut self, batch: ReadBatch) -> Result<(), MountError> {
-        for record in batch.records {
-            self.report.records_replayed += 1;
-            self.replay(record, batch.first)?;
-        }
+    fn accept_batch(&mut self, batch: ReadBatch) {
         if let Some(mount) = &mut self.mount {
             mount.end = batch.end;
             mount.end_sum = batch.last_sum;
+            self.report.records_replayed += batch.records.len() as u64;
+            let first = batch.first;
+            mount
+                .accepted
+                .extend(batch.records.into_iter().map(|record| (record, first)));
         }
-        Ok(())
+    }
+
+    /// Applies accepted records; `true`: it goes on when leaves were read.
+    pub(super) fn apply_accepted(&mut self) -> Result<bool, MountError> {
+        loop {
+            let Some(mount) = &mut self.mount else { return Ok(false) };
+            if mount.leaves_reading > 0 {
+                return Ok(true);
+            }
+            let Some((record, first)) = mount.accepted.pop_front() else {
+                return Ok(false);
+            };
+            let mut missing = Vec::new();
+            needed(&self.index, mount, &record, first, &mut missing);
+            if missing.is_empty() {
+                self.replay(record, first)?;
+                if let Some(slot) = self.held.wrong {
+                    return Err(MountError::Inconsistent {
+                        what: format!("page {first} of the log and the map of slots disagree on slot {slot}"),
+                    });
+                }
+                continue;
+            }
+            // What those behind it need, as far as it can be said now, is read with it.
+            let mut seen: FxHashSet<Location> = missing.iter().copied().collect();
+            let mut more = Vec::new();
+            for (record, first) in &mount.accepted {
+                needed(&self.index, mount, record, *first, &mut more);
+                missing.extend(more.drain(..).filter(|&at| seen.insert(at)));
+                if missing.len() >= LEAVES_AT_ONCE {
+                    break;
+                }
+            }
+            mount.accepted.push_front((record, first));
+            mount.leaves_reading = missing.len();
+            for at in missing {
+                let Leaf::Away(slot) = self.index.leaf(at) else {
+                    unreachable!("only those were looked for")
+                };
+                let mem = self.index.load_begin(at);
+                let buffer = self.take_surely(PAGE_BYTES);
+                let offset = self.superblock.geometry.slot_offset(slot);
+                self.start_read(Io::Leaf { mem }, offset, buffer);
+            }
+            return Ok(true);
+        }
+    }
+
+    /// A leaf that a record needs was read. One that cannot be read is lost with all that it held, and the store goes on
+    /// without it: what it held is refused as damaged until it is repaired.
+    pub(super) fn mount_leaf_read(&mut self, mem: u32, buffer: &BufMut, result: &io::Result<()>) {
+        let at = self.index.loading(mem).0;
+        if self.take_leaf(mem, buffer, result).is_err() {
+            self.index.lose(at);
+            self.report.leaves_lost += 1;
+        }
+        let Some(mount) = &mut self.mount else { return };
+        mount.leaves_reading -= 1;
+        if mount.leaves_reading == 0 {
+            self.mount_step(Ok(()));
+        }
     }
 
     /// The chunk of a record, if the record is not in the checkpoint already (rule D5).
     fn replayed_chunk(&mut self, id: ChunkId, previous: Version, first: u64) -> Result<Option<ChunkKey>, MountError> {
-        let key = self.index.touch(id);
         let Some(mount) = &mut self.mount else { return Ok(None) };
-        mount.positions.resize(self.index.len(), 0);
-        if first < mount.positions[key.0 as usize] {
+        if is_in_checkpoint(&self.index, mount, id, first) {
             return Ok(None);
         }
+        let key = self.index.touch(id);
+        mount.positions.resize(self.index.end() as usize, 0);
         let durable = self.index.chunk(key).durable;
         if durable != previous && !self.config.planted.has(Plant::AnyPredecessor) {
             return Err(MountError::Inconsistent {
@@ -141,15 +217,13 @@ impl Store {
     }
 
     fn replay(&mut self, record: Record, first: u64) -> Result<(), MountError> {
-        let (key, new_version) = match record {
-            Record::Fence(fence) => {
-                self.fences.adopt(&fence);
-                return Ok(());
-            }
+        match record {
+            Record::Fence(fence) => self.fences.adopt(&fence),
             Record::Write {
                 chunk,
                 version,
                 previous,
+                snapshot,
                 range,
                 runs,
                 sums,
@@ -157,57 +231,190 @@ impl Store {
                 let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
                     return Ok(());
                 };
+                self.index.begin_change(key, snapshot);
                 let mut blocks = range.iter().zip(sums);
                 for run in runs {
                     self.check_slot(run.slot, run.count)?;
                     for n in 0..run.count {
                         let Some((block, sum)) = blocks.next() else { break };
                         let slot = run.slot.plus(n);
-                        self.index.set(key, block, Entry { slot, sum, version });
+                        self.replay_entry(key, block, Entry { slot, sum, version }, first, Held::claim);
                     }
                 }
-                (key, version)
+                self.replayed(key, version);
             }
             Record::Clear {
                 chunk,
                 version,
                 previous,
+                snapshot,
                 range,
             } => {
                 let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
                     return Ok(());
                 };
-                self.index.clear(key, range, version, |_| {});
-                (key, version)
+                self.index.begin_change(key, snapshot);
+                let lost = range.iter().any(|block| self.index.is_lost(key, block));
+                if lost {
+                    for block in range.iter() {
+                        self.replay_entry(key, block, Entry::cleared(version), first, Held::claim);
+                    }
+                } else {
+                    let (held, mount) = (&mut self.held, &self.mount);
+                    self.index
+                        .clear(key, range, version, |slot| release(held, mount.as_deref(), slot, first));
+                }
+                self.retire_replayed(first);
+                self.replayed(key, version);
             }
             Record::Roll {
                 chunk,
                 version,
                 previous,
+                snapshot,
                 entries,
                 last,
             } => {
                 let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
                     return Ok(());
                 };
-                for entry in entries {
-                    if entry.slot != Slot::NONE {
-                        self.check_slot(entry.slot, 1)?;
-                    }
-                    let new = Entry {
-                        slot: entry.slot,
-                        sum: if entry.slot == Slot::NONE { 0 } else { entry.sum },
-                        version: entry.version,
-                    };
-                    self.index.set(key, entry.block, new);
-                }
-                (key, if last { version } else { previous })
+                self.index.begin_change(key, snapshot);
+                self.replay_entries(key, entries, first, Held::claim)?;
+                self.replayed(key, if last { version } else { previous });
             }
-        };
-        let chunk = self.index.chunk_mut(key);
-        chunk.durable = new_version;
-        chunk.accepted = new_version;
+            Record::Clone {
+                chunk,
+                origin,
+                version,
+                entries,
+                last,
+            } => {
+                let Some(key) = self.replayed_chunk(chunk, Version::NONE, first)? else {
+                    return Ok(());
+                };
+                self.index.begin_change(key, SnapshotId::HEAD);
+                self.index.set_origin(key, origin);
+                self.replay_entries(key, entries, first, Held::share)?;
+                self.replayed(key, if last { version } else { Version::NONE });
+            }
+            Record::Drop { chunk, snapshot } => {
+                let known = self
+                    .mount
+                    .as_ref()
+                    .is_some_and(|mount| is_in_checkpoint(&self.index, mount, chunk, first));
+                if let Some(key) = self.index.find(chunk)
+                    && !known
+                {
+                    let (held, mount) = (&mut self.held, &self.mount);
+                    let mut free = |slot| release(held, mount.as_deref(), slot, first);
+                    self.index.drop_of(key, snapshot, &mut free);
+                    self.retire_replayed(first);
+                    let chunk = self.index.chunk(key);
+                    if chunk.deleted && chunk.state_count() == 0 {
+                        self.checkpoint.forgotten.push((chunk.id, first + 1));
+                        self.index.forget(key);
+                        if let Some(mount) = &mut self.mount {
+                            mount.positions[key.0 as usize] = 0;
+                        }
+                    }
+                }
+            }
+        }
         Ok(())
+    }
+
+    fn replayed(&mut self, key: ChunkKey, version: Version) {
+        let chunk = self.index.chunk_mut(key);
+        chunk.durable = version;
+        chunk.accepted = version;
+        chunk.accepted_snapshot = chunk.snapshot;
+        chunk.accepted_state = chunk.newest_state();
+    }
+
+    fn replay_entries(
+        &mut self,
+        key: ChunkKey,
+        entries: Vec<RollEntry>,
+        first: u64,
+        claim: fn(&mut Held, Slot) -> bool,
+    ) -> Result<(), MountError> {
+        for entry in entries {
+            if entry.slot != Slot::NONE {
+                self.check_slot(entry.slot, 1)?;
+            }
+            let new = Entry {
+                slot: entry.slot,
+                sum: if entry.slot == Slot::NONE { 0 } else { entry.sum },
+                version: entry.version,
+            };
+            self.replay_entry(key, entry.block, new, first, claim);
+        }
+        Ok(())
+    }
+
+    /// One block gets its entry, and the map of slots what follows from it, where it is not there already.
+    fn replay_entry(
+        &mut self,
+        key: ChunkKey,
+        block: BlockIndex,
+        entry: Entry,
+        first: u64,
+        claim: fn(&mut Held, Slot) -> bool,
+    ) {
+        if !self.index.is_lost(key, block)
+            && let Some(old) = self.index.set(key, block, entry)
+        {
+            release(&mut self.held, self.mount.as_deref(), old, first);
+        }
+        // A slot that a record names gets its first user, or (of a clone) another one.
+        if entry.has_data()
+            && self
+                .mount
+                .as_ref()
+                .is_some_and(|mount| counts(mount, entry.slot, first))
+        {
+            claim(&mut self.held, entry.slot);
+        }
+    }
+
+    /// Pages of leaves that replay has made needless: the checkpoint on the disk names them still.
+    fn retire_replayed(&mut self, first: u64) {
+        let pages = std::mem::take(&mut self.index.released_pages);
+        for slot in pages {
+            release(&mut self.held, self.mount.as_deref(), slot, first);
+            self.checkpoint.retire(slot);
+        }
+    }
+
+    /// The map of slots as it follows from the index, all of which is in memory (after a checkpoint of version 1).
+    pub(super) fn held_by_index(&self) -> Result<Held, MountError> {
+        let mut held = Held::new(self.superblock.geometry.slots);
+        let mut slots = FxHashSet::default();
+        for key in self.index.keys() {
+            slots.clear();
+            for at in self.index.all_leaves(key) {
+                if let Some(page) = self.index.page_of(at) {
+                    held.claim(page);
+                }
+                if self.index.leaf(at) == Leaf::Here {
+                    let entries = self.index.entries_of(at).filter(|entry| entry.has_data());
+                    slots.extend(entries.map(|entry| entry.slot));
+                }
+            }
+            for &slot in &slots {
+                if !held.has(slot) {
+                    held.claim(slot);
+                } else if self.index.origins() > 0 {
+                    held.share(slot);
+                } else {
+                    let id = self.index.chunk(key).id;
+                    return Err(MountError::Inconsistent {
+                        what: format!("slot {slot} is used twice, once by chunk {id}"),
+                    });
+                }
+            }
+        }
+        Ok(held)
     }
 
     /// Is there a page behind the end of the chain that says that what is missing was durable? Then it is damage.
@@ -254,9 +461,11 @@ impl Store {
                 mount.verifying = false;
                 if let Some(batch) = mount.unverified.pop_front() {
                     self.report.records_verified += batch.records.len() as u64;
-                    self.apply_batch(batch)?;
+                    mount.then = AfterApply::Verify;
+                    mount.phase = Phase::Apply;
+                    self.accept_batch(batch);
                 }
-                continue;
+                return self.mount_next();
             }
             let Some(batch) = mount.unverified.front() else {
                 // A batch that was cut off among its own pages.
@@ -266,7 +475,7 @@ impl Store {
             mount.verifying = true;
             let covered = batch.end <= mount.mark || self.config.planted.has(Plant::ReplayUnverified);
             if !covered {
-                mount.to_verify = runs_of(&batch.records, geometry.slots);
+                mount.to_verify = runs_of(&batch.records, geometry.slots, &self.index);
             }
         }
     }
@@ -291,9 +500,77 @@ impl Store {
     }
 }
 
-/// Where the data of these records lies, in runs that can be read at once, with each block's checksum. A slot that is
-/// impossible has no data that could be whole: it is left out here and refused when the record is applied.
-fn runs_of(records: &[Record], slots: u32) -> VecDeque<(Run, Vec<u32>)> {
+/// Is what the record says of the chunk in the checkpoint already (rule D5)?
+fn is_in_checkpoint(index: &Index, mount: &Mount, chunk: ChunkId, first: u64) -> bool {
+    if mount.gone.get(&chunk).is_some_and(|&position| first < position) {
+        return true;
+    }
+    let key = index.find(chunk);
+    let position = key.and_then(|key| mount.positions.get(key.0 as usize));
+    position.is_some_and(|&position| first < position)
+}
+
+/// Is what a record of page `first` does to a slot still to be done in the map of slots?
+fn counts(mount: &Mount, slot: Slot, first: u64) -> bool {
+    let positions = mount.slot_positions.as_ref();
+    let position = positions.and_then(|positions| positions.get((slot.0 / SLOTS_PER_ITEM) as usize));
+    position.is_some_and(|&position| first >= position)
+}
+
+fn release(held: &mut Held, mount: Option<&Mount>, slot: Slot, first: u64) {
+    if mount.is_some_and(|mount| counts(mount, slot, first)) {
+        held.release(slot);
+    }
+}
+
+/// The leaves that a record changes and that must be read first.
+fn needed(index: &Index, mount: &Mount, record: &Record, first: u64, out: &mut Vec<Location>) {
+    let of_blocks = |chunk: ChunkId, range: BlockRange, out: &mut Vec<Location>| {
+        if let Some(key) = index.find(chunk)
+            && !is_in_checkpoint(index, mount, chunk, first)
+        {
+            out.extend(
+                index
+                    .missing(key, View::Head, range)
+                    .filter(|&at| index.leaf(at) != Leaf::Lost),
+            );
+        }
+    };
+    match record {
+        Record::Fence(_) => {}
+        Record::Write { chunk, range, .. } | Record::Clear { chunk, range, .. } => of_blocks(*chunk, *range, out),
+        Record::Roll { chunk, entries, .. } | Record::Clone { chunk, entries, .. } => {
+            let blocks = || entries.iter().map(|entry| entry.block.0);
+            if let (Some(low), Some(high)) = (blocks().min(), blocks().max()) {
+                of_blocks(*chunk, BlockRange::new(low, high - low + 1), out);
+            }
+        }
+        Record::Drop { chunk, snapshot } => {
+            let Some(key) = index.find(*chunk) else { return };
+            if is_in_checkpoint(index, mount, *chunk, first) {
+                return;
+            }
+            let place = match *snapshot {
+                SnapshotId::HEAD => None,
+                to => match index.state_to(key, to) {
+                    Some(place) => Some(place),
+                    None => return,
+                },
+            };
+            let needed = index.needed_to_drop(key, place);
+            for at in needed {
+                if matches!(index.leaf(at), Leaf::Away(_)) && !out.contains(&at) {
+                    out.push(at);
+                }
+            }
+        }
+    }
+}
+
+/// Where the data of these records lies, in runs that can be read at once, with each block's plain checksum. A slot that is
+/// impossible has no data that could be whole: it is left out here and refused when the record is applied. What a clone
+/// uses was whole before.
+fn runs_of(records: &[Record], slots: u32, index: &Index) -> VecDeque<(Run, Vec<u32>)> {
     let mut runs: VecDeque<(Run, Vec<u32>)> = VecDeque::new();
     let mut add = |slot: Slot, sum: u32| match runs.back_mut() {
         _ if slot.0 >= slots => {}
@@ -303,18 +580,36 @@ fn runs_of(records: &[Record], slots: u32) -> VecDeque<(Run, Vec<u32>)> {
         }
         _ => runs.push_back((Run { slot, count: 1 }, vec![sum])),
     };
+    let mut origins: FxHashMap<ChunkId, ChunkId> = FxHashMap::default();
+    let place = |origins: &FxHashMap<ChunkId, ChunkId>, chunk: ChunkId| {
+        let known = || index.find(chunk).map_or(chunk, |key| index.origin(key));
+        Place::of(origins.get(&chunk).copied().unwrap_or_else(known))
+    };
     for record in records {
         match record {
-            Record::Write { runs, sums, .. } => {
-                let places = runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
-                places.zip(sums).for_each(|(slot, &sum)| add(slot, sum));
-            }
-            Record::Roll { entries, .. } => {
-                for entry in entries.iter().filter(|entry| entry.slot != Slot::NONE) {
-                    add(entry.slot, entry.sum);
+            Record::Write {
+                chunk,
+                range,
+                runs,
+                sums,
+                ..
+            } => {
+                let place = place(&origins, *chunk);
+                let slots = runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
+                for ((block, slot), &sum) in range.iter().zip(slots).zip(sums) {
+                    add(slot, place.bind(block, sum));
                 }
             }
-            Record::Clear { .. } | Record::Fence(_) => {}
+            Record::Roll { chunk, entries, .. } => {
+                let place = place(&origins, *chunk);
+                for entry in entries.iter().filter(|entry| entry.slot != Slot::NONE) {
+                    add(entry.slot, place.bind(entry.block, entry.sum));
+                }
+            }
+            Record::Clone { chunk, origin, .. } => {
+                origins.insert(*chunk, *origin);
+            }
+            Record::Clear { .. } | Record::Fence(_) | Record::Drop { .. } => {}
         }
     }
     runs

@@ -1,12 +1,13 @@
 //! Roll-forwards: parts are kept in memory until the last one, then all are applied by one record, or none (rule R6).
 
 use super::op::{Change as OpChange, Op, RollChange};
+use super::write::Asked;
 use super::{Asker, LinkId, Store};
 use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
-use crate::index::WORST_BYTES_PER_BLOCK;
+use crate::index::{PARTS, WORST_BYTES_PER_BLOCK};
 use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal};
-use amita_cluster::{BLOCK_BYTES, ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, Version, VolumeId};
+use amita_cluster::{BLOCK_BYTES, ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
 use amita_reactor::Slice;
 
 /// Roll-forwards that are kept in parts at once; they are rare, and their payload holds memory.
@@ -20,6 +21,7 @@ pub(super) struct StagedRoll {
     pub generation: Generation,
     pub version: Version,
     pub previous: Version,
+    pub snapshot: SnapshotId,
     pub change: RollChange,
 }
 
@@ -47,7 +49,7 @@ impl Store {
         last: bool,
         payload: Slice,
     ) {
-        let (chunk, version, previous) = (staged.chunk, staged.version, staged.previous);
+        let (chunk, version, previous, snapshot) = (staged.chunk, staged.version, staged.previous, staged.snapshot);
         if version <= previous || version.generation() > asker.generation {
             return self.invalid(asker, Problem::Version);
         }
@@ -96,8 +98,8 @@ impl Store {
             (Some(before), Some(next)) => before.block < next.block,
             _ => true,
         };
-        let same = (roll.version, roll.previous, roll.generation, roll.link)
-            == (version, previous, asker.generation, asker.link);
+        let same = (roll.version, roll.previous, roll.snapshot, roll.generation, roll.link)
+            == (version, previous, snapshot, asker.generation, asker.link);
         if !same || !follows || roll.change.entries.len() + entries.len() > MAX_BLOCKS_PER_CHUNK as usize {
             self.rolls.swap_remove(place);
             return self.wrong_roll(asker, chunk);
@@ -118,7 +120,13 @@ impl Store {
             return self.answer(asker, AnswerBody::Done, Slice::default());
         }
         let roll = self.rolls.swap_remove(place);
-        self.roll(asker, chunk, version, previous, roll.change);
+        let asked = Asked {
+            chunk,
+            version,
+            previous,
+            snapshot,
+        };
+        self.roll(asker, asked, roll.change);
     }
 
     fn wrong_roll(&mut self, asker: Asker, chunk: ChunkId) {
@@ -129,22 +137,37 @@ impl Store {
         self.refuse(asker, Refusal::WrongPredecessor { current });
     }
 
-    fn roll(&mut self, asker: Asker, chunk: ChunkId, version: Version, previous: Version, change: RollChange) {
+    fn roll(&mut self, asker: Asker, asked: Asked, change: RollChange) {
         let with_data = change.with_data.iter().filter(|&&data| data).count() as u32;
-        if !self.admitted(asker, chunk, version, previous, with_data * BLOCK_BYTES) {
+        if !self.admitted(asker, &asked, with_data * BLOCK_BYTES) {
             return;
+        }
+        if let Some(key) = self.index.find(asked.chunk) {
+            // What is not newer than a state of the chunk belongs to that state: entries tell by their version whose they
+            // are.
+            let chunk = self.index.chunk(key);
+            let frozen = if asked.snapshot > chunk.accepted_snapshot {
+                chunk.accepted
+            } else {
+                chunk.accepted_state
+            };
+            if change.entries.iter().any(|entry| entry.version <= frozen) {
+                return self.invalid(asker, Problem::Version);
+            }
         }
         let index_bytes = change.entries.len() as u64 * WORST_BYTES_PER_BLOCK;
         if !self.charge(asker, with_data) {
             return self.refuse(asker, Refusal::NoSpace);
         }
-        let key = self.index.touch(chunk);
+        let key = self.index.touch(asked.chunk);
         let op = Op {
-            version,
-            previous,
+            version: asked.version,
+            previous: asked.previous,
+            snapshot: asked.snapshot,
             length_bytes: with_data * BLOCK_BYTES,
             blocks: with_data,
             index_bytes,
+            leaves: PARTS as u32,
             ..Op::new(OpChange::Roll(Box::new(change)), Some(asker), key)
         };
         self.accept(op);

@@ -2,13 +2,14 @@
 
 use super::op::{Change as OpChange, Op, Resend, RollChange};
 use super::roll::StagedRoll;
+use super::snapshot::Keep;
 use super::{Asker, Store};
 use crate::config::Plant;
 use crate::credits::AccountId;
 use crate::format::PAGE_BYTES;
-use crate::index::{NO_OP, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
-use amita_cluster::message::{AnswerBody, Problem, Refusal, RequestBody, Sums};
-use amita_cluster::{BLOCK_BYTES, BlockRange, ChunkId, MAX_IO_BYTES, Version, VolumeId};
+use crate::index::{LEAF_ENTRIES, NO_OP, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
+use amita_cluster::message::{AnswerBody, Problem, Refusal, RequestBody, Scope, Sums};
+use amita_cluster::{BLOCK_BYTES, BlockRange, ChunkId, MAX_IO_BYTES, SnapshotId, Version};
 use amita_reactor::Slice;
 
 /// A write's place in its chunk and in time.
@@ -18,7 +19,17 @@ struct Write {
     length_bytes: u32,
     version: Version,
     previous: Version,
+    snapshot: SnapshotId,
     sums: Sums,
+}
+
+/// What is asked to change, and from what to what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub chunk: ChunkId,
+    pub version: Version,
+    pub previous: Version,
+    pub snapshot: SnapshotId,
 }
 
 /// What a change is to its chunk's history.
@@ -31,11 +42,15 @@ enum Admission {
     Pending(u32),
     /// It is neither.
     Wrong(Version),
+    /// It names an older snapshot than the chunk's last change, or the volume is deleted.
+    OldSnapshot,
 }
 
 impl Store {
     /// Everything but fences.
-    pub(super) fn dispatch(&mut self, asker: Asker, volume: VolumeId, blocks: u32, body: RequestBody, payload: Slice) {
+    pub(super) fn dispatch(&mut self, asker: Asker, scope: &Scope, blocks: u32, body: RequestBody, payload: Slice) {
+        let volume = scope.volume;
+        let snapshot = scope.snapshot;
         let id = |index| ChunkId { volume, index };
         match body {
             RequestBody::Write {
@@ -52,6 +67,7 @@ impl Store {
                     length_bytes,
                     version,
                     previous,
+                    snapshot,
                     sums,
                 };
                 self.write(asker, blocks, write, payload);
@@ -61,7 +77,15 @@ impl Store {
                 range,
                 version,
                 previous,
-            } => self.clear(asker, blocks, id(chunk), range, version, previous),
+            } => {
+                let change = Asked {
+                    chunk: id(chunk),
+                    version,
+                    previous,
+                    snapshot,
+                };
+                self.clear(asker, blocks, change, range);
+            }
             RequestBody::Roll {
                 chunk,
                 version,
@@ -76,15 +100,29 @@ impl Store {
                     generation: asker.generation,
                     version,
                     previous,
+                    snapshot,
                     change: RollChange::default(),
                 };
                 self.roll_part(asker, blocks, staged, &entries, first, last, payload);
             }
-            RequestBody::Read { chunk, range, least } => self.read(asker, blocks, id(chunk), range, least),
-            RequestBody::Open { chunk } => self.open_chunk(asker, id(chunk)),
-            RequestBody::Changes { chunk, since, from } => self.changes(asker, id(chunk), since, from),
-            RequestBody::Allocation { chunk, least } => self.allocation(asker, id(chunk), least),
-            RequestBody::Keep { .. } | RequestBody::Clone { .. } => self.invalid(asker, Problem::Range),
+            RequestBody::Read { chunk, range, least } => self.read(asker, blocks, id(chunk), snapshot, range, least),
+            RequestBody::Open { chunk } => self.open_chunk(asker, id(chunk), snapshot),
+            RequestBody::Changes { chunk, since, from } => self.changes(asker, id(chunk), snapshot, since, from),
+            RequestBody::Allocation { chunk, least } => self.allocation(asker, id(chunk), snapshot, least),
+            RequestBody::Keep {
+                chunk,
+                head,
+                above,
+                to,
+                live,
+            } => self.keep(asker, id(chunk), Keep::new(head, above, to, live)),
+            RequestBody::Clone { chunk, origin, at } => {
+                let from = ChunkId {
+                    volume: origin,
+                    index: chunk,
+                };
+                self.clone_chunk(asker, id(chunk), from, at);
+            }
             RequestBody::Confirm => self.answer(asker, AnswerBody::Confirmed, Slice::default()),
             RequestBody::Fence { .. } => unreachable!("fences were taken before"),
         }
@@ -95,7 +133,13 @@ impl Store {
     }
 
     /// Rules R1 and R8: apply only onto exactly the predecessor; a resend is answered once the original is durable.
-    fn admit(&self, chunk: ChunkId, version: Version, previous: Version, length: u32) -> Admission {
+    fn admit(&self, asked: &Asked, length: u32) -> Admission {
+        let &Asked {
+            chunk,
+            version,
+            previous,
+            snapshot,
+        } = asked;
         let Some(key) = self.index.find(chunk) else {
             return match previous {
                 Version::NONE => Admission::Next,
@@ -104,7 +148,10 @@ impl Store {
             };
         };
         let chunk = self.index.chunk(key);
-        if version == chunk.accepted && chunk.last.is_some_and(|last| last != (previous, length)) {
+        if chunk.deleted || chunk.deleting {
+            return Admission::OldSnapshot;
+        }
+        if version == chunk.accepted && chunk.last().is_some_and(|last| last != (previous, length)) {
             return Admission::Wrong(chunk.accepted);
         }
         // Within one generation a chunk's versions follow one another without gaps, and each was applied onto its
@@ -123,23 +170,20 @@ impl Store {
             }
         }
         if previous == chunk.accepted || self.config.planted.has(Plant::AnyPredecessor) {
+            if snapshot < chunk.accepted_snapshot {
+                return Admission::OldSnapshot;
+            }
             return Admission::Next;
         }
         Admission::Wrong(chunk.accepted)
     }
 
     /// Answers what is no news; `true`: it follows the last change and is to be accepted.
-    pub(super) fn admitted(
-        &mut self,
-        asker: Asker,
-        chunk: ChunkId,
-        version: Version,
-        previous: Version,
-        length: u32,
-    ) -> bool {
-        match self.admit(chunk, version, previous, length) {
+    pub(super) fn admitted(&mut self, asker: Asker, asked: &Asked, length: u32) -> bool {
+        match self.admit(asked, length) {
             Admission::Next => return true,
             Admission::Wrong(current) => self.refuse(asker, Refusal::WrongPredecessor { current }),
+            Admission::OldSnapshot => self.invalid(asker, Problem::Snapshot),
             Admission::Durable => {
                 self.counters.resends += 1;
                 self.answer(asker, AnswerBody::Done, Slice::default());
@@ -164,6 +208,7 @@ impl Store {
             length_bytes,
             version,
             previous,
+            snapshot,
             sums,
         } = write;
         let end = offset_bytes.checked_add(length_bytes);
@@ -178,7 +223,13 @@ impl Store {
         if previous.next(asker.generation) != Some(version) {
             return self.invalid(asker, Problem::Version);
         }
-        if !self.admitted(asker, chunk, version, previous, length_bytes) {
+        let asked = Asked {
+            chunk,
+            version,
+            previous,
+            snapshot,
+        };
+        if !self.admitted(asker, &asked, length_bytes) {
             return;
         }
         if !sums_match(&payload, offset_bytes, &sums) {
@@ -192,6 +243,8 @@ impl Store {
         let op = Op {
             version,
             previous,
+            snapshot,
+            leaves: parts_of(range),
             range,
             offset_bytes,
             length_bytes,
@@ -204,15 +257,13 @@ impl Store {
         self.accept(op);
     }
 
-    fn clear(
-        &mut self,
-        asker: Asker,
-        blocks: u32,
-        chunk: ChunkId,
-        range: BlockRange,
-        version: Version,
-        previous: Version,
-    ) {
+    fn clear(&mut self, asker: Asker, blocks: u32, asked: Asked, range: BlockRange) {
+        let Asked {
+            chunk,
+            version,
+            previous,
+            snapshot,
+        } = asked;
         if !range.is_inside(blocks) {
             return self.invalid(asker, Problem::Range);
         }
@@ -220,22 +271,24 @@ impl Store {
             return self.invalid(asker, Problem::Version);
         }
         let length_bytes = u32::from(range.count) * BLOCK_BYTES;
-        if !self.admitted(asker, chunk, version, previous, length_bytes) {
+        if !self.admitted(asker, &asked, length_bytes) {
             return;
         }
-        if !self.clear_fits() {
+        if !self.clear_fits(parts_of(range)) {
             // What is under way is counted at its worst, and takes less once it is in the index: the sequencer asks again.
             // To say that there is no space would cost a good store its place (R7).
-            let passing = self.space.unapplied_bytes > 0;
+            let passing = self.space.unapplied_bytes > 0 || self.space_will_return();
             return self.refuse(asker, if passing { Refusal::Busy } else { Refusal::NoSpace });
         }
         let key = self.index.touch(chunk);
         let op = Op {
             version,
             previous,
+            snapshot,
             range,
             length_bytes,
             index_bytes: WORST_BYTES_PER_CLEAR,
+            leaves: parts_of(range),
             ..Op::new(OpChange::Clear, Some(asker), key)
         };
         self.accept(op);
@@ -252,12 +305,25 @@ impl Store {
         taken
     }
 
-    /// From here on the change is part of the chunk's history, unless what it is merged with is damaged.
-    pub(super) fn accept(&mut self, op: Op) {
+    /// From here on the change is part of the chunk's history, unless what it needs from the disk is damaged.
+    pub(super) fn accept(&mut self, mut op: Op) {
         let chunk = self.index.chunk_mut(op.chunk);
+        op.before = (chunk.accepted_snapshot, chunk.accepted_state);
+        if op.snapshot > chunk.accepted_snapshot {
+            if chunk.accepted > Version::NONE {
+                chunk.accepted_state = chunk.accepted;
+            }
+            chunk.accepted_snapshot = op.snapshot;
+        }
         chunk.accepted = op.version;
-        chunk.last = Some((op.previous, op.length_bytes));
+        chunk.set_last(Some((op.previous, op.length_bytes)));
+        self.queue(op);
+    }
+
+    /// Puts a change behind the others of its chunk.
+    pub(super) fn queue(&mut self, op: Op) {
         self.space.unapplied_bytes += op.index_bytes;
+        self.space.unapplied_leaves += u64::from(op.leaves);
         if let Some(volume) = op.asker.and_then(|asker| asker.volume) {
             self.fences.volume_mut(volume).unlogged += 1;
         }
@@ -286,6 +352,13 @@ impl Store {
             }
         }
     }
+}
+
+/// How many leaves the blocks belong to.
+pub(super) fn parts_of(range: BlockRange) -> u32 {
+    let first = u32::from(range.first.0) / LEAF_ENTRIES as u32;
+    let end = range.end().div_ceil(LEAF_ENTRIES as u32);
+    (end - first).min(PARTS as u32)
 }
 
 /// Has every piece of the payload (what lies inside one block) the checksum that came with it?

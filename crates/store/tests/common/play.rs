@@ -471,7 +471,11 @@ impl Game {
         }
         let status = self.rig.store.status();
         let blocks = (status.capacity_bytes - status.free_bytes) / BLOCK as u64;
-        assert_eq!(blocks, status.blocks, "slots are lost, or used twice");
+        assert_eq!(
+            blocks,
+            status.blocks + status.leaf_pages,
+            "slots are lost, or used twice"
+        );
     }
 
     fn new_link(&mut self) {
