@@ -2,6 +2,7 @@
 //! it in any order, cut the power at any moment, and tear what was not flushed.
 #![allow(dead_code, reason = "each test uses its part of it")]
 
+pub mod fixture;
 pub mod model;
 pub mod play;
 

@@ -1,0 +1,475 @@
+//! Stores that earlier versions wrote, kept as text: the bytes of the file, and what must be read from them.
+//!
+//! ```text
+//! # a remark
+//! size 1048576
+//! 0: 414d495441... 3*00 256*'7/0/1@1:2.......'     bytes at an offset; what no line names is zeros
+//! fence volume 7 generation 2 owner 13 group 1/0 epoch 2 blocks 1024 in-sync abcd0001
+//! chunk 7/0 version 2:41
+//! data 7/0/1 version 1:2 sum 0123abcd bytes 256*'7/0/1@1:2.......'
+//! cleared 7/0/64-127 version 1:5                   first and last block
+//! dropped 1                                        batches at the end of the log that are not whole
+//! ```
+//!
+//! Bytes are written as tokens: hexadecimal digits, or text in quotes; before either `N*` repeats it. A block of a
+//! chunk that no line names was never written.
+
+use super::{Asker, BLOCK, Rig, data, version};
+use amita_cluster::message::{AnswerBody, MemberSet, Refusal, Request, RequestBody};
+use amita_cluster::{
+    BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, StoreId, Version,
+    VolumeId,
+};
+use amita_reactor::Slice;
+use amita_store::State;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::str::FromStr;
+
+/// Who owns a volume, and how it asks.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    pub asker: Asker,
+    pub node: u32,
+    pub group: GroupId,
+    pub in_sync: Vec<u128>,
+}
+
+impl Owner {
+    pub fn request(&mut self, body: RequestBody) -> Request {
+        let mut request = self.asker.request(body);
+        request.scope.group = self.group;
+        request
+    }
+
+    pub fn fence_request(&mut self) -> Request {
+        let body = RequestBody::Fence {
+            owner: NodeId(self.node),
+            in_sync: self.in_sync.iter().map(|&id| StoreId(id)).collect::<MemberSet>(),
+            blocks_per_chunk: self.asker.blocks_per_chunk,
+        };
+        self.request(body)
+    }
+
+    pub fn ask(&mut self, rig: &mut Rig, body: RequestBody, payload: &[u8]) -> (Result<AnswerBody, Refusal>, Slice) {
+        let request = self.request(body);
+        let told = self.asker.ask(rig, request, Slice::copy_from(payload));
+        (told.answer.result, told.payload)
+    }
+
+    pub fn fence(&mut self, rig: &mut Rig) -> Result<AnswerBody, Refusal> {
+        let request = self.fence_request();
+        self.asker.ask(rig, request, Slice::default()).answer.result
+    }
+}
+
+/// What a block must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub version: Version,
+    /// Checksum and data; `None`: it was cleared.
+    pub data: Option<(u32, Vec<u8>)>,
+}
+
+/// What a chunk must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    pub version: Version,
+    pub blocks: BTreeMap<u16, Expected>,
+}
+
+/// A store that some version wrote.
+#[derive(Clone, Debug, Default)]
+pub struct Fixture {
+    pub image: Vec<u8>,
+    pub owners: Vec<Owner>,
+    /// By volume and index.
+    pub chunks: BTreeMap<(u64, u64), Chunk>,
+    pub dropped: u64,
+}
+
+impl Fixture {
+    /// Reads the text.
+    ///
+    /// # Panics
+    /// With the line's number, where it is not as it should be.
+    pub fn parse(text: &str) -> Fixture {
+        let mut fixture = Fixture::default();
+        for (at, line) in text.lines().enumerate() {
+            let mut words = Words(line.split_whitespace(), at + 1);
+            match words.0.next() {
+                None => {}
+                Some(first) if first.starts_with('#') => {}
+                Some("size") => fixture.image = vec![0; words.number()],
+                Some("dropped") => fixture.dropped = words.number(),
+                Some("fence") => fixture.owners.push(words.owner()),
+                Some("chunk") => {
+                    let [volume, chunk] = words.place();
+                    let version = words.version();
+                    fixture.chunk(volume, chunk).version = version;
+                }
+                Some("data") => {
+                    let [volume, chunk, block] = words.place();
+                    let version = words.version();
+                    let sum = u32::from_str_radix(words.named("sum"), 16).expect("a checksum");
+                    words.word("bytes");
+                    let data = Some((sum, words.bytes()));
+                    let expected = Expected { version, data };
+                    let before = fixture.chunk(volume, chunk).blocks.insert(block as u16, expected);
+                    assert!(before.is_none(), "line {}: the block is there twice", at + 1);
+                }
+                Some("cleared") => {
+                    let place = words.0.next().expect("a place");
+                    let (place, last) = place.split_once('-').expect("first and last block");
+                    let [volume, chunk, first] = numbers(place);
+                    let version = words.version();
+                    for block in first as u16..=last.parse().expect("a block") {
+                        let expected = Expected { version, data: None };
+                        let before = fixture.chunk(volume, chunk).blocks.insert(block, expected);
+                        assert!(before.is_none(), "line {}: the block is there twice", at + 1);
+                    }
+                }
+                Some(offset) => {
+                    let start = offset.strip_suffix(':').and_then(|offset| offset.parse().ok());
+                    let start: usize = start.unwrap_or_else(|| panic!("line {}: what is {offset}?", at + 1));
+                    let bytes = words.bytes();
+                    fixture.image[start..start + bytes.len()].copy_from_slice(&bytes);
+                }
+            }
+        }
+        fixture
+    }
+
+    pub fn chunk(&mut self, volume: u64, chunk: u64) -> &mut Chunk {
+        self.chunks.entry((volume, chunk)).or_default()
+    }
+
+    /// The text of it, without the remarks at its head.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        for owner in &self.owners {
+            let members: Vec<String> = owner.in_sync.iter().map(|id| format!("{id:x}")).collect();
+            let _ = writeln!(
+                out,
+                "fence volume {} generation {} owner {} group {}/{} epoch {} blocks {} in-sync {}",
+                owner.asker.volume.0,
+                owner.asker.generation.0,
+                owner.node,
+                owner.group.pool.0,
+                owner.group.index.0,
+                owner.asker.epoch.0,
+                owner.asker.blocks_per_chunk,
+                members.join(",")
+            );
+        }
+        for ((volume, index), chunk) in &self.chunks {
+            let _ = writeln!(out, "\nchunk {volume}/{index} version {}", chunk.version);
+            let mut blocks = chunk.blocks.iter().peekable();
+            while let Some((block, expected)) = blocks.next() {
+                let version = expected.version;
+                if let Some((sum, bytes)) = &expected.data {
+                    let bytes = tokens(bytes).join(" ");
+                    let _ = writeln!(
+                        out,
+                        "data {volume}/{index}/{block} version {version} sum {sum:08x} bytes {bytes}"
+                    );
+                    continue;
+                }
+                let mut last = *block;
+                while blocks.next_if(|(b, e)| **b == last + 1 && *e == expected).is_some() {
+                    last += 1;
+                }
+                let _ = writeln!(out, "cleared {volume}/{index}/{block}-{last} version {version}");
+            }
+        }
+        let _ = writeln!(out, "\ndropped {}\n\nsize {}", self.dropped, self.image.len());
+        for (page, bytes) in self.image.chunks(BLOCK).enumerate() {
+            if bytes.iter().any(|&byte| byte != 0) {
+                put_page(&mut out, page * BLOCK, bytes);
+            }
+        }
+        out
+    }
+
+    /// How many blocks hold data.
+    pub fn blocks(&self) -> u64 {
+        let blocks = self.chunks.values().flat_map(|chunk| chunk.blocks.values());
+        blocks.filter(|expected| expected.data.is_some()).count() as u64
+    }
+
+    /// Asks the store for everything, and compares. The store is mounted and its volumes' owners are as told.
+    pub fn check(&self, rig: &mut Rig) {
+        assert_eq!(*rig.store.state(), State::Serving);
+        for owner in &self.owners {
+            let mut owner = owner.clone();
+            assert_eq!(owner.fence(rig), Ok(AnswerBody::Fenced), "{owner:?}");
+            for ((volume, index), chunk) in &self.chunks {
+                if *volume == owner.asker.volume.0 {
+                    check_chunk(&mut owner, rig, ChunkIndex(*index), chunk);
+                }
+            }
+        }
+        let status = rig.store.status();
+        assert_eq!(status.blocks, self.blocks());
+        assert!(status.free_bytes + status.blocks * BLOCK as u64 <= status.capacity_bytes);
+    }
+
+    /// What the store has seen of ownership it has seen for ever (rule R2).
+    pub fn check_older(&self, rig: &mut Rig) {
+        for owner in &self.owners {
+            let (generation, epoch) = (owner.asker.generation, owner.asker.epoch);
+            let mut older = owner.clone();
+            older.asker.generation = Generation(generation.0 - 1);
+            assert_eq!(older.fence(rig), Err(Refusal::Fenced { generation }));
+            let mut older = owner.clone();
+            older.asker.epoch = Epoch(epoch.0 - 1);
+            assert_eq!(older.fence(rig), Err(Refusal::StaleEpoch { epoch }));
+        }
+    }
+}
+
+fn check_chunk(owner: &mut Owner, rig: &mut Rig, index: ChunkIndex, expected: &Chunk) {
+    let place = format!("{}/{}", owner.asker.volume.0, index.0);
+    let blocks = owner.asker.blocks_per_chunk;
+    let (opened, _) = owner.ask(rig, RequestBody::Open { chunk: index }, &[]);
+    let version = expected.version;
+    assert_eq!(opened, Ok(AnswerBody::Opened { version }), "{place}");
+
+    let mut allocated = [0; 16];
+    for block in 0..blocks {
+        let range = BlockRange::new(block, 1);
+        let read = RequestBody::Read {
+            chunk: index,
+            range,
+            least: version,
+        };
+        let (result, payload) = owner.ask(rig, read, &[]);
+        let Ok(AnswerBody::Data { version, sums }) = result else {
+            panic!("{place}/{block}: {result:?}")
+        };
+        let bytes = data(1, &payload, &sums);
+        let entry = expected.blocks.get(&block);
+        assert_eq!(
+            version,
+            entry.map_or(Version::NONE, |entry| entry.version),
+            "{place}/{block}"
+        );
+        match entry.and_then(|entry| entry.data.as_ref()) {
+            Some((sum, right)) => {
+                allocated[usize::from(block) / 64] |= 1 << (block % 64);
+                assert_eq!(
+                    amita_cluster::crc32c(right),
+                    *sum,
+                    "{place}/{block}: the fixture itself is wrong"
+                );
+                assert_eq!(sums[..], [*sum], "{place}/{block}");
+                assert!(bytes == *right, "{place}/{block} has other bytes");
+            }
+            None => assert!(
+                payload.is_empty() && bytes.iter().all(|&byte| byte == 0),
+                "{place}/{block}"
+            ),
+        }
+    }
+
+    let body = RequestBody::Allocation {
+        chunk: index,
+        least: version,
+    };
+    let allocated = Box::new(allocated);
+    assert_eq!(
+        owner.ask(rig, body, &[]).0,
+        Ok(AnswerBody::Allocation { allocated }),
+        "{place}"
+    );
+
+    let mut found = BTreeMap::new();
+    let mut from = Some(BlockIndex(0));
+    while let Some(first) = from {
+        let body = RequestBody::Changes {
+            chunk: index,
+            since: Version::NONE,
+            from: first,
+        };
+        let (Ok(AnswerBody::Changes { entries, more }), _) = owner.ask(rig, body, &[]) else {
+            panic!("{place}: no list of changes")
+        };
+        found.extend(entries.iter().map(|entry| (entry.block.0, (entry.version, entry.sum))));
+        from = more;
+    }
+    let all: BTreeMap<_, _> = expected
+        .blocks
+        .iter()
+        .map(|(block, entry)| (*block, (entry.version, entry.data.as_ref().map(|(sum, _)| *sum))))
+        .collect();
+    assert_eq!(found, all, "{place}");
+}
+
+struct Words<'a>(std::str::SplitWhitespace<'a>, usize);
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> &'a str {
+        let line = self.1;
+        self.0.next().unwrap_or_else(|| panic!("line {line} ends too early"))
+    }
+
+    fn word(&mut self, word: &str) {
+        let (line, found) = (self.1, self.next());
+        assert_eq!(found, word, "line {line}");
+    }
+
+    fn named(&mut self, name: &str) -> &'a str {
+        self.word(name);
+        self.next()
+    }
+
+    fn number<T: FromStr>(&mut self) -> T {
+        let (line, word) = (self.1, self.next());
+        word.parse()
+            .unwrap_or_else(|_| panic!("line {line}: {word} is no number"))
+    }
+
+    fn place<const N: usize>(&mut self) -> [u64; N] {
+        numbers(self.next())
+    }
+
+    fn version(&mut self) -> Version {
+        let (generation, counter) = self.named("version").split_once(':').expect("generation:counter");
+        version(
+            generation.parse().expect("a generation"),
+            counter.parse().expect("a counter"),
+        )
+    }
+
+    fn owner(&mut self) -> Owner {
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        let volume = number(self.named("volume"));
+        let generation = number(self.named("generation"));
+        let node = number(self.named("owner")) as u32;
+        let [pool, group] = numbers(self.named("group"));
+        let epoch = number(self.named("epoch"));
+        let blocks = number(self.named("blocks"));
+        let id = |text| u128::from_str_radix(text, 16).expect("a UUID");
+        let in_sync = self.named("in-sync").split(',').map(id).collect();
+        owner(
+            volume,
+            generation as u32,
+            node,
+            (pool as u32, group as u32),
+            epoch,
+            blocks as u16,
+            in_sync,
+        )
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for token in self.0.by_ref() {
+            let (count, what) = token.split_once('*').unwrap_or(("1", token));
+            let piece: Vec<u8> = match what.strip_prefix('\'').and_then(|what| what.strip_suffix('\'')) {
+                Some(text) => text.bytes().collect(),
+                None => {
+                    let pairs = what.as_bytes().chunks(2);
+                    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16);
+                    pairs
+                        .map(byte)
+                        .collect::<Result<_, _>>()
+                        .unwrap_or_else(|_| panic!("line {}: {token}", self.1))
+                }
+            };
+            bytes.extend(piece.repeat(count.parse().expect("a count")));
+        }
+        bytes
+    }
+}
+
+fn numbers<const N: usize>(text: &str) -> [u64; N] {
+    let parts: Vec<u64> = text.split('/').map(|part| part.parse().expect("a number")).collect();
+    parts
+        .try_into()
+        .unwrap_or_else(|parts| panic!("{N} numbers, not {parts:?}"))
+}
+
+/// An owner, on a link of its own.
+pub fn owner(
+    volume: u64,
+    generation: u32,
+    node: u32,
+    group: (u32, u32),
+    epoch: u64,
+    blocks_per_chunk: u16,
+    in_sync: Vec<u128>,
+) -> Owner {
+    let mut asker = Asker::new(u64::from(node));
+    asker.volume = VolumeId(volume);
+    asker.generation = Generation(generation);
+    asker.epoch = Epoch(epoch);
+    asker.blocks_per_chunk = blocks_per_chunk;
+    Owner {
+        asker,
+        node,
+        group: GroupId {
+            pool: PoolId(group.0),
+            index: GroupIndex(group.1),
+        },
+        in_sync,
+    }
+}
+
+/// The lengths of what may repeat: a byte, integers, entries of the format, and the pattern of the fixtures' data.
+const PERIODS: [usize; 6] = [1, 4, 8, 12, 16, 20];
+/// Fewer bytes are not worth a token.
+const LEAST_REPEATED: usize = 12;
+
+fn repeats(bytes: &[u8], period: usize) -> usize {
+    let Some(first) = bytes.get(..period) else { return 0 };
+    bytes.chunks_exact(period).take_while(|piece| *piece == first).count()
+}
+
+fn token(bytes: &[u8]) -> String {
+    if bytes.len() >= 16 && bytes.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\'') {
+        return format!("'{}'", String::from_utf8_lossy(bytes));
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn tokens(mut bytes: &[u8]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut literal = Vec::new();
+    while let Some((&first, rest)) = bytes.split_first() {
+        let best = PERIODS
+            .iter()
+            .map(|&period| (period, repeats(bytes, period)))
+            .filter(|(period, count)| *count > 1 && period * count >= LEAST_REPEATED)
+            .max_by_key(|(period, count)| (period * count, std::cmp::Reverse(*period)));
+        let Some((period, count)) = best else {
+            literal.push(first);
+            bytes = rest;
+            continue;
+        };
+        out.extend(literal.chunks(40).map(token));
+        literal.clear();
+        out.push(format!("{count}*{}", token(&bytes[..period])));
+        bytes = &bytes[period * count..];
+    }
+    out.extend(literal.chunks(40).map(token));
+    out
+}
+
+fn put_page(out: &mut String, offset: usize, bytes: &[u8]) {
+    const WIDTH: usize = 116;
+    let mut at = offset;
+    let mut line = format!("{at}:");
+    let mut end = at;
+    for token in tokens(bytes) {
+        if line.len() + 1 + token.len() > WIDTH && end > at {
+            let _ = writeln!(out, "{line}");
+            at = end;
+            line = format!("{at}:");
+        }
+        line.push(' ');
+        line.push_str(&token);
+        end += Words(token.split_whitespace(), 0).bytes().len();
+    }
+    let _ = writeln!(out, "{line}");
+}
