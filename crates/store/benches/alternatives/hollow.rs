@@ -2,8 +2,8 @@
 
 use amita_cluster::message::{AnswerBody, MemberSet, Request, RequestBody, Scope};
 use amita_cluster::{
-    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, StoreId, Version,
-    VolumeId,
+    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
+    Version, VolumeId,
 };
 use amita_reactor::{FileInfo, Pool, PoolConfig, Segments, Slice, Time};
 use amita_store::format::Geometry;
@@ -91,6 +91,7 @@ impl Hollow {
                 generation: Generation(1),
                 group: GroupId::default(),
                 epoch: Epoch(1),
+                snapshot: SnapshotId::HEAD,
             },
             body,
         };
