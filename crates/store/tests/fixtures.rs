@@ -2,7 +2,7 @@
 //! `tests/fixtures`. Each says what must be read from it, so that the tests need nothing of the program that wrote it.
 //!
 //! A fixture is never changed once its version has been released. A new version of the format adds its own: raise
-//! `FORMAT_VERSION`, let [`write_the_fixture_of_this_version`] do what is new in the format as well, run
+//! `FORMAT_VERSION`, let `fixtures/story.rs` do what is new in the format as well, run
 //!
 //! ```text
 //! WRITE_FIXTURE=1 cargo test -p amita-store --test fixtures -- --ignored
@@ -11,18 +11,18 @@
 //! which writes `store-vN.txt`, and add N to [`VERSIONS`]. It writes no other version's file, and none that is there.
 
 mod common;
+#[path = "fixtures/story.rs"]
+mod story;
 
-use amita_cluster::message::{self, AnswerBody, RequestBody};
-use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Version};
-use amita_reactor::{Pool, Slice, Time};
+use amita_cluster::message::{AnswerBody, RequestBody};
+use amita_cluster::{BlockRange, ChunkIndex};
+use amita_reactor::{Pool, Time};
 use amita_store::format::FORMAT_VERSION;
 use amita_store::{Config, State};
-use common::fixture::{Chunk, Expected, Fixture, Owner, owner};
-use common::model::{Change, Model};
-use common::{BLOCK, CLUSTER, Disk, Fate, Flight, Rig, Rng, STORE, image, params, sums};
+use common::fixture::{Expected, Fixture};
+use common::{BLOCK, CLUSTER, Disk, Rig, Rng, STORE, sums};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The versions of the format of which there is a fixture.
 const VERSIONS: [u32; 1] = [1];
@@ -281,7 +281,7 @@ fn write_the_fixture_of_this_version() {
         "{} is there already: it is never changed",
         path.display()
     );
-    let fixture = tell();
+    let fixture = story::tell();
     let remarks = format!(
         "# A store as format version {FORMAT_VERSION} wrote it, cut off at work, and what must be read from it: for ever, by every later\n\
          # version, unchanged. crates/store/tests/common/fixture.rs explains the lines, tests/fixtures.rs reads them.\n\
@@ -298,316 +298,4 @@ fn write_the_fixture_of_this_version() {
     rig.run();
     read.check(&mut rig);
     std::fs::write(&path, text).expect("the fixture can be written");
-}
-
-/// What happened to the store, told to it and to the model.
-struct Story {
-    rig: Rig,
-    owners: BTreeMap<u64, Owner>,
-    models: BTreeMap<u64, Model>,
-    /// Changes that are sent and not yet acknowledged: volume, chunk, version.
-    sent: Vec<(u64, u64, Version)>,
-}
-
-/// Sixteen bytes that say where and when a block was written.
-fn pattern(volume: u64, chunk: u64, block: usize, version: Version) -> Vec<u8> {
-    let text = format!("{volume}/{chunk}/{block}@{version}");
-    assert!(text.len() <= 16);
-    format!("{text:.<16}").into_bytes()
-}
-
-impl Story {
-    fn new() -> Story {
-        let mut rig = Rig::open(
-            Disk::new(image(&params(1 << 20)), false),
-            Config::default(),
-            Time(1),
-            1,
-            Pool::heap(),
-        );
-        rig.run();
-        Story {
-            rig,
-            owners: BTreeMap::new(),
-            models: BTreeMap::new(),
-            sent: Vec::new(),
-        }
-    }
-
-    fn own(&mut self, mut owner: Owner) {
-        assert_eq!(owner.fence(&mut self.rig), Ok(AnswerBody::Fenced));
-        let blocks = usize::from(owner.asker.blocks_per_chunk);
-        let volume = owner.asker.volume.0;
-        self.models.entry(volume).or_insert_with(|| Model::new(blocks));
-        self.owners.insert(volume, owner);
-    }
-
-    fn next(&mut self, volume: u64, chunk: u64) -> (Version, Version) {
-        let previous = self.models.get_mut(&volume).expect("it is owned").chunk(chunk).last();
-        (
-            previous
-                .next(self.owners[&volume].asker.generation)
-                .expect("few writes"),
-            previous,
-        )
-    }
-
-    fn send(
-        &mut self,
-        volume: u64,
-        chunk: u64,
-        body: RequestBody,
-        payload: &[u8],
-        change: Option<(Version, Version, Change)>,
-    ) {
-        let owner = self.owners.get_mut(&volume).expect("it is owned");
-        let request = owner.request(body);
-        let link = owner.asker.link;
-        self.rig.send(link, request, Slice::copy_from(payload));
-        if let Some((version, previous, change)) = change {
-            self.models
-                .get_mut(&volume)
-                .expect("it is owned")
-                .chunk(chunk)
-                .send(version, previous, change);
-            self.sent.push((volume, chunk, version));
-        }
-    }
-
-    /// `length` bytes at `offset` of a chunk.
-    fn write(&mut self, volume: u64, chunk: u64, offset: usize, length: usize) {
-        let (version, previous) = self.next(volume, chunk);
-        let bytes: Vec<u8> = (offset..offset + length)
-            .map(|at| pattern(volume, chunk, at / BLOCK, version)[at % 16])
-            .collect();
-        let body = RequestBody::Write {
-            chunk: ChunkIndex(chunk),
-            offset_bytes: offset as u32,
-            length_bytes: length as u32,
-            version,
-            previous,
-            sums: sums(offset as u32, &bytes),
-        };
-        let offset = offset as u32;
-        let change = Change::Write {
-            offset,
-            bytes: bytes.clone(),
-        };
-        self.send(volume, chunk, body, &bytes, Some((version, previous, change)));
-    }
-
-    fn blocks(&mut self, volume: u64, chunk: u64, first: usize, count: usize) {
-        self.write(volume, chunk, first * BLOCK, count * BLOCK);
-    }
-
-    fn clear(&mut self, volume: u64, chunk: u64, first: u16, count: u16) {
-        let (version, previous) = self.next(volume, chunk);
-        let body = RequestBody::Clear {
-            chunk: ChunkIndex(chunk),
-            range: BlockRange::new(first, count),
-            version,
-            previous,
-        };
-        self.send(
-            volume,
-            chunk,
-            body,
-            &[],
-            Some((version, previous, Change::Clear { first, count })),
-        );
-    }
-
-    /// A roll-forward: some blocks get the data of older versions, others are cleared.
-    fn roll(&mut self, volume: u64, chunk: u64, with_data: &[u16], cleared: &[u16]) {
-        let (first, previous) = self.next(volume, chunk);
-        let version = Version(first.0 + 3);
-        let full = |block: u16, version| pattern(volume, chunk, usize::from(block), version).repeat(BLOCK / 16);
-        let data = with_data.iter().enumerate().map(|(at, &block)| {
-            let version = Version(version.0 - at as u64 % 3);
-            (block, Some(full(block, version)), version)
-        });
-        let cleared = cleared.iter().map(|&block| (block, None, Version(version.0 - 1)));
-        let mut entries: Vec<(u16, Option<Vec<u8>>, Version)> = data.chain(cleared).collect();
-        entries.sort_by_key(|entry| entry.0);
-        let parts = entries.len().div_ceil(message::MAX_CHANGES);
-        for (at, part) in entries.chunks(message::MAX_CHANGES).enumerate() {
-            let last = at + 1 == parts;
-            let body = RequestBody::Roll {
-                chunk: ChunkIndex(chunk),
-                version,
-                previous,
-                entries: part
-                    .iter()
-                    .map(|(block, data, version)| message::Change {
-                        block: BlockIndex(*block),
-                        version: *version,
-                        sum: data.as_ref().map(|data| amita_cluster::crc32c(data)),
-                    })
-                    .collect(),
-                first: at == 0,
-                last,
-            };
-            let payload: Vec<u8> = part.iter().filter_map(|(_, data, _)| data.clone()).flatten().collect();
-            let change = last.then(|| (version, previous, Change::Roll(entries.clone())));
-            self.send(volume, chunk, body, &payload, change);
-        }
-    }
-
-    /// Everything that was sent is durable and acknowledged.
-    fn settle(&mut self) {
-        self.rig.run();
-        self.acknowledge();
-        assert!(self.sent.is_empty());
-    }
-
-    fn acknowledge(&mut self) {
-        for told in std::mem::take(&mut self.rig.told) {
-            assert_eq!(told.answer.result, Ok(AnswerBody::Done));
-        }
-        for (volume, chunk, version) in std::mem::take(&mut self.sent) {
-            self.models
-                .get_mut(&volume)
-                .expect("it is owned")
-                .chunk(chunk)
-                .acknowledge(version);
-        }
-    }
-
-    /// Batch after batch of small writes, until a checkpoint has been completed.
-    fn until_checkpoint(&mut self, volume: u64, chunk: u64) {
-        let before = self.rig.store.status().counters.checkpoints;
-        for round in 0..200 {
-            if self.rig.store.status().counters.checkpoints > before {
-                return;
-            }
-            self.blocks(volume, chunk, round % 3, 1);
-            self.settle();
-        }
-        panic!("no checkpoint comes");
-    }
-
-    fn pass(&mut self) {
-        self.rig.store.end_pass(self.rig.now);
-        self.rig.pump();
-    }
-}
-
-/// What the fixture of version 1 went through.
-fn tell() -> Fixture {
-    let other = |n: u128| STORE.0 + n;
-    let mut story = Story::new();
-    story.own(owner(7, 1, 11, (1, 0), 1, 1024, vec![STORE.0, other(1)]));
-    story.own(owner(9, 4, 12, (2, 3), 5, 128, vec![STORE.0, other(1), other(2)]));
-
-    // The first mount: whole blocks, parts of blocks, clears of whole map pages and of single blocks.
-    story.blocks(7, 0, 0, 4);
-    story.blocks(7, 1, 1023, 1);
-    story.settle();
-    story.write(7, 0, 5 * BLOCK + 100, 5000);
-    story.blocks(7, 2, 60, 8);
-    story.settle();
-    story.write(7, 0, 3 * BLOCK + 4000, 200);
-    story.clear(7, 2, 64, 128);
-    story.clear(7, 0, 2, 1);
-    story.clear(7, 5, 0, 1024);
-    story.settle();
-    for block in 0..10 {
-        story.clear(9, 0, 2 * block, 1);
-    }
-    story.blocks(9, 1, 126, 2);
-    story.settle();
-    for part in 0..8 {
-        story.clear(7, 6, part * 64, 63);
-    }
-    story.until_checkpoint(7, 3);
-    story.rig.advance(Duration::from_secs(1));
-    story.settle();
-
-    // The second: a roll-forward, a new owner, and a checkpoint over what the first one left.
-    story.rig = story.rig.reopened(story.rig.disk.durable.clone());
-    story.rig.run();
-    for owner in story.owners.values_mut() {
-        assert_eq!(owner.fence(&mut story.rig), Ok(AnswerBody::Fenced));
-    }
-    story.roll(7, 4, &[1, 2, 3, 200], &[4, 5, 1000]);
-    story.settle();
-    story.own(owner(7, 2, 13, (1, 0), 2, 1024, vec![STORE.0]));
-    story.blocks(7, 0, 1, 1);
-    story.until_checkpoint(7, 3);
-
-    // Behind the checkpoint: one of everything, the next owner of the other volume among it.
-    story.blocks(7, 0, 512, 6);
-    story.settle();
-    story.own(owner(9, 5, 14, (2, 3), 6, 128, vec![STORE.0, other(2)]));
-    story.write(9, 1, 127 * BLOCK + 1, 4094);
-    story.clear(7, 5, 64, 64);
-    story.clear(7, 0, 3, 2);
-    story.settle();
-    // Its parts take more than a page of the log, so the batch has two.
-    let cleared: Vec<u16> = (300..520).collect();
-    story.roll(7, 6, &[63, 127], &cleared);
-    story.settle();
-    story.blocks(7, 8, 10, 2);
-    story.settle();
-
-    // Under way when the power fails: two batches whole and in no mark, and one whose data is missing.
-    story.write(7, 0, 100, 3);
-    story.rig.run();
-    story.acknowledge();
-    story.blocks(7, 7, 0, 3);
-    story.clear(7, 7, 1, 1);
-    story.pass();
-    story.roll(9, 3, &[0, 64], &[127]);
-    story.pass();
-    let whole = story.rig.flights.len();
-    let acknowledged = story.sent.len();
-    story.blocks(7, 0, 0, 1);
-    story.pass();
-    for _ in 0..whole {
-        story.rig.complete(0);
-    }
-    story.sent.truncate(acknowledged);
-    story.acknowledge();
-    let geometry = amita_store::format::Geometry::divide(1 << 20, None).expect("it was formatted");
-    let is_data = |flight: &Flight| matches!(flight, Flight::Write { offset, .. } if *offset >= geometry.slots_offset);
-    let is_data: Vec<bool> = story.rig.flights.iter().map(is_data).collect();
-    assert!(is_data.len() == 2 && is_data.contains(&true) && is_data.contains(&false));
-    let image = story.rig.cut_as(|at| if is_data[at] { Fate::Lost } else { Fate::Kept });
-
-    let mut chunks = BTreeMap::new();
-    for (volume, model) in &story.models {
-        for (index, chunk) in &model.chunks {
-            let state = &chunk.acknowledged;
-            let blocks = state
-                .blocks
-                .iter()
-                .enumerate()
-                .filter(|(_, (_, version))| *version != Version::NONE);
-            let expected = |data: &[u8]| (amita_cluster::crc32c(data), data.to_vec());
-            let blocks = blocks.map(|(block, (data, version))| {
-                let data = data.as_ref().map(|data| expected(data));
-                (
-                    block as u16,
-                    Expected {
-                        version: *version,
-                        data,
-                    },
-                )
-            });
-            let blocks = blocks.collect();
-            chunks.insert(
-                (*volume, *index),
-                Chunk {
-                    version: state.version,
-                    blocks,
-                },
-            );
-        }
-    }
-    Fixture {
-        image,
-        owners: story.owners.into_values().collect(),
-        chunks,
-        dropped: 1,
-    }
 }
