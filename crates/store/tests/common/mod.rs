@@ -2,9 +2,18 @@
 //! it in any order, cut the power at any moment, and tear what was not flushed.
 #![allow(dead_code, reason = "each test uses its part of it")]
 
+pub mod check;
+pub mod cuts;
+mod disk;
 pub mod fixture;
+pub mod image;
 pub mod model;
+pub mod owner;
 pub mod play;
+pub mod probe;
+pub mod trace;
+
+pub use disk::{Disk, Fate, Outcome};
 
 use amita_cluster::message::{Answer, AnswerBody, MemberSet, Refusal, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
@@ -15,6 +24,7 @@ use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use amita_store::{Config, Effect, FormatParams, IoId, LinkId, State, Store};
 use std::io;
 use std::time::Duration;
+use trace::Trace;
 
 pub const BLOCK: usize = BLOCK_BYTES as usize;
 pub const SECTOR: usize = 512;
@@ -50,67 +60,6 @@ impl Rng {
     }
 }
 
-/// A write that the disk has heard of and that a power cut may lose.
-#[derive(Clone, Debug)]
-pub struct Loose {
-    sequence: u64,
-    pub offset: u64,
-    pub bytes: Vec<u8>,
-}
-
-/// A disk in memory.
-#[derive(Clone, Debug)]
-pub struct Disk {
-    /// What a power cut leaves for sure.
-    pub durable: Vec<u8>,
-    /// What a read sees.
-    pub view: Vec<u8>,
-    /// Completed and not flushed; only with a volatile cache.
-    pub cached: Vec<Loose>,
-    pub volatile: bool,
-    sequence: u64,
-}
-
-impl Disk {
-    pub fn new(image: Vec<u8>, volatile: bool) -> Disk {
-        Disk {
-            view: image.clone(),
-            durable: image,
-            cached: Vec::new(),
-            volatile,
-            sequence: 0,
-        }
-    }
-
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let at = offset as usize;
-        self.view[at..at + bytes.len()].copy_from_slice(bytes);
-        if self.volatile {
-            self.sequence += 1;
-            self.cached.push(Loose {
-                sequence: self.sequence,
-                offset,
-                bytes: bytes.to_vec(),
-            });
-        } else {
-            self.durable[at..at + bytes.len()].copy_from_slice(bytes);
-        }
-    }
-
-    fn flush(&mut self, up_to: u64) {
-        let mut kept = Vec::new();
-        for write in self.cached.drain(..) {
-            if write.sequence > up_to {
-                kept.push(write);
-                continue;
-            }
-            let at = write.offset as usize;
-            self.durable[at..at + write.bytes.len()].copy_from_slice(&write.bytes);
-        }
-        self.cached = kept;
-    }
-}
-
 /// What is under way on the device.
 #[derive(Debug)]
 pub enum Flight {
@@ -142,6 +91,8 @@ pub struct Rig {
     pub broken: Option<std::ops::Range<u64>>,
     /// Check that nothing is written where a read is under way (rule D6).
     pub watch_pins: bool,
+    /// What the device is told is written down here.
+    pub trace: Option<Box<Trace>>,
 }
 
 pub fn params(size_bytes: u64) -> FormatParams {
@@ -181,6 +132,7 @@ impl Rig {
             alignment,
             broken: None,
             watch_pins: true,
+            trace: None,
         }
     }
 
@@ -198,11 +150,19 @@ impl Rig {
         for effect in self.store.effects() {
             match effect {
                 Effect::Read { io, offset, buffer } => self.flights.push(Flight::Read { io, offset, buffer }),
-                Effect::Write { io, offset, data } => self.flights.push(Flight::Write { io, offset, data }),
-                Effect::Flush { io } => self.flights.push(Flight::Flush {
-                    io,
-                    up_to: self.disk.sequence,
-                }),
+                Effect::Write { io, offset, data } => {
+                    if let Some(trace) = &mut self.trace {
+                        trace.write(io, offset, joined(&data));
+                    }
+                    self.flights.push(Flight::Write { io, offset, data });
+                }
+                Effect::Flush { io } => {
+                    if let Some(trace) = &mut self.trace {
+                        trace.flush(io);
+                    }
+                    let up_to = self.disk.sequence();
+                    self.flights.push(Flight::Flush { io, up_to });
+                }
                 Effect::Answer { link, answer, payload } => self.told.push(Told { link, answer, payload }),
             }
         }
@@ -214,6 +174,20 @@ impl Rig {
     }
 
     pub fn complete_with(&mut self, at: usize, result: io::Result<()>) {
+        let outcome = if result.is_ok() {
+            Outcome::Good
+        } else {
+            Outcome::Error(libc::EIO)
+        };
+        self.end(at, outcome, result);
+    }
+
+    /// Ends one operation well or badly.
+    pub fn complete_as(&mut self, at: usize, outcome: Outcome) {
+        self.end(at, outcome, outcome.result());
+    }
+
+    fn end(&mut self, at: usize, outcome: Outcome, result: io::Result<()>) {
         match self.flights.remove(at) {
             Flight::Read { io, offset, mut buffer } => {
                 let range = offset..offset + buffer.len() as u64;
@@ -230,18 +204,27 @@ impl Rig {
                 self.store.read_done(self.now, io, buffer, result);
             }
             Flight::Write { io, offset, data } => {
-                if result.is_ok() {
-                    let bytes = joined(&data);
-                    if self.watch_pins {
-                        self.check_pins(offset, bytes.len());
-                    }
-                    self.disk.write(offset, &bytes);
+                let bytes = joined(&data);
+                if outcome == Outcome::Good && self.watch_pins {
+                    self.check_pins(offset, bytes.len());
+                }
+                match outcome {
+                    Outcome::Good => self.disk.write(offset, &bytes),
+                    Outcome::Short(_) => self.disk.write(offset, &bytes[..bytes.len() / 2]),
+                    Outcome::Misdirected(elsewhere) => self.disk.write(elsewhere, &bytes),
+                    Outcome::Lost | Outcome::Error(_) => {}
+                }
+                if let Some(trace) = &mut self.trace {
+                    trace.ended(io, outcome);
                 }
                 self.store.write_done(self.now, io, data, result);
             }
             Flight::Flush { io, up_to } => {
-                if result.is_ok() {
+                if outcome == Outcome::Good {
                     self.disk.flush(up_to);
+                }
+                if let Some(trace) = &mut self.trace {
+                    trace.ended(io, outcome);
                 }
                 self.store.flush_done(self.now, io, result);
             }
@@ -318,19 +301,7 @@ impl Rig {
         });
         for (at, (offset, bytes)) in cached.chain(flying).enumerate() {
             let start = offset as usize;
-            match fate(at) {
-                Fate::Lost => {}
-                Fate::Kept => image[start..start + bytes.len()].copy_from_slice(&bytes),
-                Fate::Torn(seed) => {
-                    let mut rng = Rng(seed);
-                    for (sector, piece) in bytes.chunks(SECTOR).enumerate() {
-                        if rng.chance(2) {
-                            let from = start + sector * SECTOR;
-                            image[from..from + piece.len()].copy_from_slice(piece);
-                        }
-                    }
-                }
-            }
+            fate(at).strike(&mut image[start..start + bytes.len()], &bytes);
         }
         image
     }
@@ -368,20 +339,38 @@ impl Rig {
 
     /// The answer to a request, if it has come.
     pub fn take(&mut self, link: LinkId, id: RequestId) -> Option<Told> {
-        let at = self
-            .told
-            .iter()
-            .position(|told| told.link == link && told.answer.id == id)?;
-        Some(self.told.remove(at))
+        take(&mut self.told, link, id)
     }
 }
 
-/// What a power cut does to a write.
-#[derive(Clone, Copy, Debug)]
-pub enum Fate {
-    Lost,
-    Kept,
-    Torn(u64),
+/// The answer to a request, if it is among what was told.
+pub fn take(told: &mut Vec<Told>, link: LinkId, id: RequestId) -> Option<Told> {
+    let at = told.iter().position(|told| told.link == link && told.answer.id == id)?;
+    Some(told.remove(at))
+}
+
+/// What a store runs on, so that an [`Asker`] can ask it.
+pub trait Host {
+    /// Sends, runs to the end, time included, and returns the answer.
+    fn ask(&mut self, link: LinkId, request: Request, payload: Slice) -> Told;
+}
+
+impl Host for Rig {
+    fn ask(&mut self, link: LinkId, request: Request, payload: Slice) -> Told {
+        let id = request.id;
+        self.send(link, request, payload);
+        for _ in 0..1000 {
+            self.run();
+            if let Some(told) = self.take(link, id) {
+                return told;
+            }
+            let at = self.store.deadline().expect("what is not answered waits for something");
+            self.now = self.now.max(at);
+            self.store.tick(self.now);
+            self.pump();
+        }
+        panic!("request {id} is never answered");
+    }
 }
 
 /// Makes requests as one sequencer would.
@@ -468,30 +457,18 @@ impl Asker {
     }
 
     /// Sends, runs to the end, and returns the answer.
-    pub fn ask(&mut self, rig: &mut Rig, request: Request, payload: Slice) -> Told {
-        let id = request.id;
-        rig.send(self.link, request, payload);
-        for _ in 0..1000 {
-            rig.run();
-            if let Some(told) = rig.take(self.link, id) {
-                return told;
-            }
-            let at = rig.store.deadline().expect("what is not answered waits for something");
-            rig.now = rig.now.max(at);
-            rig.store.tick(rig.now);
-            rig.pump();
-        }
-        panic!("request {id} is never answered");
+    pub fn ask(&mut self, rig: &mut impl Host, request: Request, payload: Slice) -> Told {
+        rig.ask(self.link, request, payload)
     }
 
-    pub fn fence(&mut self, rig: &mut Rig) -> Result<AnswerBody, Refusal> {
+    pub fn fence(&mut self, rig: &mut impl Host) -> Result<AnswerBody, Refusal> {
         let request = self.fence_request();
         self.ask(rig, request, Slice::default()).answer.result
     }
 
     pub fn write(
         &mut self,
-        rig: &mut Rig,
+        rig: &mut impl Host,
         chunk: u64,
         offset: u32,
         bytes: &[u8],
@@ -503,7 +480,13 @@ impl Asker {
     }
 
     /// The bytes of some blocks, and the version of the answer.
-    pub fn read(&mut self, rig: &mut Rig, chunk: u64, first: u16, count: u16) -> Result<(Vec<u8>, Version), Refusal> {
+    pub fn read(
+        &mut self,
+        rig: &mut impl Host,
+        chunk: u64,
+        first: u16,
+        count: u16,
+    ) -> Result<(Vec<u8>, Version), Refusal> {
         let request = self.read_request(chunk, first, count, Version::NONE);
         let told = self.ask(rig, request, Slice::default());
         match told.answer.result? {
@@ -512,7 +495,7 @@ impl Asker {
         }
     }
 
-    pub fn open(&mut self, rig: &mut Rig, chunk: u64) -> Version {
+    pub fn open(&mut self, rig: &mut impl Host, chunk: u64) -> Version {
         let request = self.request(RequestBody::Open {
             chunk: ChunkIndex(chunk),
         });
@@ -555,6 +538,6 @@ pub fn version(generation: u32, counter: u64) -> Version {
     Version::new(Generation(generation), counter).expect("a small version")
 }
 
-fn joined(data: &Segments) -> Vec<u8> {
+pub fn joined(data: &Segments) -> Vec<u8> {
     data.iter().flat_map(|slice| slice.iter().copied()).collect()
 }

@@ -2,7 +2,7 @@
 //! its changes.
 
 use super::BLOCK;
-use amita_cluster::Version;
+use amita_cluster::{BlockIndex, Version};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -68,6 +68,18 @@ impl Blocks {
             }
         }
         bytes
+    }
+
+    /// Of each block that was ever written: its version and its checksum; none: it was cleared.
+    pub fn entries(&self) -> Vec<(BlockIndex, Version, Option<u32>)> {
+        let written = |(_, (_, version)): &(usize, &(Option<Rc<Vec<u8>>>, Version))| *version > Version::NONE;
+        let blocks = self.blocks.iter().enumerate().filter(written);
+        blocks
+            .map(|(block, (data, version))| {
+                let sum = data.as_ref().map(|data| amita_cluster::crc32c(data));
+                (BlockIndex(block as u16), *version, sum)
+            })
+            .collect()
     }
 
     pub fn newest(&self, first: u16, count: u16) -> Version {
@@ -151,11 +163,14 @@ impl Chunk {
         states
     }
 
+    /// What is to be seen at `version`; `None`: nothing acknowledged may be missing, and nothing else be there.
+    pub fn state(&self, version: Version) -> Option<Blocks> {
+        self.states().into_iter().find(|state| state.version == version)
+    }
+
     /// After a crash the store says that it is at `version`: nothing acknowledged may be missing.
     pub fn settle(&mut self, version: Version) {
-        let states = self.states();
-        let state = states.into_iter().find(|state| state.version == version);
-        self.acknowledged = state.unwrap_or_else(|| {
+        self.acknowledged = self.state(version).unwrap_or_else(|| {
             panic!(
                 "the chunk is at {version}; {} is acknowledged, {} was sent",
                 self.acknowledged.version,
