@@ -312,27 +312,31 @@ impl Drop for Seed {
 fn check(score: &Score, least_states: usize) {
     println!("{} states tried\n{score:#?}", score.states());
     assert!(score.states() >= least_states, "{} states", score.states());
-    assert!(score.tally.torn > 5_000 && score.tally.most_loose > EFFORT.all_subsets);
+    assert!(score.tally.torn > 3_000 && score.tally.most_loose > EFFORT.all_subsets);
     assert!(score.mounts_cut > 1_000 && score.used > 300 && score.ended_short > 1_000);
-    assert!(score.acts.iter().all(|&count| count > 5), "every act: {:?}", score.acts);
-    assert!(score.fences > 2 && score.checkpoints > 3 && score.rolls > 10 && score.merges > 50 && score.marks > 3);
+    assert!(
+        score.acts.iter().all(|&count| count >= 5),
+        "every act: {:?}",
+        score.acts
+    );
+    assert!(score.fences >= 2 && score.checkpoints >= 2 && score.rolls > 10 && score.merges > 30 && score.marks >= 2);
 }
 
 #[test]
 fn cut_everywhere_where_completed_writes_are_sure() {
-    let score = run(1, Medium::Sure, &Config::default(), 3, 70, EFFORT);
+    let score = run(1, Medium::Sure, &Config::default(), 3, 45, EFFORT);
     check(&score, 15_000);
 }
 
 #[test]
 fn cut_everywhere_with_a_volatile_cache() {
-    let score = run(2, Medium::Volatile, &Config::default(), 3, 60, EFFORT);
+    let score = run(2, Medium::Volatile, &Config::default(), 2, 45, EFFORT);
     check(&score, 20_000);
 }
 
 #[test]
 fn cut_everywhere_in_a_file_with_holes() {
-    let score = run(3, Medium::Holes, &Config::default(), 3, 50, EFFORT);
+    let score = run(3, Medium::Holes, &Config::default(), 2, 40, EFFORT);
     check(&score, 20_000);
     assert!(score.tally.holes > 3_000);
 }

@@ -8,7 +8,7 @@ use amita_cluster::{Epoch, Generation};
 use amita_store::State;
 
 /// Chunks that are looked at.
-const CHUNKS: u64 = 5;
+const CHUNKS: u64 = 6;
 /// Blocks that are looked at in each.
 pub const BLOCKS: u16 = 32;
 

@@ -72,9 +72,9 @@ impl Blocks {
 
     /// Of each block that was ever written: its version and its checksum; none: it was cleared.
     pub fn entries(&self) -> Vec<(BlockIndex, Version, Option<u32>)> {
-        let written = |(_, (_, version)): &(usize, &(Option<Rc<Vec<u8>>>, Version))| *version > Version::NONE;
-        let blocks = self.blocks.iter().enumerate().filter(written);
-        blocks
+        let blocks = self.blocks.iter().enumerate();
+        let written = blocks.filter(|(_, (_, version))| *version > Version::NONE);
+        written
             .map(|(block, (data, version))| {
                 let sum = data.as_ref().map(|data| amita_cluster::crc32c(data));
                 (BlockIndex(block as u16), *version, sum)

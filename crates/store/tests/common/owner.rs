@@ -11,9 +11,9 @@ use std::collections::HashMap;
 /// Blocks of a chunk: as many as one read brings.
 pub const BLOCKS: u16 = super::check::BLOCKS;
 /// Chunks that are written.
-pub const CHUNKS: u64 = 3;
+pub const CHUNKS: u64 = 4;
 /// Blocks of a chunk that are written but by the largest writes: the rest of a small store stays free.
-const USED: usize = 12;
+const USED: usize = 22;
 
 /// What an owner asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
