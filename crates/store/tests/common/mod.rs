@@ -5,6 +5,7 @@
 pub mod check;
 pub mod cuts;
 mod disk;
+pub mod faults;
 pub mod fixture;
 pub mod image;
 pub mod model;

@@ -168,6 +168,11 @@ impl Chunk {
         self.states().into_iter().find(|state| state.version == version)
     }
 
+    /// What was acknowledged when the chunk was at `version`.
+    pub fn was(&self, version: Version) -> Option<&Blocks> {
+        self.seen.iter().find(|state| state.version == version)
+    }
+
     /// After a crash the store says that it is at `version`: nothing acknowledged may be missing.
     pub fn settle(&mut self, version: Version) {
         self.acknowledged = self.state(version).unwrap_or_else(|| {

@@ -2,7 +2,7 @@
 
 use super::model::{Change, Model};
 use super::trace::{Event, Right};
-use super::{Asker, BLOCK, Flight, Rig, Rng};
+use super::{Asker, BLOCK, Rig, Rng};
 use amita_cluster::message::{self, AnswerBody, Refusal, RequestBody};
 use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, RequestId, Version};
 use amita_reactor::Slice;
@@ -52,6 +52,8 @@ pub struct Owner {
     pub model: Model,
     pub known: Option<Right>,
     pub rng: Rng,
+    /// Changes that were refused because of the device; with `None`, none may be.
+    pub refused: Option<Vec<Refusal>>,
     asked: HashMap<RequestId, (u64, Version)>,
 }
 
@@ -64,6 +66,7 @@ impl Owner {
             model: Model::new(usize::from(BLOCKS)),
             known: None,
             rng: Rng(seed),
+            refused: None,
             asked: HashMap::new(),
         }
     }
@@ -204,28 +207,32 @@ impl Owner {
         self.listen(rig);
     }
 
-    /// Takes the answers that have come; says whether there was one.
-    pub fn listen(&mut self, rig: &mut Rig) -> bool {
-        let mut any = false;
+    /// Takes the answers to changes that have come; leaves the others.
+    pub fn listen(&mut self, rig: &mut Rig) {
         for told in std::mem::take(&mut rig.told) {
             let Some((chunk, version)) = self.asked.remove(&told.answer.id) else {
+                rig.told.push(told);
                 continue;
             };
-            any = true;
-            match told.answer.result {
-                Ok(AnswerBody::Done) => {
+            match (told.answer.result, &mut self.refused) {
+                (Ok(AnswerBody::Done), _) => {
                     self.model.chunk(chunk).acknowledge(version);
                     note(rig, Event::Acknowledged { chunk, version });
                 }
-                Err(Refusal::NoSpace | Refusal::Busy) => {
+                (Err(Refusal::NoSpace | Refusal::Busy), _) => {
                     assert_eq!(self.model.chunk(chunk).last(), version, "refused at once");
                     self.model.chunk(chunk).take_back();
                     note(rig, Event::Refused { chunk });
                 }
-                other => panic!("a change was answered with {other:?}"),
+                // It may be there, or not.
+                (Err(refusal @ Refusal::Poisoned), Some(refused)) => refused.push(refusal),
+                (Err(refusal @ (Refusal::Damaged { .. } | Refusal::WrongPredecessor { .. })), Some(refused)) => {
+                    self.model.chunk(chunk).drop_from(version);
+                    refused.push(refusal);
+                }
+                (other, _) => panic!("a change was answered with {other:?}"),
             }
         }
-        any
     }
 
     /// Ends some operation of the device, whichever; says whether there was one.
@@ -281,28 +288,16 @@ impl Owner {
                 self.known = Some(right);
                 return note(rig, Event::Fenced(right));
             }
-            // Its answer is left where it is.
-            self.end_one_but(rig, id);
-        }
-        panic!("a fence is never answered");
-    }
-
-    fn end_one_but(&mut self, rig: &mut Rig, id: RequestId) {
-        let fence = rig.take(self.asker.link, id);
-        self.listen(rig);
-        rig.told.extend(fence);
-        rig.store.end_pass(rig.now);
-        rig.pump();
-        if rig.flights.is_empty() {
-            if let Some(at) = rig.store.deadline() {
+            self.end_pass(rig);
+            if !self.complete_one(rig)
+                && let Some(at) = rig.store.deadline()
+            {
                 rig.now = rig.now.max(at);
                 rig.store.tick(rig.now);
                 rig.pump();
             }
-            return;
         }
-        let at = self.rng.below(rig.flights.len());
-        rig.complete(at);
+        panic!("a fence is never answered");
     }
 
     /// After a mount: asks where each chunk is, and believes it.
@@ -324,15 +319,6 @@ impl Owner {
         self.asker.blocks_per_chunk = BLOCKS;
         self.asker.generation = right.generation;
         self.asker.epoch = right.epoch;
-    }
-
-    /// What is known to be written to the device, or read from it, right now.
-    pub fn reads_under_way(rig: &Rig) -> usize {
-        let reads = rig
-            .flights
-            .iter()
-            .filter(|flight| matches!(flight, Flight::Read { .. }));
-        reads.count()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::image::Image;
 use super::trace::{Held, Right, Trace};
-use super::{Asker, Flight, Host, Told, data, joined, take};
+use super::{Asker, Flight, Host, Told, joined, take};
 use amita_cluster::message::{AnswerBody, Refusal, Request, RequestBody};
 use amita_cluster::{BlockIndex, ChunkIndex, Epoch, Generation, Version};
 use amita_reactor::{FileInfo, Pool, Slice, Time};
@@ -234,21 +234,5 @@ fn remembers(probe: &mut Probe, held: &Held, blocks: u16) {
             Err(Refusal::StaleEpoch { epoch }) => assert!(epoch >= known.epoch),
             other => panic!("an owner of before epoch {} was answered with {other:?}", known.epoch),
         }
-    }
-}
-
-/// The bytes of a read's answer, or why there are none.
-pub fn read_at_least(
-    host: &mut impl Host,
-    asker: &mut Asker,
-    chunk: u64,
-    block: u16,
-    least: Version,
-) -> Result<(Vec<u8>, Version), Refusal> {
-    let request = asker.read_request(chunk, block, 1, least);
-    let told = asker.ask(host, request, Slice::default());
-    match told.answer.result? {
-        AnswerBody::Data { version, sums } => Ok((data(1, &told.payload, &sums), version)),
-        other => panic!("a read was answered with {other:?}"),
     }
 }
