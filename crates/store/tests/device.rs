@@ -60,7 +60,11 @@ fn is_poisoned(run: &mut FaultyRun, outcome: Outcome) {
         let request = asker.request(body);
         let told = run.ask(asker.link, request, Slice::default());
         assert_eq!(told.answer.result, Err(Refusal::Poisoned));
-        assert_eq!((told.answer.promise_ms, told.answer.credit_blocks), (0, 0), "nothing is promised");
+        assert_eq!(
+            (told.answer.promise_ms, told.answer.credit_blocks),
+            (0, 0),
+            "nothing is promised"
+        );
     }
     assert_eq!(asker.fence(run), Err(Refusal::Poisoned));
     run.rig.advance(std::time::Duration::from_secs(10));
@@ -81,7 +85,11 @@ fn is_whole_after_a_mount(run: &mut FaultyRun) {
     }
 }
 
-fn fails_everywhere(volatile: bool, targets: impl Iterator<Item = Target>, outcomes: &[Outcome]) -> BTreeMap<Kind, usize> {
+fn fails_everywhere(
+    volatile: bool,
+    targets: impl Iterator<Item = Target>,
+    outcomes: &[Outcome],
+) -> BTreeMap<Kind, usize> {
     let mut hits = BTreeMap::new();
     for target in targets {
         for &outcome in outcomes {
@@ -210,7 +218,12 @@ fn what_is_written_over_a_block_that_cannot_be_read_heals_it_and_nothing_less_do
     // Rule D7: a part of it is refused, and the version with it.
     let part = asker.write_request(chunk, start + 100, &[1; 200], next, previous);
     let told = asker.ask(&mut run, part, Slice::copy_from(&[1; 200]));
-    assert_eq!(told.answer.result, Err(Refusal::Damaged { block: BlockIndex(block) }));
+    assert_eq!(
+        told.answer.result,
+        Err(Refusal::Damaged {
+            block: BlockIndex(block)
+        })
+    );
     assert_eq!(asker.open(&mut run, chunk), previous);
     let whole = vec![7; BLOCK];
     let request = asker.write_request(chunk, start, &whole, next, previous);
@@ -268,7 +281,10 @@ fn a_mount_that_cannot_read_a_page_serves_all_or_says_where() {
     assert_eq!(outcomes[&Kind::Superblock], (2, 0, 0));
     assert!(outcomes[&Kind::Log].1 > 3 && outcomes[&Kind::Checkpoint].1 > 0);
     for (kind, (_, _, behind)) in outcomes {
-        assert_eq!(behind, 0, "{kind:?}: what a mark covers is never taken for the end of the log");
+        assert_eq!(
+            behind, 0,
+            "{kind:?}: what a mark covers is never taken for the end of the log"
+        );
     }
 }
 
@@ -285,7 +301,13 @@ fn a_mount_that_cannot_read_the_last_batch_drops_no_more_than_that() {
 #[test]
 fn a_link_that_asks_a_store_whose_mount_failed_is_told() {
     let run = used(true);
-    let mut rig = Rig::open(Disk::new(run.rig.disk.durable, false), Config::default(), run.rig.now, 1, Pool::heap());
+    let mut rig = Rig::open(
+        Disk::new(run.rig.disk.durable, false),
+        Config::default(),
+        run.rig.now,
+        1,
+        Pool::heap(),
+    );
     rig.broken = Some(0..u64::MAX);
     rig.run();
     let State::Refused(MountError::Device { offset: 0, error }) = rig.store.state() else {

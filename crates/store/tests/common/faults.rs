@@ -96,6 +96,7 @@ pub const ELSEWHERE: [Elsewhere; 9] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
     pub kind: Option<Kind>,
+    pub bytes: usize,
     pub outcome: Outcome,
     /// Was the store still being mounted?
     pub mounting: bool,
@@ -181,8 +182,13 @@ impl FaultyRun {
             && Some(at) == target
         {
             outcome = self.outcome(fault);
+            let written = match &self.rig.flights[0] {
+                Flight::Write { data, .. } => Some(joined(data)),
+                _ => None,
+            };
             self.hit = Some(Hit {
-                kind: self.kind_of_first(),
+                kind: written.as_ref().map(|bytes| kind(bytes)),
+                bytes: written.map_or(0, |bytes| bytes.len()),
                 outcome,
                 mounting: *self.rig.store.state() == State::Mounting,
                 acknowledged: self.acknowledged(),
@@ -190,13 +196,6 @@ impl FaultyRun {
         }
         self.rig.complete_as(0, outcome);
         self.owner.listen(&mut self.rig);
-    }
-
-    fn kind_of_first(&self) -> Option<Kind> {
-        match &self.rig.flights[0] {
-            Flight::Write { data, .. } => Some(kind(&joined(data))),
-            _ => None,
-        }
     }
 
     fn outcome(&self, fault: Fault) -> Outcome {
@@ -230,7 +229,12 @@ impl FaultyRun {
 
     /// Where a block lies that is in use.
     fn some_block(&self, but: u64) -> Option<u64> {
-        let mut blocks = self.owner.model.chunks.values().flat_map(|chunk| &chunk.acknowledged.blocks);
+        let mut blocks = self
+            .owner
+            .model
+            .chunks
+            .values()
+            .flat_map(|chunk| &chunk.acknowledged.blocks);
         blocks.find_map(|(data, _)| {
             let data = data.as_ref()?;
             let at = self.rig.disk.view.chunks(BLOCK).position(|page| page == &data[..])?;
@@ -308,7 +312,11 @@ impl Host for FaultyRun {
             if let Some(told) = self.rig.take(link, id) {
                 return told;
             }
-            let at = self.rig.store.deadline().expect("what is not answered waits for something");
+            let at = self
+                .rig
+                .store
+                .deadline()
+                .expect("what is not answered waits for something");
             self.rig.now = self.rig.now.max(at);
             self.rig.store.tick(self.rig.now);
             self.rig.pump();
@@ -334,7 +342,9 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
     let mut owner = asker(1 << 30, BLOCKS, right);
     assert_eq!(owner.fence(host), Ok(AnswerBody::Fenced));
     for index in 0..CHUNKS {
-        let Some(chunk) = model.chunks.get(&index) else { continue };
+        let Some(chunk) = model.chunks.get(&index) else {
+            continue;
+        };
         let request = owner.request(RequestBody::Open {
             chunk: ChunkIndex(index),
         });
@@ -366,7 +376,11 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
                         bytes == state.bytes(block, 1),
                         "block {block} of chunk {index} at {at} is served, and is not what was written"
                     );
-                    assert_eq!(version, state.newest(block, 1), "block {block} of chunk {index} at {at}");
+                    assert_eq!(
+                        version,
+                        state.newest(block, 1),
+                        "block {block} of chunk {index} at {at}"
+                    );
                     served.right += 1;
                 }
                 Err(Refusal::Damaged { block: named }) => {
@@ -390,7 +404,10 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
         });
         match owner.ask(host, request, Slice::default()).answer.result {
             Ok(AnswerBody::Changes { entries, .. }) => {
-                let entries: Vec<_> = entries.iter().map(|entry| (entry.block, entry.version, entry.sum)).collect();
+                let entries: Vec<_> = entries
+                    .iter()
+                    .map(|entry| (entry.block, entry.version, entry.sum))
+                    .collect();
                 assert_eq!(entries, state.entries(), "chunk {index} at {at}");
             }
             Err(Refusal::Damaged { .. }) => {}
