@@ -1,94 +1,75 @@
-//! Random operations against a simple model, with power cuts at any moment.
+//! The model check: random operations against a simple model, with power cuts at any moment. More than a million steps
+//! here; as many as wanted with `soak`.
 
 mod common;
 
-use amita_reactor::{Pool, PoolConfig};
-use common::play::{Rules, Score, play};
+use common::play::{Rules, Score, play, replay};
 
-/// Seeds and steps of each: together more than 200,000 steps.
-const SEEDS: u64 = 21;
-const STEPS: usize = 10_000;
-
-#[test]
-fn random_operations_and_power_cuts() {
+/// Plays games of one kind.
+fn games(name: &str, seeds: std::ops::Range<u64>) -> Score {
     let mut score = Score::default();
-    for seed in 0..SEEDS {
-        println!("seed {seed}");
-        score += play(Rules::new(seed, STEPS));
+    let began = std::time::Instant::now();
+    for seed in seeds {
+        score += play(Rules::named(name, seed).expect("the game is known"));
     }
-    println!("{score:#?}");
-    // The seeds are fixed: what was never met was not tested.
-    assert!(score.steps >= 200_000);
-    assert!(score.crashes > 500 && score.ended_short > 100 && score.batches_dropped > 100);
-    assert!(score.takeovers > 300 && score.no_space > 100 && score.rolls > 500);
-    assert!(score.resends > 500 && score.merges > 5_000 && score.checkpoints > 50 && score.marks > 20);
-    assert!(score.reads_checked > 10_000 && score.writes_acknowledged > 40_000);
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{name}: {:.0} steps/s\n{score:#?}", score.steps as f64 / seconds);
+    score
 }
 
 #[test]
-fn a_larger_store_under_random_operations() {
-    let mut rules = Rules::new(1000, 10_000);
-    rules.size_bytes = 8 << 20;
-    rules.chunks = 40;
-    rules.crash_one_in = 1000;
-    let score = play(rules);
+fn random_operations_and_power_cuts() {
+    let score = games("plain", 0..30);
+    // The seeds are fixed: what was never met was not tested.
+    assert!(score.steps >= 300_000);
+    assert!(score.crashes > 500 && score.ended_short > 100 && score.batches_dropped > 100);
+    assert!(score.takeovers > 300 && score.no_space > 100 && score.rolls > 500);
+    assert!(score.resends > 500 && score.merges > 5_000 && score.checkpoints > 100 && score.marks > 100);
+    assert!(score.answers_compared > 10_000 && score.writes_acknowledged > 40_000);
+}
+
+#[test]
+fn a_larger_store() {
+    let score = games("larger", 1000..1003);
+    assert!(score.crashes > 3 && score.writes_acknowledged > 2_000, "{score:#?}");
+}
+
+#[test]
+fn wide_chunks() {
+    let score = games("wide", 5000..5010);
     assert!(score.crashes > 3 && score.writes_acknowledged > 2_000, "{score:#?}");
 }
 
 /// Whatever rots: nothing of it is ever served, nor merged into something that looks whole (rule D7's spirit).
 #[test]
 fn rot() {
-    let mut score = Score::default();
-    for seed in 3000..3010 {
-        let mut rules = Rules::new(seed, 4_000);
-        rules.crash_one_in = usize::MAX;
-        rules.rot_one_in = 30;
-        score += play(rules);
-    }
-    println!("{score:#?}");
-    assert!(score.damaged > 200 && score.reads_checked > 1_000 && score.writes_acknowledged > 2_000);
+    let score = games("rot", 3000..3010);
+    assert!(score.damaged_rightly > 200 && score.answers_compared > 1_000 && score.writes_acknowledged > 2_000);
 }
 
 /// Reads are refused while there is no memory; everything else goes on.
 #[test]
 fn a_pool_that_is_too_small() {
-    let mut score = Score::default();
-    for seed in 2000..2004 {
-        let mut rules = Rules::new(seed, 5_000);
-        rules.pool = Pool::new(PoolConfig {
-            classes: vec![(4 << 10, 3), (64 << 10, 1)],
-            huge_pages: false,
-        })
-        .expect("a little memory");
-        score += play(rules);
-    }
-    assert!(
-        score.reads_checked > 500 && score.writes_acknowledged > 3_000,
-        "{score:#?}"
-    );
+    let score = games("small-pool", 2000..2004);
+    assert!(score.answers_compared > 500 && score.writes_acknowledged > 3_000);
 }
 
-/// As long as wanted: `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test random soak -- --ignored`.
+fn environment<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    text.parse()
+        .ok()
+        .or_else(|| panic!("{name} is not understood: {text:?}"))
+}
+
+/// One game again, or some of its steps: a game that fails prints the command.
 #[test]
-#[ignore = "runs as long as it is told to"]
-fn soak() {
-    let number = |name: &str, otherwise| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(otherwise)
-    };
-    let (first, count) = (number("AMITA_STORE_FIRST", 100_000), number("AMITA_STORE_SEEDS", 100));
-    let mut score = Score::default();
-    for seed in first..first + count {
-        println!("seed {seed}");
-        let mut rules = Rules::new(seed, STEPS);
-        if seed % 4 == 3 {
-            rules.size_bytes = 4 << 20;
-            rules.chunks = 30;
-            rules.crash_one_in = 600;
-        }
-        score += play(rules);
-    }
-    println!("{score:#?}");
+#[ignore = "needs AMITA_STORE_GAME"]
+fn again() {
+    let game: String = environment("AMITA_STORE_GAME").expect("AMITA_STORE_GAME=NAME:SEED says which game");
+    let (name, seed) = game.split_once(':').expect("AMITA_STORE_GAME=NAME:SEED");
+    let steps: Option<String> = environment("AMITA_STORE_STEPS");
+    println!(
+        "{:#?}",
+        replay(name, seed.parse().expect("the seed is a number"), steps.as_deref())
+    );
 }
