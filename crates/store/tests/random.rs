@@ -5,6 +5,9 @@ mod common;
 
 use common::play::{Rules, Score, play, replay};
 
+/// All kinds of games.
+const GAMES: [&str; 5] = ["plain", "larger", "wide", "rot", "small-pool"];
+
 /// Plays games of one kind.
 fn games(name: &str, seeds: std::ops::Range<u64>) -> Score {
     let mut score = Score::default();
@@ -52,6 +55,20 @@ fn rot() {
 fn a_pool_that_is_too_small() {
     let score = games("small-pool", 2000..2004);
     assert!(score.answers_compared > 500 && score.writes_acknowledged > 3_000);
+}
+
+/// As long as wanted: `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test random soak -- --ignored`.
+#[test]
+#[ignore = "runs as long as it is told to"]
+fn soak() {
+    let first = environment("AMITA_STORE_FIRST").unwrap_or(100_000);
+    let count: u64 = environment("AMITA_STORE_SEEDS").unwrap_or(100);
+    let only: Option<String> = environment("AMITA_STORE_GAME");
+    for name in GAMES {
+        if only.as_ref().is_none_or(|only| only == name) {
+            games(name, first..first + count);
+        }
+    }
 }
 
 fn environment<T: std::str::FromStr>(name: &str) -> Option<T> {

@@ -141,9 +141,52 @@ impl Rules {
                 blocks_per_chunk: 1024,
                 ..Rules::new(seed, 10_000)
             },
+            "snapshots" => Rules {
+                name: "snapshots",
+                size_bytes: 2 << 20,
+                chunks: 6,
+                volumes: 3,
+                snapshots: 6,
+                ..Rules::new(seed, 10_000).with_snapshots()
+            },
+            // As many states of a chunk as one `Keep` can name.
+            "many-snapshots" => Rules {
+                name: "many-snapshots",
+                size_bytes: 4 << 20,
+                chunks: 2,
+                snapshots: 128,
+                ..Rules::new(seed, 10_000)
+                    .with_snapshots()
+                    .weight(Step::Snapshot, 100)
+                    .weight(Step::Keep, 30)
+            },
+            "wide-snapshots" => Rules {
+                name: "wide-snapshots",
+                size_bytes: 4 << 20,
+                chunks: 2,
+                blocks_per_chunk: 1024,
+                volumes: 2,
+                snapshots: 4,
+                ..Rules::new(seed, 10_000).with_snapshots()
+            },
+            "rot-snapshots" => Rules {
+                name: "rot-snapshots",
+                size_bytes: 2 << 20,
+                chunks: 6,
+                volumes: 3,
+                snapshots: 6,
+                ..Rules::new(seed, 10_000).with_snapshots().weight(Step::Rot, 20)
+            },
             _ => return None,
         };
         Some(rules)
+    }
+
+    fn with_snapshots(self) -> Rules {
+        self.weight(Step::Snapshot, 15)
+            .weight(Step::Keep, 25)
+            .weight(Step::Clone, 5)
+            .weight(Step::Delete, 2)
     }
 }
 

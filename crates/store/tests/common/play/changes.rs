@@ -3,7 +3,7 @@
 use super::super::model::Change;
 use super::super::{BLOCK, sums};
 use super::game::{Game, Key, What};
-use super::truth::Deed;
+use super::truth::{Deed, Doom};
 use super::volume::Volume;
 use amita_cluster::message::{self, Problem, RequestBody};
 use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Version};
@@ -139,7 +139,10 @@ impl Game {
     fn resend_first(&mut self, key: Key, count: usize) {
         let pending: Vec<_> = self.chunk(key).pending.iter().take(count).cloned().collect();
         for pending in pending {
-            if matches!(pending.request.body, RequestBody::Roll { .. }) || !pending.is_change {
+            if matches!(
+                pending.request.body,
+                RequestBody::Roll { .. } | RequestBody::Clone { .. }
+            ) {
                 continue;
             }
             let snapshot = pending.request.scope.snapshot.0;
@@ -213,8 +216,10 @@ impl Game {
         let Volume { newest, owner, .. } = self.volume(id);
         let (newest, generation) = (*newest, owner.generation);
         let held = self.chunk(key).accepted();
-        if held.exists() && held.head.is_none() {
-            let previous = held.newest_frozen();
+        // It is so from the moment on that it was asked for.
+        let deleted = held.head.is_none() || held.head_doom != Doom::None;
+        if held.exists() && deleted {
+            let previous = held.head.as_ref().map_or(held.newest_frozen(), |head| head.version);
             let version = previous.next(generation).expect("few writes");
             let what = What::Invalid(Problem::Snapshot, None);
             self.send_wrong(key, newest, version, previous, what);

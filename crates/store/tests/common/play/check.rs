@@ -70,12 +70,30 @@ impl Game {
         }
         for (key, chunk) in &self.chunks {
             assert!(
-                chunk.pending.is_empty(),
-                "{key:?} has {} changes that never end",
+                chunk.is_idle(),
+                "{key:?} has {} changes that never end, or something to drop",
                 chunk.pending.len()
             );
         }
+        let doubtful = self.chunks.iter().filter(|(_, chunk)| chunk.held.doubtful().is_some());
+        let doubtful: Vec<Key> = doubtful.map(|(key, _)| *key).collect();
+        for key in doubtful {
+            let mut candidates = vec![self.chunk(key).held.clone()];
+            self.resolve(key, &mut candidates);
+            self.chunk(key).settle(candidates.swap_remove(0));
+        }
         self.compare_space();
+    }
+
+    /// Looks whether what was to be dropped, and may be gone or not, is gone.
+    fn resolve(&mut self, key: Key, candidates: &mut Vec<Rc<Held>>) {
+        while let Some(k) = candidates.iter().find_map(|held| held.doubtful()) {
+            let told = self.narrow(key, k, Ask::Open, candidates);
+            let there = matches!(told.answer.result, Ok(AnswerBody::Opened { version }) if version > Version::NONE);
+            for held in candidates.iter_mut() {
+                Rc::make_mut(held).resolve(k, there);
+            }
+        }
     }
 
     /// As [`Game::settle`], and some of what there is compared.
@@ -206,6 +224,7 @@ impl Game {
         } else {
             vec![self.chunk(key).held.clone()]
         };
+        self.resolve(key, &mut candidates);
         let edges: BTreeSet<u32> = candidates
             .iter()
             .flat_map(|held| held.edges().collect::<Vec<_>>())

@@ -1,6 +1,6 @@
 //! A chunk's history as its owner knows it: what is acknowledged, what was sent since, and what it was a while ago.
 
-use super::truth::{Deed, Held};
+use super::truth::{Deed, Held, Keep};
 use amita_cluster::Version;
 use amita_cluster::message::Request;
 use amita_reactor::Slice;
@@ -17,8 +17,6 @@ pub struct Pending {
     pub payload: Slice,
     /// The chunk when this is done.
     pub after: Rc<Held>,
-    /// Has it a version, or is it a `Keep`?
-    pub is_change: bool,
 }
 
 /// A chunk.
@@ -26,6 +24,8 @@ pub struct Pending {
 pub struct Chunk {
     pub held: Rc<Held>,
     pub pending: VecDeque<Pending>,
+    /// What is being dropped.
+    pub keep: Option<Keep>,
     /// What it was, the present state last, and how many there have been.
     pub seen: VecDeque<Rc<Held>>,
     pub turns: usize,
@@ -46,6 +46,7 @@ impl Chunk {
         Chunk {
             held: held.clone(),
             pending: VecDeque::new(),
+            keep: None,
             seen: VecDeque::from([held]),
             turns: 0,
             acknowledged: 0,
@@ -66,15 +67,36 @@ impl Chunk {
 
     pub fn send(&mut self, deed: &Deed, request: Request, payload: Slice) -> u64 {
         self.sent += 1;
-        let after = Rc::new(self.accepted().after(deed, self.blocks));
+        let after = Rc::new(self.accepted().after(deed, self.keep.as_ref(), self.blocks));
         self.pending.push_back(Pending {
             number: self.sent,
             request,
             payload,
             after,
-            is_change: !matches!(deed, Deed::Keep { .. }),
         });
         self.sent
+    }
+
+    /// Some of it is to be dropped: when that is answered, it is gone.
+    pub fn send_keep(&mut self, keep: Keep) {
+        self.change_all(|held| held.doom(&keep));
+        self.keep = Some(keep);
+    }
+
+    /// That is answered, or refused.
+    pub fn end_keep(&mut self, done: bool) {
+        if let Some(Keep { number, .. }) = self.keep.take() {
+            self.change_all(|held| if done { held.drop(number) } else { held.reprieve(number) });
+        }
+    }
+
+    fn change_all(&mut self, mut change: impl FnMut(&mut Held)) {
+        for pending in &mut self.pending {
+            change(Rc::make_mut(&mut pending.after));
+        }
+        let mut held = self.held.clone();
+        change(Rc::make_mut(&mut held));
+        self.turn(held);
     }
 
     /// `false`: it was acknowledged before.
@@ -105,17 +127,18 @@ impl Chunk {
         Some(self.seen.iter().skip(first))
     }
 
-    /// It was refused at once.
-    pub fn take_back(&mut self, number: u64) {
-        let last = self.pending.pop_back().expect("something was sent");
-        assert_eq!(last.number, number, "what is refused is refused at once");
-    }
-
-    /// It was refused after it had been accepted: it and all that follow it are dropped.
-    pub fn drop_from(&mut self, number: u64) {
-        if let Some(at) = self.pending.iter().position(|pending| pending.number == number) {
+    /// It was refused: it and all that follow it are dropped. `false`: it was dropped already.
+    pub fn drop_from(&mut self, number: u64) -> bool {
+        let at = self.pending.iter().position(|pending| pending.number == number);
+        if let Some(at) = at {
             self.pending.truncate(at);
         }
+        at.is_some()
+    }
+
+    /// Is nothing under way?
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.keep.is_none()
     }
 
     /// What it may be after a crash: nothing acknowledged is missing, and what was sent is there in its order.
@@ -127,6 +150,7 @@ impl Chunk {
     /// It turned out to be this one of them.
     pub fn settle(&mut self, held: Rc<Held>) {
         self.pending.clear();
+        self.keep = None;
         self.acknowledged = self.sent;
         self.made |= held.exists();
         self.turn(held);

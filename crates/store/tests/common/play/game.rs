@@ -71,6 +71,7 @@ pub enum What {
         turns: usize,
         accepted: Version,
     },
+    Keep(Key),
     /// A clone of which nothing is to be made.
     NothingToMake(Key),
     /// It must be refused as invalid.

@@ -46,7 +46,10 @@ impl Game {
                 ..
             } = asked.what
             {
-                self.chunk(key).take_back(number);
+                self.chunk(key).drop_from(number);
+            }
+            if let What::Keep(key) = asked.what {
+                self.chunk(key).end_keep(false);
             }
             return;
         }
@@ -69,7 +72,8 @@ impl Game {
                 Err(refusal),
             ) => {
                 if self.is_spoiled(refusal) {
-                    return self.chunk(key).drop_from(number);
+                    self.chunk(key).drop_from(number);
+                    return;
                 }
                 assert!(
                     !again,
@@ -81,17 +85,15 @@ impl Game {
                             covered < blocks || blocks == 0,
                             "no space for {blocks} blocks of {key:?}, which were granted (rule R7)"
                         );
-                        let pending = self.chunk(key).pending.back();
-                        assert!(
-                            pending.is_none_or(|pending| pending.is_change),
-                            "no space to delete something of {key:?}"
-                        );
                         self.score.no_space += 1;
                     }
                     Refusal::Busy => self.score.busy += 1,
                     _ => panic!("{key:?}: what is right is refused: {refusal:?}"),
                 }
-                self.chunk(key).take_back(number);
+                assert!(
+                    self.chunk(key).drop_from(number),
+                    "{key:?}: it was refused before, or is done"
+                );
                 self.volume(key.0).credits += covered;
             }
             (
@@ -103,6 +105,16 @@ impl Game {
                 },
                 _,
             ) => self.hear_answer(key, &question, turns, accepted, told),
+            (What::Keep(key), Ok(AnswerBody::Done)) => self.chunk(key).end_keep(true),
+            // There is always room to delete.
+            (What::Keep(key), Err(refusal)) => {
+                assert!(
+                    *refusal == Refusal::Busy || self.is_spoiled(refusal),
+                    "{key:?}: {refusal:?}"
+                );
+                self.score.busy += 1;
+                self.chunk(key).end_keep(false);
+            }
             (What::NothingToMake(key), Ok(AnswerBody::Done)) => self.chunk(key).made = true,
             (What::Invalid(what, chunk), Err(refusal)) if *refusal == (Refusal::Invalid { what }) => {
                 self.score.refused_rightly += 1;
@@ -197,7 +209,7 @@ impl Game {
         // Rule R6: all that was accepted earlier is durable, and was answered before.
         for ((_, index), chunk) in self.chunks.range((id, 0)..=(id, u64::MAX)) {
             assert!(
-                again || chunk.pending.is_empty(),
+                again || chunk.is_idle(),
                 "chunk {index} of {id} was not drained before the fence was answered"
             );
         }

@@ -53,7 +53,13 @@ impl Question {
 
     /// Is this the answer of a chunk that is in this state?
     pub fn fits(&self, held: &Held, said: &Said) -> bool {
-        let blocks = match held.view(self.snapshot) {
+        held.views(self.snapshot)
+            .into_iter()
+            .any(|view| self.fits_view(view, said))
+    }
+
+    fn fits_view(&self, view: View, said: &Said) -> bool {
+        let blocks = match view {
             View::Content(blocks) => blocks,
             View::Unwritten => Rc::new(Blocks::new(0)),
             View::Gone => {

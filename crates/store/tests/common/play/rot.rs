@@ -58,12 +58,14 @@ impl Game {
 
     /// The store says that a block is damaged, while all is at rest: it must be.
     pub fn compare_damage(&mut self, key: Key, snapshot: u32, block: BlockIndex, candidates: &[Rc<Held>]) {
-        let is_damaged = |held: &Rc<Held>| match held.view(snapshot) {
-            View::Content(blocks) => {
-                let data = &blocks.blocks[usize::from(block.0)].0;
-                data.as_ref().is_some_and(|data| self.place_of(data).is_none())
-            }
-            View::Unwritten | View::Gone => false,
+        let is_damaged = |held: &Rc<Held>| {
+            held.views(snapshot).into_iter().any(|view| match view {
+                View::Content(blocks) => {
+                    let data = &blocks.blocks[usize::from(block.0)].0;
+                    data.as_ref().is_some_and(|data| self.place_of(data).is_none())
+                }
+                View::Unwritten | View::Gone => false,
+            })
         };
         assert!(
             candidates.iter().any(is_damaged),

@@ -1,7 +1,7 @@
 //! The steps that take and drop snapshots, and make and delete volumes.
 
 use super::game::{Game, Key, What};
-use super::truth::{Deed, View};
+use super::truth::{Deed, Keep, View};
 use super::volume::Volume;
 use amita_cluster::message::{Problem, RequestBody};
 use amita_cluster::{ChunkIndex, Generation, SnapshotId, VolumeId};
@@ -52,6 +52,9 @@ impl Game {
 
     /// Tells one chunk what is to be kept, of all its snapshots or of some.
     fn keep_chunk(&mut self, key: Key) {
+        if self.chunk(key).keep.is_some() {
+            return;
+        }
         let whole = !self.rng.chance(4);
         let (low, high) = (self.rng.next() as usize, self.rng.next() as u32);
         let volume = self.volume(key.0);
@@ -71,15 +74,17 @@ impl Game {
             to: SnapshotId(to),
             live: live.iter().map(|&k| SnapshotId(k)).collect(),
         });
-        let deed = Deed::Keep { head, above, to, live };
-        let number = self.chunk(key).send(&deed, request.clone(), Slice::default());
-        let what = What::Deed {
-            key,
+        let chunk = self.chunk(key);
+        chunk.sent += 1;
+        let number = chunk.sent;
+        chunk.send_keep(Keep {
             number,
-            again: false,
-            blocks: 0,
-            covered: 0,
-        };
+            head,
+            above,
+            to,
+            live,
+        });
+        let what = What::Keep(key);
         self.score.keeps += 1;
         self.send(request, Slice::default(), what);
     }
@@ -104,7 +109,7 @@ impl Game {
         let chunks = &self.chunks;
         let empty = |id: VolumeId| {
             let mut own = chunks.range((id, 0)..=(id, u64::MAX));
-            own.all(|(_, chunk)| !chunk.held.exists() && chunk.pending.is_empty())
+            own.all(|(_, chunk)| !chunk.held.exists() && chunk.is_idle())
         };
         let gone: Vec<VolumeId> = self
             .volumes
@@ -152,7 +157,9 @@ impl Game {
         let Some((origin, at)) = self.volume(key.0).origin else {
             return;
         };
-        let making = self.making(key, (origin, key.1), at);
+        let Some(making) = self.making(key, (origin, key.1), at) else {
+            return;
+        };
         let request = self.volume(key.0).change(RequestBody::Clone {
             chunk: ChunkIndex(key.1),
             origin,
@@ -177,28 +184,30 @@ impl Game {
         self.send(request, Slice::default(), what);
     }
 
-    fn making(&mut self, key: Key, origin: Key, at: u32) -> Making {
+    /// `None`: it cannot be foretold.
+    fn making(&mut self, key: Key, origin: Key, at: u32) -> Option<Making> {
         let generation = self.volume(key.0).owner.generation;
         if self.chunk(key).accepted().exists() {
-            return Making::Nothing;
+            return Some(Making::Nothing);
         }
         // A volume of which nothing is left is not known any more.
         let Some(chunk) = self.chunks.get(&origin) else {
-            return Making::Nothing;
+            return Some(Making::Nothing);
         };
-        let held = chunk.held.clone();
+        let held = &chunk.held;
         if held.exists() && at <= held.born {
-            return Making::Nothing;
+            return Some(Making::Nothing);
         }
-        let changing = chunk.pending.iter().any(|pending| pending.is_change);
-        if at > held.snap && changing {
-            return Making::Busy;
+        if at > held.snap && !chunk.pending.is_empty() {
+            return Some(Making::Busy);
         }
-        match held.view(at) {
+        let mut views = held.views(at);
+        let view = views.pop()?;
+        views.is_empty().then(|| match view {
             View::Unwritten => Making::Nothing,
             View::Gone => Making::Refused(Problem::Snapshot),
             View::Content(blocks) if blocks.version.generation() > generation => Making::Refused(Problem::Version),
             View::Content(blocks) => Making::Made(Deed::Clone(blocks)),
-        }
+        })
     }
 }

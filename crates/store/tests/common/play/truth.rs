@@ -17,6 +17,7 @@ pub struct Held {
     pub born: u32,
     /// The newest snapshot that a change named.
     pub snap: u32,
+    pub head_doom: Doom,
 }
 
 /// The chunk as it was for the snapshots above `above`, up to `to`.
@@ -25,6 +26,35 @@ pub struct Frozen {
     pub above: u32,
     pub to: u32,
     pub blocks: Rc<Blocks>,
+    pub doom: Doom,
+}
+
+/// Is something to be dropped? It is not said when it happens, only that it has happened when that is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doom {
+    #[default]
+    None,
+    /// It is gone when this is answered.
+    By(u64),
+    /// It came later, or that was not answered: it is gone or not.
+    Maybe,
+}
+
+/// What is to be left: the message `Keep`.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    pub number: u64,
+    pub head: bool,
+    pub above: u32,
+    pub to: u32,
+    pub live: Vec<u32>,
+}
+
+impl Keep {
+    fn drops(&self, state: &Frozen) -> bool {
+        let lives = self.live.iter().any(|&k| state.above < k && k <= state.to);
+        state.above >= self.above && state.to <= self.to && !lives
+    }
 }
 
 /// What can be done to a chunk.
@@ -34,12 +64,6 @@ pub enum Deed {
         version: Version,
         snapshot: u32,
         change: Change,
-    },
-    Keep {
-        head: bool,
-        above: u32,
-        to: u32,
-        live: Vec<u32>,
     },
     Clone(Rc<Blocks>),
 }
@@ -68,8 +92,8 @@ impl Held {
         self.states.last().map_or(Version::NONE, |state| state.blocks.version)
     }
 
-    /// The chunk after `deed`; it has `count` blocks.
-    pub fn after(&self, deed: &Deed, count: usize) -> Held {
+    /// The chunk after `deed`; it has `count` blocks. `keep` is under way.
+    pub fn after(&self, deed: &Deed, keep: Option<&Keep>, count: usize) -> Held {
         let mut held = self.clone();
         match deed {
             Deed::Change {
@@ -81,11 +105,16 @@ impl Held {
                     let head = held.head.clone().expect("a deleted chunk is not changed");
                     assert!(*snapshot >= held.snap, "an older snapshot is refused");
                     if *snapshot > held.snap {
-                        held.states.push(Frozen {
+                        let mut state = Frozen {
                             above: held.snap,
                             to: *snapshot,
                             blocks: head,
-                        });
+                            doom: Doom::None,
+                        };
+                        if keep.is_some_and(|keep| keep.drops(&state)) {
+                            state.doom = Doom::Maybe;
+                        }
+                        held.states.push(state);
                     }
                 } else {
                     held.born = *snapshot;
@@ -95,19 +124,6 @@ impl Held {
                 let head = held.head.as_mut().expect("it was made above");
                 Rc::make_mut(head).apply(*version, change);
             }
-            Deed::Keep { head, above, to, live } => {
-                let lives = |from: u32, to: u32| live.iter().any(|&k| from < k && k <= to);
-                held.states.retain(|state| {
-                    let meant = state.above >= *above && state.to <= *to;
-                    !meant || lives(state.above, state.to)
-                });
-                if !head {
-                    held.head = None;
-                }
-                if !held.exists() {
-                    held = Held::default();
-                }
-            }
             Deed::Clone(blocks) => {
                 assert!(!held.exists(), "a chunk that exists is not made");
                 held.head = Some(blocks.clone());
@@ -116,19 +132,91 @@ impl Held {
         held
     }
 
-    /// What snapshot `k` shows; 0: the chunk itself.
-    pub fn view(&self, k: u32) -> View {
+    /// `keep` is asked for.
+    pub fn doom(&mut self, keep: &Keep) {
+        for state in self.states.iter_mut().filter(|state| keep.drops(state)) {
+            state.doom = Doom::By(keep.number);
+        }
+        if !keep.head && self.head.is_some() {
+            self.head_doom = Doom::By(keep.number);
+        }
+    }
+
+    /// It was answered.
+    pub fn drop(&mut self, keep: u64) {
+        self.states.retain(|state| state.doom != Doom::By(keep));
+        if self.head_doom == Doom::By(keep) {
+            self.head = None;
+        }
+        self.forget_if_nothing();
+    }
+
+    /// It was refused, maybe after some of it was done.
+    pub fn reprieve(&mut self, keep: u64) {
+        let dooms = self.states.iter_mut().map(|state| &mut state.doom);
+        for doom in dooms.chain([&mut self.head_doom]) {
+            if *doom == Doom::By(keep) {
+                *doom = Doom::Maybe;
+            }
+        }
+    }
+
+    fn forget_if_nothing(&mut self) {
         if !self.exists() {
-            return View::Unwritten;
+            *self = Held::default();
         }
-        if k == 0 || k > self.snap {
-            return self.head.clone().map_or(View::Gone, View::Content);
+    }
+
+    /// A snapshot (0: the chunk itself) that shows whether something doomed is there.
+    pub fn doubtful(&self) -> Option<u32> {
+        let state = self.states.iter().find(|state| state.doom != Doom::None);
+        let head = (self.head_doom != Doom::None).then_some(0);
+        state.map(|state| state.to).or(head)
+    }
+
+    /// It is there, or it is not.
+    pub fn resolve(&mut self, k: u32, there: bool) {
+        if k == 0 {
+            self.head_doom = Doom::None;
+            if !there {
+                self.head = None;
+            }
         }
-        match self.states.iter().find(|state| state.above < k && k <= state.to) {
-            Some(state) => View::Content(state.blocks.clone()),
-            None if k <= self.born => View::Unwritten,
-            None => View::Gone,
+        let at = self.states.iter().position(|state| state.above < k && k <= state.to);
+        if let Some(at) = at {
+            self.states[at].doom = Doom::None;
+            if !there {
+                self.states.remove(at);
+            }
         }
+        self.forget_if_nothing();
+    }
+
+    /// What snapshot `k` may show; 0: the chunk itself.
+    pub fn views(&self, k: u32) -> Vec<View> {
+        let doomed = |doom: Doom| doom != Doom::None;
+        let all_doomed = self.states.iter().all(|state| doomed(state.doom));
+        let mut views = Vec::new();
+        if all_doomed && (self.head.is_none() || doomed(self.head_doom)) {
+            views.push(View::Unwritten);
+        }
+        if !self.exists() {
+            return views;
+        }
+        let mut may_show = |blocks: &Rc<Blocks>, doom: Doom| {
+            views.push(View::Content(blocks.clone()));
+            if doomed(doom) {
+                views.push(View::Gone);
+            }
+        };
+        let state = self.states.iter().find(|state| state.above < k && k <= state.to);
+        match (state, &self.head) {
+            (None, Some(head)) if k == 0 || k > self.snap => may_show(head, self.head_doom),
+            (None, _) if 0 < k && k <= self.born => views.push(View::Unwritten),
+            (None, _) => views.push(View::Gone),
+            (Some(state), _) => may_show(&state.blocks, state.doom),
+        }
+        views
     }
 
     /// All whole copies.
