@@ -169,6 +169,20 @@ impl Rules {
                 snapshots: 4,
                 ..Rules::new(seed, 10_000).with_snapshots()
             },
+            // More leaves than fit in memory.
+            "little-memory" => Rules {
+                name: "little-memory",
+                size_bytes: 8 << 20,
+                chunks: 24,
+                blocks_per_chunk: 1024,
+                volumes: 2,
+                snapshots: 3,
+                config: Config {
+                    index_bytes: 0,
+                    ..Config::default()
+                },
+                ..Rules::new(seed, 10_000).with_snapshots().weight(Step::Crash, 1)
+            },
             "rot-snapshots" => Rules {
                 name: "rot-snapshots",
                 size_bytes: 2 << 20,

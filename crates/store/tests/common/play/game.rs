@@ -95,6 +95,8 @@ pub struct Game {
     pub score: Score,
     pub links: u64,
     pub next_volume: u64,
+    /// What lies where something else belongs, if nothing was written there since.
+    pub misplaced: HashMap<usize, Vec<u8>>,
 }
 
 impl Game {
@@ -112,6 +114,7 @@ impl Game {
             score: Score::default(),
             links: 0,
             next_volume: 7,
+            misplaced: HashMap::new(),
             rules,
         };
         game.new_volume(None);

@@ -57,7 +57,11 @@ fn run(rules: &Rules, steps: &[u32], at: &Cell<(u32, usize)>) -> Score {
         at.set((step, played + 1));
         game.step(step);
     }
-    game.settle();
+    if rules.snapshots > 0 {
+        game.drop_everything();
+    } else {
+        game.settle();
+    }
     game.count();
     game.score
 }

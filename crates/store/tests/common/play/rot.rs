@@ -38,6 +38,7 @@ impl Game {
             let other = (slots / 2 + self.rng.below(slots / 2)) * BLOCK;
             let bytes = self.rig.disk.view[other..other + BLOCK].to_vec();
             self.rig.disk.view[at..at + BLOCK].copy_from_slice(&bytes);
+            self.misplaced.insert(at, bytes);
         } else {
             self.rig.disk.view[at + self.rng.below(BLOCK)] ^= 1 << self.rng.below(8);
         }
@@ -49,11 +50,10 @@ impl Game {
 
     /// Where on the disk a block's bytes are: all blocks are different.
     fn place_of(&self, data: &[u8]) -> Option<usize> {
-        let places = self.rig.disk.view.chunks_exact(BLOCK);
-        places
-            .enumerate()
-            .find(|(_, place)| *place == data)
-            .map(|(at, _)| at * BLOCK)
+        let places = (0..).step_by(BLOCK).zip(self.rig.disk.view.chunks_exact(BLOCK));
+        let stray = |at| self.misplaced.get(&at).is_some_and(|stray| stray == data);
+        let mut found = places.filter(|(at, place)| *place == data && !stray(*at));
+        found.next().map(|(at, _)| at)
     }
 
     /// The store says that a block is damaged, while all is at rest: it must be.

@@ -56,15 +56,26 @@ impl Game {
             return;
         }
         let whole = !self.rng.chance(4);
+        if whole {
+            return self.keep_all(key);
+        }
         let (low, high) = (self.rng.next() as usize, self.rng.next() as u32);
         let volume = self.volume(key.0);
-        let (above, to) = if whole {
-            (0, volume.newest)
-        } else {
-            let bounds: Vec<u32> = [0].into_iter().chain(volume.live.iter().copied()).collect();
-            let above = bounds[low % bounds.len()];
-            (above, above + high % (volume.newest - above + 1))
-        };
+        let bounds: Vec<u32> = [0].into_iter().chain(volume.live.iter().copied()).collect();
+        let above = bounds[low % bounds.len()];
+        let to = above + high % (volume.newest - above + 1);
+        self.send_keep(key, above, to);
+    }
+
+    fn keep_all(&mut self, key: Key) {
+        if self.chunk(key).keep.is_none() {
+            let newest = self.volume(key.0).newest;
+            self.send_keep(key, 0, newest);
+        }
+    }
+
+    fn send_keep(&mut self, key: Key, above: u32, to: u32) {
+        let volume = self.volume(key.0);
         let live: Vec<u32> = volume.live.iter().copied().filter(|&k| above < k && k <= to).collect();
         let head = volume.alive;
         let request = volume.change(RequestBody::Keep {
@@ -102,6 +113,40 @@ impl Game {
         for chunk in 0..self.rules.chunks {
             self.keep_chunk((id, chunk));
         }
+    }
+
+    /// All volumes and snapshots are dropped: nothing is left, and all space returns.
+    pub fn drop_everything(&mut self) {
+        self.settle();
+        for _ in 0..100 {
+            let ids: Vec<VolumeId> = self
+                .volumes
+                .iter()
+                .filter(|volume| volume.fenced)
+                .map(|v| v.id)
+                .collect();
+            for id in ids {
+                let volume = self.volume(id);
+                volume.alive = false;
+                volume.live.clear();
+                for chunk in 0..self.rules.chunks {
+                    self.keep_all((id, chunk));
+                }
+            }
+            self.settle();
+            self.forget_volumes();
+            if self.volumes.iter().all(|volume| !volume.fenced) {
+                break;
+            }
+        }
+        assert!(
+            self.chunks.values().all(|chunk| !chunk.held.exists()),
+            "something is never dropped"
+        );
+        self.settle_and_mark();
+        let status = self.rig.store.status();
+        assert_eq!((status.chunks, status.blocks), (0, 0), "nothing is left");
+        assert_eq!(status.free_bytes, status.capacity_bytes, "all space returns");
     }
 
     /// A volume of which nothing is left is not spoken of any more.
