@@ -112,6 +112,11 @@ fn checkpoint_pages() {
 }
 
 #[test]
+fn leaves() {
+    fuzz_target("leaf", PARSER_RUNS);
+}
+
+#[test]
 fn mounts() {
     fuzz_target("mount", MOUNT_RUNS);
 }

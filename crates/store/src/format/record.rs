@@ -537,6 +537,10 @@ pub(super) fn get_fence(bytes: &[u8]) -> Result<Fence, &'static str> {
     if raw.generation > Generation::MAX.0 {
         return Err("a fence has an impossible generation");
     }
+    let blocks = u32::from(raw.blocks_per_chunk);
+    if !blocks.is_power_of_two() || blocks > amita_cluster::MAX_BLOCKS_PER_CHUNK {
+        return Err("a fence has an impossible number of blocks in a chunk");
+    }
     let id = |bytes: &[u8]| StoreId(u128::from_le_bytes(bytes.try_into().expect("cut into 16")));
     Ok(Fence {
         volume: VolumeId(raw.volume),

@@ -8,6 +8,9 @@ use amita_cluster::{ClusterId, StoreId};
 /// to the second and flushed, so that one of them is whole at any moment, and a rotten one harms nothing.
 pub const OFFSETS: [u64; 2] = [0, 32 << 10];
 
+/// No counter of a superblock, and no position in the log, is larger: at a million a second that takes 36,000 years.
+pub const MAX_COUNTER: u64 = 1 << 60;
+
 /// The first eight bytes of a store.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AMITASTO");
 
@@ -199,6 +202,11 @@ impl Superblock {
         geometry.check().map_err(Fault::Field)?;
         if raw.area > 1 || raw.pages_used > raw.checkpoint_pages {
             return Err(Fault::Field("checkpoint"));
+        }
+        // They count up by one; what is near the end was never counted.
+        let counters = [raw.generation, raw.mount, raw.checkpoint, raw.tail, raw.mount_start];
+        if counters.iter().any(|&counter| counter > MAX_COUNTER) {
+            return Err(Fault::Field("counters"));
         }
         if raw.store == 0 {
             return Err(Fault::Field("store UUID"));

@@ -22,9 +22,10 @@ pub mod pages;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     ("superblock", pages::superblock),
     ("log", pages::log),
     ("checkpoint", pages::checkpoint),
+    ("leaf", pages::leaf),
     ("mount", mount::mount),
 ];

@@ -3,11 +3,12 @@
 //! read as the same.
 
 use crate::common::{BLOCK, STORE};
+use amita_cluster::{ChunkId, ChunkIndex, VolumeId};
 use amita_store::format::checkpoint::{self, Item, PageReader, PageWriter};
 use amita_store::format::page::{LogPage, RECORDS_BYTES};
-use amita_store::format::record::{Record, RecordReader, RecordWriter};
+use amita_store::format::record::{self, Change, Record, RecordReader, RecordWriter};
 use amita_store::format::superblock::Superblock;
-use amita_store::format::{PAGE_BYTES, Slot, seal};
+use amita_store::format::{PAGE_BYTES, Slot, leaf, seal};
 
 /// The page is not sealed: its checksum is what the input says.
 pub const UNSEALED: u8 = 1;
@@ -90,37 +91,55 @@ fn records(bytes: &[u8]) {
 }
 
 /// Raw bytes may be longer than a page.
-fn fits(record: &Record) -> bool {
-    match record {
-        Record::Roll { entries, .. } => amita_store::format::record::roll_bytes(entries.len()) <= RECORDS_BYTES,
+fn fits(found: &Record) -> bool {
+    match found {
+        Record::Roll { entries, .. } => record::roll_bytes(entries.len()) <= RECORDS_BYTES,
+        Record::Clone { entries, .. } => record::clone_bytes(entries.len()) <= RECORDS_BYTES,
         _ => true,
     }
 }
 
 fn write(writer: &mut RecordWriter<'_>, record: &Record) {
+    let change = |chunk, version, previous, snapshot| Change {
+        chunk,
+        version,
+        previous,
+        snapshot,
+    };
     match record {
         Record::Write {
             chunk,
             version,
             previous,
+            snapshot,
             range,
             runs,
             sums,
-        } => writer.write(*chunk, *version, *previous, *range, runs, sums),
+        } => writer.write(&change(*chunk, *version, *previous, *snapshot), *range, runs, sums),
         Record::Clear {
             chunk,
             version,
             previous,
+            snapshot,
             range,
-        } => writer.clear(*chunk, *version, *previous, *range),
+        } => writer.clear(&change(*chunk, *version, *previous, *snapshot), *range),
         Record::Roll {
             chunk,
             version,
             previous,
+            snapshot,
             entries,
             last,
-        } => writer.roll(*chunk, *version, *previous, entries, *last),
+        } => writer.roll(&change(*chunk, *version, *previous, *snapshot), entries, *last),
         Record::Fence(fence) => writer.fence(fence),
+        Record::Clone {
+            chunk,
+            origin,
+            version,
+            entries,
+            last,
+        } => writer.clone(*chunk, *origin, *version, entries, *last),
+        Record::Drop { chunk, snapshot } => writer.drop(*chunk, *snapshot),
     }
 }
 
@@ -143,9 +162,10 @@ pub fn checkpoint(input: &[u8]) {
         let Ok(item) = item else { break };
         items.push(item);
     }
-    // An item that is divided at a page's end, or has cleared blocks among those with data, is written otherwise.
+    // What version 1 said otherwise is written no more. A page of short items takes several where long ones leave a rest.
     let mut out = vec![0; 8 * PAGE_BYTES];
     let mut writer = PageWriter::new(&mut out, STORE, id, 0);
+    items.retain(is_written);
     for item in &items {
         put(&mut writer, item);
     }
@@ -159,6 +179,19 @@ pub fn checkpoint(input: &[u8]) {
     assert_eq!(said(&items), said(&again));
 }
 
+/// Does this version write such an item?
+fn is_written(item: &Item<'_>) -> bool {
+    match item {
+        Item::Entries1(entries) => {
+            entries.iter().for_each(drop);
+            false
+        }
+        Item::Cleared { count, .. } => *count == 128,
+        Item::Shared(counts) => counts.iter().count() > 0,
+        _ => true,
+    }
+}
+
 fn put(writer: &mut PageWriter<'_>, item: &Item<'_>) {
     match item {
         Item::Group(fence) => writer.group(fence),
@@ -167,38 +200,63 @@ fn put(writer: &mut PageWriter<'_>, item: &Item<'_>) {
             raw.generation,
             amita_cluster::NodeId(raw.owner),
         ),
-        Item::Chunk {
-            chunk,
-            version,
-            position,
-        } => writer.chunk(*chunk, *version, *position),
-        Item::Cleared { page, version } => writer.cleared(*page, *version),
-        Item::Entries(entries) => {
-            let mut all = [None; 64];
-            for (block, slot, sum, version) in entries.iter() {
-                assert!(all[block as usize].is_none(), "a block has one entry");
-                all[block as usize] = Some((slot, sum, version));
-            }
-            writer.entries(entries.page, all.into_iter());
+        Item::Chunk(item) => writer.chunk(item),
+        Item::Origin(origin) => writer.origin(*origin),
+        Item::State(item) => writer.state(item),
+        Item::Cleared { first, count, version } => writer.cleared(first / count, *version),
+        Item::Slots { position, first, bits } => {
+            writer.slots(*position, *first, &bits.words().collect::<Vec<u64>>());
         }
+        Item::Shared(counts) => writer.shared(&counts.iter().collect::<Vec<_>>()),
+        Item::Entries1(_) => unreachable!("not written any more"),
     }
 }
 
-/// What items say, whatever they are divided into.
+/// What items say, however they are divided.
 fn said(items: &[Item<'_>]) -> Vec<String> {
     let mut said = Vec::new();
     for item in items {
-        let Item::Entries(entries) = item else {
-            said.push(format!("{item:?}"));
-            continue;
-        };
-        let mut blocks: Vec<_> = entries.iter().collect();
-        blocks.sort_unstable_by_key(|(block, ..)| *block);
-        for (block, slot, sum, version) in blocks {
-            // A cleared block has no checksum.
-            let sum = if slot == Slot::NONE { 0 } else { sum };
-            said.push(format!("{}/{block} {slot} {sum} {version}", entries.page));
+        match item {
+            Item::Slots { position, first, bits } => {
+                said.push(format!("{position} {first} {:?}", bits.words().collect::<Vec<u64>>()));
+            }
+            Item::Shared(counts) => said.extend(counts.iter().map(|count| format!("{count:?}"))),
+            item => said.push(format!("{item:?}")),
         }
     }
     said
+}
+
+/// A leaf. The page is read as the one that it says it is.
+pub fn leaf(input: &[u8]) {
+    let Some(page) = page(input) else { return };
+    let Some(header) = leaf::Header::get(&page) else {
+        return;
+    };
+    let chunk = ChunkId {
+        volume: VolumeId(header.volume),
+        index: ChunkIndex(header.chunk),
+    };
+    let part = usize::from(header.part);
+    let sum = u32::from_le_bytes(page[PAGE_BYTES - 4..].try_into().expect("cut into 4"));
+    let slots = 1000;
+    let Ok(entries) = leaf::decode(&page, STORE, chunk, part, sum, slots) else {
+        return;
+    };
+    assert!(entries.iter().all(|entry| !entry.has_data() || entry.slot.0 < slots));
+    assert!(leaf::decode(&page, STORE, chunk, part + 1, sum, slots).is_err());
+    assert!(leaf::decode(&page, STORE, chunk, part, sum ^ 1, slots).is_err());
+    let mut again = [0; PAGE_BYTES];
+    let sum = leaf::encode(
+        &mut again,
+        STORE,
+        chunk,
+        part,
+        header.checkpoint,
+        entries.iter().copied(),
+    );
+    assert_eq!(
+        leaf::decode(&again, STORE, chunk, part, sum, slots).as_ref(),
+        Ok(&entries)
+    );
 }
