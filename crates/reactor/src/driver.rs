@@ -53,10 +53,21 @@ pub struct FileInfo {
     /// Offsets, lengths and memory of reads and writes are multiples of this (512 or 4096 with `O_DIRECT`, else 1).
     pub alignment: u32,
     /// Must a write be flushed before it survives a power cut? (`queue/write_cache` of the device beneath, for a file
-    /// too; false on memory.)
+    /// too; true for a file with [`holes`](FileInfo::holes), whatever its device; false on memory.)
     pub volatile_cache: bool,
     /// Reads and writes complete inline: the backing is memory.
     pub inline: bool,
+    /// Can [`Driver::discard`] do anything here? (`queue/discard_max_bytes` of a block device; a file system that can
+    /// punch holes beneath a file.) False where it cannot be found out.
+    pub discard: bool,
+    /// Does a discard leave a hole (the backing is a regular file)? From the first one on, a write into a discarded range
+    /// is durable only after a flush, whatever `volatile_cache` said at the start (rule D3). False on memory.
+    pub discard_makes_holes: bool,
+    /// Had the file, when it was opened, a place that a write would first have to be given, or to be converted: one that
+    /// is missing, allocated and not written, or shared? Such a write is durable only after a flush, because the file
+    /// system notes it in its journal later (rule D3). True where it cannot be found out; false on a block device and on
+    /// memory.
+    pub holes: bool,
 }
 
 /// What ended.
@@ -88,6 +99,12 @@ pub enum Outcome {
     /// A flush: every write completed before its start is durable, or an error.
     Flushed {
         /// After an error nothing is known of any write since the last good flush.
+        result: io::Result<()>,
+    },
+    /// A discard: the device was told, or an error.
+    Discarded {
+        /// `Unsupported` where the backing cannot do it: then nothing happened. After any other error nothing is known
+        /// of the range, as after success.
         result: io::Result<()>,
     },
     /// A connection came in on the listener whose token this is.
@@ -159,6 +176,15 @@ pub trait Driver {
 
     /// Makes all writes that have completed durable.
     fn flush(&mut self, file: FileId, token: Token);
+
+    /// Tells the device that `bytes` from `offset` (both multiples of [`FileInfo::alignment`]) are not needed. What they
+    /// read as afterwards is undefined (what was there, zeros, anything; not even the same twice) until they are written
+    /// again. It takes effect at any moment up to its completion, so nobody may read or write the range meanwhile (rule
+    /// D6); and a power cut may undo it, unless a flush followed.
+    ///
+    /// For the background: it is slow on many devices, and on a file it holds up writes to that file (the file system
+    /// locks it), so large ranges are better cut. Where [`FileInfo::discard`] is false it ends in `Unsupported`.
+    fn discard(&mut self, file: FileId, offset: u64, bytes: u64, token: Token);
 
     /// Listens; each connection completes `token` with [`Outcome::Accepted`]. Port 0 takes a free one. Blocks shortly;
     /// for the start only. Returns the bound address.

@@ -34,7 +34,7 @@ pub mod net;
 mod random;
 
 pub use coverage::Fault;
-pub use disk::{DiskConfig, DiskFaults};
+pub use disk::{Backing, DiskConfig, DiskFaults};
 pub use driver::SimDriver;
 pub use net::{ConnectionInfo, NetConfig, node_ip};
 pub use random::Random;

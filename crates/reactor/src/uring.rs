@@ -13,6 +13,7 @@
 //!
 //! Memory that the kernel may look at is owned by `ring`; the other unsafe leaf is `sys`. This file has none.
 
+mod discard;
 mod file;
 mod pace;
 #[allow(unsafe_code)]
@@ -28,7 +29,8 @@ use crate::driver::{
 };
 use crate::timer::Timers;
 use crate::waker::Kick;
-use file::Way;
+use discard::Discarder;
+use file::{Opened, Way};
 use pace::Pace;
 use ring::{Payload, Reaped, Ring, RingSettings, Target, Verb};
 use socket::{Listener, Sockets};
@@ -121,13 +123,19 @@ enum Meta {
     Flush {
         token: Token,
     },
+    Discard {
+        file: u32,
+        token: Token,
+    },
     Wake,
 }
 
 struct OpenFile {
-    file: File,
+    /// Shared with the thread that discards.
+    file: Arc<File>,
     target: Target,
     way: Way,
+    is_device: bool,
 }
 
 struct EventFile(OwnedFd);
@@ -145,6 +153,7 @@ pub struct UringDriver {
     sockets: Sockets,
     listeners: Vec<Listener>,
     files: Vec<OpenFile>,
+    discarder: Option<Discarder>,
     timers: Timers,
     started: Instant,
     now: Time,
@@ -174,6 +183,7 @@ impl UringDriver {
             sockets: Sockets::default(),
             listeners: Vec::new(),
             files: Vec::new(),
+            discarder: None,
             timers: Timers::new(),
             started: Instant::now(),
             now: Time(0),
@@ -219,6 +229,7 @@ impl UringDriver {
             self.ended(event);
         }
         self.reaped = reaped;
+        self.collect_discards();
         completions.append(&mut self.ready);
         if self.waker.take_note() {
             completions.push(Completion {
@@ -320,6 +331,7 @@ impl UringDriver {
                     },
                 );
             }
+            Some(Meta::Discard { .. }) => self.discard_ended(event, result),
             Some(Meta::Wake) => {
                 self.ring.take(event.slot);
                 self.wake_armed = false;
@@ -344,14 +356,24 @@ impl Driver for UringDriver {
     }
 
     fn open(&mut self, path: &Path) -> io::Result<(FileId, FileInfo)> {
-        let (file, info, way) = file::open(path)?;
+        let Opened {
+            file,
+            info,
+            way,
+            is_device,
+        } = file::open(path)?;
         if matches!(way, Way::Direct { .. }) && self.config.register_buffers {
             self.ring.register_arena(&self.pool);
         }
         let target = self
             .sockets
             .target(&mut self.ring, file.as_raw_fd(), self.config.register_files);
-        self.files.push(OpenFile { file, target, way });
+        self.files.push(OpenFile {
+            file: Arc::new(file),
+            target,
+            way,
+            is_device,
+        });
         Ok((FileId((self.files.len() - 1) as u32), info))
     }
 
@@ -365,6 +387,10 @@ impl Driver for UringDriver {
 
     fn flush(&mut self, file: FileId, token: Token) {
         self.start_flush(file, token);
+    }
+
+    fn discard(&mut self, file: FileId, offset: u64, bytes: u64, token: Token) {
+        self.start_discard(file, offset, bytes, token);
     }
 
     fn listen(&mut self, address: SocketAddr, token: Token) -> io::Result<(ListenerId, SocketAddr)> {

@@ -66,6 +66,9 @@ impl Bench {
             alignment,
             volatile_cache: false,
             inline: true,
+            discard: false,
+            discard_makes_holes: false,
+            holes: false,
         };
         let mut bench = Bench {
             store: Store::open(Config::default(), file, pool.clone()),

@@ -19,22 +19,36 @@
 //! * **A failed write** left all, nothing or some sectors of itself behind. A failed read says nothing. **After a failed
 //!   flush** some of the writes before it are gone at once: reads show what was there before them, and no later flush
 //!   brings them back (what Linux does with pages that it could not write).
-//! * **Rot**: a bit may be flipped; a range may fail every read. **Lies**: a write may go to another place, or
-//!   nowhere, and claim success. These are for tests that have other copies to recover from.
+//! * **A write that finds no space, or ends short**, is an error too; a first part of it, in sectors, may be there.
+//! * **A discard** takes effect at some moment between its start and its completion. On a device each page of it then
+//!   reads as what was there, as zeros or as noise, until it is written again, and may read otherwise after a power cut;
+//!   in a file it is a hole, and reads as zeros. It is durable as a write is: after a flush, where there is a cache. Under
+//!   way at a power cut it may have happened, in part or not at all.
+//! * **A file** may have holes: where nothing was written yet, or a discard made one. A write there is durable only after a
+//!   flush, cache or not. A power cut takes what waits for the file system's journal all at once, or settles it one by
+//!   one; the lost extents read as zeros.
+//! * **Rot**: a bit may be flipped, also by the read that finds it; a range may fail every read. **Lies**: a write may go
+//!   to another place, or nowhere, and claim success. These are for tests that have other copies to recover from.
 //! * Offsets and lengths that are no multiples of the alignment are refused, as are those beyond the end.
 //!
 //! Not modelled: a disk that reports success for a flush and forgets, and sectors torn inside (an NVMe disk promises
 //! both).
 
+mod cache;
+mod config;
 mod contents;
 mod ending;
+mod ranges;
+
+pub use config::{Backing, DiskConfig, DiskFaults};
 
 use super::coverage::Fault;
 use super::engine::{Engine, Event, Process};
 use crate::buf::{BufMut, Segments};
 use crate::driver::{FileInfo, Outcome, Time, Token};
+use cache::{Cached, Change, part_of};
 use contents::Contents;
-use ending::first;
+use ranges::Ranges;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -47,73 +61,8 @@ pub const SECTOR_BYTES: usize = 512;
 /// Contents are kept in pages of this many bytes; what was never written is zeros and takes no memory.
 const PAGE_BYTES: usize = 4096;
 
-/// Completed writes that a volatile cache holds at most; beyond it the oldest is destaged.
-const CACHE_WRITES: usize = 256;
-
 /// One operation in this many takes ten times as long.
 const LONG_TAIL: u64 = 64;
-
-/// A new disk.
-#[derive(Clone, Debug)]
-pub struct DiskConfig {
-    /// Bytes.
-    pub size_bytes: u64,
-    /// Offsets and lengths are multiples of this, in bytes.
-    pub alignment: u32,
-    /// Are completed writes lost by a power cut unless flushed?
-    pub volatile_cache: bool,
-    /// What [`FileInfo::inline`] says.
-    pub inline: bool,
-    /// Shortest and longest read (without the tail).
-    pub read: (Duration, Duration),
-    /// Shortest and longest write.
-    pub write: (Duration, Duration),
-    /// Shortest and longest flush.
-    pub flush: (Duration, Duration),
-}
-
-impl DiskConfig {
-    /// An ordinary flash disk of a size, with a volatile cache.
-    #[must_use]
-    pub fn flash(size_bytes: u64) -> DiskConfig {
-        let micros = |low, high| (Duration::from_micros(low), Duration::from_micros(high));
-        DiskConfig {
-            size_bytes,
-            alignment: 4096,
-            volatile_cache: true,
-            inline: false,
-            read: micros(40, 120),
-            write: micros(10, 100),
-            flush: micros(50, 500),
-        }
-    }
-}
-
-/// How a disk fails from now on. Chances are per mille of operations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskFaults {
-    /// Reads that fail.
-    pub read_errors: u32,
-    /// Writes that fail.
-    pub write_errors: u32,
-    /// Flushes that fail.
-    pub flush_errors: u32,
-    /// Writes that go to another place.
-    pub misdirected: u32,
-    /// Writes that do nothing.
-    pub lost: u32,
-    /// Reads that touch one of these ranges (bytes) fail; a write there heals what it covers.
-    pub unreadable: Vec<Range<u64>>,
-    /// Every operation takes this many times as long (0 and 1: no change).
-    pub slow_factor: u32,
-}
-
-/// A write that is not durable.
-struct Cached {
-    order: u64,
-    offset: u64,
-    data: Segments,
-}
 
 enum Kind {
     Read {
@@ -128,6 +77,13 @@ enum Kind {
     Flush {
         covers: u64,
     },
+    /// With the moment at which it completes; it takes effect at some moment before.
+    Discard {
+        offset: u64,
+        bytes: u64,
+        ends: Time,
+        happened: bool,
+    },
 }
 
 struct Operation {
@@ -141,7 +97,11 @@ struct Disk {
     config: DiskConfig,
     durable: Contents,
     cache: Vec<Cached>,
-    /// Completed writes so far.
+    /// Where a write needs a note in the file system's journal before it is durable.
+    holes: Ranges,
+    /// What was discarded on a device and has not been written since.
+    undefined: Ranges,
+    /// Changes so far.
     completed: u64,
     /// Started operations so far.
     started: u64,
@@ -158,49 +118,14 @@ impl Disk {
         self.durable.load(offset, buffer);
         let end = offset + buffer.len() as u64;
         for cached in &self.cache {
-            let mut at = cached.offset;
-            for piece in &cached.data {
+            let mut at = cached.change.offset;
+            for piece in &cached.change.data {
                 let (from, to) = (at.max(offset), (at + piece.len() as u64).min(end));
                 if from < to {
                     let source = &piece[(from - at) as usize..(to - at) as usize];
                     buffer[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
                 }
                 at += piece.len() as u64;
-            }
-        }
-    }
-
-    /// A write takes effect.
-    fn apply(&mut self, offset: u64, data: &Segments) {
-        self.completed += 1;
-        self.faults
-            .unreadable
-            .retain(|range| !(offset <= range.start && range.end <= offset + length_of(data)));
-        if !self.config.volatile_cache {
-            return self.durable.store_all(offset, data);
-        }
-        self.cache.push(Cached {
-            order: self.completed,
-            offset,
-            data: data.clone(),
-        });
-        if self.cache.len() > CACHE_WRITES {
-            let oldest = self.cache.remove(0);
-            self.durable.store_all(oldest.offset, &oldest.data);
-        }
-    }
-
-    /// All, nothing or some sectors of a write that was not durable.
-    fn settle(&mut self, engine: &mut Engine, offset: u64, data: &Segments) {
-        match engine.random.below(3) {
-            0 => {
-                engine.coverage.count(Fault::CutKept);
-                self.durable.store_all(offset, data);
-            }
-            1 => engine.coverage.count(Fault::CutLost),
-            _ => {
-                engine.coverage.count(Fault::CutTorn);
-                self.durable.store_some(offset, data, |_| engine.random.below(2) == 0);
             }
         }
     }
@@ -212,6 +137,36 @@ impl Disk {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(())
+    }
+
+    /// A discard that has not happened yet does, and ends at the moment that is returned.
+    fn take_effect(&mut self, engine: &mut Engine, operation: u32) -> Option<Time> {
+        let started = self.operations[operation as usize].as_mut()?;
+        let Kind::Discard {
+            offset,
+            bytes,
+            ends,
+            happened: happened @ false,
+        } = &mut started.kind
+        else {
+            return None;
+        };
+        *happened = true;
+        let (offset, bytes, ends) = (*offset, *bytes, *ends);
+        if self.check_discard(offset, bytes).is_ok() {
+            engine.coverage.count(Fault::DiskDiscarded);
+            self.apply_discard(engine, offset..offset + bytes);
+        }
+        Some(ends)
+    }
+
+    /// A part of a change happens though its process has died.
+    fn happen(&mut self, engine: &mut Engine, change: &Change, part: Range<u64>) {
+        if change.discard {
+            self.apply_discard(engine, part);
+        } else {
+            self.apply(part.start, &part_of(&change.data, 0, part.end - part.start));
+        }
     }
 
     fn take(&mut self, operation: u32) -> Option<Operation> {
@@ -244,10 +199,16 @@ impl Disks {
         let index = self.disks.len() as u32;
         let before = self.names.insert(name.to_owned(), index);
         assert!(before.is_none(), "there is a disk {} already", name.display());
+        let mut holes = Ranges::default();
+        if config.backing == Backing::SparseFile {
+            holes.insert(0..config.size_bytes);
+        }
         self.disks.push(Disk {
             config,
             durable: Contents::default(),
             cache: Vec::new(),
+            holes,
+            undefined: Ranges::default(),
             completed: 0,
             started: 0,
             operations: Vec::new(),
@@ -279,7 +240,7 @@ impl Disks {
         let disk = self.named(name);
         disk.check_end(offset, bytes.len() as u64)
             .expect("a write inside the disk");
-        disk.durable.store(offset, bytes);
+        disk.write_durably(offset, bytes);
     }
 
     /// What a read would show now.
@@ -288,14 +249,7 @@ impl Disks {
     }
 
     pub fn flip(&mut self, engine: &mut Engine, name: &Path, offset: u64, bit: u8) {
-        engine.coverage.count(Fault::DiskBitFlipped);
-        let disk = self.named(name);
-        for cached in std::mem::take(&mut disk.cache) {
-            disk.durable.store_all(cached.offset, &cached.data);
-        }
-        let mut byte = [0];
-        disk.load(offset, &mut byte);
-        disk.durable.store(offset, &[byte[0] ^ (1 << (bit & 7))]);
+        self.named(name).flip(engine, offset, bit);
     }
 
     pub fn open(&mut self, engine: &Engine, process: Process, name: &Path) -> io::Result<(u32, FileInfo)> {
@@ -308,11 +262,15 @@ impl Disks {
             return Err(crate::driver::in_use(name));
         }
         disk.opened_by = Some(process);
+        let holes = !disk.holes.is_empty();
         let info = FileInfo {
             size_bytes: disk.config.size_bytes,
             alignment: disk.config.alignment,
-            volatile_cache: disk.config.volatile_cache,
+            volatile_cache: disk.config.volatile_cache || holes,
             inline: disk.config.inline,
+            discard: disk.config.discard.is_some(),
+            discard_makes_holes: disk.config.backing != Backing::Device,
+            holes,
         };
         Ok((index, info))
     }
@@ -338,7 +296,7 @@ impl Disks {
 
     pub fn start_flush(&mut self, engine: &mut Engine, process: Process, disk: u32, token: Token) {
         let this = &self.disks[disk as usize];
-        let takes = if this.config.volatile_cache {
+        let takes = if this.config.volatile_cache || !this.cache.is_empty() {
             this.config.flush
         } else {
             (Duration::ZERO, Duration::ZERO)
@@ -353,12 +311,23 @@ impl Disks {
         );
     }
 
+    pub fn start_discard(&mut self, engine: &mut Engine, process: Process, disk: u32, range: (u64, u64), token: Token) {
+        let takes = self.disks[disk as usize].config.discard.unwrap_or_default();
+        let kind = Kind::Discard {
+            offset: range.0,
+            bytes: range.1,
+            ends: engine.now,
+            happened: false,
+        };
+        self.start(engine, process, disk, kind, token, takes);
+    }
+
     fn start(
         &mut self,
         engine: &mut Engine,
         process: Process,
         disk: u32,
-        kind: Kind,
+        mut kind: Kind,
         token: Token,
         takes: (Duration, Duration),
     ) {
@@ -368,6 +337,21 @@ impl Disks {
             Some(process),
             "file {disk} was opened by another process"
         );
+        let mut takes = engine.random.duration(takes);
+        if engine.random.below(LONG_TAIL) == 0 {
+            takes *= 10;
+        }
+        if this.faults.slow_factor > 1 {
+            engine.coverage.count(Fault::DiskSlow);
+            takes *= this.faults.slow_factor;
+        }
+        let mut at = engine.now.plus(takes);
+        if let Kind::Discard { ends, .. } = &mut kind {
+            *ends = at;
+            at = engine
+                .now
+                .plus(Duration::from_nanos(engine.random.below(takes.as_nanos() as u64 + 1)));
+        }
         this.started += 1;
         let started = Operation {
             process,
@@ -385,18 +369,10 @@ impl Disks {
                 (this.operations.len() - 1) as u32
             }
         };
-        let mut takes = engine.random.duration(takes);
-        if engine.random.below(LONG_TAIL) == 0 {
-            takes *= 10;
-        }
-        if this.faults.slow_factor > 1 {
-            engine.coverage.count(Fault::DiskSlow);
-            takes *= this.faults.slow_factor;
-        }
-        engine.at(engine.now.plus(takes), Event::Disk { disk, operation });
+        engine.at(at, Event::Disk { disk, operation });
     }
 
-    /// An operation ends.
+    /// An operation ends; of a discard, first its effect.
     pub fn ended(&mut self, engine: &mut Engine, disk: u32, operation: u32) {
         let index = disk;
         let disk = &mut self.disks[disk as usize];
@@ -409,6 +385,9 @@ impl Disks {
         if disk.stalled_until > engine.now {
             engine.coverage.count(Fault::DiskStalled);
             return engine.at(disk.stalled_until, Event::Disk { disk: index, operation });
+        }
+        if let Some(at) = disk.take_effect(engine, operation) {
+            return engine.at(at, Event::Disk { disk: index, operation });
         }
         if disk.operations.iter().flatten().any(|other| other.order < order) {
             engine.coverage.count(Fault::DiskReordered);
@@ -431,6 +410,9 @@ impl Disks {
             Kind::Flush { covers } => Outcome::Flushed {
                 result: disk.flush_ends(engine, covers),
             },
+            Kind::Discard { offset, bytes, .. } => Outcome::Discarded {
+                result: disk.discard_ends(engine, offset, bytes),
+            },
         };
         engine.complete(process, token, outcome);
     }
@@ -439,17 +421,21 @@ impl Disks {
     pub fn killed(&mut self, engine: &mut Engine, process: Process) {
         for disk in self.disks.iter_mut().filter(|disk| disk.opened_by == Some(process)) {
             disk.opened_by = None;
-            for (offset, data) in disk.abandon() {
+            for change in disk.abandon(engine) {
                 match engine.random.below(3) {
                     0 => {
                         engine.coverage.count(Fault::KillKept);
-                        disk.apply(offset, &data);
+                        disk.happen(engine, &change, change.range());
                     }
                     1 => engine.coverage.count(Fault::KillLost),
                     _ => {
                         engine.coverage.count(Fault::KillPartial);
-                        let pages = engine.random.below(length_of(&data).div_ceil(PAGE_BYTES as u64));
-                        disk.apply(offset, &first(&data, pages as usize * PAGE_BYTES));
+                        let pages = engine.random.below(length_of(&change.data).div_ceil(PAGE_BYTES as u64));
+                        disk.happen(
+                            engine,
+                            &change,
+                            change.offset..change.offset + pages * PAGE_BYTES as u64,
+                        );
                     }
                 }
             }
@@ -460,9 +446,7 @@ impl Disks {
     pub fn power_cut(&mut self, engine: &mut Engine, process: Process) {
         for disk in self.disks.iter_mut().filter(|disk| disk.opened_by == Some(process)) {
             disk.opened_by = None;
-            for cached in std::mem::take(&mut disk.cache) {
-                disk.settle(engine, cached.offset, &cached.data);
-            }
+            disk.lose_power(engine);
             if disk
                 .operations
                 .iter()
@@ -471,9 +455,13 @@ impl Disks {
             {
                 engine.coverage.count(Fault::CutFlush);
             }
-            for (offset, data) in disk.abandon() {
-                engine.coverage.count(Fault::CutInFlight);
-                disk.settle(engine, offset, &data);
+            for change in disk.abandon(engine) {
+                engine.coverage.count(if change.discard {
+                    Fault::CutDiscard
+                } else {
+                    Fault::CutInFlight
+                });
+                disk.settle(engine, &change);
             }
         }
     }

@@ -117,6 +117,15 @@ impl Driver for SimDriver {
         });
     }
 
+    fn discard(&mut self, file: FileId, offset: u64, bytes: u64, token: Token) {
+        self.call(13, |shared, process| {
+            shared.engine.note(offset ^ bytes);
+            shared
+                .disks
+                .start_discard(&mut shared.engine, process, file.0, (offset, bytes), token);
+        });
+    }
+
     fn listen(&mut self, address: SocketAddr, token: Token) -> io::Result<(ListenerId, SocketAddr)> {
         let bound = self.call(5, |shared, process| {
             shared.net.listen(&shared.engine, process, address, token)
@@ -195,6 +204,7 @@ fn kind(outcome: &Outcome) -> u64 {
         },
         Outcome::Timer => (9, true),
         Outcome::Woken => (10, true),
+        Outcome::Discarded { result } => (11, result.is_ok()),
     };
     kind | u64::from(good) << 7
 }

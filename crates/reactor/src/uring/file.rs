@@ -1,9 +1,10 @@
 //! Opening files and devices: what is beneath, and what may be expected of it.
 
-use super::sys;
+use super::sys::{self, DirectIo};
 use crate::driver::{FileInfo, in_use};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Without better knowledge direct I/O wants offsets in multiples of this, in bytes.
 const COMMON_ALIGNMENT: u32 = 4096;
+
+/// Where the kernel describes its block devices.
+const DEVICES: &str = "/sys/dev/block";
 
 /// A process that was killed a moment ago may hold its lock for so long, until the kernel has ended what it had under
 /// way.
@@ -27,34 +31,49 @@ pub(super) enum Way {
     Direct { memory_alignment: u32 },
 }
 
+/// An open and locked file or device.
+pub(super) struct Opened {
+    pub file: File,
+    pub info: FileInfo,
+    pub way: Way,
+    pub is_device: bool,
+}
+
 /// Opens for reading and writing, locked. Errors name the path.
-pub(super) fn open(path: &Path) -> io::Result<(File, FileInfo, Way)> {
+pub(super) fn open(path: &Path) -> io::Result<Opened> {
     open_plain(path).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => error,
         kind => io::Error::new(kind, format!("{}: {error}", path.display())),
     })
 }
 
-fn open_plain(path: &Path) -> io::Result<(File, FileInfo, Way)> {
+fn open_plain(path: &Path) -> io::Result<Opened> {
     let kind = std::fs::metadata(path)?.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
+    let is_device = kind.is_block_device();
+    if !kind.is_file() && !is_device {
         let text = "neither a file nor a block device";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     // O_EXCL on a block device: not while it is mounted or otherwise claimed.
-    let flags = if kind.is_block_device() { libc::O_EXCL } else { 0 };
+    let flags = if is_device { libc::O_EXCL } else { 0 };
     let with = |flags: i32| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     let opened = match with(flags | libc::O_DIRECT) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => (with(flags)?, false),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(in_use(path)),
         other => (other?, true),
     };
-    // Memory takes O_DIRECT in newer kernels, and means nothing by it.
+    let direct = sys::direct_io(path);
+    // Memory takes O_DIRECT in newer kernels, and means nothing by it. A file whose data goes through a journal, say, takes
+    // it too, and is written by the cache all the same.
     let (file, way) = match opened {
-        (file, _) if !kind.is_block_device() && sys::is_in_memory(&file)? => (with(flags)?, Way::Memory),
+        (file, _) if !is_device && sys::is_in_memory(&file)? => (with(flags)?, Way::Memory),
         (file, false) => (file, Way::Cached),
+        (_, true) if !is_device && direct == DirectIo::Refused => (with(flags)?, Way::Cached),
         (file, true) => {
-            let memory_alignment = sys::direct_alignment(path).map_or(512, |(memory, _)| memory);
+            let memory_alignment = match direct {
+                DirectIo::Aligned { memory, .. } => memory,
+                DirectIo::Unknown | DirectIo::Refused => 512,
+            };
             (file, Way::Direct { memory_alignment })
         }
     };
@@ -66,44 +85,97 @@ fn open_plain(path: &Path) -> io::Result<(File, FileInfo, Way)> {
         thread::sleep(LOCK_PATIENCE / 20);
     }
     let about = file.metadata()?;
-    let (size_bytes, alignment) = match (kind.is_block_device(), way) {
-        (true, Way::Direct { .. }) => sys::block_device(&file)?,
-        (true, _) => (sys::block_device(&file)?.0, 1),
-        (false, Way::Direct { .. }) => {
-            let alignment = sys::direct_alignment(path).map_or(COMMON_ALIGNMENT, |(_, offset)| offset);
-            (about.len(), alignment)
-        }
-        (false, _) => (about.len(), 1),
+    let info = if is_device {
+        about_device(&file, about.rdev(), way)?
+    } else {
+        about_file(&file, &about, way, direct)?
     };
+    Ok(Opened {
+        file,
+        info,
+        way,
+        is_device,
+    })
+}
+
+fn about_device(device: &File, number: u64, way: Way) -> io::Result<FileInfo> {
+    let (size_bytes, sector) = sys::block_device(device)?;
+    let is_direct = matches!(way, Way::Direct { .. });
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    let devices = Path::new(DEVICES);
+    Ok(FileInfo {
+        size_bytes,
+        alignment: if is_direct { sector } else { 1 },
+        volatile_cache: !is_direct || has_volatile_cache(devices, major, minor),
+        inline: false,
+        discard: can_discard(devices, major, minor),
+        discard_makes_holes: false,
+        holes: false,
+    })
+}
+
+fn about_file(file: &File, about: &Metadata, way: Way, direct: DirectIo) -> io::Result<FileInfo> {
+    let size_bytes = about.len();
+    let in_memory = way == Way::Memory;
+    let alignment = match (way, direct) {
+        (Way::Direct { .. }, DirectIo::Aligned { offset, .. }) => offset,
+        (Way::Direct { .. }, _) => COMMON_ALIGNMENT,
+        (Way::Memory | Way::Cached, _) => 1,
+    };
+    let holes = !in_memory && has_holes(file, size_bytes)?;
     let volatile_cache = match way {
         Way::Memory => false,
         Way::Cached => true,
         Way::Direct { .. } => {
-            let device = if kind.is_block_device() {
-                about.rdev()
-            } else {
-                about.dev()
-            };
-            has_volatile_cache(Path::new("/sys/dev/block"), libc::major(device), libc::minor(device))
+            let (major, minor) = (libc::major(about.dev()), libc::minor(about.dev()));
+            holes || has_volatile_cache(Path::new(DEVICES), major, minor)
         }
     };
-    let info = FileInfo {
+    Ok(FileInfo {
         size_bytes,
         alignment,
         volatile_cache,
-        inline: way == Way::Memory,
-    };
-    Ok((file, info, way))
+        inline: in_memory,
+        discard: can_punch(file, size_bytes),
+        discard_makes_holes: !in_memory,
+        holes,
+    })
+}
+
+/// Would a write somewhere in the file change more than data? What the file system has converted, but not yet noted for
+/// good, looks as if it were done; so that is written out first.
+fn has_holes(file: &File, size_bytes: u64) -> io::Result<bool> {
+    file.sync_all()?;
+    // A file system that cannot tell is taken to have them: as above, doubt means a flush.
+    Ok(!sys::is_written_whole(file, size_bytes).unwrap_or(false))
+}
+
+/// Can the file system beneath punch holes? Only trying tells; behind the end there is nothing to lose.
+fn can_punch(file: &File, size_bytes: u64) -> bool {
+    let behind = size_bytes.next_multiple_of(u64::from(COMMON_ALIGNMENT));
+    sys::punch(file.as_raw_fd(), behind, u64::from(COMMON_ALIGNMENT)).is_ok()
 }
 
 /// Does a device acknowledge writes that a power cut takes? What cannot be found out is taken for volatile: a flush
 /// too many costs time, one too few costs data.
 fn has_volatile_cache(devices: &Path, major: u32, minor: u32) -> bool {
+    setting(devices, major, minor, "write_cache").is_none_or(|setting| setting.trim() != "write through")
+}
+
+/// Does a device take discards?
+fn can_discard(devices: &Path, major: u32, minor: u32) -> bool {
+    let most = setting(devices, major, minor, "discard_max_bytes");
+    most.is_some_and(|most| most.trim().parse::<u64>().is_ok_and(|most| most > 0))
+}
+
+/// What the kernel says of a device's queue.
+fn setting(devices: &Path, major: u32, minor: u32, name: &str) -> Option<String> {
     let device = devices.join(format!("{major}:{minor}"));
     // A partition has no queue of its own; its directory lies in that of the disk.
-    let queues: [PathBuf; 2] = [device.join("queue/write_cache"), device.join("../queue/write_cache")];
-    let setting = queues.iter().find_map(|queue| std::fs::read_to_string(queue).ok());
-    setting.is_none_or(|setting| setting.trim() != "write through")
+    let queues: [PathBuf; 2] = [device.join("queue"), device.join("../queue")];
+    queues
+        .iter()
+        .find_map(|queue| std::fs::read_to_string(queue.join(name)).ok())
 }
 
 #[cfg(test)]

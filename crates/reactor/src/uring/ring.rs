@@ -58,6 +58,11 @@ pub(super) enum Verb {
         offset: u64,
     },
     Flush,
+    /// Punches a hole into a file.
+    Punch {
+        offset: u64,
+        bytes: u64,
+    },
     Connect,
     Accept,
     /// Reads the event file that wakes this core.
@@ -468,6 +473,10 @@ impl<T> Slot<T> {
                     .build()
             }
             Verb::Flush => opcode::Fsync::new(descriptor).flags(FsyncFlags::DATASYNC).build(),
+            Verb::Punch { offset, bytes } => opcode::Fallocate::new(descriptor, bytes)
+                .offset(offset)
+                .mode(super::sys::PUNCH)
+                .build(),
             Verb::Connect => {
                 let address = (&raw const self.address).cast();
                 opcode::Connect::new(descriptor, address, self.address_bytes).build()

@@ -236,8 +236,27 @@ pub(super) fn block_device(file: &File) -> io::Result<(u64, u32)> {
     Ok((size, sector.max(512) as u32))
 }
 
-/// Alignment of memory and of offsets for direct I/O on a file; None where the kernel cannot tell.
-pub(super) fn direct_alignment(path: &Path) -> Option<(u32, u32)> {
+/// What the kernel says of direct I/O on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DirectIo {
+    /// Nothing: an older kernel, or a file system that does not tell.
+    Unknown,
+    /// That it goes through the cache all the same, though the file can be opened for it.
+    Refused,
+    /// That memory and offsets must be aligned so, in bytes.
+    Aligned { memory: u32, offset: u32 },
+}
+
+/// How direct I/O on a file is to be done.
+pub(super) fn direct_io(path: &Path) -> DirectIo {
+    match direct_alignment(path) {
+        None => DirectIo::Unknown,
+        Some((0, _) | (_, 0)) => DirectIo::Refused,
+        Some((memory, offset)) => DirectIo::Aligned { memory, offset },
+    }
+}
+
+fn direct_alignment(path: &Path) -> Option<(u32, u32)> {
     // Since Linux 6.1.
     const STATX_DIOALIGN: u32 = 0x2000;
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
@@ -254,8 +273,106 @@ pub(super) fn direct_alignment(path: &Path) -> Option<(u32, u32)> {
         .ok()?;
         about
     };
-    let known = about.stx_mask & STATX_DIOALIGN != 0 && about.stx_dio_offset_align > 0;
+    let known = about.stx_mask & STATX_DIOALIGN != 0;
     known.then_some((about.stx_dio_mem_align, about.stx_dio_offset_align))
+}
+
+/// The mode of `fallocate` that punches a hole.
+pub(super) const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// Punches a hole into a file, inline.
+pub(super) fn punch(file: RawFd, offset: u64, bytes: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: no memory involved.
+        match check(unsafe { libc::fallocate(file, PUNCH, offset as i64, bytes as i64) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Tells a block device that a range is not needed; returns when it knows.
+pub(super) fn discard_device(device: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    // `BLKDISCARD` of linux/fs.h.
+    const BLKDISCARD: libc::Ioctl = 0x1277;
+    let range = [offset, bytes];
+    loop {
+        // SAFETY: the call reads two numbers, start and length.
+        match check(unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// A piece of a file as its file system has it (`struct fiemap_extent` of linux/fiemap.h).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved: [u64; 2],
+    flags: u32,
+    reserved_too: [u32; 3],
+}
+
+const _: () = assert!(mem::size_of::<Extent>() == 56);
+
+/// Extents that are asked for at once.
+const EXTENTS: usize = 256;
+
+/// `struct fiemap` of linux/fiemap.h with its extents.
+#[repr(C)]
+struct ExtentMap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    room: u32,
+    reserved: u32,
+    extents: [Extent; EXTENTS],
+}
+
+/// Is all of a file's first `bytes` allocated, written, and the file's own, so that a write in place changes nothing but
+/// data? False also where a piece is of a kind that nothing is known of.
+pub(super) fn is_written_whole(file: &File, bytes: u64) -> io::Result<bool> {
+    // `FS_IOC_FIEMAP` of linux/fs.h.
+    const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
+    // `FIEMAP_EXTENT_LAST` says that no more follows, `FIEMAP_EXTENT_MERGED` that the file system has none of its own.
+    const LAST: u32 = 0x1;
+    const MERGED: u32 = 0x1000;
+    let mut map = Box::new(ExtentMap {
+        start: 0,
+        length: 0,
+        flags: 0,
+        mapped: 0,
+        room: EXTENTS as u32,
+        reserved: 0,
+        extents: [Extent::default(); EXTENTS],
+    });
+    let mut covered = 0;
+    while covered < bytes {
+        let before = covered;
+        (map.start, map.length, map.mapped) = (covered, bytes - covered, 0);
+        // SAFETY: the call writes the extents for which the map says that there is room, and the map's own fields.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut *map) })?;
+        let mapped = (map.mapped as usize).min(EXTENTS);
+        if mapped == 0 {
+            return Ok(false);
+        }
+        for extent in &map.extents[..mapped] {
+            // Not yet written, shared, compressed, within the inode, on its way: all else is more than data in place.
+            if extent.flags & !(LAST | MERGED) != 0 || extent.logical > covered {
+                return Ok(false);
+            }
+            covered = covered.max(extent.logical.saturating_add(extent.length));
+        }
+        if covered == before || map.extents[mapped - 1].flags & LAST != 0 {
+            break;
+        }
+    }
+    Ok(covered >= bytes)
 }
 
 fn count(result: isize) -> io::Result<usize> {

@@ -121,6 +121,9 @@ impl Rig {
             alignment,
             volatile_cache: disk.volatile,
             inline: false,
+            discard: false,
+            discard_makes_holes: false,
+            holes: false,
         };
         Rig {
             store: Store::open(config.clone(), file, pool.clone()),
