@@ -99,6 +99,8 @@ struct Disk {
     cache: Vec<Cached>,
     /// Where a write needs a note in the file system's journal before it is durable.
     holes: Ranges,
+    /// The same, as a power cut would leave it if it took all that is not durable.
+    durable_holes: Ranges,
     /// What was discarded on a device and has not been written since.
     undefined: Ranges,
     /// Changes so far.
@@ -207,6 +209,7 @@ impl Disks {
             config,
             durable: Contents::default(),
             cache: Vec::new(),
+            durable_holes: holes.clone(),
             holes,
             undefined: Ranges::default(),
             completed: 0,
@@ -463,6 +466,7 @@ impl Disks {
                 });
                 disk.settle(engine, &change);
             }
+            disk.find_holes();
         }
     }
 }

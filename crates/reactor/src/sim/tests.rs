@@ -118,6 +118,7 @@ fn pattern(length: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
+mod discards;
 mod disks;
 mod nets;
 mod replay;

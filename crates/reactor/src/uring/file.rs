@@ -147,7 +147,7 @@ fn about_file(file: &File, about: &Metadata, way: Way, direct: DirectIo) -> io::
 fn has_holes(file: &File, size_bytes: u64) -> io::Result<bool> {
     file.sync_all()?;
     // A file system that cannot tell is taken to have them: as above, doubt means a flush.
-    Ok(!sys::is_written_whole(file, size_bytes).unwrap_or(false))
+    Ok(!sys::is_written_whole(file, size_bytes, sys::EXTENTS).unwrap_or(false))
 }
 
 /// Can the file system beneath punch holes? Only trying tells; behind the end there is nothing to lose.

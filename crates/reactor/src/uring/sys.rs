@@ -291,6 +291,13 @@ pub(super) fn punch(file: RawFd, offset: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Allocates a file's first `bytes`, unwritten.
+#[cfg(test)]
+pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    // SAFETY: no memory involved.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as i64) }).map(drop)
+}
+
 /// Tells a block device that a range is not needed; returns when it knows.
 pub(super) fn discard_device(device: &File, offset: u64, bytes: u64) -> io::Result<()> {
     // `BLKDISCARD` of linux/fs.h.
@@ -319,8 +326,8 @@ struct Extent {
 
 const _: () = assert!(mem::size_of::<Extent>() == 56);
 
-/// Extents that are asked for at once.
-const EXTENTS: usize = 256;
+/// Extents that are asked for at once, at most.
+pub(super) const EXTENTS: usize = 256;
 
 /// `struct fiemap` of linux/fiemap.h with its extents.
 #[repr(C)]
@@ -335,8 +342,8 @@ struct ExtentMap {
 }
 
 /// Is all of a file's first `bytes` allocated, written, and the file's own, so that a write in place changes nothing but
-/// data? False also where a piece is of a kind that nothing is known of.
-pub(super) fn is_written_whole(file: &File, bytes: u64) -> io::Result<bool> {
+/// data? False also where a piece is of a kind that nothing is known of. Asks for `at_once` extents at a time.
+pub(super) fn is_written_whole(file: &File, bytes: u64, at_once: usize) -> io::Result<bool> {
     // `FS_IOC_FIEMAP` of linux/fs.h.
     const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
     // `FIEMAP_EXTENT_LAST` says that no more follows, `FIEMAP_EXTENT_MERGED` that the file system has none of its own.
@@ -347,7 +354,7 @@ pub(super) fn is_written_whole(file: &File, bytes: u64) -> io::Result<bool> {
         length: 0,
         flags: 0,
         mapped: 0,
-        room: EXTENTS as u32,
+        room: at_once.clamp(1, EXTENTS) as u32,
         reserved: 0,
         extents: [Extent::default(); EXTENTS],
     });

@@ -3,6 +3,7 @@ use crate::buf::{PoolConfig, Slice};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 
+mod discards;
 mod files;
 mod sockets;
 mod waiting;

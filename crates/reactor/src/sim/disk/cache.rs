@@ -1,6 +1,6 @@
 //! What has been done and is not durable, and what becomes of it.
 
-use super::{Disk, PAGE_BYTES, length_of};
+use super::{Disk, PAGE_BYTES, SECTOR_BYTES, length_of};
 use crate::buf::{Segments, Slice};
 use crate::sim::coverage::Fault;
 use crate::sim::disk::Backing;
@@ -84,7 +84,7 @@ impl Disk {
     fn put(&mut self, change: Change) {
         self.completed += 1;
         let (order, range) = (self.completed, change.range());
-        let punches = change.discard && self.config.backing != Backing::Device;
+        let punches = self.punches(&change);
         let journaled = punches || self.holes.touches(&range);
         if self.config.volatile_cache || punches {
             self.cache.push(Cached {
@@ -139,25 +139,37 @@ impl Disk {
                 self.store(&cached.change);
             }
         }
-        for cached in self.cache.iter().filter(|cached| cached.change.discard) {
-            if self.config.backing != Backing::Device {
+        self.find_holes();
+    }
+
+    /// The holes are those of what is durable, and those that are not durable yet.
+    pub(super) fn find_holes(&mut self) {
+        self.holes = self.durable_holes.clone();
+        for cached in &self.cache {
+            if self.punches(&cached.change) {
                 self.holes.insert(cached.change.range());
             }
         }
     }
 
-    /// A change is durable: what was a hole is none any more, or the other way round.
+    /// A change is durable.
     fn store(&mut self, change: &Change) {
         self.durable.store_all(change.offset, &change.data);
-        self.note_holes(change);
+        self.note(change, change.range());
     }
 
-    fn note_holes(&mut self, change: &Change) {
-        match (self.config.backing, change.discard) {
-            (Backing::Device, _) => {}
-            (_, true) => self.holes.insert(change.range()),
-            (_, false) => self.holes.remove(change.range()),
+    /// What was a hole is none any more where a change is durable, or the other way round.
+    fn note(&mut self, change: &Change, part: Range<u64>) {
+        if self.punches(change) {
+            self.durable_holes.insert(part);
+        } else if !change.discard {
+            self.durable_holes.remove(part);
         }
+    }
+
+    /// Does it make a hole?
+    fn punches(&self, change: &Change) -> bool {
+        change.discard && self.config.backing != Backing::Device
     }
 
     /// Writes past everything.
@@ -165,7 +177,8 @@ impl Disk {
         let range = offset..offset + bytes.len() as u64;
         self.durable.store(offset, bytes);
         self.undefined.remove(range.clone());
-        self.holes.remove(range);
+        self.holes.remove(range.clone());
+        self.durable_holes.remove(range);
     }
 
     /// The power is gone: what of the changes that were not durable is left.
@@ -205,16 +218,26 @@ impl Disk {
         match engine.random.below(3) {
             0 => {
                 engine.coverage.count(Fault::CutKept);
-                self.durable.store_all(change.offset, &change.data);
+                self.store(change);
             }
-            1 => return engine.coverage.count(Fault::CutLost),
+            1 => engine.coverage.count(Fault::CutLost),
             _ => {
                 engine.coverage.count(Fault::CutTorn);
-                self.durable
-                    .store_some(change.offset, &change.data, |_| engine.random.below(2) == 0);
+                let mut kept = Vec::new();
+                self.durable.store_some(change.offset, &change.data, |sector| {
+                    let keep = engine.random.below(2) == 0;
+                    if keep {
+                        kept.push(sector as u64);
+                    }
+                    keep
+                });
+                let (range, sector_bytes) = (change.range(), SECTOR_BYTES as u64);
+                for sector in kept {
+                    let start = (range.start / sector_bytes + sector) * sector_bytes;
+                    self.note(change, start.max(range.start)..(start + sector_bytes).min(range.end));
+                }
             }
         }
-        self.note_holes(change);
     }
 
     /// Flips one bit.

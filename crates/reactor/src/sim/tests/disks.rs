@@ -1,9 +1,10 @@
 use super::*;
+use std::ops::Range;
 
-const DISK: &str = "disk";
+pub(super) const DISK: &str = "disk";
 
 /// One node with an open disk.
-fn with_disk(seed: u64, config: DiskConfig) -> (Bench, crate::FileId) {
+pub(super) fn with_disk(seed: u64, config: DiskConfig) -> (Bench, crate::FileId) {
     let mut bench = Bench::new(seed, 1);
     bench.world.create_disk(DISK, config);
     let (file, _) = bench.driver(1).open(Path::new(DISK)).unwrap();
@@ -12,11 +13,11 @@ fn with_disk(seed: u64, config: DiskConfig) -> (Bench, crate::FileId) {
     (bench, file)
 }
 
-fn flash() -> DiskConfig {
+pub(super) fn flash() -> DiskConfig {
     DiskConfig::flash(1 << 20)
 }
 
-fn durable() -> DiskConfig {
+pub(super) fn durable() -> DiskConfig {
     DiskConfig {
         volatile_cache: false,
         ..flash()
@@ -24,30 +25,33 @@ fn durable() -> DiskConfig {
 }
 
 impl Bench {
-    fn write(&mut self, file: crate::FileId, offset: u64, byte: u8, length: usize) {
+    pub(super) fn write(&mut self, file: crate::FileId, offset: u64, byte: u8, length: usize) {
         self.driver(1)
             .write(file, offset, vec![Slice::copy_from(&vec![byte; length])], Token(5));
     }
 
     /// Waits for what is under way on the disk of node 1; how each operation ended.
-    fn settle(&mut self) -> Vec<io::Result<()>> {
+    pub(super) fn settle(&mut self) -> Vec<io::Result<()>> {
         self.run(Duration::from_secs(1));
         let results = self.done(1).into_iter().map(|done| match done.outcome {
-            Outcome::Read { result, .. } | Outcome::Written { result, .. } | Outcome::Flushed { result } => result,
+            Outcome::Read { result, .. }
+            | Outcome::Written { result, .. }
+            | Outcome::Flushed { result }
+            | Outcome::Discarded { result } => result,
             other => panic!("{other:?}"),
         });
         results.collect()
     }
 
-    fn good(&mut self) {
+    pub(super) fn good(&mut self) {
         assert!(self.settle().iter().all(Result::is_ok));
     }
 
-    fn flush(&mut self, file: crate::FileId) {
+    pub(super) fn flush(&mut self, file: crate::FileId) {
         self.driver(1).flush(file, Token(6));
     }
 
-    fn sectors(&mut self, offset: u64, count: usize) -> Vec<u8> {
+    pub(super) fn sectors(&mut self, offset: u64, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count * 512];
         self.world.read_disk(DISK, offset, &mut bytes);
         bytes
@@ -307,6 +311,71 @@ fn lying_disks_claim_success() {
         (bench.count("disk.lost_write"), bench.count("disk.misdirected_write")),
         (1, 1)
     );
+}
+
+#[test]
+fn a_write_without_space_or_that_ends_short_leaves_a_first_part() {
+    for (fault, told) in [
+        ("disk.no_space", io::ErrorKind::StorageFull),
+        ("disk.short_write", io::ErrorKind::WriteZero),
+    ] {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let (mut bench, file) = with_disk(seed, durable());
+            bench.world.disk_faults(DISK, |faults| match fault {
+                "disk.no_space" => faults.no_space = 1000,
+                _ => faults.short_writes = 1000,
+            });
+            bench.write(file, 0, 1, 8192);
+            assert_eq!(bench.settle().remove(0).unwrap_err().kind(), told);
+            assert_eq!(bench.count(fault), 1);
+            let sectors = bench.sectors(0, 16);
+            let first = sectors.iter().take_while(|sector| **sector == 1).count();
+            assert!(sectors[first..].iter().all(|sector| *sector == 0), "{sectors:?}");
+            seen.insert(first);
+        }
+        assert!(seen.contains(&0) && !seen.contains(&16) && seen.len() > 8, "{seen:?}");
+    }
+}
+
+#[test]
+fn rot_is_found_by_a_read_stays_and_is_healed_by_a_write() {
+    for config in [flash(), durable()] {
+        let (mut bench, file) = with_disk(9, config);
+        bench.write(file, 0, 7, 16_384);
+        bench.good();
+        let flipped = |bench: &mut Bench, range: Range<u64>| {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            bench.world.read_disk(DISK, range.start, &mut bytes);
+            bytes.iter().map(|byte| (byte ^ 7).count_ones()).sum::<u32>()
+        };
+        let read = |bench: &mut Bench, offset: u64, bytes: usize| {
+            let buffer = Pool::heap().take(bytes).unwrap();
+            bench.driver(1).read(file, offset, buffer, Token(1));
+            bench.run(Duration::from_millis(50));
+            match bench.done(1).pop().unwrap().outcome {
+                Outcome::Read { buffer, result: Ok(()) } => buffer.to_vec(),
+                other => panic!("{other:?}"),
+            }
+        };
+        bench
+            .world
+            .disk_faults(DISK, |faults| faults.rotten.extend([5000..5001, 8192..8200]));
+        bench.write(file, 8192, 7, 4096);
+        bench.good();
+        assert_eq!(read(&mut bench, 0, 4096), [7; 4096]);
+        assert_eq!(read(&mut bench, 8192, 4096), [7; 4096], "healed");
+        let rotten = read(&mut bench, 0, 16_384);
+        assert_eq!((rotten[5000] ^ 7).count_ones(), 1, "the reader is the first to see it");
+        assert_eq!(flipped(&mut bench, 0..16_384), 1, "and it stays");
+        assert_eq!(read(&mut bench, 0, 16_384), rotten, "once");
+
+        bench.world.disk_faults(DISK, |faults| faults.bit_rot = 1000);
+        read(&mut bench, 12_288, 4096);
+        bench.world.disk_faults(DISK, |faults| faults.bit_rot = 0);
+        assert_eq!(flipped(&mut bench, 12_288..16_384), 1);
+        assert_eq!(bench.count("disk.bit_flipped"), 2);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::*;
 use std::path::PathBuf;
 
 /// A file of zeros in memory and one on the disk of the build.
-fn backings() -> Vec<(tempfile::TempDir, PathBuf)> {
+pub(super) fn backings() -> Vec<(tempfile::TempDir, PathBuf)> {
     let folders = [
         tempfile::tempdir_in("/dev/shm"),
         tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")),
@@ -23,7 +23,7 @@ fn take(bench: &Bench, bytes: &[u8]) -> BufMut {
 }
 
 impl Bench {
-    fn write_all(&mut self, file: FileId, offset: u64, data: Segments) -> io::Result<()> {
+    pub(super) fn write_all(&mut self, file: FileId, offset: u64, data: Segments) -> io::Result<()> {
         self.driver.write(file, offset, data, Token(10));
         match self.wait(10) {
             Outcome::Written { result, .. } => result,
@@ -31,7 +31,7 @@ impl Bench {
         }
     }
 
-    fn read_all(&mut self, file: FileId, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    pub(super) fn read_all(&mut self, file: FileId, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let buffer = self.driver.pool().take(length).unwrap();
         self.driver.read(file, offset, buffer, Token(11));
         match self.wait(11) {
