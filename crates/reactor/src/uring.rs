@@ -9,6 +9,7 @@
 //!   before it tries.
 //! * Files in memory are read and written at once, without the ring (which would hand them to a worker thread), and
 //!   complete at the next poll; if nothing urgent was started meanwhile, that poll does not enter the kernel.
+//! * Discards of a file are a hole that the ring punches; those of a block device have a thread (`discard`).
 //! * Before it blocks, a core gives way for a moment, as long as that has paid lately (`pace`).
 //!
 //! Memory that the kernel may look at is owned by `ring`; the other unsafe leaf is `sys`. This file has none.

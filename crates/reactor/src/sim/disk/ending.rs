@@ -90,7 +90,11 @@ impl Disk {
         if engine.random.permille(self.faults.misdirected) {
             engine.coverage.count(Fault::DiskMisdirected);
             let alignment = u64::from(self.config.alignment);
-            place = engine.random.below((self.config.size_bytes - length) / alignment + 1) * alignment;
+            let others = (self.config.size_bytes - length) / alignment;
+            place = engine.random.below(others) * alignment;
+            if place >= offset && others > 0 {
+                place += alignment;
+            }
         }
         self.apply(place, data);
         Ok(())

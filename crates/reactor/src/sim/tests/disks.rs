@@ -307,6 +307,7 @@ fn lying_disks_claim_success() {
     bench.good();
     bench.world.read_disk(DISK, 0, &mut all);
     assert_eq!(all.iter().filter(|byte| **byte == 1).count(), 4096);
+    assert!(all[..4096].iter().all(|byte| *byte == 0), "elsewhere");
     assert_eq!(
         (bench.count("disk.lost_write"), bench.count("disk.misdirected_write")),
         (1, 1)
