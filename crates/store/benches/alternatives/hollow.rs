@@ -57,6 +57,9 @@ impl Hollow {
             alignment: 4096,
             volatile_cache: false,
             inline: false,
+            discard: false,
+            discard_makes_holes: false,
+            holes: false,
         };
         let config = Config {
             max_requests: 1 << 16,

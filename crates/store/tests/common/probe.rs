@@ -31,6 +31,9 @@ impl Probe {
             alignment: 1,
             volatile_cache: volatile,
             inline: false,
+            discard: false,
+            discard_makes_holes: false,
+            holes: false,
         };
         let mut probe = Probe {
             store: Store::open(config, file, Pool::heap()),
