@@ -122,7 +122,8 @@ impl Game {
             chunk.held.slots(&mut slots);
         }
         let used = (status.capacity_bytes - status.free_bytes) / BLOCK as u64;
-        assert_eq!(used, slots.len() as u64, "slots are lost, or used twice");
+        assert_eq!(status.blocks, slots.len() as u64, "slots are lost, or used twice");
+        assert_eq!(used, status.blocks + status.leaf_pages, "pages of leaves are lost");
         self.score.space_compared += 1;
     }
 
