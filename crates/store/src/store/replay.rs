@@ -32,6 +32,15 @@ pub(super) struct ReadBatch {
     pub records: Vec<Record>,
 }
 
+/// Whose a slot is that a record names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum User {
+    /// It was free until then.
+    First,
+    /// A clone's: it is in use.
+    Another,
+}
+
 impl Store {
     pub(super) fn log_read(&mut self, buffer: &[u8]) -> Result<(), MountError> {
         for page in buffer.chunks_exact(PAGE_BYTES) {
@@ -238,7 +247,7 @@ impl Store {
                     for n in 0..run.count {
                         let Some((block, sum)) = blocks.next() else { break };
                         let slot = run.slot.plus(n);
-                        self.replay_entry(key, block, Entry { slot, sum, version }, first, Held::claim);
+                        self.replay_entry(key, block, Entry { slot, sum, version }, first, User::First);
                     }
                 }
                 self.replayed(key, version);
@@ -257,7 +266,7 @@ impl Store {
                 let lost = range.iter().any(|block| self.index.is_lost(key, block));
                 if lost {
                     for block in range.iter() {
-                        self.replay_entry(key, block, Entry::cleared(version), first, Held::claim);
+                        self.replay_entry(key, block, Entry::cleared(version), first, User::First);
                     }
                 } else {
                     let (held, mount) = (&mut self.held, &self.mount);
@@ -279,7 +288,7 @@ impl Store {
                     return Ok(());
                 };
                 self.index.begin_change(key, snapshot);
-                self.replay_entries(key, entries, first, Held::claim)?;
+                self.replay_entries(key, entries, first, User::First)?;
                 self.replayed(key, if last { version } else { previous });
             }
             Record::Clone {
@@ -294,7 +303,7 @@ impl Store {
                 };
                 self.index.begin_change(key, SnapshotId::HEAD);
                 self.index.set_origin(key, origin);
-                self.replay_entries(key, entries, first, Held::share)?;
+                self.replay_entries(key, entries, first, User::Another)?;
                 self.replayed(key, if last { version } else { Version::NONE });
             }
             Record::Drop { chunk, snapshot } => {
@@ -336,7 +345,7 @@ impl Store {
         key: ChunkKey,
         entries: Vec<RollEntry>,
         first: u64,
-        claim: fn(&mut Held, Slot) -> bool,
+        user: User,
     ) -> Result<(), MountError> {
         for entry in entries {
             if entry.slot != Slot::NONE {
@@ -347,33 +356,31 @@ impl Store {
                 sum: if entry.slot == Slot::NONE { 0 } else { entry.sum },
                 version: entry.version,
             };
-            self.replay_entry(key, entry.block, new, first, claim);
+            self.replay_entry(key, entry.block, new, first, user);
         }
         Ok(())
     }
 
     /// One block gets its entry, and the map of slots what follows from it, where it is not there already.
-    fn replay_entry(
-        &mut self,
-        key: ChunkKey,
-        block: BlockIndex,
-        entry: Entry,
-        first: u64,
-        claim: fn(&mut Held, Slot) -> bool,
-    ) {
+    fn replay_entry(&mut self, key: ChunkKey, block: BlockIndex, entry: Entry, first: u64, user: User) {
         if !self.index.is_lost(key, block)
             && let Some(old) = self.index.set(key, block, entry)
         {
             release(&mut self.held, self.mount.as_deref(), old, first);
         }
-        // A slot that a record names gets its first user, or (of a clone) another one.
-        if entry.has_data()
-            && self
-                .mount
-                .as_ref()
-                .is_some_and(|mount| counts(mount, entry.slot, first))
-        {
-            claim(&mut self.held, entry.slot);
+        let counted = self.mount.as_ref();
+        let counted = counted.is_some_and(|mount| counts(mount, entry.slot, first));
+        // Where a leaf is lost nobody knows which slots were given back from it before they were used again.
+        let used_again = self.report.leaves_lost > 0 && entry.has_data() && self.held.has(entry.slot);
+        match user {
+            _ if !entry.has_data() || !counted => {}
+            User::First if used_again => {}
+            User::First => {
+                self.held.claim(entry.slot);
+            }
+            User::Another => {
+                self.held.share(entry.slot);
+            }
         }
     }
 
