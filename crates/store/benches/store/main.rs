@@ -1,0 +1,219 @@
+//! The store beside fio, on the same file, in one run, as ratios: `cargo bench -p amita-store`, or `make bench`.
+//!
+//! `docs/benchmarks/store.md` says what is measured and how to read it; `-- --help` lists the arguments. A run prints
+//! and judges; it never fails because something is slow.
+
+mod bed;
+mod figures;
+mod fio;
+mod maps;
+mod measure;
+mod mount;
+mod rates;
+mod rider;
+mod shape;
+mod steady;
+
+use bed::Bed;
+use figures::Figures;
+use fio::Way;
+use rates::Rounds;
+use rider::Opening;
+use shape::Shape;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const HELP: &str = "\
+The store beside fio, on the same file. Arguments (after --):
+  --seconds S      length of a window [1]
+  --rounds N       windows of each, in turn [3]
+  --dir DIR        a folder on the disk that is measured [the target folder's temporary one]
+  --memory DIR     a folder in memory [/dev/shm]
+  --only A,B       of: memory, disk, flushed, steady, mount, maps
+  --output FILE    figures as JSON; the store's are replaced, others stay";
+
+/// Small requests, and large ones.
+const SMALL: [Shape; 6] = [
+    Shape::write(4096, 1),
+    Shape::write(4096, 32),
+    Shape::write(4096, 128),
+    Shape::read(4096, 1),
+    Shape::read(4096, 32),
+    Shape::read(4096, 128),
+];
+const LARGE: [Shape; 2] = [
+    Shape::write(128 << 10, 8).in_order(),
+    Shape::read(128 << 10, 8).in_order(),
+];
+
+/// What was asked for.
+struct Arguments {
+    time: Duration,
+    rounds: u32,
+    disk: PathBuf,
+    memory: PathBuf,
+    only: Option<Vec<String>>,
+    output: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn read() -> Result<Option<Arguments>, String> {
+        let mut arguments = Arguments {
+            time: Duration::from_secs(1),
+            rounds: 3,
+            disk: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+            memory: PathBuf::from("/dev/shm"),
+            only: None,
+            output: None,
+        };
+        let mut given = std::env::args().skip(1);
+        while let Some(name) = given.next() {
+            let mut value = || given.next().ok_or_else(|| format!("{name} needs a value\n{HELP}"));
+            let wrong = |value: &str| format!("{name} cannot be {value:?}\n{HELP}");
+            match name.as_str() {
+                // Given by `cargo bench`.
+                "--bench" => {}
+                "--help" => return Ok(None),
+                "--seconds" => {
+                    let value = value()?;
+                    let seconds = value.parse().ok().filter(|seconds| (0.05..=600.0).contains(seconds));
+                    arguments.time = Duration::from_secs_f64(seconds.ok_or_else(|| wrong(&value))?);
+                }
+                "--rounds" => {
+                    let value = value()?;
+                    let rounds = value.parse().ok().filter(|rounds| (1..=100).contains(rounds));
+                    arguments.rounds = rounds.ok_or_else(|| wrong(&value))?;
+                }
+                "--dir" => arguments.disk = PathBuf::from(value()?),
+                "--memory" => arguments.memory = PathBuf::from(value()?),
+                "--only" => arguments.only = Some(value()?.split(',').map(str::to_owned).collect()),
+                "--output" => arguments.output = Some(PathBuf::from(value()?)),
+                _ => return Err(format!("what is {name:?}?\n{HELP}")),
+            }
+        }
+        Ok(Some(arguments))
+    }
+
+    fn wants(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.iter().any(|one| one == part))
+    }
+
+    fn rounds(&self, prefix: &'static str, beside: Way) -> Rounds {
+        Rounds {
+            time: self.time,
+            rounds: self.rounds,
+            prefix,
+            beside,
+            and: None,
+            cpu_by_and: false,
+        }
+    }
+}
+
+/// A file in memory: what the store costs by itself.
+fn memory(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
+    let mut bed = Bed::make(&arguments.memory)?;
+    println!("## {}\n", bed.what);
+    if !bed.memory {
+        println!("That is no memory: the figures of this part are a disk's.\n");
+    }
+    let (mut rider, _) = bed.open(Opening::default())?;
+    rider.fill(1024);
+    steady::age(&mut rider);
+    let rounds = Rounds {
+        and: Some(Way::Calls),
+        cpu_by_and: true,
+        ..arguments.rounds("memory.", Way::Ring)
+    };
+    rates::small(&mut rider, &mut bed, &SMALL, rounds, figures)
+}
+
+/// A file on a disk.
+fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
+    let mut bed = Bed::make(&arguments.disk)?;
+    println!("## {}\n", bed.what);
+    let kept = Opening {
+        never_flush: true,
+        ..Opening::default()
+    };
+    if bed.volatile {
+        println!("Nobody flushes: the store takes the disk for one that keeps what it acknowledges.\n");
+    }
+    let (mut rider, _) = bed.open(kept)?;
+    rider.fill(1024);
+    if arguments.wants("disk") {
+        let rounds = arguments.rounds("", Way::Ring);
+        rates::large(&mut rider, &mut bed, &LARGE, rounds, true, figures)?;
+    }
+    steady::age(&mut rider);
+    if arguments.wants("steady") {
+        steady::measure(&mut rider, figures);
+    }
+    if arguments.wants("disk") {
+        let rounds = arguments.rounds("", Way::Ring);
+        rates::small(&mut rider, &mut bed, &SMALL, rounds, figures)?;
+    }
+    drop(rider);
+    if arguments.wants("mount") {
+        mount::measure(&bed, kept, figures)?;
+    }
+    if arguments.wants("maps") {
+        maps::measure(&bed, kept, arguments.time, figures)?;
+    }
+    if arguments.wants("flushed") && bed.volatile {
+        println!("Both flush: the store before it answers, fio by `--sync=dsync`.\n");
+        let (mut rider, _) = bed.open(Opening::default())?;
+        let rounds = Rounds {
+            and: Some(Way::Ring),
+            ..arguments.rounds("flushed.", Way::RingDurable)
+        };
+        rates::small(&mut rider, &mut bed, &SMALL[..3], rounds, figures)?;
+    }
+    Ok(())
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let cpu = amita_reactor::core::allowed_cpus().first().copied();
+    if let Some(cpu) = cpu {
+        measure::stay_on(cpu).map_err(|error| format!("cannot stay on processor {cpu}: {error}"))?;
+        println!("The store, the driver alone and fio in turn, all on processor {cpu}; windows of {:?}.\n", arguments.time);
+    }
+    let mut figures = Figures::default();
+    if arguments.wants("memory") {
+        memory(arguments, &mut figures)?;
+    }
+    if ["disk", "flushed", "steady", "mount", "maps"].iter().any(|part| arguments.wants(part)) {
+        disk(arguments, &mut figures)?;
+    }
+    match figures.missed() {
+        [] => println!("Every target holds."),
+        missed => println!("What does not hold:\n* {}", missed.join("\n* ")),
+    }
+    match &arguments.output {
+        Some(output) => {
+            figures.write(output)?;
+            println!("Written to {}.", Path::new(output).display());
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::read() {
+        Ok(Some(arguments)) => run(&arguments),
+        Ok(None) => {
+            println!("{HELP}");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("store bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
