@@ -31,6 +31,7 @@ The store beside fio, on the same file. Arguments (after --):
   --dir DIR        a folder on the disk that is measured [the target folder's temporary one]
   --memory DIR     a folder in memory [/dev/shm]
   --only A,B       of: memory, disk, flushed, steady, mount, maps
+  --shapes A,B     of the rates only these: write.4k.qd32, read.128k.sequential.qd8, ...
   --output FILE    figures as JSON; the store's are replaced, others stay";
 
 /// Small requests, and large ones.
@@ -54,6 +55,7 @@ struct Arguments {
     disk: PathBuf,
     memory: PathBuf,
     only: Option<Vec<String>>,
+    shapes: Option<Vec<String>>,
     output: Option<PathBuf>,
 }
 
@@ -65,6 +67,7 @@ impl Arguments {
             disk: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
             memory: PathBuf::from("/dev/shm"),
             only: None,
+            shapes: None,
             output: None,
         };
         let mut given = std::env::args().skip(1);
@@ -87,7 +90,8 @@ impl Arguments {
                 }
                 "--dir" => arguments.disk = PathBuf::from(value()?),
                 "--memory" => arguments.memory = PathBuf::from(value()?),
-                "--only" => arguments.only = Some(value()?.split(',').map(str::to_owned).collect()),
+                "--only" => arguments.only = Some(list(&value()?)),
+                "--shapes" => arguments.shapes = Some(list(&value()?)),
                 "--output" => arguments.output = Some(PathBuf::from(value()?)),
                 _ => return Err(format!("what is {name:?}?\n{HELP}")),
             }
@@ -97,6 +101,11 @@ impl Arguments {
 
     fn wants(&self, part: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only.iter().any(|one| one == part))
+    }
+
+    fn shapes(&self, all: &[Shape]) -> Vec<Shape> {
+        let wanted = |shape: &Shape| self.shapes.as_ref().is_none_or(|only| only.contains(&shape.name()));
+        all.iter().copied().filter(wanted).collect()
     }
 
     fn rounds(&self, prefix: &'static str, beside: Way) -> Rounds {
@@ -109,6 +118,10 @@ impl Arguments {
             cpu_by_and: false,
         }
     }
+}
+
+fn list(value: &str) -> Vec<String> {
+    value.split(',').map(str::to_owned).collect()
 }
 
 /// A file in memory: what the store costs by itself.
@@ -126,7 +139,7 @@ fn memory(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
         cpu_by_and: true,
         ..arguments.rounds("memory.", Way::Ring)
     };
-    rates::small(&mut rider, &mut bed, &SMALL, rounds, figures)
+    rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL), rounds, figures)
 }
 
 /// A file on a disk.
@@ -144,7 +157,7 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
     rider.fill(1024);
     if arguments.wants("disk") {
         let rounds = arguments.rounds("", Way::Ring);
-        rates::large(&mut rider, &mut bed, &LARGE, rounds, true, figures)?;
+        rates::large(&mut rider, &mut bed, &arguments.shapes(&LARGE), rounds, true, figures)?;
     }
     steady::age(&mut rider);
     if arguments.wants("steady") {
@@ -152,7 +165,7 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
     }
     if arguments.wants("disk") {
         let rounds = arguments.rounds("", Way::Ring);
-        rates::small(&mut rider, &mut bed, &SMALL, rounds, figures)?;
+        rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL), rounds, figures)?;
     }
     drop(rider);
     if arguments.wants("mount") {
@@ -168,7 +181,7 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
             and: Some(Way::Ring),
             ..arguments.rounds("flushed.", Way::RingDurable)
         };
-        rates::small(&mut rider, &mut bed, &SMALL[..3], rounds, figures)?;
+        rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL[..3]), rounds, figures)?;
     }
     Ok(())
 }
