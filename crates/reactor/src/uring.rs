@@ -70,6 +70,9 @@ pub struct UringConfig {
     pub inline_bytes: usize,
     /// How often to give way before blocking, at most; 0: never.
     pub yields: u32,
+    /// So many reads and writes of a device go to the kernel together, without waiting for the pass to end: the device
+    /// begins with them while the core starts more. 0: all of them at the end of the pass.
+    pub device_batch: usize,
 }
 
 impl Default for UringConfig {
@@ -82,6 +85,7 @@ impl Default for UringConfig {
             zero_copy_bytes: None,
             inline_bytes: 1 << 20,
             yields: 64,
+            device_batch: 8,
         }
     }
 }
@@ -171,6 +175,8 @@ pub struct UringDriver {
     /// Somebody waits for what was started: a peer, a device.
     urgent: bool,
     held_back: u32,
+    /// Reads and writes of devices that were started and not handed over yet.
+    device_started: usize,
 }
 
 impl UringDriver {
@@ -199,6 +205,7 @@ impl UringDriver {
             vectors: sys::Vectors::default(),
             urgent: false,
             held_back: 0,
+            device_started: 0,
         })
     }
 
@@ -438,6 +445,7 @@ impl Driver for UringDriver {
         } else {
             self.held_back = 0;
             self.urgent = false;
+            self.device_started = 0;
             if self.ring.has_unsubmitted() || self.ring.has_deferred() {
                 self.submit();
             }

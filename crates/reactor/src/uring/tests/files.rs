@@ -117,6 +117,43 @@ fn memory_that_is_not_aligned_is_written_and_read_all_the_same() {
     }
 }
 
+/// More than go to the device together, so that some are handed over while the pass goes on.
+#[test]
+fn many_reads_and_writes_of_one_pass_end_once_each() {
+    const MANY: u64 = 50;
+    for (_folder, path) in backings() {
+        for device_batch in [0, 1, 8] {
+            each_way(|config| {
+                let mut bench = Bench::new(UringConfig { device_batch, ..config });
+                let (file, _) = bench.driver.open(&path).unwrap();
+                let text = pattern(MANY as usize * 4096);
+                for (token, part) in text.chunks(4096).enumerate() {
+                    let data = vec![take(&bench, part).freeze()];
+                    bench
+                        .driver
+                        .write(file, token as u64 * 8192, data, Token(100 + token as u64));
+                }
+                for token in 0..MANY {
+                    assert!(matches!(
+                        bench.wait(100 + token),
+                        Outcome::Written { result: Ok(()), .. }
+                    ));
+                }
+                for token in 0..MANY {
+                    let buffer = bench.driver.pool().take(4096).unwrap();
+                    bench.driver.read(file, token * 8192, buffer, Token(200 + token));
+                }
+                for (token, part) in text.chunks(4096).enumerate() {
+                    match bench.wait(200 + token as u64) {
+                        Outcome::Read { buffer, result: Ok(()) } => assert!(buffer[..] == *part),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            });
+        }
+    }
+}
+
 #[test]
 fn a_read_beyond_the_end_is_an_unexpected_end() {
     for (_folder, path) in backings() {
