@@ -48,7 +48,11 @@ impl Bed {
                 "{}: O_DIRECT, alignment {}, {}",
                 folder.display(),
                 info.alignment,
-                if volatile { "a volatile write cache" } else { "no volatile write cache" }
+                if volatile {
+                    "a volatile write cache"
+                } else {
+                    "no volatile write cache"
+                }
             ),
         };
         std::mem::forget(guard);

@@ -32,10 +32,19 @@ impl Figures {
             _ => number(value),
         };
         if let (Some(false), Some(limit)) = (holds, limit) {
-            let bound = if matches!(target, Target::AtLeast(_)) { "at least" } else { "at most" };
-            self.missed.push(format!("`{name}` is {}, {bound} {} {unit}", number(value), number(limit)));
+            let bound = if matches!(target, Target::AtLeast(_)) {
+                "at least"
+            } else {
+                "at most"
+            };
+            self.missed.push(format!(
+                "`{name}` is {}, {bound} {} {unit}",
+                number(value),
+                number(limit)
+            ));
         }
-        self.all.push(json!({ "name": name, "value": value, "unit": unit, "target": limit, "holds": holds }));
+        self.all
+            .push(json!({ "name": name, "value": value, "unit": unit, "target": limit, "holds": holds }));
         shown
     }
 
@@ -81,10 +90,19 @@ impl Table {
 
     pub fn print(&self) {
         let columns = self.0[0].len();
-        let width = |column: usize| self.0.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+        let width = |column: usize| {
+            self.0
+                .iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or_default()
+        };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for (at, row) in self.0.iter().enumerate() {
-            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:<width$} "));
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, &width)| format!(" {cell:<width$} "));
             println!("|{}|", cells.collect::<Vec<_>>().join("|"));
             if at == 0 {
                 let lines = widths.iter().map(|&width| "-".repeat(width + 2));

@@ -52,8 +52,12 @@ impl Fio {
 
     /// Writes the region full, so that it has no holes.
     pub fn fill(&mut self) -> Result<(), String> {
-        self.run(Way::Calls, Shape::write(1 << 20, 1).in_order(), &["--end_fsync=1".to_owned()])
-            .map(drop)
+        self.run(
+            Way::Calls,
+            Shape::write(1 << 20, 1).in_order(),
+            &["--end_fsync=1".to_owned()],
+        )
+        .map(drop)
     }
 
     /// What fio does in `time`. The CPU of its start and end is taken off.
@@ -123,7 +127,9 @@ impl Fio {
             return Err(fault());
         }
         // fio may print notes before the report.
-        let report = text.find('{').map(|start| serde_json::from_str::<Value>(&text[start..]));
+        let report = text
+            .find('{')
+            .map(|start| serde_json::from_str::<Value>(&text[start..]));
         match report {
             Some(Ok(report)) if report["jobs"][0]["error"] == 0 => Ok((report, cpu)),
             _ => Err(fault()),

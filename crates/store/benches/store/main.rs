@@ -190,13 +190,19 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let cpu = amita_reactor::core::allowed_cpus().first().copied();
     if let Some(cpu) = cpu {
         measure::stay_on(cpu).map_err(|error| format!("cannot stay on processor {cpu}: {error}"))?;
-        println!("The store, the driver alone and fio in turn, all on processor {cpu}; windows of {:?}.\n", arguments.time);
+        println!(
+            "The store, the driver alone and fio in turn, all on processor {cpu}; windows of {:?}.\n",
+            arguments.time
+        );
     }
     let mut figures = Figures::default();
     if arguments.wants("memory") {
         memory(arguments, &mut figures)?;
     }
-    if ["disk", "flushed", "steady", "mount", "maps"].iter().any(|part| arguments.wants(part)) {
+    if ["disk", "flushed", "steady", "mount", "maps"]
+        .iter()
+        .any(|part| arguments.wants(part))
+    {
         disk(arguments, &mut figures)?;
     }
     match figures.missed() {

@@ -17,7 +17,13 @@ pub fn measure(bed: &Bed, opening: Opening, time: Duration, figures: &mut Figure
     let (rider, _) = bed.open(opening)?;
     let whole = rider.status().index_bytes;
     drop(rider);
-    let mut table = Table::new(&[SHAPE.label().as_str(), "budget bytes", "index bytes", "IOPS", "bytes read per read"]);
+    let mut table = Table::new(&[
+        SHAPE.label().as_str(),
+        "budget bytes",
+        "index bytes",
+        "IOPS",
+        "bytes read per read",
+    ]);
     for percent in [100, 50, 10] {
         let budget = whole * percent / 100;
         let key = |figure: &str| format!("maps{percent}.{}.{figure}", SHAPE.name());

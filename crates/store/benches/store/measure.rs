@@ -77,7 +77,11 @@ pub fn cpu_of_children() -> Duration {
     // SAFETY: a structure of integers, for which zero is a value; the call writes it.
     let usage = unsafe {
         let mut usage: libc::rusage = mem::zeroed();
-        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage), 0, "no error is possible");
+        assert_eq!(
+            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage),
+            0,
+            "no error is possible"
+        );
         usage
     };
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
@@ -87,7 +91,11 @@ pub fn cpu_of_children() -> Duration {
 /// Bytes of this process that are in memory.
 pub fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or_default();
+    let pages: u64 = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|field| field.parse().ok())
+        .unwrap_or_default();
     pages * 4096
 }
 
@@ -99,7 +107,11 @@ pub fn stay_on(cpu: usize) -> std::io::Result<()> {
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set)
     };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
 /// The middle one.

@@ -67,7 +67,9 @@ fn measure(rider: &mut Rider, bed: &mut Bed, shape: Shape, rounds: Rounds) -> Re
         if let Some(and) = rounds.and {
             measured.and.push(bed.fio.window(and, shape, rounds.time)?);
         }
-        measured.alone.push(rider.alone(shape, Bed::region(), &mut places, rounds.time));
+        measured
+            .alone
+            .push(rider.alone(shape, Bed::region(), &mut places, rounds.time));
     }
     Ok(measured)
 }
@@ -94,15 +96,32 @@ pub fn small(
         Some(Way::RingDurable) => "ratio to durable fio",
         None => "",
     };
-    let mut head = vec!["4 KiB random", "fio IOPS", "store IOPS", "ratio", "fio CPU us", "store CPU us", "more us"];
-    head.extend(["driver alone IOPS", "its CPU us", "written per byte", "checkpoints per byte"]);
+    let mut head = vec![
+        "4 KiB random",
+        "fio IOPS",
+        "store IOPS",
+        "ratio",
+        "fio CPU us",
+        "store CPU us",
+        "more us",
+    ];
+    head.extend([
+        "driver alone IOPS",
+        "its CPU us",
+        "written per byte",
+        "checkpoints per byte",
+    ]);
     head.extend((!and.is_empty()).then_some(and));
     let mut table = Table::new(&head);
     for &shape in shapes {
         let measured = measure(rider, bed, shape, rounds)?;
         let key = |figure: &str| format!("{}{}.{figure}", rounds.prefix, shape.name());
         let ratio = |fio: &[Window]| between(&measured.store, fio, |store, fio| store.iops() / fio.iops());
-        let by = if rounds.cpu_by_and { &measured.and } else { &measured.beside };
+        let by = if rounds.cpu_by_and {
+            &measured.and
+        } else {
+            &measured.beside
+        };
         let more = between(&measured.store, by, |store, fio| store.cpu_us() - fio.cpu_us());
         let more_target = match (shape.depth, shape.write) {
             (32, true) => Target::AtMost(WRITE_MORE_US),
@@ -113,7 +132,12 @@ pub fn small(
             format!("{}, depth {}", shape.verb(), shape.depth),
             figures.note(&key("fio_iops"), of(&measured.beside, Window::iops), "IOPS"),
             figures.note(&key("iops"), of(&measured.store, Window::iops), "IOPS"),
-            figures.put(&key("iops_ratio"), ratio(&measured.beside), "of fio's", Target::AtLeast(IOPS_RATIO)),
+            figures.put(
+                &key("iops_ratio"),
+                ratio(&measured.beside),
+                "of fio's",
+                Target::AtLeast(IOPS_RATIO),
+            ),
             figures.note(&key("fio_cpu_us"), of(by, Window::cpu_us), "us"),
             figures.note(&key("cpu_us"), of(&measured.store, Window::cpu_us), "us"),
             figures.put(&key("cpu_more_us"), more, "us", more_target),
@@ -157,12 +181,24 @@ pub fn large(
     judged: bool,
     figures: &mut Figures,
 ) -> Result<(), String> {
-    let mut table = Table::new(&["128 KiB sequential", "fio MiB/s", "store MiB/s", "ratio", "driver alone MiB/s"]);
+    let mut table = Table::new(&[
+        "128 KiB sequential",
+        "fio MiB/s",
+        "store MiB/s",
+        "ratio",
+        "driver alone MiB/s",
+    ]);
     for &shape in shapes {
         let measured = measure(rider, bed, shape, rounds)?;
         let key = |figure: &str| format!("{}{}.{figure}", rounds.prefix, shape.name());
-        let ratio = between(&measured.store, &measured.beside, |store, fio| store.iops() / fio.iops());
-        let target = if judged { Target::AtLeast(BANDWIDTH_RATIO) } else { Target::None };
+        let ratio = between(&measured.store, &measured.beside, |store, fio| {
+            store.iops() / fio.iops()
+        });
+        let target = if judged {
+            Target::AtLeast(BANDWIDTH_RATIO)
+        } else {
+            Target::None
+        };
         table.row([
             format!("{}, depth {}", shape.verb(), shape.depth),
             figures.note(&key("fio_mib_s"), of(&measured.beside, Window::mib_s), "MiB/s"),

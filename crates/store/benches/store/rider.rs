@@ -223,7 +223,11 @@ impl Rider {
         }
         self.payloads.clear();
         for seed in 0..shape.depth {
-            let mut data = self.driver.pool().take(shape.block_bytes as usize).expect("few buffers");
+            let mut data = self
+                .driver
+                .pool()
+                .take(shape.block_bytes as usize)
+                .expect("few buffers");
             let mut word = seed as u64;
             for bytes in data.chunks_exact_mut(8) {
                 word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -71,10 +71,23 @@ pub fn measure(rider: &mut Rider, figures: &mut Figures) {
         "* median {} IOPS, worst {}: {} of the median; {} checkpoints in it; driver alone: median {}, worst {} of it",
         figures.note("steady.iops", store_median, "IOPS"),
         number(worst(&store)),
-        figures.put("steady.worst_ratio", ratio, "of the median", Target::AtLeast(WORST_RATIO)),
-        figures.note("steady.checkpoints", (after.checkpoints - before.checkpoints) as f64, ""),
+        figures.put(
+            "steady.worst_ratio",
+            ratio,
+            "of the median",
+            Target::AtLeast(WORST_RATIO)
+        ),
+        figures.note(
+            "steady.checkpoints",
+            (after.checkpoints - before.checkpoints) as f64,
+            ""
+        ),
         number(alone_median),
-        figures.note("steady.driver_worst_ratio", worst(&alone) / alone_median, "of the median"),
+        figures.note(
+            "steady.driver_worst_ratio",
+            worst(&alone) / alone_median,
+            "of the median"
+        ),
     );
     println!(
         "* written per byte of data: {}, and {} for checkpoints\n",
