@@ -3,6 +3,7 @@
 //! `docs/benchmarks/store.md` says what is measured and how to read it; `-- --help` lists the arguments. A run prints
 //! and judges; it never fails because something is slow.
 
+mod arithmetic;
 mod bed;
 mod figures;
 mod fio;
@@ -13,6 +14,7 @@ mod rates;
 mod rider;
 mod shape;
 mod steady;
+mod tib;
 
 use bed::Bed;
 use figures::Figures;
@@ -20,7 +22,7 @@ use fio::Way;
 use rates::Rounds;
 use rider::Opening;
 use shape::Shape;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,8 +32,11 @@ The store beside fio, on the same file. Arguments (after --):
   --rounds N       windows of each, in turn [3]
   --dir DIR        a folder on the disk that is measured [the target folder's temporary one]
   --memory DIR     a folder in memory [/dev/shm]
-  --only A,B       of: memory, disk, flushed, steady, mount, maps
+  --only A,B       of: memory, disk, flushed, steady, mount, maps, arithmetic
   --shapes A,B     of the rates only these: write.4k.qd32, read.128k.sequential.qd8, ...
+  --tib            only this: a sparse store of 1 TiB, its index filled, mounted (to 5 GiB of memory and of disk)
+  --tib-blocks N   blocks of each chunk that get data there, to 1024 [1024]
+  --tib-log-mib N  MiB of its log [as it is formatted]
   --output FILE    figures as JSON; the store's are replaced, others stay";
 
 /// Small requests, and large ones.
@@ -56,6 +61,9 @@ struct Arguments {
     memory: PathBuf,
     only: Option<Vec<String>>,
     shapes: Option<Vec<String>>,
+    tib: bool,
+    tib_blocks: u32,
+    tib_log_bytes: Option<u64>,
     output: Option<PathBuf>,
 }
 
@@ -68,6 +76,9 @@ impl Arguments {
             memory: PathBuf::from("/dev/shm"),
             only: None,
             shapes: None,
+            tib: false,
+            tib_blocks: 1024,
+            tib_log_bytes: None,
             output: None,
         };
         let mut given = std::env::args().skip(1);
@@ -92,6 +103,20 @@ impl Arguments {
                 "--memory" => arguments.memory = PathBuf::from(value()?),
                 "--only" => arguments.only = Some(list(&value()?)),
                 "--shapes" => arguments.shapes = Some(list(&value()?)),
+                "--tib" => arguments.tib = true,
+                "--tib-blocks" => {
+                    let value = value()?;
+                    let blocks: Option<u32> = value.parse().ok();
+                    // Whole requests: below 128 KiB one, above it several.
+                    let fits =
+                        |&blocks: &u32| (1..=32).contains(&blocks) || (blocks <= 1024 && blocks.is_multiple_of(32));
+                    arguments.tib_blocks = blocks.filter(fits).ok_or_else(|| wrong(&value))?;
+                }
+                "--tib-log-mib" => {
+                    let value = value()?;
+                    let mib: u64 = value.parse().map_err(|_| wrong(&value))?;
+                    arguments.tib_log_bytes = Some(mib << 20);
+                }
                 "--output" => arguments.output = Some(PathBuf::from(value()?)),
                 _ => return Err(format!("what is {name:?}?\n{HELP}")),
             }
@@ -118,6 +143,14 @@ impl Arguments {
             cpu_by_and: false,
         }
     }
+}
+
+/// The machine's load of the last minute, for the reader to judge by.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = text.split_whitespace().next().unwrap_or("?").to_owned();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{load} on {cores} processors")
 }
 
 fn list(value: &str) -> Vec<String> {
@@ -191,11 +224,21 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(cpu) = cpu {
         measure::stay_on(cpu).map_err(|error| format!("cannot stay on processor {cpu}: {error}"))?;
         println!(
-            "The store, the driver alone and fio in turn, all on processor {cpu}; windows of {:?}.\n",
-            arguments.time
+            "The store, the driver alone and fio in turn, all on processor {cpu}; windows of {:?}. Load before: {}.\n",
+            arguments.time,
+            load()
         );
     }
     let mut figures = Figures::default();
+    if arguments.tib {
+        tib::measure(
+            &arguments.disk,
+            arguments.tib_blocks,
+            arguments.tib_log_bytes,
+            &mut figures,
+        )?;
+        return finish(arguments, &figures);
+    }
     if arguments.wants("memory") {
         memory(arguments, &mut figures)?;
     }
@@ -205,16 +248,20 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     {
         disk(arguments, &mut figures)?;
     }
+    if arguments.wants("arithmetic") {
+        arithmetic::print(&mut figures);
+    }
+    finish(arguments, &figures)
+}
+
+fn finish(arguments: &Arguments, figures: &Figures) -> Result<(), String> {
     match figures.missed() {
-        [] => println!("Every target holds."),
+        [] => println!("Every target that was measured holds."),
         missed => println!("What does not hold:\n* {}", missed.join("\n* ")),
     }
-    match &arguments.output {
-        Some(output) => {
-            figures.write(output)?;
-            println!("Written to {}.", Path::new(output).display());
-        }
-        None => {}
+    if let Some(output) = &arguments.output {
+        figures.write(output)?;
+        println!("Written to {}.", output.display());
     }
     Ok(())
 }

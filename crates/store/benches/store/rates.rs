@@ -43,6 +43,9 @@ struct Measured {
     data: u64,
     device: u64,
     checkpoints: u64,
+    /// Batches and flushes, those of checkpoints included.
+    batches: u64,
+    flushes: u64,
 }
 
 fn measure(rider: &mut Rider, bed: &mut Bed, shape: Shape, rounds: Rounds) -> Result<Measured, String> {
@@ -54,6 +57,8 @@ fn measure(rider: &mut Rider, bed: &mut Bed, shape: Shape, rounds: Rounds) -> Re
         data: 0,
         device: 0,
         checkpoints: 0,
+        batches: 0,
+        flushes: 0,
     };
     for round in 0..rounds.rounds {
         let mut places = Places::new(u64::from(round));
@@ -64,6 +69,8 @@ fn measure(rider: &mut Rider, bed: &mut Bed, shape: Shape, rounds: Rounds) -> Re
         measured.data += after.data_bytes - before.data_bytes;
         measured.device += after.device_bytes_written - before.device_bytes_written;
         measured.checkpoints += after.checkpoint_bytes - before.checkpoint_bytes;
+        measured.batches += after.batches - before.batches;
+        measured.flushes += after.flushes - before.flushes;
         if let Some(and) = rounds.and {
             measured.and.push(bed.fio.window(and, shape, rounds.time)?);
         }
@@ -110,6 +117,7 @@ pub fn small(
         "its CPU us",
         "written per byte",
         "checkpoints per byte",
+        "writes per batch",
     ]);
     head.extend((!and.is_empty()).then_some(and));
     let mut table = Table::new(&head);
@@ -157,8 +165,13 @@ pub fn small(
             cells.push(figures.put(&key("written_per_byte"), written, "bytes", target));
             let checkpoints = measured.checkpoints as f64 / data;
             cells.push(figures.note(&key("checkpoints_per_byte"), checkpoints, "bytes"));
+            let per = |count: u64| data / 4096.0 / count.max(1) as f64;
+            cells.push(figures.note(&key("writes_per_batch"), per(measured.batches), "writes"));
+            if measured.flushes > 0 {
+                figures.note(&key("writes_per_flush"), per(measured.flushes), "writes");
+            }
         } else {
-            cells.extend([String::new(), String::new()]);
+            cells.extend([String::new(), String::new(), String::new()]);
         }
         if !and.is_empty() {
             cells.push(match measured.and.is_empty() {

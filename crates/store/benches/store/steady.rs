@@ -63,7 +63,7 @@ pub fn measure(rider: &mut Rider, figures: &mut Figures) {
         "Steady state, {} MiB store ({} MiB log, {} MiB volume) written {TIMES} times over, then {} windows of 1 s, {}:",
         STORE_BYTES >> 20,
         LOG_BYTES >> 20,
-        CHUNKS * CHUNK_BYTES >> 20,
+        (CHUNKS * CHUNK_BYTES) >> 20,
         store.len(),
         SHAPE.label(),
     );
