@@ -4,8 +4,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench soak advisories clean
 
-# Extra arguments for the binary: `make demo ARGS=--keep`.
+# Extra arguments for the binary: `make demo ARGS=--keep`; for the store's bench: `make bench STORE_ARGS='--only disk'`.
 ARGS ?=
+STORE_ARGS ?=
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +24,8 @@ bench: ## The figures that the design promises, measured here, as a table and in
 	@scripts/prepare build demo
 	@scripts/build-release
 	@target/release/amita bench $(ARGS)
+	@CARGO_TARGET_DIR=target cargo bench --locked --quiet -p amita-store -- \
+		--output $(CURDIR)/target/bench/latest.json $(STORE_ARGS)
 
 soak: ## The simulator on fresh seeds, then kill-and-verify rounds on real processes, until MINUTES (default 10) are over
 	@scripts/prepare build test demo

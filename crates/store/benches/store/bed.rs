@@ -33,7 +33,7 @@ impl Bed {
         let path = folder.join(format!("amita-store-bench-{}", std::process::id()));
         let problem = |error: std::io::Error| format!("{}: {error}", path.display());
         let guard = Removed(&path);
-        rider::make(&path, STORE_BYTES, Some(LOG_BYTES), false).map_err(problem)?;
+        rider::make(&path, STORE_BYTES, Some(LOG_BYTES)).map_err(problem)?;
         let file = File::options().write(true).open(&path).map_err(problem)?;
         file.set_len(STORE_BYTES + REGION_BYTES).map_err(problem)?;
         drop(file);

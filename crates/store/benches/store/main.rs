@@ -28,8 +28,8 @@ use std::time::Duration;
 
 const HELP: &str = "\
 The store beside fio, on the same file. Arguments (after --):
-  --seconds S      length of a window [1]
-  --rounds N       windows of each, in turn [3]
+  --seconds S      length of a window (half of it in memory) [0.5]
+  --rounds N       windows of each, in turn [5]
   --dir DIR        a folder on the disk that is measured [the target folder's temporary one]
   --memory DIR     a folder in memory [/dev/shm]
   --only A,B       of: memory, disk, flushed, steady, mount, maps, arithmetic
@@ -70,8 +70,8 @@ struct Arguments {
 impl Arguments {
     fn read() -> Result<Option<Arguments>, String> {
         let mut arguments = Arguments {
-            time: Duration::from_secs(1),
-            rounds: 3,
+            time: Duration::from_millis(500),
+            rounds: 5,
             disk: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
             memory: PathBuf::from("/dev/shm"),
             only: None,
@@ -140,7 +140,7 @@ impl Arguments {
             prefix,
             beside,
             and: None,
-            cpu_by_and: false,
+            memory: false,
         }
     }
 }
@@ -148,9 +148,7 @@ impl Arguments {
 /// The machine's load of the last minute, for the reader to judge by.
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = text.split_whitespace().next().unwrap_or("?").to_owned();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{load} on {cores} processors")
+    text.split_whitespace().next().unwrap_or("unknown").to_owned()
 }
 
 fn list(value: &str) -> Vec<String> {
@@ -169,7 +167,8 @@ fn memory(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
     steady::age(&mut rider);
     let rounds = Rounds {
         and: Some(Way::Calls),
-        cpu_by_and: true,
+        time: arguments.time / 2,
+        memory: true,
         ..arguments.rounds("memory.", Way::Ring)
     };
     rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL), rounds, figures)
@@ -220,11 +219,12 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
-    let cpu = amita_reactor::core::allowed_cpus().first().copied();
-    if let Some(cpu) = cpu {
+    let cpus = amita_reactor::core::allowed_cpus();
+    if let Some(&cpu) = cpus.first() {
         measure::stay_on(cpu).map_err(|error| format!("cannot stay on processor {cpu}: {error}"))?;
         println!(
-            "The store, the driver alone and fio in turn, all on processor {cpu}; windows of {:?}. Load before: {}.\n",
+            "The store, the driver alone and fio in turn, all on processor {cpu} of {}; windows of {:?}; load before: {}.\n",
+            cpus.len(),
             arguments.time,
             load()
         );

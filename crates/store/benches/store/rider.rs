@@ -10,7 +10,8 @@ use amita_cluster::{
 };
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, FileId, FileInfo, Outcome, Pool, PoolConfig, Segments, Slice, Token, Wait};
-use amita_store::{Config, Counters, Effect, FormatParams, IoId, LinkId, State, Status, Store};
+use amita_store::format::superblock;
+use amita_store::{Config, Counters, Effect, Format, FormatParams, IoId, LinkId, State, Status, Store};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -21,32 +22,53 @@ pub const CHUNK_BYTES: u64 = MAX_BLOCKS_PER_CHUNK as u64 * BLOCK_BYTES as u64;
 const STORE: StoreId = StoreId(1);
 const VOLUME: VolumeId = VolumeId(1);
 const LINK: LinkId = LinkId(1);
+/// Requests under way while the volume is filled: their payload takes half of its class of the pool.
+const FILL_DEPTH: usize = 64;
 /// Tokens that are none of the store's: of the driver alone, of the timer.
 const ALONE: u64 = 1 << 62;
 const TIMER: u64 = ALONE + 1;
 
-/// How a store's file is made: every byte written, or (`sparse`) only what is not zero.
-pub fn make(path: &Path, store_bytes: u64, log_bytes: Option<u64>, sparse: bool) -> io::Result<()> {
+/// Makes a store's file, every byte written; returns when all of it is on the disk.
+pub fn make(path: &Path, store_bytes: u64, log_bytes: Option<u64>) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    for (offset, bytes) in format(store_bytes, log_bytes)? {
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(&bytes)?;
+    }
+    file.sync_all()
+}
+
+/// Makes a store's file that is larger than its disk: the log and the superblocks are written, all other zeros are left
+/// to be holes.
+pub fn make_sparse(path: &Path, store_bytes: u64, log_bytes: Option<u64>) -> io::Result<()> {
+    const STEP: usize = 1 << 20;
+    let mut file = File::create(path)?;
+    file.set_len(store_bytes)?;
+    let format = format(store_bytes, log_bytes)?;
+    let geometry = format.superblock().geometry;
+    file.seek(SeekFrom::Start(geometry.log_offset))?;
+    let zeros = vec![0; STEP];
+    let mut left = geometry.log_pages * u64::from(BLOCK_BYTES);
+    while left > 0 {
+        let bytes = left.min(STEP as u64);
+        file.write_all(&zeros[..bytes as usize])?;
+        left -= bytes;
+    }
+    for offset in superblock::OFFSETS {
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(&format.superblock().encode())?;
+    }
+    file.sync_all()
+}
+
+fn format(size_bytes: u64, log_bytes: Option<u64>) -> io::Result<Format> {
     let params = FormatParams {
         store: STORE,
         cluster: ClusterId(1),
-        size_bytes: store_bytes,
+        size_bytes,
         log_bytes,
     };
-    let mut file = File::create(path)?;
-    let mut writes = amita_store::format(&params).map_err(io::Error::other)?;
-    loop {
-        let zeros = !writes.zeros_done();
-        let Some((offset, bytes)) = writes.next() else { break };
-        if !(sparse && zeros) {
-            file.seek(SeekFrom::Start(offset))?;
-            file.write_all(&bytes)?;
-        }
-    }
-    if sparse {
-        file.set_len(store_bytes)?;
-    }
-    file.sync_all()
+    amita_store::format(&params).map_err(io::Error::other)
 }
 
 /// How a store is opened.
@@ -317,11 +339,11 @@ impl Rider {
     /// Writes every block of the volume once, or the first `blocks` of each chunk, with large writes.
     pub fn fill(&mut self, blocks: u32) {
         let block_bytes = MAX_IO_BYTES.min(blocks * BLOCK_BYTES);
-        self.prepare(Shape::write(block_bytes, 16));
+        self.prepare(Shape::write(block_bytes, FILL_DEPTH));
         for chunk in 0..self.chunks() {
             for offset in (0..blocks * BLOCK_BYTES).step_by(block_bytes as usize) {
                 self.write(chunk * CHUNK_BYTES + u64::from(offset), block_bytes);
-                while self.under_way >= 16 {
+                while self.under_way >= FILL_DEPTH {
                     self.pass();
                 }
             }

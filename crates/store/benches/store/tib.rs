@@ -25,7 +25,7 @@ pub fn measure(folder: &Path, blocks: u32, log_bytes: Option<u64>, figures: &mut
 }
 
 fn run(path: &Path, blocks: u32, log_bytes: Option<u64>, figures: &mut Figures) -> Result<(), String> {
-    rider::make(path, STORE_BYTES, log_bytes, true).map_err(|error| format!("{}: {error}", path.display()))?;
+    rider::make_sparse(path, STORE_BYTES, log_bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     let opening = Opening {
         never_flush: true,
         payload_is_dropped: true,
