@@ -10,34 +10,37 @@ use amita_store::format::{PAGE_BYTES, checkpoint, record};
 const TIB: u64 = 1 << 40;
 /// A checkpoint begins when this part of the log is in use.
 const BEGIN_AT: u64 = 2;
-/// Entries of a map page.
-const MAP_PAGE_ENTRIES: u64 = 64;
+/// Entries of a leaf, which is a page.
+const LEAF_ENTRIES: u64 = 128;
 const BLOCKS_PER_CHUNK: u64 = 1024;
+/// A chunk's line in the directory: its head, and where its eight leaves are.
+const CHUNK_LINE_BYTES: u64 =
+    (checkpoint::Head::BYTES + checkpoint::RawChunk::BYTES + 8 * checkpoint::RawLeaf::BYTES) as u64;
 
-/// What a checkpoint writes: the leaves of the index that changed since the last one.
+/// What a checkpoint writes: the leaves of the index that changed since the last one, and the directory and the map of
+/// slots whole.
 struct Leaves {
     count: f64,
-    bytes: f64,
+    directory_bytes: f64,
 }
 
 impl Leaves {
-    /// Format 1 writes the index whole: it is one leaf.
     fn of(geometry: &Geometry) -> Leaves {
         let blocks = u64::from(geometry.slots);
-        let entries = blocks * checkpoint::ENTRY_BYTES;
-        let maps = blocks.div_ceil(MAP_PAGE_ENTRIES) * checkpoint::MAP_PAGE_BYTES / 2;
-        let chunks = blocks.div_ceil(BLOCKS_PER_CHUNK) * checkpoint::CHUNK_BYTES;
+        // A chunk's line with all its leaves; of the map one bit a slot.
+        let chunks = blocks.div_ceil(BLOCKS_PER_CHUNK) * CHUNK_LINE_BYTES;
+        let slots = blocks.div_ceil(u64::from(checkpoint::SLOTS_PER_ITEM)) * checkpoint::SLOTS_BYTES;
         Leaves {
-            count: 1.0,
-            bytes: (entries + maps + chunks) as f64,
+            count: blocks.div_ceil(LEAF_ENTRIES) as f64,
+            directory_bytes: (chunks + slots) as f64,
         }
     }
 
-    /// Bytes of those that so many writes at random change: a leaf that is met twice is written once.
+    /// Bytes of a checkpoint after so many writes at random: a leaf that is met twice is written once.
     fn changed_bytes(&self, writes: f64) -> f64 {
         // 1 - (1 - 1/n)^w, in a form that keeps its digits when n is large.
         let met = -(writes * (-1.0 / self.count).ln_1p()).exp_m1();
-        self.count * met * self.bytes
+        self.count * met * PAGE_BYTES as f64 + self.directory_bytes
     }
 }
 

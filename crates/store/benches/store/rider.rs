@@ -6,7 +6,7 @@ use crate::shape::{Places, Shape};
 use amita_cluster::message::{AnswerBody, MemberSet, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES,
-    NodeId, RequestId, StoreId, Version, VolumeId,
+    NodeId, RequestId, SnapshotId, StoreId, Version, VolumeId,
 };
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, FileId, FileInfo, Outcome, Pool, PoolConfig, Segments, Slice, Token, Wait};
@@ -165,6 +165,7 @@ impl Rider {
                 generation: Generation(1),
                 group: GroupId::default(),
                 epoch: Epoch(1),
+                snapshot: SnapshotId::HEAD,
             },
             body,
         };
