@@ -87,6 +87,7 @@ impl Stores {
             Outcome::Read { buffer, result } => host.store.read_done(now, io, buffer, result),
             Outcome::Written { data, result } => host.store.write_done(now, io, data, result),
             Outcome::Flushed { result } => host.store.flush_done(now, io, result),
+            Outcome::Discarded { result } => host.store.discard_done(now, io, &result),
             other => unreachable!("a store's file completes no {other:?}"),
         }
     }
@@ -100,6 +101,7 @@ impl Stores {
                     Effect::Read { io, offset, buffer } => driver.read(host.file, offset, buffer, token(io)),
                     Effect::Write { io, offset, data } => driver.write(host.file, offset, data, token(io)),
                     Effect::Flush { io } => driver.flush(host.file, token(io)),
+                    Effect::Discard { io, offset, bytes } => driver.discard(host.file, offset, bytes, token(io)),
                     Effect::Answer { link, answer, payload } => replies.push((link, answer, payload)),
                 }
             }

@@ -147,6 +147,21 @@ impl Allocator {
         length.min(most)
     }
 
+    /// The first slots inside a run that are free and follow one another; none, at its end, if none is.
+    pub fn free_run(&self, run: Run) -> Run {
+        let end = run.slot.0.saturating_add(run.count).min(self.slots);
+        match self.next_free(run.slot.0).filter(|&first| first < end) {
+            Some(first) => Run {
+                slot: Slot(first),
+                count: self.run_length(first, end - first),
+            },
+            None => Run {
+                slot: Slot(run.slot.0 + run.count),
+                count: 0,
+            },
+        }
+    }
+
     /// Takes `count` slots in as few runs as can be had cheaply, and appends them to `runs`. The caller has seen that
     /// as many are free (rule R7: space is settled before a write is accepted).
     pub fn take(&mut self, count: u32, runs: &mut Vec<Run>) {

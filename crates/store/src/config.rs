@@ -21,6 +21,8 @@ pub struct Config {
     /// After this much silence an idle store writes one page that says how far its log is verified, so that a crash
     /// finds nothing to read back.
     pub idle_mark_after: Duration,
+    /// May the device be told what holds nothing any more?
+    pub discard: Discard,
     /// Rules that are switched off, to show that the simulator notices (feature `planted`).
     pub planted: Planted,
 }
@@ -33,9 +35,22 @@ impl Default for Config {
             index_bytes: 8 << 30,
             max_requests: 4096,
             idle_mark_after: Duration::from_millis(500),
+            discard: Discard::default(),
             planted: Planted::NONE,
         }
     }
+}
+
+/// Where free space is discarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discard {
+    /// Nowhere.
+    Never,
+    /// On block devices that take discards.
+    #[default]
+    Devices,
+    /// In regular files, too: they give their space back, and from the first discard on every write is flushed (rule D3).
+    Always,
 }
 
 /// A rule that can be switched off by the feature `planted`, each a bug that the simulator must find.
@@ -60,6 +75,8 @@ pub enum Plant {
     EndAtFirstBad,
     /// D6: a slot that a read is under way on may be reused.
     NoPin,
+    /// D6: a slot that is being discarded may be written.
+    DiscardUnpinned,
     /// A read's data is not checked against the index.
     SumUnchecked,
     /// Replay accepts a record whose data is not whole.

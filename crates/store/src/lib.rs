@@ -29,7 +29,7 @@ mod index;
 mod status;
 mod store;
 
-pub use config::{Config, Plant, Planted};
+pub use config::{Config, Discard, Plant, Planted};
 pub use error::{FormatError, MountError};
 pub use format::{Format, FormatParams, MIN_STORE_BYTES, format};
 pub use index::Entry;

@@ -81,6 +81,8 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Flushes issued.
     pub flushes: u64,
+    /// Bytes that the device was told are needed no more.
+    pub discarded_bytes: u64,
     /// Blocks found damaged when they were read.
     pub damaged: u64,
     /// Payload blocks that were copied because the device wants another alignment.

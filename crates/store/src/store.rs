@@ -13,12 +13,14 @@
 //! | `durable` | a batch is durable: its changes become visible and are answered |
 //! | `read` | reads, and what else asks and changes nothing |
 //! | `fence` | fences wait, drain and are logged |
+//! | `discard` | the device is told what holds nothing any more |
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
 //! | `mount`, `replay` | superblock, checkpoint, log: the way back |
 
 mod checkpoint;
 mod commit;
+mod discard;
 mod durable;
 mod fence;
 mod io;
@@ -83,6 +85,16 @@ pub enum Effect {
         /// Comes back.
         io: IoId,
     },
+    /// Tell the device that these bytes are needed no more; what they read as afterwards is undefined. Ends in
+    /// [`Store::discard_done`].
+    Discard {
+        /// Comes back.
+        io: IoId,
+        /// In bytes.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+    },
     /// Tell the asker.
     Answer {
         /// Who asked.
@@ -130,6 +142,7 @@ pub struct Store {
     fences: Fences,
     credits: Credits,
     space: space::Space,
+    discard: discard::Discards,
 
     ops: op::Ops,
     rolls: Vec<roll::StagedRoll>,
@@ -167,6 +180,7 @@ impl Store {
             fences: Fences::default(),
             credits: Credits::default(),
             space: space::Space::default(),
+            discard: discard::Discards::default(),
             ops: op::Ops::default(),
             rolls: Vec::new(),
             resends: Vec::new(),
@@ -239,6 +253,7 @@ impl Store {
                 self.commit();
                 self.checkpoint_step();
                 self.evict_leaves();
+                self.discard_step();
                 self.flush_step();
             }
             State::Mounting | State::Refused(_) | State::Poisoned(_) => {}
@@ -286,7 +301,10 @@ impl Store {
             cluster: self.superblock.cluster,
             size_bytes: geometry.size_bytes,
             capacity_bytes: geometry.capacity_bytes(),
-            free_bytes: (u64::from(self.allocator.free() + self.freed.slots()) + self.checkpoint.retired()) * page,
+            free_bytes: (u64::from(self.allocator.free() + self.freed.slots())
+                + self.checkpoint.retired()
+                + self.discarding())
+                * page,
             log_pages: geometry.log_pages,
             log_pages_used: self.log.next - self.log.tail,
             chunks: self.index.len() as u64,

@@ -106,6 +106,7 @@ impl Bench {
                 }
                 Effect::Write { io, offset, data } => self.write(io, offset, data),
                 Effect::Flush { io } => self.store.flush_done(self.now, io, Ok(())),
+                Effect::Discard { .. } => unreachable!("its file takes none"),
                 Effect::Answer { answer, .. } => {
                     assert!(
                         matches!(

@@ -74,6 +74,7 @@ impl StoreService {
                 Effect::Read { io, offset, buffer } => driver.read(self.file, offset, buffer, Token(io.0)),
                 Effect::Write { io, offset, data } => driver.write(self.file, offset, data, Token(io.0)),
                 Effect::Flush { io } => driver.flush(self.file, Token(io.0)),
+                Effect::Discard { io, offset, bytes } => driver.discard(self.file, offset, bytes, Token(io.0)),
                 Effect::Answer { answer, payload, .. } => self.answers.push((self.world_time, answer, payload)),
             }
         }
@@ -89,6 +90,7 @@ impl Service for StoreService {
                 Outcome::Read { buffer, result } => self.store.read_done(now, io, buffer, result),
                 Outcome::Written { data, result } => self.store.write_done(now, io, data, result),
                 Outcome::Flushed { result } => self.store.flush_done(now, io, result),
+                Outcome::Discarded { result } => self.store.discard_done(now, io, &result),
                 Outcome::Timer => self.timer = None,
                 _ => {}
             }

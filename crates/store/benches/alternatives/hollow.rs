@@ -149,6 +149,7 @@ impl Hollow {
                 Effect::Read { io, offset, buffer } => self.flights.push(Flight::Read(io, offset, buffer)),
                 Effect::Write { io, offset, data } => self.flights.push(Flight::Write(io, offset, data)),
                 Effect::Flush { io } => self.flights.push(Flight::Flush(io)),
+                Effect::Discard { .. } => unreachable!("its file takes none"),
                 Effect::Answer { answer, .. } => {
                     answers += 1;
                     match answer.result {

@@ -272,6 +272,7 @@ impl Rider {
                 }
                 Effect::Write { io, offset, data } => self.driver.write(self.file, offset, data, Token(io.0)),
                 Effect::Flush { io } => self.driver.flush(self.file, Token(io.0)),
+                Effect::Discard { io, offset, bytes } => self.driver.discard(self.file, offset, bytes, Token(io.0)),
                 Effect::Answer { answer, payload, .. } => {
                     match answer.result {
                         Ok(AnswerBody::Data { sums, .. }) => {
@@ -311,6 +312,7 @@ impl Rider {
             match completion.outcome {
                 Outcome::Read { buffer, result } => self.store.read_done(now, io, buffer, result),
                 Outcome::Written { data, result } => self.store.write_done(now, io, data, result),
+                Outcome::Discarded { result } => self.store.discard_done(now, io, &result),
                 Outcome::Flushed { result } => self.store.flush_done(now, io, result),
                 _ => {}
             }

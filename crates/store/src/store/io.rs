@@ -31,6 +31,8 @@ pub(super) enum Io {
     Mount,
     /// The flush before the mount's superblocks.
     MountFlush,
+    /// Slots that hold nothing.
+    Discard,
 }
 
 /// All operations under way.
@@ -43,7 +45,7 @@ pub(super) struct Ios {
 }
 
 impl Ios {
-    fn begin(&mut self, io: Io) -> IoId {
+    pub fn begin(&mut self, io: Io) -> IoId {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             self.places.len() as u32 - 1
@@ -129,6 +131,15 @@ impl Store {
             Some(Io::SuperblockFlush) => self.superblock_flushed(),
             Some(Io::MountFlush) => self.mount_flushed(),
             other => debug_assert!(false, "a flush ended that was {other:?}"),
+        }
+    }
+
+    /// A discard ended.
+    pub fn discard_done(&mut self, now: Time, io: IoId, result: &io::Result<()>) {
+        self.now = now;
+        match self.ios.end(io) {
+            Some(Io::Discard) => self.discarded(result),
+            other => debug_assert!(false, "a discard ended that was {other:?}"),
         }
     }
 

@@ -133,6 +133,7 @@ impl Store {
         };
         while let Some(run) = self.freed.pop(mark, oldest) {
             self.allocator.give(run);
+            self.note_free(run);
         }
     }
 }

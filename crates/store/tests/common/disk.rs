@@ -21,6 +21,8 @@ pub struct Disk {
     /// Completed and not flushed; only with a volatile cache.
     pub cached: Vec<Loose>,
     pub volatile: bool,
+    /// Does it take discards?
+    pub discards: bool,
     sequence: u64,
 }
 
@@ -31,6 +33,7 @@ impl Disk {
             durable: image,
             cached: Vec::new(),
             volatile,
+            discards: false,
             sequence: 0,
         }
     }
@@ -53,6 +56,21 @@ impl Disk {
         } else {
             self.durable[at..at + bytes.len()].copy_from_slice(bytes);
         }
+    }
+
+    /// What was there is anything now: what it was in places, zeros or noise in others.
+    pub fn discard(&mut self, offset: u64, bytes: u64) {
+        let mut rng = Rng(offset ^ self.sequence ^ bytes << 40);
+        let at = offset as usize;
+        let mut now = self.view[at..at + bytes as usize].to_vec();
+        for page in now.chunks_mut(super::BLOCK) {
+            match rng.below(4) {
+                0 => {}
+                1 => page.fill(0),
+                _ => page.copy_from_slice(&rng.bytes(page.len())),
+            }
+        }
+        self.write(offset, &now);
     }
 
     pub fn flush(&mut self, up_to: u64) {

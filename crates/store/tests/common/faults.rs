@@ -167,7 +167,7 @@ impl FaultyRun {
     /// Ends the oldest operation, well or badly.
     pub fn complete(&mut self) {
         let target = match &self.rig.flights[0] {
-            Flight::Read { .. } => None,
+            Flight::Read { .. } | Flight::Discard { .. } => None,
             Flight::Write { .. } => {
                 self.writes += 1;
                 Some(Target::Write(self.writes - 1))

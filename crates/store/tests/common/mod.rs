@@ -67,6 +67,7 @@ pub enum Flight {
     Read { io: IoId, offset: u64, buffer: BufMut },
     Write { io: IoId, offset: u64, data: Segments },
     Flush { io: IoId, up_to: u64 },
+    Discard { io: IoId, offset: u64, bytes: u64 },
 }
 
 /// An answer that came out of the store.
@@ -121,7 +122,7 @@ impl Rig {
             alignment,
             volatile_cache: disk.volatile,
             inline: false,
-            discard: false,
+            discard: disk.discards,
             discard_makes_holes: false,
             holes: false,
         };
@@ -166,6 +167,11 @@ impl Rig {
                     }
                     let up_to = self.disk.sequence();
                     self.flights.push(Flight::Flush { io, up_to });
+                }
+                Effect::Discard { io, offset, bytes } => {
+                    // It may take effect at any moment from now on to its end.
+                    self.disk.discard(offset, bytes);
+                    self.flights.push(Flight::Discard { io, offset, bytes });
                 }
                 Effect::Answer { link, answer, payload } => self.told.push(Told { link, answer, payload }),
             }
@@ -222,6 +228,12 @@ impl Rig {
                     trace.ended(io, outcome);
                 }
                 self.store.write_done(self.now, io, data, result);
+            }
+            Flight::Discard { io, offset, bytes } => {
+                if outcome == Outcome::Good {
+                    self.disk.discard(offset, bytes);
+                }
+                self.store.discard_done(self.now, io, &result);
             }
             Flight::Flush { io, up_to } => {
                 if outcome == Outcome::Good {

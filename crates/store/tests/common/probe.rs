@@ -64,6 +64,7 @@ impl Probe {
                     }
                     Flight::Flush { io, up_to: 0 }
                 }
+                Effect::Discard { .. } => unreachable!("its file takes none"),
                 Effect::Answer { link, answer, payload } => {
                     self.told.push(Told { link, answer, payload });
                     continue;
@@ -100,6 +101,7 @@ impl Probe {
                     None
                 }
                 Flight::Flush { io, .. } => Some(io),
+                Flight::Discard { .. } => unreachable!("its file takes none"),
             };
             if let Some(io) = io {
                 self.end(io);

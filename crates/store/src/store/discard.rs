@@ -1,0 +1,121 @@
+//! The device is told which slots hold nothing any more, so that a flash disk need not carry them along, and a file that is
+//! thinly provided gives them back.
+//!
+//! Only runs that are worth it are discarded, one at a time, and as long as one is under way its slots are nobody's: a late
+//! discard must not erase a new block (rule D6). A discard leaves a hole in a regular file, and a write into a hole is
+//! only durable after a flush (rule D3), whatever the device says: so files are discarded only if that was asked for, and
+//! from then on every write is flushed.
+
+use super::{Effect, Store, io::Io};
+use crate::config::{Discard, Plant};
+use crate::format::PAGE_BYTES;
+use crate::format::record::Run;
+use std::collections::VecDeque;
+use std::io;
+
+/// Shorter runs are left: a flash disk forgets in larger units, and each discard is a command of its own.
+const LEAST_SLOTS: u32 = 16;
+/// A discard of a file makes its writes wait: longer runs are cut.
+const MOST_SLOTS: u32 = 256;
+/// Runs that wait; beyond that they are forgotten.
+const MAX_WAITING: usize = 4096;
+
+/// What is discarded, and what will be.
+#[derive(Debug, Default)]
+pub(super) struct Discards {
+    waiting: VecDeque<Run>,
+    under_way: Option<Run>,
+    /// The device does not take them.
+    off: bool,
+}
+
+impl Store {
+    fn discards(&self) -> bool {
+        let may = match self.config.discard {
+            Discard::Never => false,
+            Discard::Devices => !self.file.discard_makes_holes,
+            Discard::Always => true,
+        };
+        may && self.file.discard && !self.discard.off
+    }
+
+    /// Slots have become free.
+    pub(super) fn note_free(&mut self, run: Run) {
+        if !self.discards() {
+            return;
+        }
+        let waiting = &mut self.discard.waiting;
+        let room = waiting.len() < MAX_WAITING;
+        match waiting.back_mut() {
+            Some(last) if last.slot.0 + last.count == run.slot.0 => last.count += run.count,
+            Some(last) if run.slot.0 + run.count == last.slot.0 => {
+                last.slot = run.slot;
+                last.count += run.count;
+            }
+            _ if room => waiting.push_back(run),
+            _ => {}
+        }
+    }
+
+    /// Discards the next run that is free still.
+    pub(super) fn discard_step(&mut self) {
+        if self.discard.under_way.is_some() || !self.discards() {
+            return;
+        }
+        while let Some(run) = self.discard.waiting.pop_front() {
+            if run.count < LEAST_SLOTS {
+                continue;
+            }
+            // What was taken in the meantime divides it.
+            let free = self.allocator.free_run(run);
+            let count = free.count.min(MOST_SLOTS);
+            let now = Run { count, ..free };
+            let done = now.slot.0 + now.count - run.slot.0;
+            if done < run.count {
+                self.discard.waiting.push_front(Run {
+                    slot: run.slot.plus(done),
+                    count: run.count - done,
+                });
+            }
+            if now.count < LEAST_SLOTS {
+                continue;
+            }
+            if !self.config.planted.has(Plant::DiscardUnpinned) {
+                for n in 0..now.count {
+                    let taken = self.allocator.claim(now.slot.plus(n));
+                    assert!(taken, "only what is free is discarded");
+                }
+            }
+            self.discard.under_way = Some(now);
+            // Rule D3.
+            self.file.volatile_cache |= self.file.discard_makes_holes;
+            self.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
+            let offset = self.superblock.geometry.slot_offset(now.slot);
+            let io = self.ios.begin(Io::Discard);
+            self.effects.push_back(Effect::Discard {
+                io,
+                offset,
+                bytes: u64::from(now.count) * PAGE_BYTES as u64,
+            });
+            return;
+        }
+    }
+
+    /// A discard ended. One that failed has changed nothing that matters: nobody reads these slots before they are written.
+    pub(super) fn discarded(&mut self, result: &io::Result<()>) {
+        self.discard.off |= result.is_err();
+        if let Some(run) = self.discard.under_way.take()
+            && !self.config.planted.has(Plant::DiscardUnpinned)
+        {
+            self.allocator.give(run);
+        }
+    }
+
+    /// Slots that are being discarded.
+    pub(super) fn discarding(&self) -> u64 {
+        match self.discard.under_way {
+            Some(run) if !self.config.planted.has(Plant::DiscardUnpinned) => u64::from(run.count),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The device is told what holds nothing any more; what it makes of that harms nothing.
+
+mod common;
+
+use amita_cluster::BlockRange;
+use amita_cluster::ChunkIndex;
+use amita_cluster::message::{AnswerBody, RequestBody};
+use amita_reactor::{FileInfo, Pool, Slice, Time};
+use amita_store::{Config, Discard, State};
+use common::{Asker, BLOCK, Disk, Flight, Rig, Rng, image, params, version};
+
+const BLOCKS: u16 = 256;
+const CHUNKS: u64 = 3;
+
+struct Test {
+    rig: Rig,
+    asker: Asker,
+    counters: [u64; CHUNKS as usize],
+    /// What each block holds: one byte, repeated.
+    model: Vec<Vec<u8>>,
+    rng: Rng,
+    fill: u8,
+}
+
+impl Test {
+    fn new(seed: u64, config: Config) -> Test {
+        let mut disk = Disk::new(image(&params(5 << 20)), seed % 2 == 1);
+        disk.discards = true;
+        let mut rig = Rig::open(disk, config, Time(1), 1, Pool::heap());
+        rig.run();
+        let mut asker = Asker::new(1);
+        asker.fence(&mut rig).unwrap();
+        Test {
+            rig,
+            asker,
+            counters: [0; CHUNKS as usize],
+            model: vec![vec![0; usize::from(BLOCKS)]; CHUNKS as usize],
+            rng: Rng(seed),
+            fill: 0,
+        }
+    }
+
+    /// Sends a change; its I/O goes on at random.
+    fn change(&mut self) {
+        let chunk = self.rng.below(CHUNKS as usize);
+        let counter = self.counters[chunk];
+        let previous = if counter == 0 {
+            amita_cluster::Version::NONE
+        } else {
+            version(1, counter)
+        };
+        let next = version(1, counter + 1);
+        let count = 1 + self.rng.below(32) as u16;
+        let first = self.rng.below(usize::from(BLOCKS - count)) as u16;
+        let (request, payload) = if self.rng.chance(3) {
+            self.fill = 0;
+            let count = 64.min(BLOCKS - first);
+            let range = BlockRange::new(first, count);
+            self.model[chunk][usize::from(first)..][..usize::from(count)].fill(0);
+            let body = RequestBody::Clear {
+                chunk: ChunkIndex(chunk as u64),
+                range,
+                version: next,
+                previous,
+            };
+            (self.asker.request(body), Slice::default())
+        } else {
+            let fill = 1 + self.rng.below(255) as u8;
+            self.model[chunk][usize::from(first)..][..usize::from(count)].fill(fill);
+            let bytes = vec![fill; usize::from(count) * BLOCK];
+            let offset = u32::from(first) * BLOCK as u32;
+            let request = self.asker.write_request(chunk as u64, offset, &bytes, next, previous);
+            (request, Slice::copy_from(&bytes))
+        };
+        let id = request.id;
+        self.rig.send(self.asker.link, request, payload);
+        self.counters[chunk] += 1;
+        for _ in 0..self.rng.below(8) {
+            self.rig.store.end_pass(self.rig.now);
+            self.rig.pump();
+            if !self.rig.flights.is_empty() {
+                let at = self.rng.below(self.rig.flights.len());
+                // A discard takes its time, so that what lies behind it comes round again.
+                let late = matches!(self.rig.flights[at], Flight::Discard { .. }) && !self.rng.chance(20);
+                if !late {
+                    self.rig.complete(at);
+                }
+            }
+        }
+        while self.rig.take(self.asker.link, id).map(|told| told.answer.result) != Some(Ok(AnswerBody::Done)) {
+            self.rig.store.end_pass(self.rig.now);
+            self.rig.pump();
+            // A discard may take as long as it likes.
+            let busy = |flight: &Flight| !matches!(flight, Flight::Discard { .. });
+            let at = self
+                .rig
+                .flights
+                .iter()
+                .position(busy)
+                .expect("a write ends without a discard");
+            self.rig.complete(at);
+        }
+    }
+
+    fn right(&mut self) -> bool {
+        let mut right = true;
+        for chunk in 0..CHUNKS {
+            for first in (0..BLOCKS).step_by(32) {
+                match self.asker.read(&mut self.rig, chunk, first, 32) {
+                    Ok((bytes, _)) => {
+                        let blocks = bytes.chunks(BLOCK);
+                        let expected = &self.model[chunk as usize][usize::from(first)..];
+                        right &= blocks
+                            .zip(expected)
+                            .all(|(block, &fill)| block.iter().all(|&byte| byte == fill));
+                    }
+                    Err(_) => right = false,
+                }
+            }
+        }
+        right
+    }
+}
+
+#[test]
+fn what_is_discarded_was_nobodys() {
+    let mut discarded = 0;
+    for seed in 0..6 {
+        let mut test = Test::new(seed, Config::default());
+        for _ in 0..400 {
+            test.change();
+        }
+        assert!(test.right(), "seed {seed}");
+        test.rig.run();
+        assert!(test.right(), "seed {seed}");
+        discarded += test.rig.store.status().counters.discarded_bytes;
+        let status = test.rig.store.status();
+        let used = (status.capacity_bytes - status.free_bytes) / BLOCK as u64;
+        assert_eq!(used, status.blocks + status.leaf_pages);
+        // A power cut finds all that was acknowledged.
+        let image = test.rig.cut(&mut test.rng);
+        test.rig = test.rig.reopened(image);
+        test.rig.run();
+        assert_eq!(*test.rig.store.state(), State::Serving);
+        test.asker.fence(&mut test.rig).unwrap();
+        assert!(test.right(), "seed {seed}");
+    }
+    assert!(discarded > 4 << 20, "{discarded} bytes were discarded");
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn without_the_pin_a_late_discard_erases_a_new_block() {
+    let planted = amita_store::Planted::NONE.with(amita_store::Plant::DiscardUnpinned);
+    let config = Config {
+        planted,
+        ..Config::default()
+    };
+    let found = (0..20).any(|seed| {
+        let mut test = Test::new(seed, config.clone());
+        for _ in 0..400 {
+            test.change();
+            if test.rig.flights.is_empty() && !test.right() {
+                return true;
+            }
+        }
+        test.rig.run();
+        !test.right()
+    });
+    assert!(found);
+}
+
+#[test]
+fn a_file_is_punched_only_on_demand_and_flushed_from_then_on() {
+    for (discard, punches) in [
+        (Discard::Never, false),
+        (Discard::Devices, false),
+        (Discard::Always, true),
+    ] {
+        let config = Config {
+            discard,
+            ..Config::default()
+        };
+        let disk = Disk::new(image(&params(4 << 20)), false);
+        let file = FileInfo {
+            size_bytes: disk.view.len() as u64,
+            alignment: 1,
+            volatile_cache: false,
+            inline: false,
+            discard: true,
+            discard_makes_holes: true,
+            holes: false,
+        };
+        let mut rig = Rig::open(disk, config.clone(), Time(1), 1, Pool::heap());
+        rig.store = amita_store::Store::open(config, file, Pool::heap());
+        rig.run();
+        let mut asker = Asker::new(1);
+        asker.fence(&mut rig).unwrap();
+        let bytes = vec![1; 32 * BLOCK];
+        for counter in 0..40 {
+            let previous = if counter == 0 {
+                amita_cluster::Version::NONE
+            } else {
+                version(1, counter)
+            };
+            asker
+                .write(&mut rig, 0, 0, &bytes, version(1, counter + 1), previous)
+                .unwrap();
+        }
+        let counters = rig.store.status().counters;
+        assert_eq!(counters.discarded_bytes > 0, punches, "{discard:?}");
+        assert_eq!(counters.flushes > 0, punches, "{discard:?}");
+    }
+}
+
+#[test]
+fn a_device_that_refuses_is_not_asked_again() {
+    let mut test = Test::new(2, Config::default());
+    let mut refused = 0;
+    for _ in 0..300 {
+        test.change();
+        while let Some(at) = test
+            .rig
+            .flights
+            .iter()
+            .position(|flight| matches!(flight, Flight::Discard { .. }))
+        {
+            test.rig.complete_with(at, Err(std::io::ErrorKind::Unsupported.into()));
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 1);
+    test.rig.run();
+    assert!(test.right());
+    assert_eq!(*test.rig.store.state(), State::Serving);
+}
