@@ -48,6 +48,14 @@ pub struct Arguments {
     /// Memory for I/O of each core, taken at the start
     #[arg(long, env = "AMITA_BUFFERS", value_name = "SIZE", default_value = "256M", value_parser = size::parse_blocks)]
     pub buffers: u64,
+    /// Memory for the indexes of all stores together; what does not fit is read when it is wanted [default: half of
+    /// the host's memory]
+    #[arg(long, env = "AMITA_INDEX_MEMORY", value_name = "SIZE", value_parser = size::parse_blocks)]
+    pub index_memory: Option<u64>,
+    /// Tell disks which blocks hold nothing any more; `always` punches holes into files too, whose writes are then
+    /// flushed
+    #[arg(long, env = "AMITA_DISCARD", value_name = "WHERE", value_enum, default_value_t = Discard::Devices)]
+    pub discard: Discard,
     /// A node that does not renew its lease for so many seconds is taken for dead
     #[arg(long, env = "AMITA_LEASE", value_name = "SECONDS", default_value_t = 5)]
     pub lease: u64,
@@ -73,6 +81,23 @@ pub struct Arguments {
     pub tls_required: bool,
 }
 
+/// Where freed space is discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Discard {
+    /// Nowhere
+    Never,
+    /// On block devices
+    Devices,
+    /// On block devices and in files
+    Always,
+}
+
+/// Half of the host's memory, in bytes.
+fn half_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)) / 2
+}
+
 impl Arguments {
     fn config(&self, metadata: &Endpoints) -> Result<ServeConfig> {
         let name = match &self.name {
@@ -86,6 +111,12 @@ impl Arguments {
         config.cores = self.cores;
         config.pin = self.pin;
         config.buffer_bytes = usize::try_from(self.buffers).unwrap_or(usize::MAX);
+        config.index_bytes = self.index_memory.unwrap_or_else(half_of_memory);
+        config.discard = match self.discard {
+            Discard::Never => amita_store::Discard::Never,
+            Discard::Devices => amita_store::Discard::Devices,
+            Discard::Always => amita_store::Discard::Always,
+        };
         config.lease_ttl_s = self.lease;
         config.driver.yields = self.yields;
         if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {

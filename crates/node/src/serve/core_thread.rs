@@ -242,6 +242,8 @@ impl Egg {
         fabric.seed = self.session ^ self.core as u64;
         let store = amita_store::Config {
             cluster: Some(self.cluster),
+            index_bytes: self.config.index_bytes / self.config.stores.len().max(1) as u64,
+            discard: self.config.discard,
             ..amita_store::Config::default()
         };
         CoreConfig {

@@ -36,6 +36,10 @@ pub struct ServeConfig {
     pub links_per_peer: usize,
     /// Bytes of buffers of each core.
     pub buffer_bytes: usize,
+    /// Bytes of memory for the indexes of all stores together.
+    pub index_bytes: u64,
+    /// Where freed space is discarded.
+    pub discard: amita_store::Discard,
     /// The lease's time to live, in seconds.
     pub lease_ttl_s: u64,
     /// May this node be the coordinator?
@@ -66,6 +70,8 @@ impl ServeConfig {
             pin: None,
             links_per_peer: 4,
             buffer_bytes: 256 << 20,
+            index_bytes: 8 << 30,
+            discard: amita_store::Discard::default(),
             lease_ttl_s: 5,
             coordinate: true,
             refused_for: Duration::from_millis(150),
