@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// Inputs of each target in `make test`: together some 15 s of one core, nearly all of them for mounts.
-const PARSER_RUNS: u64 = 60_000;
-const MOUNT_RUNS: u64 = 2_000;
+/// Inputs of each target in `make test`: together some 15 s of one core.
+const PARSER_RUNS: u64 = 200_000;
+const MOUNT_RUNS: u64 = 6_000;
 
 thread_local! {
     /// Where the last panic of this thread was, and what it said.
@@ -94,6 +94,35 @@ fn input(name: &str, seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
         return mutate::edits(&mut rng);
     }
     mutate::mutate(&mut rng, seeds)
+}
+
+/// The seeds are valid pages, so that what is mutated lies behind the checksum.
+#[test]
+fn seeds_are_read() {
+    use amita_store::format::superblock::Superblock;
+    use amita_store::format::{checkpoint, page, record};
+    let pages = |name| {
+        mutate::seeds(name)
+            .into_iter()
+            .map(|seed| fuzz::pages::page(&seed).expect("it has flags"))
+    };
+    for page in pages("superblock") {
+        Superblock::decode(&page).expect("a superblock");
+    }
+    let mut records = 0;
+    for page in pages("log") {
+        let page = page::LogPage::decode(&page, common::STORE).expect("a page of the log");
+        let read: Result<Vec<_>, _> = record::RecordReader::new(page.records).collect();
+        records += read.expect("records").len();
+    }
+    let mut items = 0;
+    for page in pages("checkpoint") {
+        let header = checkpoint::Header::get(&page).expect("a page of a checkpoint");
+        let reader = checkpoint::PageReader::new(&page, common::STORE, header.checkpoint, header.index);
+        let read: Result<Vec<_>, _> = reader.expect("a page of a checkpoint").collect();
+        items += read.expect("items").len();
+    }
+    assert!(records > 100 && items > 50, "{records} records, {items} items");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::known::known;
 use crate::common::fixture::Owner;
 use crate::common::{BLOCK, Disk, Rig, data, sums};
 use amita_cluster::message::{AnswerBody, Change, Problem, Refusal, RequestBody};
-use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Generation, Version};
+use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Generation, MAX_IO_BLOCKS, Version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, State};
 use std::collections::BTreeMap;
@@ -137,8 +137,15 @@ fn view(owners: &mut [Owner], rig: &mut Rig) -> View {
                 panic!("an open was answered with {opened:?}")
             };
             let entries = entries(owner, rig, chunk);
-            for (&block, entry) in &entries {
-                check_read(owner, rig, chunk, block, *entry);
+            let mut rest = &entries
+                .iter()
+                .map(|(&block, &entry)| (block, entry))
+                .collect::<Vec<_>>()[..];
+            while let Some((first, _)) = rest.first() {
+                let near = rest.partition_point(|(block, _)| block - first < MAX_IO_BLOCKS as u16);
+                let (now, later) = rest.split_at(near);
+                check_reads(owner, rig, chunk, now);
+                rest = later;
             }
             view.insert((owner.asker.volume.0, chunk), (version, entries));
         }
@@ -168,6 +175,33 @@ fn entries(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> BTreeMap<u16, Entry>
                 from = more;
             }
             None => return found,
+        }
+    }
+}
+
+/// The blocks that one read covers are what their entries say; where one is damaged, they are read one by one.
+fn check_reads(owner: &mut Owner, rig: &mut Rig, chunk: u64, entries: &[(u16, Entry)]) {
+    let (first, last) = (entries[0].0, entries[entries.len() - 1].0);
+    let count = last - first + 1;
+    let body = RequestBody::Read {
+        chunk: ChunkIndex(chunk),
+        range: BlockRange::new(first, count),
+        least: Version::NONE,
+    };
+    let (result, payload) = ask(owner, rig, body, &[]);
+    let Ok(AnswerBody::Data { version, sums }) = result else {
+        for (block, entry) in entries {
+            check_read(owner, rig, chunk, *block, *entry);
+        }
+        return;
+    };
+    let bytes = data(count, &payload, &sums);
+    assert_eq!(Some(version), entries.iter().map(|(_, (version, _))| *version).max());
+    for (block, (_, sum)) in entries {
+        let bytes = &bytes[usize::from(block - first) * BLOCK..][..BLOCK];
+        match sum {
+            Some(sum) => assert_eq!(amita_cluster::crc32c(bytes), *sum, "block {block} of chunk {chunk}"),
+            None => assert!(bytes == [0; BLOCK], "block {block} of chunk {chunk}"),
         }
     }
 }

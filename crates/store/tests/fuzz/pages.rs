@@ -14,7 +14,7 @@ use amita_store::format::{PAGE_BYTES, Slot, leaf, seal};
 pub const UNSEALED: u8 = 1;
 
 /// The page of an input; what the input does not say is zero.
-fn page(input: &[u8]) -> Option<[u8; PAGE_BYTES]> {
+pub fn page(input: &[u8]) -> Option<[u8; PAGE_BYTES]> {
     let (flags, bytes) = input.split_first()?;
     let mut page = [0; PAGE_BYTES];
     let count = bytes.len().min(PAGE_BYTES);
