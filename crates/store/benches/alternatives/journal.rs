@@ -1,7 +1,7 @@
 //! In place with a journal (each block is written to the journal, and from there to its place), beside data and record
 //! in parallel to fresh slots: the device operations of both, on the real driver over the same file, nothing else.
 
-use super::{Rng, cpu, folders, median};
+use super::{Pick, Rng, cpu, folders, median};
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Driver, FileId, FileInfo, Outcome, Pool, PoolConfig, Segments, Slice, Token, Wait};
 use std::io::Write;
@@ -186,7 +186,30 @@ struct Figures {
     writes: f64,
 }
 
+/// What a journal saves that is placed only when it is full: blocks that were overwritten meanwhile are placed once. Bytes
+/// written per byte, at depth 32.
+fn absorbed(pick: &Pick) -> f64 {
+    const WINDOWS: u64 = 20;
+    let mut rng = Rng(1);
+    let mut placed = 0;
+    for _ in 0..WINDOWS {
+        let mut blocks: Vec<u64> = (0..JOURNAL_PAGES).map(|_| pick.block(&mut rng)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        placed += blocks.len() as u64;
+    }
+    1.0 + 1.0 / 32.0 + placed as f64 / (WINDOWS * JOURNAL_PAGES) as f64
+}
+
 pub fn run() {
+    for (name, pick) in Pick::all(DATA_PAGES) {
+        println!(
+            "\njournal: placed only when {} MiB are full, {name} over {} MiB: {:.2} device bytes per byte",
+            JOURNAL_PAGES >> 8,
+            DATA_PAGES >> 8,
+            absorbed(&pick)
+        );
+    }
     for (name, folder) in folders() {
         let path = folder.join("amita-alternatives");
         make(&path);
