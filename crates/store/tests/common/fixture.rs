@@ -5,9 +5,11 @@
 //! size 1048576
 //! 0: 414d495441... 3*00 256*'7/0/1@1:2.......'     bytes at an offset; what no line names is zeros
 //! fence volume 7 generation 2 owner 13 group 1/0 epoch 2 blocks 1024 in-sync abcd0001
+//! newest 7 3                                       the newest snapshot of volume 7 (version 2 on)
 //! chunk 7/0 version 2:41
 //! data 7/0/1 version 1:2 sum 0123abcd bytes 256*'7/0/1@1:2.......'
 //! cleared 7/0/64-127 version 1:5                   first and last block
+//! chunk 7@2/0 version 1:7                          the same at snapshot 2
 //! dropped 1                                        batches at the end of the log that are not whole
 //! ```
 //!
@@ -17,12 +19,12 @@
 use super::{Asker, BLOCK, Rig, data, version};
 use amita_cluster::message::{AnswerBody, MemberSet, Refusal, Request, RequestBody};
 use amita_cluster::{
-    BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, StoreId, Version,
-    VolumeId,
+    BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, SnapshotId, StoreId,
+    Version, VolumeId,
 };
 use amita_reactor::Slice;
 use amita_store::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::str::FromStr;
 
@@ -33,12 +35,19 @@ pub struct Owner {
     pub node: u32,
     pub group: GroupId,
     pub in_sync: Vec<u128>,
+    /// The newest snapshot of the volume: changes name it.
+    pub newest: u32,
+    /// The snapshot that is read; 0: the volume itself.
+    pub reading: u32,
 }
 
 impl Owner {
     pub fn request(&mut self, body: RequestBody) -> Request {
+        use RequestBody::{Clear, Roll, Write};
+        let changes = matches!(body, Write { .. } | Clear { .. } | Roll { .. });
         let mut request = self.asker.request(body);
         request.scope.group = self.group;
+        request.scope.snapshot = SnapshotId(if changes { self.newest } else { self.reading });
         request
     }
 
@@ -78,13 +87,40 @@ pub struct Chunk {
     pub blocks: BTreeMap<u16, Expected>,
 }
 
+/// A chunk of a volume, at one of its snapshots or (0) as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub volume: u64,
+    pub snapshot: u32,
+    pub chunk: u64,
+}
+
+impl Place {
+    /// The chunk as it is.
+    pub fn head(volume: u64, chunk: u64) -> Place {
+        Place {
+            volume,
+            snapshot: 0,
+            chunk,
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.snapshot {
+            0 => write!(f, "{}/{}", self.volume, self.chunk),
+            snapshot => write!(f, "{}@{snapshot}/{}", self.volume, self.chunk),
+        }
+    }
+}
+
 /// A store that some version wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Fixture {
     pub image: Vec<u8>,
     pub owners: Vec<Owner>,
-    /// By volume and index.
-    pub chunks: BTreeMap<(u64, u64), Chunk>,
+    pub chunks: BTreeMap<Place, Chunk>,
     pub dropped: u64,
 }
 
@@ -103,29 +139,39 @@ impl Fixture {
                 Some("size") => fixture.image = vec![0; words.number()],
                 Some("dropped") => fixture.dropped = words.number(),
                 Some("fence") => fixture.owners.push(words.owner()),
+                Some("newest") => {
+                    let volume: u64 = words.number();
+                    let owner = fixture.owners.iter_mut().find(|owner| owner.asker.volume.0 == volume);
+                    owner.expect("its fence comes first").newest = words.number();
+                }
                 Some("chunk") => {
-                    let [volume, chunk] = words.place();
+                    let (place, []) = words.place();
                     let version = words.version();
-                    fixture.chunk(volume, chunk).version = version;
+                    fixture.chunks.entry(place).or_default().version = version;
                 }
                 Some("data") => {
-                    let [volume, chunk, block] = words.place();
+                    let (place, [block]) = words.place();
                     let version = words.version();
                     let sum = u32::from_str_radix(words.named("sum"), 16).expect("a checksum");
                     words.word("bytes");
                     let data = Some((sum, words.bytes()));
                     let expected = Expected { version, data };
-                    let before = fixture.chunk(volume, chunk).blocks.insert(block as u16, expected);
+                    let before = fixture
+                        .chunks
+                        .entry(place)
+                        .or_default()
+                        .blocks
+                        .insert(block as u16, expected);
                     assert!(before.is_none(), "line {}: the block is there twice", at + 1);
                 }
                 Some("cleared") => {
                     let place = words.0.next().expect("a place");
                     let (place, last) = place.split_once('-').expect("first and last block");
-                    let [volume, chunk, first] = numbers(place);
+                    let (place, [first]) = place_of(place);
                     let version = words.version();
                     for block in first as u16..=last.parse().expect("a block") {
                         let expected = Expected { version, data: None };
-                        let before = fixture.chunk(volume, chunk).blocks.insert(block, expected);
+                        let before = fixture.chunks.entry(place).or_default().blocks.insert(block, expected);
                         assert!(before.is_none(), "line {}: the block is there twice", at + 1);
                     }
                 }
@@ -138,10 +184,6 @@ impl Fixture {
             }
         }
         fixture
-    }
-
-    pub fn chunk(&mut self, volume: u64, chunk: u64) -> &mut Chunk {
-        self.chunks.entry((volume, chunk)).or_default()
     }
 
     /// The text of it, without the remarks at its head.
@@ -162,8 +204,11 @@ impl Fixture {
                 members.join(",")
             );
         }
-        for ((volume, index), chunk) in &self.chunks {
-            let _ = writeln!(out, "\nchunk {volume}/{index} version {}", chunk.version);
+        for owner in self.owners.iter().filter(|owner| owner.newest > 0) {
+            let _ = writeln!(out, "newest {} {}", owner.asker.volume.0, owner.newest);
+        }
+        for (place, chunk) in &self.chunks {
+            let _ = writeln!(out, "\nchunk {place} version {}", chunk.version);
             let mut blocks = chunk.blocks.iter().peekable();
             while let Some((block, expected)) = blocks.next() {
                 let version = expected.version;
@@ -171,7 +216,7 @@ impl Fixture {
                     let bytes = tokens(bytes).join(" ");
                     let _ = writeln!(
                         out,
-                        "data {volume}/{index}/{block} version {version} sum {sum:08x} bytes {bytes}"
+                        "data {place}/{block} version {version} sum {sum:08x} bytes {bytes}"
                     );
                     continue;
                 }
@@ -179,7 +224,7 @@ impl Fixture {
                 while blocks.next_if(|(b, e)| **b == last + 1 && *e == expected).is_some() {
                     last += 1;
                 }
-                let _ = writeln!(out, "cleared {volume}/{index}/{block}-{last} version {version}");
+                let _ = writeln!(out, "cleared {place}/{block}-{last} version {version}");
             }
         }
         let _ = writeln!(out, "\ndropped {}\n\nsize {}", self.dropped, self.image.len());
@@ -191,10 +236,11 @@ impl Fixture {
         out
     }
 
-    /// How many blocks hold data.
+    /// How many blocks hold data. Snapshots and clones share them; no two writes are of the same bytes.
     pub fn blocks(&self) -> u64 {
         let blocks = self.chunks.values().flat_map(|chunk| chunk.blocks.values());
-        blocks.filter(|expected| expected.data.is_some()).count() as u64
+        let data: BTreeSet<&[u8]> = blocks.filter_map(|block| Some(&block.data.as_ref()?.1[..])).collect();
+        data.len() as u64
     }
 
     /// Asks the store for everything, and compares. The store is mounted and its volumes' owners are as told.
@@ -203,9 +249,10 @@ impl Fixture {
         for owner in &self.owners {
             let mut owner = owner.clone();
             assert_eq!(owner.fence(rig), Ok(AnswerBody::Fenced), "{owner:?}");
-            for ((volume, index), chunk) in &self.chunks {
-                if *volume == owner.asker.volume.0 {
-                    check_chunk(&mut owner, rig, ChunkIndex(*index), chunk);
+            for (place, chunk) in &self.chunks {
+                if place.volume == owner.asker.volume.0 {
+                    owner.reading = place.snapshot;
+                    check_chunk(&mut owner, rig, *place, chunk);
                 }
             }
         }
@@ -228,8 +275,8 @@ impl Fixture {
     }
 }
 
-fn check_chunk(owner: &mut Owner, rig: &mut Rig, index: ChunkIndex, expected: &Chunk) {
-    let place = format!("{}/{}", owner.asker.volume.0, index.0);
+fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk) {
+    let index = ChunkIndex(place.chunk);
     let blocks = owner.asker.blocks_per_chunk;
     let (opened, _) = owner.ask(rig, RequestBody::Open { chunk: index }, &[]);
     let version = expected.version;
@@ -329,8 +376,8 @@ impl<'a> Words<'a> {
             .unwrap_or_else(|_| panic!("line {line}: {word} is no number"))
     }
 
-    fn place<const N: usize>(&mut self) -> [u64; N] {
-        numbers(self.next())
+    fn place<const N: usize>(&mut self) -> (Place, [u64; N]) {
+        place_of(self.next())
     }
 
     fn version(&mut self) -> Version {
@@ -383,6 +430,27 @@ impl<'a> Words<'a> {
     }
 }
 
+/// `volume/chunk`, or `volume@snapshot/chunk`, and `N` numbers more.
+fn place_of<const N: usize>(text: &str) -> (Place, [u64; N]) {
+    let (volume, rest) = text.split_once('/').expect("volume/chunk");
+    let (volume, snapshot) = volume.split_once('@').unwrap_or((volume, "0"));
+    let (chunk, rest) = rest
+        .split_once('/')
+        .map_or((rest, None), |(chunk, rest)| (chunk, Some(rest)));
+    let place = Place {
+        volume: volume.parse().expect("a volume"),
+        snapshot: snapshot.parse().expect("a snapshot"),
+        chunk: chunk.parse().expect("a chunk"),
+    };
+    let more = rest.map_or_else(Vec::new, |rest| {
+        rest.split('/').map(|part| part.parse().expect("a number")).collect()
+    });
+    let more = more
+        .try_into()
+        .unwrap_or_else(|more| panic!("{N} numbers behind a chunk, not {more:?}"));
+    (place, more)
+}
+
 fn numbers<const N: usize>(text: &str) -> [u64; N] {
     let parts: Vec<u64> = text.split('/').map(|part| part.parse().expect("a number")).collect();
     parts
@@ -413,6 +481,8 @@ pub fn owner(
             index: GroupIndex(group.1),
         },
         in_sync,
+        newest: 0,
+        reading: 0,
     }
 }
 
