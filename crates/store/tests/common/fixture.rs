@@ -19,8 +19,8 @@
 use super::{Asker, BLOCK, Rig, data, version};
 use amita_cluster::message::{AnswerBody, MemberSet, Refusal, Request, RequestBody};
 use amita_cluster::{
-    BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, SnapshotId, StoreId,
-    Version, VolumeId,
+    BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS, NodeId, PoolId,
+    SnapshotId, StoreId, Version, VolumeId,
 };
 use amita_reactor::Slice;
 use amita_store::State;
@@ -283,39 +283,34 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
     assert_eq!(opened, Ok(AnswerBody::Opened { version }), "{place}");
 
     let mut allocated = [0; 16];
-    for block in 0..blocks {
-        let range = BlockRange::new(block, 1);
+    for first in (0..blocks).step_by(MAX_IO_BLOCKS as usize) {
+        let count = (blocks - first).min(MAX_IO_BLOCKS as u16);
         let read = RequestBody::Read {
             chunk: index,
-            range,
+            range: BlockRange::new(first, count),
             least: version,
         };
         let (result, payload) = owner.ask(rig, read, &[]);
         let Ok(AnswerBody::Data { version, sums }) = result else {
-            panic!("{place}/{block}: {result:?}")
+            panic!("{place}/{first}: {result:?}")
         };
-        let bytes = data(1, &payload, &sums);
-        let entry = expected.blocks.get(&block);
-        assert_eq!(
-            version,
-            entry.map_or(Version::NONE, |entry| entry.version),
-            "{place}/{block}"
-        );
-        match entry.and_then(|entry| entry.data.as_ref()) {
-            Some((sum, right)) => {
-                allocated[usize::from(block) / 64] |= 1 << (block % 64);
-                assert_eq!(
-                    amita_cluster::crc32c(right),
-                    *sum,
-                    "{place}/{block}: the fixture itself is wrong"
-                );
-                assert_eq!(sums[..], [*sum], "{place}/{block}");
-                assert!(bytes == *right, "{place}/{block} has other bytes");
-            }
-            None => assert!(
-                payload.is_empty() && bytes.iter().all(|&byte| byte == 0),
-                "{place}/{block}"
-            ),
+        let there = expected.blocks.range(first..first + count);
+        let newest = there.clone().map(|(_, entry)| entry.version).max();
+        assert_eq!(version, newest.unwrap_or_default(), "{place}/{first}");
+        let has_data = there.clone().any(|(_, entry)| entry.data.is_some());
+        assert_eq!(payload.is_empty(), !has_data, "{place}/{first}");
+        let bytes = data(count, &payload, &sums);
+        for (block, bytes) in (first..).zip(bytes.chunks(BLOCK)) {
+            let entry = expected.blocks.get(&block);
+            let Some((sum, right)) = entry.and_then(|entry| entry.data.as_ref()) else {
+                assert!(bytes == [0; BLOCK], "{place}/{block} is no zeros");
+                continue;
+            };
+            allocated[usize::from(block) / 64] |= 1 << (block % 64);
+            let itself = amita_cluster::crc32c(right);
+            assert_eq!(itself, *sum, "{place}/{block}: the fixture itself is wrong");
+            assert_eq!(sums[usize::from(block - first)], *sum, "{place}/{block}");
+            assert!(bytes == right, "{place}/{block} has other bytes");
         }
     }
 
