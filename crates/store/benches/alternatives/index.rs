@@ -174,8 +174,8 @@ fn library(path: &std::path::Path) -> Figures {
     }
 }
 
-/// The store's index without the store: a hash of chunks, their map pages of 64 entries in an arena, and a log record of 56
-/// bytes for each update, with a checksum for each page of the log.
+/// The store's index without the store: a hash of chunks, their map pages of 64 entries in an arena, and a log record for
+/// each update, with a checksum for each page of the log.
 #[derive(Default)]
 struct Model {
     chunks: FxHashMap<u64, u32>,
