@@ -92,9 +92,9 @@ impl<'a> Input<'a> {
 /// The image's edits end here, however long the input is: one run stays short.
 const MAX_EDITS: usize = 64;
 
-/// Applies the edits of an input (without its flags) to an image. Returns whether a superblock or a page of the log says
-/// something else now and has the right checksum: such a page may name a mount that is still to come, or a mark that was
-/// never reached, against which there is no defence.
+/// Applies the edits of an input (without its flags) to an image. Returns whether a superblock, a page of the log or one
+/// of the checkpoint says something else now and has the right checksum: such a page may name a mount that is still to
+/// come, a mark that was never reached, or slots as free that are in use, and only some of that is noticed, some late.
 pub fn apply(image: &mut Vec<u8>, flags: u8, edits: &[u8]) -> bool {
     let regions = Regions::of(image);
     let mut forged = false;
@@ -104,7 +104,7 @@ pub fn apply(image: &mut Vec<u8>, flags: u8, edits: &[u8]) -> bool {
         let Some(place) = edit(image, &regions, flags, what, &mut input) else {
             break;
         };
-        forged |= place < regions.log_end && (what & SEAL != 0 || flags & RELINK != 0);
+        forged |= place < regions.structures_end && (what & SEAL != 0 || flags & RELINK != 0);
     }
     if flags & RELINK != 0 {
         relink(image);
@@ -115,7 +115,7 @@ pub fn apply(image: &mut Vec<u8>, flags: u8, edits: &[u8]) -> bool {
 /// Where the pages of each region are, before anything is edited.
 struct Regions {
     places: [Vec<usize>; 4],
-    log_end: usize,
+    structures_end: usize,
 }
 
 impl Regions {
@@ -134,8 +134,8 @@ impl Regions {
             (0..pages).map(|page| start + page * BLOCK).collect(),
             (0..image.len() / BLOCK).map(|page| page * BLOCK).collect(),
         ];
-        let log_end = geometry.log_offset as usize + geometry.log_pages as usize * BLOCK;
-        Regions { places, log_end }
+        let structures_end = geometry.slots_offset as usize;
+        Regions { places, structures_end }
     }
 
     fn place(&self, what: u8, page: u8) -> usize {

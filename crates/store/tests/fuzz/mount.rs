@@ -66,7 +66,7 @@ fn run(input: &[u8], step_around: bool) {
     go_on(&mut owners, &mut rig, if flags & edit::FILL != 0 { FILLING } else { 1 });
     let now = view(&mut owners, &mut rig);
     if let State::Poisoned(why) = rig.store.state() {
-        // Index and map of slots contradict each other: a page of the log said something that never was.
+        // Index and map of slots contradict each other: a page said something that never was.
         assert!(forged, "{why}");
         return;
     }
