@@ -100,7 +100,7 @@ fn input(name: &str, seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
 #[test]
 fn seeds_are_read() {
     use amita_store::format::superblock::Superblock;
-    use amita_store::format::{checkpoint, page, record};
+    use amita_store::format::{checkpoint, leaf, page, record};
     let pages = |name| {
         mutate::seeds(name)
             .into_iter()
@@ -122,7 +122,19 @@ fn seeds_are_read() {
         let read: Result<Vec<_>, _> = reader.expect("a page of a checkpoint").collect();
         items += read.expect("items").len();
     }
+    let mut entries = 0;
+    for page in pages("leaf") {
+        let header = leaf::Header::get(&page).expect("a leaf");
+        let chunk = amita_cluster::ChunkId {
+            volume: amita_cluster::VolumeId(header.volume),
+            index: amita_cluster::ChunkIndex(header.chunk),
+        };
+        let sum = u32::from_le_bytes(page[page.len() - 4..].try_into().expect("cut into 4"));
+        let read = leaf::decode(&page, common::STORE, chunk, header.part.into(), sum, u32::MAX);
+        entries += read.expect("a leaf").iter().filter(|entry| entry.has_data()).count();
+    }
     assert!(records > 100 && items > 50, "{records} records, {items} items");
+    assert!(entries > 20, "{entries} entries with data");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::edit::{self, kind, region};
 use super::pages;
 use crate::common::{BLOCK, Rng};
 use amita_store::format::superblock::{OFFSETS, Superblock};
-use amita_store::format::{checkpoint, page};
+use amita_store::format::{checkpoint, leaf, page};
 
 /// The seeds of a target: what it is meant to read, whole.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -13,6 +13,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "superblock" => bases(|image| OFFSETS.iter().map(|&at| page_at(image, at as usize)).collect()),
         "log" => bases(|image| with_magic(image, page::MAGIC)),
         "checkpoint" => bases(|image| with_magic(image, checkpoint::MAGIC)),
+        "leaf" => bases(|image| with_magic(image, leaf::MAGIC)),
         _ => (0..64).map(|seed| edits(&mut Rng(seed))).collect(),
     }
 }
