@@ -64,14 +64,12 @@ impl Ends {
 /// for a write that fell upon both superblocks.
 fn may_refuse(hit: &Hit, error: &MountError) -> bool {
     let [first, second] = OFFSETS;
+    let data = hit.kind == Some(Kind::Data);
+    let small = hit.bytes as u64 <= second - first;
     match hit.outcome {
-        Outcome::Misdirected(at) if at == first && hit.bytes as u64 > second => return true,
+        Outcome::Misdirected(at) if at == first && !small => return true,
         // Into the space between the superblocks, or from the second one to the log: one superblock is enough.
-        Outcome::Misdirected(at) if OFFSETS.contains(&at) && hit.kind == Some(Kind::Data) => {
-            if hit.bytes as u64 <= second - first {
-                return false;
-            }
-        }
+        Outcome::Misdirected(at) if OFFSETS.contains(&at) && data && small => return false,
         Outcome::Lost if !matches!(hit.kind, Some(Kind::Log | Kind::Checkpoint)) => return false,
         _ => {}
     }

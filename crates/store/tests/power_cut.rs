@@ -12,11 +12,12 @@ use amita_reactor::{Pool, Time};
 use amita_store::{Config, State};
 use common::check::passes_check;
 use common::cuts::{Effort, Tally, cut_everywhere};
+use common::faults::{Kind, kind};
 use common::image::Image;
-use common::owner::{BLOCKS, CHUNKS, Owner};
+use common::owner::{Act, BLOCKS, CHUNKS, Owner};
 use common::probe::{Probe, asker, holds, read_chunk};
 use common::trace::{Held, Medium, Replay, Trace, TracedWrite};
-use common::{BLOCK, Disk, Rig, Rng, params, version};
+use common::{BLOCK, Disk, Fate, Flight, Rig, Rng, joined, params, version};
 use std::time::Duration;
 
 const SIZE: u64 = 1 << 20;
@@ -38,6 +39,7 @@ const EFFORT: Effort = Effort {
     tears: 8,
     random_tears: 4,
     tear_all_one_in: 8,
+    most_states: usize::MAX,
 };
 
 /// What was done, and what it met: what was never met was not tested.
@@ -175,7 +177,7 @@ impl Lives {
                     .superblock_damaged
             };
             let image = if !TORN_SUPERBLOCK_FIRST && torn() {
-                rig.cut_as(|_| common::Fate::Kept)
+                rig.cut_as(|_| Fate::Kept)
             } else {
                 image
             };
@@ -367,6 +369,34 @@ fn the_power_fails_again_while_the_only_whole_superblock_is_written() {
     }
 }
 
+/// A page of the log is lost, and the one after it is there: what a power cut may leave. The mount drops it, and says so
+/// (rule D4: a replay that ends short is reported).
+#[test]
+#[ignore = "fails: a log that ends before a page that is there is not reported as cut short"]
+fn a_log_that_ends_before_a_page_that_is_there_is_reported() {
+    let mut rig = Rig::fresh(SIZE, false);
+    let mut owner = Owner::new(1);
+    owner.settle_chunks(&mut rig);
+    for chunk in 0..2 {
+        owner.act_on(&mut rig, Act::Small, chunk);
+        owner.end_pass(&mut rig);
+    }
+    assert_eq!(rig.loose(), 4, "two batches, each with its data and its page");
+    let pages: Vec<usize> = (0..4)
+        .filter(|&at| match &rig.flights[at] {
+            Flight::Write { data, .. } => kind(&joined(data)) == Kind::Log,
+            _ => false,
+        })
+        .collect();
+    for (lost, short) in [(None, false), (Some(pages[0]), true)] {
+        let image = rig.cut_as(|at| if Some(at) == lost { Fate::Lost } else { Fate::Kept });
+        let probe = Probe::mount(Image::new(&image), false);
+        assert_eq!(*probe.store.state(), State::Serving);
+        let report = probe.store.status().mount;
+        assert_eq!(report.ended_short, short, "{lost:?} is lost: {report:?}");
+    }
+}
+
 /// Each rule switched off is found: the cuts see what they are there to see.
 #[cfg(feature = "planted")]
 mod planted {
@@ -379,15 +409,17 @@ mod planted {
             planted: Planted::NONE.with(plant),
             ..Config::default()
         };
+        // Few states of many lives: what an older life has left is where the rules are needed.
         let effort = Effort {
-            all_subsets: 5,
+            all_subsets: 3,
             random_subsets: 10,
-            tears: 2,
+            tears: 1,
             random_tears: 1,
-            tear_all_one_in: 8,
+            tear_all_one_in: 16,
+            most_states: usize::MAX,
         };
-        for seed in 0..10 {
-            let play = || run(seed, medium, &config, 2, 60, effort);
+        for seed in 0..20 {
+            let play = || run(seed, medium, &config, 5, 40, effort);
             if catch_unwind(AssertUnwindSafe(play)).is_err() {
                 println!("{plant:?} is found with seed {seed}");
                 return;
@@ -423,10 +455,10 @@ mod planted {
 }
 
 /// As long as wanted, on fresh seeds: `AMITA_STORE_STATES=3000000 AMITA_STORE_FIRST=1000 cargo test --release
-/// -p amita-store --test power_cut soak -- --ignored --nocapture`.
+/// -p amita-store --test power_cut soak_of_power_cuts -- --ignored --nocapture`.
 #[test]
 #[ignore = "runs as long as it is told to"]
-fn soak() {
+fn soak_of_power_cuts() {
     let number = |name: &str, otherwise: u64| {
         let text = std::env::var(name).ok();
         text.map_or(otherwise, |text| {
@@ -442,16 +474,17 @@ fn soak() {
         tears: 16,
         random_tears: 16,
         tear_all_one_in: 2,
+        most_states: 50_000,
         ..EFFORT
     };
     let mut score = Score::default();
-    let mut seed = first;
-    while (score.states() as u64) < states {
+    for seed in first.. {
         for medium in [Medium::Sure, Medium::Volatile, Medium::Holes] {
             score += run(seed, medium, &Config::default(), 3, 60, effort);
+            println!("seed {seed}, {medium:?}: {} states so far", score.states());
+            if score.states() as u64 >= states {
+                return println!("{score:#?}");
+            }
         }
-        println!("seed {seed}: {} states so far", score.states());
-        seed += 1;
     }
-    println!("{score:#?}");
 }

@@ -18,6 +18,8 @@ pub struct Effort {
     pub random_tears: usize,
     /// Torn are all loose writes after one event in so many that brings something new, and otherwise only the new one.
     pub tear_all_one_in: usize,
+    /// The most states of one trace.
+    pub most_states: usize,
 }
 
 /// What was tried.
@@ -65,7 +67,9 @@ pub fn cut_everywhere(
     let mut seen = HashSet::new();
     let mut replay = trace.replay();
     let mut news = Some(News::Held);
-    while let Some(now) = news {
+    while let Some(now) = news
+        && tally.states < effort.most_states
+    {
         tally.moments += 1;
         tally.most_loose = tally.most_loose.max(replay.loose.len());
         let mut cuts = Vec::new();
