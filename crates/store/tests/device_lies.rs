@@ -4,11 +4,15 @@
 
 mod common;
 
+use amita_cluster::message::Refusal;
 use amita_reactor::Pool;
 use amita_store::format::superblock::OFFSETS;
 use amita_store::{Config, MountError, State};
 use common::faults::{ELSEWHERE, Fault, FaultyRun, Hit, Kind, Served, Target, inspect, kind, places};
+use common::model::Model;
 use common::owner::{BLOCKS, CHUNKS};
+use common::probe::asker;
+use common::trace::Right;
 use common::{BLOCK, Disk, Outcome, Rig, Rng};
 use std::collections::BTreeMap;
 
@@ -200,6 +204,90 @@ fn a_lie_about_the_last_batch_leaves_an_older_state_that_was_whole() {
     }
     println!("{ends:?}");
     assert!(ends.behind > 10);
+}
+
+/// A read brings zeros, or what lies elsewhere: never served, and nothing but that read is harmed.
+#[test]
+fn a_read_that_brings_something_else_is_refused() {
+    let mut refused = 0;
+    let (first, last) = {
+        let mut run = used(true);
+        let (model, right) = (run.owner.model.clone(), run.owner.right());
+        let first = run.reads;
+        inspect(&mut run, &model, right);
+        (first, run.reads)
+    };
+    assert!(last > first + 30);
+    for fault in ELSEWHERE
+        .map(Fault::Lands)
+        .into_iter()
+        .chain([Fault::As(Outcome::Lost)])
+    {
+        let mut run = used(true);
+        let (model, right) = (run.owner.model.clone(), run.owner.right());
+        for n in first..last {
+            let from = run.reads;
+            run.fault = Some((Target::Read(from + n - first), fault));
+            let damaged = run.rig.store.status().counters.damaged;
+            // Damaged once, and right a moment later: it may not even say so twice.
+            served_or_refused(&mut run, &model, right);
+            assert!(run.hit.take().is_some(), "read {n} never came");
+            refused += run.rig.store.status().counters.damaged - damaged;
+        }
+        run.fault = None;
+        assert_eq!(inspect(&mut run, &model, right).right, ALL);
+    }
+    println!("{refused} blocks were refused");
+    assert!(refused > 100);
+}
+
+/// Each block alone, each right or refused.
+fn served_or_refused(run: &mut FaultyRun, model: &Model, right: Right) {
+    let mut owner = asker(1 << 31, BLOCKS, right);
+    owner.fence(run).expect("it is the owner");
+    for (&index, chunk) in &model.chunks {
+        for (first, count) in (0..BLOCKS).map(|block| (block, 1)).chain([(0, BLOCKS)]) {
+            match owner.read(run, index, first, count) {
+                Ok((bytes, _)) => assert!(bytes == chunk.acknowledged.bytes(first, count)),
+                Err(refusal) => assert!(matches!(refusal, Refusal::Damaged { .. }), "{refusal:?}"),
+            }
+        }
+    }
+}
+
+/// The same while the store is mounted: all is served, or the store is refused.
+#[test]
+fn a_mount_that_reads_something_else_loses_nothing() {
+    let run = used(true);
+    let disk = || Disk::new(run.rig.disk.durable.clone(), false);
+    let reads = {
+        let mut quiet = FaultyRun::open(disk(), SEED, None);
+        quiet.settle();
+        quiet.reads
+    };
+    let mut ends = Ends::default();
+    for fault in ELSEWHERE
+        .map(Fault::Lands)
+        .into_iter()
+        .chain([Fault::As(Outcome::Lost)])
+    {
+        for n in 0..reads {
+            let mut again = FaultyRun::open(disk(), SEED, Some((Target::Read(n), fault)));
+            again.settle();
+            assert!(again.hit.is_some());
+            match again.rig.store.state() {
+                State::Serving => {
+                    let served = inspect(&mut again, &run.owner.model, run.owner.right());
+                    assert_eq!(served.behind, 0, "read {n}, {fault:?}: acknowledged writes are gone");
+                    ends.count(&served);
+                }
+                State::Refused(_) => ends.refused += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    println!("{ends:?}");
+    assert!(ends.harmless > 5 && ends.refused > 5 && ends.damaged == 0);
 }
 
 /// A store that was used and is at rest.

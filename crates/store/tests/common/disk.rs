@@ -145,9 +145,9 @@ pub enum Outcome {
     Error(i32),
     /// It says this error; half of a write is there.
     Short(i32),
-    /// It says that all is well; nothing was written.
+    /// It says that all is well; nothing was written, or zeros were read.
     Lost,
-    /// It says that all is well; the bytes are at this offset.
+    /// It says that all is well; the bytes went to this offset, or come from there.
     Misdirected(u64),
 }
 

@@ -55,17 +55,18 @@ pub fn places(disk: &[u8], wanted: Kind) -> Vec<u64> {
 pub enum Target {
     Write(usize),
     Flush(usize),
+    Read(usize),
 }
 
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     As(Outcome),
-    /// The device says that all is well, but the bytes are elsewhere.
+    /// The device says that all is well, but the bytes go elsewhere, or come from there.
     Lands(Elsewhere),
 }
 
-/// Where a misdirected write lands.
+/// Where a misdirected operation lands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
     NextPage,
@@ -112,6 +113,7 @@ pub struct FaultyRun {
     pub hit: Option<Hit>,
     pub writes: usize,
     pub flushes: usize,
+    pub reads: usize,
 }
 
 impl FaultyRun {
@@ -126,6 +128,7 @@ impl FaultyRun {
             hit: None,
             writes: 0,
             flushes: 0,
+            reads: 0,
         }
     }
 
@@ -167,19 +170,22 @@ impl FaultyRun {
     /// Ends the oldest operation, well or badly.
     pub fn complete(&mut self) {
         let target = match &self.rig.flights[0] {
-            Flight::Read { .. } | Flight::Discard { .. } => None,
+            Flight::Read { .. } => {
+                self.reads += 1;
+                Target::Read(self.reads - 1)
+            }
             Flight::Write { .. } => {
                 self.writes += 1;
-                Some(Target::Write(self.writes - 1))
+                Target::Write(self.writes - 1)
             }
             Flight::Flush { .. } => {
                 self.flushes += 1;
-                Some(Target::Flush(self.flushes - 1))
+                Target::Flush(self.flushes - 1)
             }
         };
         let mut outcome = Outcome::Good;
         if let Some((at, fault)) = self.fault
-            && Some(at) == target
+            && at == target
         {
             outcome = self.outcome(fault);
             let written = match &self.rig.flights[0] {
@@ -203,10 +209,11 @@ impl FaultyRun {
             Fault::As(outcome) => return outcome,
             Fault::Lands(elsewhere) => elsewhere,
         };
-        let Flight::Write { offset, data, .. } = &self.rig.flights[0] else {
-            panic!("only writes are misdirected");
+        let (offset, bytes) = match &self.rig.flights[0] {
+            Flight::Write { offset, data, .. } => (*offset, joined(data).len() as u64),
+            Flight::Read { offset, buffer, .. } => (*offset, buffer.len() as u64),
+            Flight::Flush { .. } => panic!("a flush has no place"),
         };
-        let (offset, bytes) = (*offset, joined(data).len() as u64);
         let view = &self.rig.disk.view;
         let log = places(view, Kind::Log);
         let checkpoint = places(view, Kind::Checkpoint);

@@ -205,7 +205,17 @@ impl Rig {
                     .broken
                     .as_ref()
                     .is_some_and(|b| b.start < range.end && range.start < b.end);
-                buffer.copy_from_slice(&self.disk.view[range.start as usize..range.end as usize]);
+                match outcome {
+                    Outcome::Lost => buffer.fill(0),
+                    Outcome::Misdirected(from) => {
+                        let from = from as usize;
+                        let bytes = buffer.len();
+                        buffer.copy_from_slice(&self.disk.view[from..from + bytes]);
+                    }
+                    Outcome::Good | Outcome::Error(_) | Outcome::Short(_) => {
+                        buffer.copy_from_slice(&self.disk.view[range.start as usize..range.end as usize]);
+                    }
+                }
                 let result = if broken {
                     Err(io::Error::other("unreadable sector"))
                 } else {
