@@ -16,7 +16,7 @@ use common::faults::{Kind, kind};
 use common::image::Image;
 use common::owner::{Act, BLOCKS, CHUNKS, Owner};
 use common::probe::{Probe, asker, holds, read_chunk};
-use common::trace::{Held, Medium, Replay, Trace, TracedWrite};
+use common::trace::{Event, Held, Medium, Replay, Trace, TracedWrite};
 use common::{BLOCK, Disk, Fate, Flight, Rig, Rng, joined, params, version};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ struct Score {
     lives: usize,
     killed: usize,
     writes: usize,
+    /// Changes that were refused for want of space.
+    refused: usize,
     acts: [usize; 6],
     fences: usize,
     checkpoints: u64,
@@ -72,6 +74,7 @@ impl std::ops::AddAssign for Score {
         self.lives += other.lives;
         self.killed += other.killed;
         self.writes += other.writes;
+        self.refused += other.refused;
         for (sum, more) in self.acts.iter_mut().zip(other.acts) {
             *sum += more;
         }
@@ -185,6 +188,11 @@ impl Lives {
         };
         let trace = *rig.trace.take().expect("it was put there");
         self.score.writes += trace.writes.len();
+        let refused = trace
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Refused { .. }));
+        self.score.refused += refused.count();
         trace
     }
 }
@@ -314,33 +322,34 @@ impl Drop for Seed {
 fn check(score: &Score, least_states: usize) {
     println!("{} states tried\n{score:#?}", score.states());
     assert!(score.states() >= least_states, "{} states", score.states());
-    assert!(score.tally.torn > 3_000 && score.tally.most_loose > EFFORT.all_subsets);
-    assert!(score.mounts_cut > 1_000 && score.used > 300 && score.ended_short > 1_000);
+    assert!(score.tally.torn > 3_000 && score.mounts_cut > 1_000);
+    assert!(score.used > 300 && score.ended_short > 1_000);
+    let changes: usize = score.acts.iter().sum();
     assert!(
-        score.acts.iter().all(|&count| count >= 5),
-        "every act: {:?}",
-        score.acts
+        score.acts.iter().all(|&count| count >= 5) && score.refused * 4 < changes,
+        "{changes} changes"
     );
-    assert!(score.fences >= 2 && score.checkpoints >= 2 && score.rolls > 10 && score.merges > 30 && score.marks >= 2);
+    assert!(score.fences >= 2 && score.checkpoints >= 2 && score.rolls >= 10 && score.merges > 30 && score.marks >= 2);
 }
 
 #[test]
 fn cut_everywhere_where_completed_writes_are_sure() {
-    let score = run(1, Medium::Sure, &Config::default(), 3, 45, EFFORT);
+    let score = run(1, Medium::Sure, &Config::default(), 3, 60, EFFORT);
     check(&score, 15_000);
 }
 
 #[test]
 fn cut_everywhere_with_a_volatile_cache() {
-    let score = run(2, Medium::Volatile, &Config::default(), 2, 45, EFFORT);
+    let score = run(2, Medium::Volatile, &Config::default(), 3, 45, EFFORT);
     check(&score, 20_000);
+    assert!(score.tally.most_loose > EFFORT.all_subsets);
 }
 
 #[test]
 fn cut_everywhere_in_a_file_with_holes() {
-    let score = run(3, Medium::Holes, &Config::default(), 2, 40, EFFORT);
+    let score = run(3, Medium::Holes, &Config::default(), 3, 45, EFFORT);
     check(&score, 20_000);
-    assert!(score.tally.holes > 3_000);
+    assert!(score.tally.holes > 2_000 && score.tally.most_loose > EFFORT.all_subsets);
 }
 
 /// The second superblock is torn, and the first one, while the mount writes it anew.
