@@ -428,7 +428,7 @@ mod planted {
             most_states: usize::MAX,
         };
         for seed in 0..20 {
-            let play = || run(seed, medium, &config, 5, 40, effort);
+            let play = || run(seed, medium, &config, 6, 25, effort);
             if catch_unwind(AssertUnwindSafe(play)).is_err() {
                 println!("{plant:?} is found with seed {seed}");
                 return;
@@ -449,7 +449,7 @@ mod planted {
 
     #[test]
     fn d2_chain_unchecked() {
-        found(Plant::ChainUnchecked, Medium::Volatile);
+        found(Plant::ChainUnchecked, Medium::Sure);
     }
 
     #[test]
