@@ -6,7 +6,19 @@ mod common;
 use common::play::{Rules, Score, play, replay};
 
 /// All kinds of games.
-const GAMES: [&str; 5] = ["plain", "larger", "wide", "rot", "small-pool"];
+const GAMES: [&str; 11] = [
+    "plain",
+    "larger",
+    "wide",
+    "rot",
+    "small-pool",
+    "snapshots",
+    "clones",
+    "many-snapshots",
+    "wide-snapshots",
+    "little-memory",
+    "rot-snapshots",
+];
 
 /// Plays games of one kind.
 fn games(name: &str, seeds: std::ops::Range<u64>) -> Score {

@@ -160,6 +160,24 @@ impl Rules {
                     .weight(Step::Snapshot, 100)
                     .weight(Step::Keep, 30)
             },
+            // Little is written, much is cloned and deleted.
+            "clones" => Rules {
+                name: "clones",
+                size_bytes: 2 << 20,
+                chunks: 2,
+                blocks_per_chunk: if seed.is_multiple_of(2) { 16 } else { 1024 },
+                volumes: 3,
+                snapshots: 2,
+                ..Rules::new(seed, 10_000)
+                    .weight(Step::Write, 150)
+                    .weight(Step::Clear, 50)
+                    .weight(Step::Read, 20)
+                    .weight(Step::Crash, 10)
+                    .weight(Step::Snapshot, 60)
+                    .weight(Step::Keep, 60)
+                    .weight(Step::Clone, 60)
+                    .weight(Step::Delete, 30)
+            },
             "wide-snapshots" => Rules {
                 name: "wide-snapshots",
                 size_bytes: 4 << 20,
@@ -178,7 +196,7 @@ impl Rules {
                 volumes: 2,
                 snapshots: 3,
                 config: Config {
-                    index_bytes: 0,
+                    index_bytes: 400 << 10,
                     ..Config::default()
                 },
                 ..Rules::new(seed, 10_000).with_snapshots().weight(Step::Crash, 1)
@@ -250,6 +268,7 @@ score! {
     checkpoints,
     marks,
     log_waits,
+    leaf_reads,
     /// Times that all space was accounted for.
     space_compared,
 }

@@ -217,9 +217,9 @@ impl Game {
         let (newest, generation) = (*newest, owner.generation);
         let held = self.chunk(key).accepted();
         // It is so from the moment on that it was asked for.
-        let deleted = held.head.is_none() || held.head_doom != Doom::None;
+        let deleted = held.head.is_none() || matches!(held.head_doom, Doom::By(_));
         if held.exists() && deleted {
-            let previous = held.head.as_ref().map_or(held.newest_frozen(), |head| head.version);
+            let previous = held.head.as_ref().map_or(held.deleted_at, |head| head.version);
             let version = previous.next(generation).expect("few writes");
             let what = What::Invalid(Problem::Snapshot, None);
             self.send_wrong(key, newest, version, previous, what);

@@ -123,7 +123,11 @@ impl Game {
         }
         let used = (status.capacity_bytes - status.free_bytes) / BLOCK as u64;
         assert_eq!(status.blocks, slots.len() as u64, "slots are lost, or used twice");
-        assert_eq!(used, status.blocks + status.leaf_pages, "pages of leaves are lost");
+        assert_eq!(
+            used,
+            status.blocks + status.leaf_pages,
+            "slots are neither used nor free"
+        );
         self.score.space_compared += 1;
     }
 

@@ -163,6 +163,14 @@ impl Game {
             Step::Rot => self.rot(),
         }
         self.listen();
+        self.say(|| {
+            let status = self.rig.store.status();
+            let checkpoints = status.counters.checkpoints;
+            format!(
+                "    {} chunks, {} blocks, {} leaves, {checkpoints} checkpoints since the mount",
+                status.chunks, status.blocks, status.leaf_pages
+            )
+        });
         self.score.steps += 1;
     }
 
@@ -321,6 +329,7 @@ impl Game {
         self.score.checkpoints += counters.checkpoints;
         self.score.marks += counters.mark_pages;
         self.score.log_waits += counters.log_waits;
+        self.score.leaf_reads += counters.leaf_reads;
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Held {
     /// The newest snapshot that a change named.
     pub snap: u32,
     pub head_doom: Doom,
+    /// Its version when its volume was deleted.
+    pub deleted_at: Version,
 }
 
 /// The chunk as it was for the snapshots above `above`, up to `to`.
@@ -146,7 +148,7 @@ impl Held {
     pub fn drop(&mut self, keep: u64) {
         self.states.retain(|state| state.doom != Doom::By(keep));
         if self.head_doom == Doom::By(keep) {
-            self.head = None;
+            self.drop_head();
         }
         self.forget_if_nothing();
     }
@@ -159,6 +161,12 @@ impl Held {
                 *doom = Doom::Maybe;
             }
         }
+    }
+
+    fn drop_head(&mut self) {
+        self.deleted_at = self.version();
+        self.head = None;
+        self.head_doom = Doom::None;
     }
 
     fn forget_if_nothing(&mut self) {
@@ -178,8 +186,8 @@ impl Held {
     pub fn resolve(&mut self, k: u32, there: bool) {
         if k == 0 {
             self.head_doom = Doom::None;
-            if !there {
-                self.head = None;
+            if !there && self.head.is_some() {
+                self.drop_head();
             }
         }
         let at = self.states.iter().position(|state| state.above < k && k <= state.to);
