@@ -16,7 +16,11 @@ struct Used {
 
 impl Used {
     fn new() -> Used {
-        let mut rig = Rig::fresh(1 << 20, false);
+        Used::of(1 << 20)
+    }
+
+    fn of(size_bytes: u64) -> Used {
+        let mut rig = Rig::fresh(size_bytes, false);
         let mut asker = Asker::new(1);
         asker.fence(&mut rig).expect("a fresh store takes any owner");
         Used { rig, asker }
@@ -185,4 +189,74 @@ fn a_snapshot_outlives_its_volume() {
     let keep = used.keep(false, 1, &[]);
     assert_eq!(used.answer(keep).0, Ok(AnswerBody::Done));
     assert_eq!(used.rig.store.status().blocks, 0);
+}
+
+/// What is in a checkpoint and was dropped while the checkpoint was being written does not come back with the next mount.
+#[test]
+fn a_chunk_that_goes_during_a_checkpoint_stays_gone() {
+    const CHUNKS: u64 = 16;
+    let mut under_way = 0;
+    for moment in 0..24 {
+        let mut used = Used::of(4 << 20);
+        let mut counter = [0; CHUNKS as usize];
+        let mut write = |used: &mut Used, chunk: u64, block: u32| {
+            let counter = &mut counter[chunk as usize];
+            *counter += 1;
+            let previous = if *counter == 1 {
+                Version::NONE
+            } else {
+                version(1, *counter - 1)
+            };
+            let offset = block * BLOCK as u32;
+            let (bytes, next) = ([*counter as u8; BLOCK], version(1, *counter));
+            let mut request = used.asker.write_request(chunk, offset, &bytes, next, previous);
+            // Each chunk is kept once, for snapshot 1.
+            request.scope.snapshot = SnapshotId(u32::from(*counter > 1));
+            used.rig.send(used.asker.link, request, Slice::copy_from(&bytes));
+        };
+        // Every chunk has all its leaves, so that a checkpoint takes several steps. It begins with one of the last writes.
+        let leaf_writes = |used: &Used| used.rig.store.status().counters.leaf_writes;
+        for block in (0..1024).step_by(128) {
+            for chunk in 0..CHUNKS {
+                write(&mut used, chunk, block);
+            }
+            used.rig.run();
+        }
+        let before = leaf_writes(&used);
+        while leaf_writes(&used) == before {
+            used.rig.run();
+            write(&mut used, CHUNKS - 1, 1);
+            used.rig.store.end_pass(used.rig.now);
+            used.rig.pump();
+        }
+        for _ in 0..moment {
+            if !used.rig.flights.is_empty() {
+                used.rig.complete(0);
+                used.rig.store.end_pass(used.rig.now);
+                used.rig.pump();
+            }
+        }
+        // The device ends what drops the chunk before what it has of the checkpoint.
+        let checkpoints = used.rig.store.status().counters.checkpoints;
+        let mut earlier = used.rig.flights.len();
+        let keep = used.keep(false, 1, &[]);
+        while !used.rig.told.iter().any(|told| told.answer.id == keep) {
+            used.rig.store.end_pass(used.rig.now);
+            used.rig.pump();
+            let at = if used.rig.flights.len() > earlier { earlier } else { 0 };
+            earlier -= usize::from(at < earlier);
+            used.rig.complete(at);
+        }
+        under_way += usize::from(used.rig.store.status().counters.checkpoints == checkpoints);
+        used.run();
+        let blocks = used.rig.store.status().blocks;
+        assert_eq!(blocks, 8 * (CHUNKS - 1) + 1);
+        let image = used.rig.disk.durable.clone();
+        used.rig = used.rig.reopened(image);
+        used.rig.run();
+        used.asker.fence(&mut used.rig).expect("the owner is known");
+        assert_eq!(used.asker.open(&mut used.rig, 0), Version::NONE, "moment {moment}");
+        assert_eq!(used.rig.store.status().blocks, blocks, "moment {moment}");
+    }
+    assert!(under_way > 8, "{under_way}");
 }
