@@ -40,6 +40,9 @@ pub use report::{play, replay};
 use amita_reactor::{Pool, PoolConfig};
 use amita_store::Config;
 
+/// Steps of a game.
+pub const STEPS: usize = 10_000;
+
 /// How a game goes.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -111,13 +114,13 @@ impl Rules {
     /// A kind of game by its name; `None`: there is none.
     pub fn named(name: &str, seed: u64) -> Option<Rules> {
         let rules = match name {
-            "plain" => Rules::new(seed, 10_000),
+            "plain" => Rules::new(seed, STEPS),
             // More space than is ever written at once.
             "larger" => Rules {
                 name: "larger",
                 size_bytes: 8 << 20,
                 chunks: 40,
-                ..Rules::new(seed, 10_000).weight(Step::Crash, 1)
+                ..Rules::new(seed, STEPS).weight(Step::Crash, 1)
             },
             // Reads are refused while there is no memory.
             "small-pool" => Rules {
@@ -127,11 +130,11 @@ impl Rules {
                     huge_pages: false,
                 })
                 .expect("a little memory"),
-                ..Rules::new(seed, 10_000)
+                ..Rules::new(seed, STEPS)
             },
             "rot" => Rules {
                 name: "rot",
-                ..Rules::new(seed, 10_000).weight(Step::Rot, 20)
+                ..Rules::new(seed, STEPS).weight(Step::Rot, 20)
             },
             // A chunk of eight leaves.
             "wide" => Rules {
@@ -139,7 +142,7 @@ impl Rules {
                 size_bytes: 4 << 20,
                 chunks: 2,
                 blocks_per_chunk: 1024,
-                ..Rules::new(seed, 10_000)
+                ..Rules::new(seed, STEPS)
             },
             "snapshots" => Rules {
                 name: "snapshots",
@@ -147,7 +150,7 @@ impl Rules {
                 chunks: 6,
                 volumes: 3,
                 snapshots: 6,
-                ..Rules::new(seed, 10_000).with_snapshots()
+                ..Rules::new(seed, STEPS).with_snapshots()
             },
             // As many states of a chunk as one `Keep` can name.
             "many-snapshots" => Rules {
@@ -155,7 +158,7 @@ impl Rules {
                 size_bytes: 4 << 20,
                 chunks: 2,
                 snapshots: 128,
-                ..Rules::new(seed, 10_000)
+                ..Rules::new(seed, STEPS)
                     .with_snapshots()
                     .weight(Step::Snapshot, 100)
                     .weight(Step::Keep, 30)
@@ -168,7 +171,7 @@ impl Rules {
                 blocks_per_chunk: if seed.is_multiple_of(2) { 16 } else { 1024 },
                 volumes: 3,
                 snapshots: 2,
-                ..Rules::new(seed, 10_000)
+                ..Rules::new(seed, STEPS)
                     .weight(Step::Write, 150)
                     .weight(Step::Clear, 50)
                     .weight(Step::Read, 20)
@@ -185,7 +188,7 @@ impl Rules {
                 blocks_per_chunk: 1024,
                 volumes: 2,
                 snapshots: 4,
-                ..Rules::new(seed, 10_000).with_snapshots()
+                ..Rules::new(seed, STEPS).with_snapshots()
             },
             // More leaves than fit in memory.
             "little-memory" => Rules {
@@ -199,7 +202,7 @@ impl Rules {
                     index_bytes: 400 << 10,
                     ..Config::default()
                 },
-                ..Rules::new(seed, 10_000).with_snapshots().weight(Step::Crash, 1)
+                ..Rules::new(seed, STEPS).with_snapshots().weight(Step::Crash, 1)
             },
             "rot-snapshots" => Rules {
                 name: "rot-snapshots",
@@ -207,7 +210,7 @@ impl Rules {
                 chunks: 6,
                 volumes: 3,
                 snapshots: 6,
-                ..Rules::new(seed, 10_000).with_snapshots().weight(Step::Rot, 20)
+                ..Rules::new(seed, STEPS).with_snapshots().weight(Step::Rot, 20)
             },
             _ => return None,
         };
