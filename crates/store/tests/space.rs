@@ -11,6 +11,8 @@ use std::time::Duration;
 
 const BLOCKS: u16 = 16;
 const SIZE: u64 = 1 << 20;
+/// More than fit, and few enough that the index takes a small part.
+const CHUNKS: u64 = 12;
 
 /// A store, its owner, and what was written.
 struct Used {
@@ -77,7 +79,7 @@ impl Used {
         let mut largest = BLOCKS;
         let mut chunk = 0;
         loop {
-            chunk = (chunk + 1) % 64;
+            chunk = (chunk + 1) % CHUNKS;
             let first = self.rng.below(usize::from(BLOCKS - largest) + 1) as u16;
             if let Err(refusal) = self.write(chunk, first, largest) {
                 assert_eq!(refusal, Refusal::NoSpace);
@@ -97,8 +99,17 @@ impl Used {
         }
     }
 
+    /// Slots that are free, or hold pages of the index, which come and go.
     fn free_blocks(&self) -> u64 {
-        self.rig.store.status().free_bytes / BLOCK as u64
+        let status = self.rig.store.status();
+        assert_eq!(
+            status.blocks,
+            self.blocks.len() as u64,
+            "as much is used as was written"
+        );
+        let used = (status.capacity_bytes - status.free_bytes) / BLOCK as u64;
+        assert_eq!(used, status.blocks + status.leaf_pages);
+        status.capacity_bytes / BLOCK as u64 - status.blocks
     }
 
     /// All that was written is there, and nothing else.
@@ -127,7 +138,7 @@ fn full_and_full_again() {
             used.mark();
             let before = (used.versions.clone(), used.free_blocks());
             // What is refused changes nothing.
-            for chunk in 0..64 {
+            for chunk in 0..CHUNKS {
                 if let Err(refusal) = used.write(chunk, 0, BLOCKS) {
                     assert_eq!(refusal, Refusal::NoSpace);
                 }
@@ -140,17 +151,21 @@ fn full_and_full_again() {
             );
             used.compare();
             let held = used.blocks.len();
-            for _ in 0..12 {
-                let chunk = used.rng.below(64) as u64;
+            for _ in 0..4 {
+                let chunk = used.rng.below(CHUNKS as usize) as u64;
                 used.clear(chunk, 0, BLOCKS).expect("there is always room to delete");
             }
             used.mark();
             let deleted = (held - used.blocks.len()) as u64;
             assert_eq!(used.free_blocks(), before.1 + deleted, "what was deleted returns");
             used.compare();
-            // Most of it can be written at once.
+            // Most of it can be written again.
             let mut written = 0;
-            while used.write(100 + written % 8, (written / 8) as u16 % BLOCKS, 1).is_ok() {
+            while written < 2 * deleted
+                && used
+                    .write(written % CHUNKS, (written / CHUNKS) as u16 % BLOCKS, 1)
+                    .is_ok()
+            {
                 written += 1;
             }
             assert!(
@@ -174,7 +189,7 @@ fn full_and_mounted_again() {
         used.asker.fence(&mut used.rig).expect("the owner is known");
         used.compare();
         assert_eq!(used.write(0, 0, BLOCKS), Err(Refusal::NoSpace));
-        for chunk in 0..16 {
+        for chunk in 0..CHUNKS / 2 {
             used.clear(chunk, 0, BLOCKS).expect("there is always room to delete");
         }
         used.mark();
