@@ -96,20 +96,22 @@ impl Allocator {
         }
     }
 
-    /// Gives slots back.
-    pub fn give(&mut self, run: Run) {
-        for slot in run.slot.0..run.slot.0 + run.count {
-            assert!(
-                slot < self.slots && !self.is_free(Slot(slot)),
-                "slot {slot} is freed twice"
-            );
+    /// Gives slots back; `false`: one of them was free already, or is none of the store's.
+    pub fn give(&mut self, run: Run) -> bool {
+        let mut right = true;
+        for slot in run.slot.0..run.slot.0.saturating_add(run.count) {
+            if slot >= self.slots || self.is_free(Slot(slot)) {
+                right = false;
+                continue;
+            }
             let mut at = slot as usize;
             for level in &mut self.levels {
                 level[at / 64] |= 1 << (at % 64);
                 at /= 64;
             }
+            self.free += 1;
         }
-        self.free += run.count;
+        right
     }
 
     /// The first free slot from `from` on, up to the end.

@@ -378,7 +378,6 @@ fn rot_in_any_page_of_a_store_at_rest_is_noticed_by_the_mount_or_by_the_read() {
 
 /// What a leaf held is refused, block for block, and everything else is served on, whatever the log has behind it.
 #[test]
-#[ignore = "fails: the whole store is refused where the log has taken a slot for a block of the lost leaf, freed and reused it"]
 fn a_rotten_leaf_takes_its_own_blocks_and_nothing_else() {
     let mut leaves = 0;
     for acts in (30..ACTS).step_by(3) {

@@ -143,8 +143,8 @@ on_disk! {
         chunk: u64,
         /// The newest snapshot that it was kept for; 0: the chunk itself.
         snapshot: u32,
-        /// Zero.
-        reserved: u32,
+        /// Not 0: the chunk is first kept as it is for the snapshots since its last change up to this one.
+        kept_for: u32,
     }
 }
 
@@ -306,6 +306,8 @@ pub enum Record {
         chunk: ChunkId,
         /// The newest snapshot that it was kept for; [`SnapshotId::HEAD`]: the chunk itself.
         snapshot: SnapshotId,
+        /// Not [`SnapshotId::HEAD`]: the chunk is first kept as it is, for the snapshots up to this one.
+        kept_for: SnapshotId,
     },
     /// A fence was adopted.
     Fence(Fence),
@@ -481,13 +483,13 @@ impl<'a> RecordWriter<'a> {
     }
 
     /// A snapshot of a chunk is dropped, or the chunk itself.
-    pub fn drop(&mut self, chunk: ChunkId, snapshot: SnapshotId) {
+    pub fn drop(&mut self, chunk: ChunkId, snapshot: SnapshotId, kept_for: SnapshotId) {
         self.head(kind::DROP, 0, DROP_BYTES);
         RawDrop {
             volume: chunk.volume.0,
             chunk: chunk.index.0,
             snapshot: snapshot.0,
-            reserved: 0,
+            kept_for: kept_for.0,
         }
         .put(&mut self.out[self.at..]);
         self.at += RawDrop::BYTES;

@@ -174,6 +174,7 @@ fn records() -> Vec<Record> {
         Record::Drop {
             chunk: chunk(),
             snapshot: SnapshotId(u32::MAX),
+            kept_for: SnapshotId(0),
         },
     ]
 }
@@ -218,7 +219,11 @@ fn put(writer: &mut RecordWriter<'_>, record: &Record) {
             entries,
             last,
         } => writer.clone(*chunk, *origin, *version, entries, *last),
-        Record::Drop { chunk, snapshot } => writer.drop(*chunk, *snapshot),
+        Record::Drop {
+            chunk,
+            snapshot,
+            kept_for,
+        } => writer.drop(*chunk, *snapshot, *kept_for),
     }
 }
 

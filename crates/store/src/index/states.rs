@@ -152,6 +152,13 @@ impl Index {
         self.states += 1;
     }
 
+    /// Before the chunk itself is dropped: keeps it as it is for the snapshots up to `to`, if that is not one.
+    pub fn keep_for(&mut self, key: ChunkKey, to: SnapshotId) {
+        if to > self.chunk(key).snapshot {
+            self.freeze(key, to);
+        }
+    }
+
     /// The state whose newest snapshot is `to`.
     pub fn state_to(&self, key: ChunkKey, to: SnapshotId) -> Option<usize> {
         self.chunk(key).states().iter().position(|state| state.to == to)

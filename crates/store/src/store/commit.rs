@@ -211,7 +211,10 @@ impl Store {
         self.log.staging.clear();
 
         for &key in &batch_ops {
-            self.unlogged_less(self.ops.get(key).asker);
+            // What is dropped in several steps counts until the last one is durable (rule R6).
+            if !matches!(self.ops.get(key).change, Change::Keep(_)) {
+                self.unlogged_less(self.ops.get(key).asker);
+            }
         }
         let end_of_records = self.log.next + self.write_pages(buffer, &batch_ops, &mut writes);
         self.log.mark_wanted = end_of_records;

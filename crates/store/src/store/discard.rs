@@ -107,7 +107,8 @@ impl Store {
         if let Some(run) = self.discard.under_way.take()
             && !self.config.planted.has(Plant::DiscardUnpinned)
         {
-            self.allocator.give(run);
+            let given = self.allocator.give(run);
+            assert!(given, "nobody else has what is being discarded");
         }
     }
 

@@ -51,7 +51,7 @@ impl Pages<'_> {
             }
             Change::Clear => self.put(record::write_bytes(0, 0), |writer| writer.clear(&change, op.range)),
             Change::Keep(keep) => self.put(record::DROP_BYTES, |writer| {
-                writer.drop(change.chunk, keep.dropping.unwrap_or_default());
+                writer.drop(change.chunk, keep.dropping.unwrap_or_default(), keep.kept_for);
             }),
             Change::Roll(roll) => self.parts(&roll.entries, record::roll_bytes(0), |writer, entries, last| {
                 writer.roll(&change, entries, last);

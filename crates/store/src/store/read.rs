@@ -47,6 +47,7 @@ pub(super) struct ParkedRead {
 struct WaitingRead {
     asker: Asker,
     chunk: ChunkKey,
+    snapshot: SnapshotId,
     least: Version,
     want: Want,
 }
@@ -167,6 +168,7 @@ impl Store {
             self.reads.waiting.push(WaitingRead {
                 asker,
                 chunk: key,
+                snapshot,
                 least,
                 want,
             });
@@ -222,7 +224,7 @@ impl Store {
             self.index.chunk_mut(key).waiting_reads -= 1;
             if read.least <= durable {
                 let id = self.index.chunk(key).id;
-                self.look(read.asker, id, SnapshotId::HEAD, read.least, read.want);
+                self.look(read.asker, id, read.snapshot, read.least, read.want);
             } else {
                 self.refuse(read.asker, Refusal::Behind { current: accepted });
             }

@@ -306,7 +306,11 @@ impl Store {
                 self.replay_entries(key, entries, first, User::Another)?;
                 self.replayed(key, if last { version } else { Version::NONE });
             }
-            Record::Drop { chunk, snapshot } => {
+            Record::Drop {
+                chunk,
+                snapshot,
+                kept_for,
+            } => {
                 let known = self
                     .mount
                     .as_ref()
@@ -316,6 +320,7 @@ impl Store {
                 {
                     let (held, mount) = (&mut self.held, &self.mount);
                     let mut free = |slot| release(held, mount.as_deref(), slot, first);
+                    self.index.keep_for(key, kept_for);
                     self.index.drop_of(key, snapshot, &mut free);
                     self.retire_replayed(first);
                     let chunk = self.index.chunk(key);
@@ -435,6 +440,8 @@ impl Store {
                 let proof = header.sequence == sequence && header.mount == superblock.mount;
                 if proof && header.sequence >= superblock.mount_start {
                     mount.mark = mount.mark.max(header.mark);
+                    // Something is missing before it; whether it was durable the marks say (rule D4).
+                    self.report.ended_short = true;
                 }
             }
             sequence += 1;
@@ -509,11 +516,12 @@ impl Store {
 
 /// Is what the record says of the chunk in the checkpoint already (rule D5)?
 fn is_in_checkpoint(index: &Index, mount: &Mount, chunk: ChunkId, first: u64) -> bool {
-    if mount.gone.get(&chunk).is_some_and(|&position| first < position) {
-        return true;
-    }
-    let key = index.find(chunk);
-    let position = key.and_then(|key| mount.positions.get(key.0 as usize));
+    let position = match index.find(chunk) {
+        Some(key) => mount.positions.get(key.0 as usize),
+        // It went before its turn came in the checkpoint: what was before must not bring it back. (Where it went later, the
+        // checkpoint has it, and its records take it away again.)
+        None => mount.gone.get(&chunk),
+    };
     position.is_some_and(|&position| first < position)
 }
 
@@ -552,7 +560,15 @@ fn needed(index: &Index, mount: &Mount, record: &Record, first: u64, out: &mut V
                 of_blocks(*chunk, BlockRange::new(low, high - low + 1), out);
             }
         }
-        Record::Drop { chunk, snapshot } => {
+        Record::Drop {
+            chunk,
+            snapshot,
+            kept_for,
+        } => {
+            // Its leaves go to a new state as they are.
+            if *kept_for > SnapshotId::HEAD {
+                return;
+            }
             let Some(key) = index.find(*chunk) else { return };
             if is_in_checkpoint(index, mount, *chunk, first) {
                 return;

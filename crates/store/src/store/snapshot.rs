@@ -17,6 +17,8 @@ pub(super) struct Keep {
     live: Vec<SnapshotId>,
     /// What is dropped next: the state for the snapshots up to this one; [`SnapshotId::HEAD`]: the chunk itself.
     pub dropping: Option<SnapshotId>,
+    /// The chunk itself is dropped, and snapshots up to this one have it as it is.
+    pub kept_for: SnapshotId,
 }
 
 impl Keep {
@@ -27,6 +29,7 @@ impl Keep {
             to,
             live,
             dropping: None,
+            kept_for: SnapshotId::HEAD,
         }
     }
 }
@@ -88,16 +91,26 @@ impl Store {
                 return Some(false);
             }
         };
+        // A snapshot since which the chunk was not changed has it as it is.
+        let newest = keep.live.last().filter(|&&newest| newest > chunk.snapshot);
+        let kept_for = match dropping {
+            SnapshotId::HEAD => newest.copied().unwrap_or_default(),
+            _ => SnapshotId::HEAD,
+        };
         let place = match dropping {
             SnapshotId::HEAD => None,
             to => self.index.state_to(chunk_key, to),
         };
-        let needed = self.index.needed_to_drop(chunk_key, place);
-        if !self.have_leaves(key, &needed) {
-            return None;
+        // A state that is made of the chunk takes its leaves as they are.
+        if kept_for == SnapshotId::HEAD {
+            let needed = self.index.needed_to_drop(chunk_key, place);
+            if !self.have_leaves(key, &needed) {
+                return None;
+            }
         }
         if let Change::Keep(keep) = &mut self.ops.get_mut(key).change {
             keep.dropping = Some(dropping);
+            keep.kept_for = kept_for;
         }
         Some(true)
     }
@@ -129,6 +142,7 @@ impl Store {
             unreachable!("the caller has looked");
         };
         self.ops.remove(key);
+        self.unlogged_less(asker);
         let reads = self.window.next();
         let (held, freed) = (&mut self.held, &mut self.freed);
         let mut free = |slot| {
@@ -137,6 +151,7 @@ impl Store {
             }
         };
         self.counters.drops += 1;
+        self.index.keep_for(chunk, keep.kept_for);
         self.index.drop_of(chunk, keep.dropping.unwrap_or_default(), &mut free);
         self.retire_pages();
         match asker {
@@ -146,6 +161,7 @@ impl Store {
                 chunk,
                 Keep {
                     dropping: None,
+                    kept_for: SnapshotId::HEAD,
                     ..*keep
                 },
             ),

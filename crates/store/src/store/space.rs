@@ -132,7 +132,9 @@ impl Store {
             self.window.oldest()
         };
         while let Some(run) = self.freed.pop(mark, oldest) {
-            self.allocator.give(run);
+            if !self.allocator.give(run) {
+                self.held.wrong = Some(run.slot);
+            }
             self.note_free(run);
         }
     }

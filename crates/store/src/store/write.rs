@@ -148,9 +148,6 @@ impl Store {
             };
         };
         let chunk = self.index.chunk(key);
-        if chunk.deleted || chunk.deleting {
-            return Admission::OldSnapshot;
-        }
         if version == chunk.accepted && chunk.last().is_some_and(|last| last != (previous, length)) {
             return Admission::Wrong(chunk.accepted);
         }
@@ -168,6 +165,9 @@ impl Store {
                 }
                 pending = op.next;
             }
+        }
+        if chunk.deleted || chunk.deleting {
+            return Admission::OldSnapshot;
         }
         if previous == chunk.accepted || self.config.planted.has(Plant::AnyPredecessor) {
             if snapshot < chunk.accepted_snapshot {
@@ -220,7 +220,7 @@ impl Store {
         if payload.len() != length_bytes as usize || sums.len() != usize::from(range.count) {
             return self.invalid(asker, Problem::Length);
         }
-        if previous.next(asker.generation) != Some(version) {
+        if previous.next(asker.generation) != Some(version) || version <= previous {
             return self.invalid(asker, Problem::Version);
         }
         let asked = Asked {
@@ -267,7 +267,7 @@ impl Store {
         if !range.is_inside(blocks) {
             return self.invalid(asker, Problem::Range);
         }
-        if previous.next(asker.generation) != Some(version) {
+        if previous.next(asker.generation) != Some(version) || version <= previous {
             return self.invalid(asker, Problem::Version);
         }
         let length_bytes = u32::from(range.count) * BLOCK_BYTES;

@@ -31,7 +31,7 @@ pub enum Kind {
 /// slots the records behind it took for the lost leaf's blocks, so the slots are not released when those blocks are
 /// written again, and what takes them next "disagrees". Until that is mended, such a refusal is let pass;
 /// `a_rotten_leaf_takes_its_own_blocks_and_nothing_else` (in `device_lies`) shows it.
-pub const LOST_LEAF_REFUSES_ALL: bool = true;
+pub const LOST_LEAF_REFUSES_ALL: bool = false;
 
 pub fn kind(page: &[u8]) -> Kind {
     match page {
@@ -195,6 +195,7 @@ impl FaultyRun {
                 self.flushes += 1;
                 Target::Flush(self.flushes - 1)
             }
+            Flight::Discard { .. } => unreachable!("its disk takes none"),
         };
         let mut outcome = Outcome::Good;
         if let Some((at, fault)) = self.fault
@@ -225,7 +226,7 @@ impl FaultyRun {
         let (offset, bytes) = match &self.rig.flights[0] {
             Flight::Write { offset, data, .. } => (*offset, joined(data).len() as u64),
             Flight::Read { offset, buffer, .. } => (*offset, buffer.len() as u64),
-            Flight::Flush { .. } => panic!("a flush has no place"),
+            Flight::Discard { .. } | Flight::Flush { .. } => panic!("only data has a place"),
         };
         let view = &self.rig.disk.view;
         let log = places(view, Kind::Log);

@@ -139,7 +139,11 @@ fn write(writer: &mut RecordWriter<'_>, record: &Record) {
             entries,
             last,
         } => writer.clone(*chunk, *origin, *version, entries, *last),
-        Record::Drop { chunk, snapshot } => writer.drop(*chunk, *snapshot),
+        Record::Drop {
+            chunk,
+            snapshot,
+            kept_for,
+        } => writer.drop(*chunk, *snapshot, *kept_for),
     }
 }
 

@@ -39,6 +39,7 @@ impl<'a> RecordReader<'a> {
                 Ok(Record::Drop {
                     chunk: id(raw.volume, raw.chunk),
                     snapshot: SnapshotId(raw.snapshot),
+                    kept_for: SnapshotId(raw.kept_for),
                 })
             }
             kind::WRITE_1 => Self::write(Self::blocks_1(body)?).map(bound),
