@@ -218,7 +218,7 @@ fn open_faults() {
 /// is the number of the first input; without it, it comes from the clock and is printed.
 #[test]
 #[ignore = "runs as long as it is told to"]
-fn soak() {
+fn soak_of_all_targets() {
     let time = Duration::from_secs(number("AMITA_FUZZ_SECONDS").unwrap_or(60));
     let clock = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
     let first = number("AMITA_FUZZ_FIRST").unwrap_or(clock.as_nanos() as u64);

@@ -188,6 +188,8 @@ impl Store {
         if self.take_leaf(mem, buffer, result).is_err() {
             self.index.lose(at);
             self.report.leaves_lost += 1;
+            // Its page is in the map of slots, whatever the log says further on.
+            self.retire_pages();
         }
         let Some(mount) = &mut self.mount else { return };
         mount.leaves_reading -= 1;
