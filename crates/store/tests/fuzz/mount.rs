@@ -67,7 +67,7 @@ fn run(input: &[u8], step_around: bool) {
     let now = view(&mut owners, &mut rig);
     if let State::Poisoned(why) = rig.store.state() {
         // Index and map of slots contradict each other: a page said something that never was.
-        assert!(forged, "{why}");
+        assert!(forged || step_around, "{why}");
         return;
     }
     assert_eq!(*rig.store.state(), State::Serving);
