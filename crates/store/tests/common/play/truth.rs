@@ -18,6 +18,8 @@ pub struct Held {
     /// The newest snapshot that a change named.
     pub snap: u32,
     pub head_doom: Doom,
+    /// The newest snapshot that lives on when the volume goes: it has what the chunk was last.
+    pub head_kept: u32,
     /// Its version when its volume was deleted.
     pub deleted_at: Version,
 }
@@ -141,6 +143,7 @@ impl Held {
         }
         if !keep.head && self.head.is_some() {
             self.head_doom = Doom::By(keep.number);
+            self.head_kept = keep.live.last().copied().unwrap_or(0);
         }
     }
 
@@ -165,7 +168,17 @@ impl Held {
 
     fn drop_head(&mut self) {
         self.deleted_at = self.version();
-        self.head = None;
+        if let Some(blocks) = self.head.take()
+            && self.head_kept > self.snap
+        {
+            self.states.push(Frozen {
+                above: self.snap,
+                to: self.head_kept,
+                blocks,
+                doom: Doom::None,
+            });
+            self.snap = self.head_kept;
+        }
         self.head_doom = Doom::None;
     }
 
@@ -205,7 +218,8 @@ impl Held {
         let doomed = |doom: Doom| doom != Doom::None;
         let all_doomed = self.states.iter().all(|state| doomed(state.doom));
         let mut views = Vec::new();
-        if all_doomed && (self.head.is_none() || doomed(self.head_doom)) {
+        let head_goes = doomed(self.head_doom) && self.head_kept <= self.snap;
+        if all_doomed && (self.head.is_none() || head_goes) {
             views.push(View::Unwritten);
         }
         if !self.exists() {
@@ -219,6 +233,7 @@ impl Held {
         };
         let state = self.states.iter().find(|state| state.above < k && k <= state.to);
         match (state, &self.head) {
+            (None, Some(head)) if self.snap < k && k <= self.head_kept => may_show(head, Doom::None),
             (None, Some(head)) if k == 0 || k > self.snap => may_show(head, self.head_doom),
             (None, _) if 0 < k && k <= self.born => views.push(View::Unwritten),
             (None, _) => views.push(View::Gone),
