@@ -9,7 +9,7 @@ mod common;
 use amita_cluster::Version;
 use amita_cluster::message::AnswerBody;
 use amita_reactor::{Pool, Time};
-use amita_store::{Config, State};
+use amita_store::{Config, Discard, State};
 use common::check::passes_check;
 use common::cuts::{Effort, Tally, cut_everywhere};
 use common::faults::{Kind, kind};
@@ -62,6 +62,7 @@ struct Score {
     rolls: u64,
     merges: u64,
     marks: u64,
+    discarded_bytes: u64,
 }
 
 impl std::ops::AddAssign for Score {
@@ -83,6 +84,7 @@ impl std::ops::AddAssign for Score {
         self.rolls += other.rolls;
         self.merges += other.merges;
         self.marks += other.marks;
+        self.discarded_bytes += other.discarded_bytes;
     }
 }
 
@@ -109,7 +111,10 @@ impl Lives {
             medium,
             config,
             owner: Owner::new(seed),
-            disk: Disk::new(common::image(&params(SIZE)), medium.is_volatile()),
+            disk: Disk::new(
+                common::image(&params(SIZE)),
+                medium.is_volatile() && medium != Medium::Punched,
+            ),
             now: Time(1),
             score: Score::default(),
         }
@@ -121,6 +126,7 @@ impl Lives {
         let cached = self.disk.cached.iter().map(|write| TracedWrite {
             offset: write.offset,
             bytes: write.bytes.clone(),
+            discard: false,
         });
         let held = Held {
             model: owner.model.clone(),
@@ -129,7 +135,10 @@ impl Lives {
             acknowledgements: 0,
         };
         let trace = Trace::new(self.medium, Image::new(&self.disk.durable), cached.collect(), held);
-        let mut rig = Rig::open(self.disk.clone(), self.config.clone(), self.now, 1, Pool::heap());
+        let mut disk = self.disk.clone();
+        disk.discards = true;
+        disk.punches = self.medium.punches();
+        let mut rig = Rig::open(disk, self.config.clone(), self.now, 1, Pool::heap());
         rig.trace = Some(Box::new(trace));
         self.score.lives += 1;
         rig.run();
@@ -166,6 +175,7 @@ impl Lives {
         self.score.rolls += counters.rolls;
         self.score.merges += counters.merges;
         self.score.marks += counters.mark_pages;
+        self.score.discarded_bytes += counters.discarded_bytes;
         self.now = rig.now;
         self.disk = if owner.rng.chance(3) {
             self.score.killed += 1;
@@ -350,6 +360,22 @@ fn cut_everywhere_in_a_file_with_holes() {
     let score = run(3, Medium::Holes, &Config::default(), 3, 45, EFFORT);
     check(&score, 20_000);
     assert!(score.tally.holes > 2_000 && score.tally.most_loose > EFFORT.all_subsets);
+}
+
+/// The store's file begins without a hole, on a device that keeps what it has completed; then slots are discarded, and what
+/// is written to them survives only a flush (rule D3).
+#[test]
+fn cut_everywhere_in_a_file_that_gets_holes() {
+    let config = Config {
+        discard: Discard::Always,
+        ..Config::default()
+    };
+    let mut score = Score::default();
+    for seed in 4..7 {
+        score += run(seed, Medium::Punched, &config, 1, 70, EFFORT);
+    }
+    println!("{} states tried\n{score:#?}", score.states());
+    assert!(score.states() > 10_000 && score.discarded_bytes > 0);
 }
 
 /// The second superblock is torn, and the first one, while the mount writes it anew.

@@ -23,6 +23,8 @@ pub struct Disk {
     pub volatile: bool,
     /// Does it take discards?
     pub discards: bool,
+    /// Do they leave holes, as in a file?
+    pub punches: bool,
     sequence: u64,
 }
 
@@ -34,6 +36,7 @@ impl Disk {
             cached: Vec::new(),
             volatile,
             discards: false,
+            punches: false,
             sequence: 0,
         }
     }

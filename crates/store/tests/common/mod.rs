@@ -123,7 +123,7 @@ impl Rig {
             volatile_cache: disk.volatile,
             inline: false,
             discard: disk.discards,
-            discard_makes_holes: false,
+            discard_makes_holes: disk.punches,
             holes: false,
         };
         Rig {
@@ -169,6 +169,9 @@ impl Rig {
                     self.flights.push(Flight::Flush { io, up_to });
                 }
                 Effect::Discard { io, offset, bytes } => {
+                    if let Some(trace) = &mut self.trace {
+                        trace.discard(io, offset, bytes);
+                    }
                     // It may take effect at any moment from now on to its end.
                     self.disk.discard(offset, bytes);
                     self.flights.push(Flight::Discard { io, offset, bytes });
@@ -242,6 +245,9 @@ impl Rig {
             Flight::Discard { io, offset, bytes } => {
                 if outcome == Outcome::Good {
                     self.disk.discard(offset, bytes);
+                }
+                if let Some(trace) = &mut self.trace {
+                    trace.ended(io, outcome);
                 }
                 self.store.discard_done(self.now, io, &result);
             }

@@ -3,7 +3,7 @@
 
 use super::image::Image;
 use super::model::{Change, Model};
-use super::{Fate, Outcome};
+use super::{Fate, Outcome, Rng};
 use amita_cluster::{Epoch, Generation, Version};
 use amita_store::IoId;
 use std::collections::HashMap;
@@ -15,13 +15,22 @@ pub enum Medium {
     Sure,
     /// It survives the next flush.
     Volatile,
-    /// The same, and where the file has a hole, the space that was written since reads as zeros in whole extents.
+    /// The same, and where the file has a hole, the space that was written since reads as zeros in whole extents. What is
+    /// discarded becomes a hole.
     Holes,
+    /// It survives, unless it was written to a place that was discarded: that one is a hole, and the write survives the
+    /// next flush.
+    Punched,
 }
 
 impl Medium {
     pub fn is_volatile(self) -> bool {
         self != Medium::Sure
+    }
+
+    /// Does it take discards that leave holes?
+    pub fn punches(self) -> bool {
+        matches!(self, Medium::Holes | Medium::Punched)
     }
 }
 
@@ -52,6 +61,8 @@ pub struct Held {
 pub struct TracedWrite {
     pub offset: u64,
     pub bytes: Vec<u8>,
+    /// It is a discard, and these bytes are what it leaves.
+    pub discard: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -116,9 +127,24 @@ impl Trace {
 
     pub fn write(&mut self, io: IoId, offset: u64, bytes: Vec<u8>) {
         let at = self.writes.len();
-        self.writes.push(TracedWrite { offset, bytes });
+        self.writes.push(TracedWrite {
+            offset,
+            bytes,
+            discard: false,
+        });
         self.events.push(Event::Write(at));
         self.under_way.insert(io, Event::Written(at));
+    }
+
+    /// What a discarded place reads as is undefined: zeros in a file, noise on a device.
+    pub fn discard(&mut self, io: IoId, offset: u64, bytes: u64) {
+        let bytes = bytes as usize;
+        let left = match self.medium {
+            Medium::Holes | Medium::Punched => vec![0; bytes],
+            Medium::Sure | Medium::Volatile => Rng(offset).bytes(bytes),
+        };
+        self.write(io, offset, left);
+        self.writes.last_mut().expect("it was put there").discard = true;
     }
 
     pub fn flush(&mut self, io: IoId) {
@@ -146,6 +172,7 @@ impl Trace {
                 })
                 .collect(),
             flushing: HashMap::new(),
+            punched: Vec::new(),
             held: self.held.clone(),
             durable_key: 0,
         }
@@ -181,6 +208,8 @@ pub struct Replay<'a> {
     pub loose: Vec<LooseWrite<'a>>,
     /// For each flush under way, the writes that it covers.
     flushing: HashMap<usize, Vec<usize>>,
+    /// What was discarded.
+    punched: Vec<&'a TracedWrite>,
     pub held: Held,
     /// Names what is durable: the same for the same set of writes.
     durable_key: u64,
@@ -209,6 +238,9 @@ impl<'a> Replay<'a> {
                     write.offset
                 );
                 let id = cached + at;
+                if write.discard {
+                    self.punched.push(write);
+                }
                 self.loose.push(LooseWrite { id, write, done: false });
                 news = News::Write;
             }
@@ -256,7 +288,13 @@ impl<'a> Replay<'a> {
         loose.done = true;
         let at = self.loose.iter().take_while(|loose| loose.done).count();
         self.loose.insert(at, loose);
-        if !self.trace.medium.is_volatile() {
+        let write = loose.write;
+        let sure = match self.trace.medium {
+            Medium::Sure => true,
+            Medium::Volatile | Medium::Holes => false,
+            Medium::Punched => !write.discard && !self.punched.iter().any(|hole| overlap(hole, write)),
+        };
+        if sure {
             self.endure(at);
         }
     }
@@ -272,7 +310,7 @@ impl<'a> Replay<'a> {
         assert_eq!(cut.fates.len(), self.loose.len());
         let mut image = self.durable.clone();
         for (loose, &fate) in self.loose.iter().zip(&cut.fates) {
-            let TracedWrite { offset, bytes } = loose.write;
+            let TracedWrite { offset, bytes, .. } = loose.write;
             image.strike(fate, *offset, bytes);
         }
         for (loose, &fate) in self.loose.iter().zip(&cut.fates) {
