@@ -9,7 +9,7 @@ use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Version};
 use amita_reactor::{Pool, Slice};
 use amita_store::{Config, MountError, State};
 use common::check::passes_check;
-use common::faults::{Fault, FaultyRun, Kind, LOST_LEAF_REFUSES_ALL, Served, Target, inspect, kind};
+use common::faults::{Fault, FaultyRun, Kind, Served, Target, inspect, kind};
 use common::image::Image;
 use common::owner::{BLOCKS, CHUNKS};
 use common::probe::{Probe, holds};
@@ -260,9 +260,6 @@ fn mount_with_each_broken(run: &FaultyRun) -> Outcomes {
                 assert!(served.damaged.is_empty() || kind == Kind::Leaf);
                 *serves += 1;
                 *behind += usize::from(served.behind > 0);
-            }
-            State::Refused(MountError::Inconsistent { .. }) if LOST_LEAF_REFUSES_ALL && kind == Kind::Leaf => {
-                *refuses += 1;
             }
             State::Refused(error) => {
                 let named = matches!(

@@ -8,9 +8,7 @@ use amita_cluster::message::Refusal;
 use amita_reactor::Pool;
 use amita_store::format::superblock::OFFSETS;
 use amita_store::{Config, MountError, State};
-use common::faults::{
-    ELSEWHERE, Fault, FaultyRun, Hit, Kind, LOST_LEAF_REFUSES_ALL, Served, Target, inspect, kind, places,
-};
+use common::faults::{ELSEWHERE, Fault, FaultyRun, Hit, Kind, Served, Target, inspect, kind, places};
 use common::model::Model;
 use common::owner::{BLOCKS, CHUNKS};
 use common::probe::asker;
@@ -70,9 +68,6 @@ impl Ends {
 /// for a write that fell upon both superblocks.
 fn may_refuse(hit: &Hit, error: &MountError) -> bool {
     let [first, second] = OFFSETS;
-    if LOST_LEAF_REFUSES_ALL && matches!(error, MountError::Inconsistent { .. }) {
-        return true;
-    }
     let in_slots = matches!(hit.kind, Some(Kind::Data | Kind::Leaf));
     let small = hit.bytes as u64 <= second - first;
     match hit.outcome {
@@ -352,9 +347,6 @@ fn rot_in_any_page_of_a_store_at_rest_is_noticed_by_the_mount_or_by_the_read() {
                     let report = rig.store.status().mount;
                     assert_eq!(report.superblock_damaged, kind == Kind::Superblock, "it is reported");
                 }
-                Err(MountError::Inconsistent { .. }) if LOST_LEAF_REFUSES_ALL && kind == Kind::Leaf => {
-                    of_kind.refused += 1;
-                }
                 Err(error) => {
                     assert!(
                         matches!(kind, Kind::Log | Kind::Checkpoint),
@@ -410,7 +402,6 @@ fn rot_beyond_the_mark_is_never_served() {
             match mount(&run, rotten(&image, page, &mut rng)) {
                 Ok(mut rig) => ends.count(&inspect(&mut rig, &run.owner.model, run.owner.right())),
                 Err(MountError::LogDamaged { .. } | MountError::CheckpointDamaged { .. }) => ends.refused += 1,
-                Err(MountError::Inconsistent { .. }) if LOST_LEAF_REFUSES_ALL => ends.refused += 1,
                 Err(other) => panic!("page {page}: {other}"),
             }
         }
@@ -462,7 +453,6 @@ fn rot_under_a_store_that_serves() {
                 ends.count(&after);
             }
             Err(MountError::LogDamaged { .. } | MountError::CheckpointDamaged { .. }) => ends.refused += 1,
-            Err(MountError::Inconsistent { .. }) if LOST_LEAF_REFUSES_ALL => ends.refused += 1,
             Err(other) => panic!("page {page}: {other}"),
         }
     }

@@ -27,12 +27,6 @@ pub enum Kind {
     Data,
 }
 
-/// A leaf that is lost, with a log that goes on behind it, can make a mount refuse the whole store: replay forgets which
-/// slots the records behind it took for the lost leaf's blocks, so the slots are not released when those blocks are
-/// written again, and what takes them next "disagrees". Until that is mended, such a refusal is let pass;
-/// `a_rotten_leaf_takes_its_own_blocks_and_nothing_else` (in `device_lies`) shows it.
-pub const LOST_LEAF_REFUSES_ALL: bool = false;
-
 pub fn kind(page: &[u8]) -> Kind {
     match page {
         _ if page.starts_with(&superblock::MAGIC.to_le_bytes()) => Kind::Superblock,

@@ -114,17 +114,24 @@ impl Owner {
                 self.write(rig, chunk, version, from, length);
             }
             Act::Clear => {
-                let (first, count) = (first as u16, 1 + self.rng.below(left) as u16);
-                let request = self.asker.request(RequestBody::Clear {
-                    chunk: ChunkIndex(chunk),
-                    range: BlockRange::new(first, count),
-                    version,
-                    previous,
-                });
-                self.send(rig, request, &[], chunk, version, Change::Clear { first, count });
+                let count = 1 + self.rng.below(left) as u16;
+                self.clear(rig, chunk, first as u16, count);
             }
             Act::Roll => self.roll(rig, chunk, version),
         }
+    }
+
+    /// Blocks of a chunk are cleared.
+    pub fn clear(&mut self, rig: &mut Rig, chunk: u64, first: u16, count: u16) {
+        let previous = self.model.chunk(chunk).last();
+        let version = previous.next(self.asker.generation).expect("few writes");
+        let request = self.asker.request(RequestBody::Clear {
+            chunk: ChunkIndex(chunk),
+            range: BlockRange::new(first, count),
+            version,
+            previous,
+        });
+        self.send(rig, request, &[], chunk, version, Change::Clear { first, count });
     }
 
     fn write(&mut self, rig: &mut Rig, chunk: u64, version: Version, offset: usize, length: usize) {
