@@ -24,7 +24,7 @@ bench: ## The figures that the design promises, measured here, as a table and in
 	@scripts/prepare build demo
 	@scripts/build-release
 	@target/release/amita bench $(ARGS)
-	@CARGO_TARGET_DIR=target cargo bench --locked --quiet -p amita-store -- \
+	@CARGO_TARGET_DIR=target cargo bench --locked -p amita-store --bench store -- \
 		--output $(CURDIR)/target/bench/latest.json $(STORE_ARGS)
 
 soak: ## The simulator on fresh seeds, then kill-and-verify rounds on real processes, until MINUTES (default 10) are over

@@ -92,6 +92,8 @@ pub struct Rider {
     versions: Vec<Version>,
     next: u64,
     under_way: usize,
+    /// Operations of the store on its device that have not ended.
+    device_ops: usize,
     payloads: Vec<(Slice, Sums)>,
     opening: Opening,
     /// Writes that are looked at first, and those that are done without having been written.
@@ -119,6 +121,7 @@ impl Rider {
             versions: vec![Version::NONE; chunks as usize],
             next: 0,
             under_way: 0,
+            device_ops: 0,
             payloads: Vec::new(),
             opening,
             held: Vec::new(),
@@ -265,6 +268,7 @@ impl Rider {
     fn carry_out(&mut self) -> usize {
         let mut answered = 0;
         for effect in self.store.effects() {
+            self.device_ops += usize::from(!matches!(effect, Effect::Answer { .. }));
             match effect {
                 Effect::Read { io, offset, buffer } => self.driver.read(self.file, offset, buffer, Token(io.0)),
                 Effect::Write { io, offset, data } if self.opening.payload_is_dropped => {
@@ -305,6 +309,7 @@ impl Rider {
         self.driver.poll(wait, &mut self.completions);
         let now = self.driver.now();
         for (io, data) in self.dropped.drain(..) {
+            self.device_ops -= 1;
             self.store.write_done(now, io, data, Ok(()));
         }
         for completion in self.completions.drain(..) {
@@ -314,16 +319,17 @@ impl Rider {
                 Outcome::Written { data, result } => self.store.write_done(now, io, data, result),
                 Outcome::Discarded { result } => self.store.discard_done(now, io, &result),
                 Outcome::Flushed { result } => self.store.flush_done(now, io, result),
-                _ => {}
+                _ => continue,
             }
+            self.device_ops -= 1;
         }
         answered += self.carry_out();
         answered
     }
 
-    /// Waits for all answers.
+    /// Waits for all answers, and until the store leaves its device alone: a checkpoint goes on after the last answer.
     pub fn drain(&mut self) {
-        while self.under_way > 0 {
+        while self.under_way > 0 || self.device_ops > 0 {
             self.pass();
         }
     }
@@ -390,6 +396,7 @@ impl Rider {
     /// What the same driver does on a region of the same file without a store.
     pub fn alone(&mut self, shape: Shape, region: (u64, u64), places: &mut Places, time: Duration) -> Window {
         self.prepare(shape);
+        assert_eq!(self.device_ops, 0, "the store is at rest");
         let (start, span) = region;
         let (mut under_way, mut ios) = (0, 0);
         let mut spare: Vec<Segments> = Vec::new();
@@ -411,6 +418,9 @@ impl Rider {
             }
             self.driver.poll(Wait::UntilEvent, &mut self.completions);
             for completion in self.completions.drain(..) {
+                if completion.token != Token(ALONE) {
+                    continue;
+                }
                 match completion.outcome {
                     Outcome::Read { result, .. } => result.expect("a read"),
                     Outcome::Written { mut data, result } => {
@@ -418,7 +428,7 @@ impl Rider {
                         data.clear();
                         spare.push(data);
                     }
-                    _ => continue,
+                    other => panic!("a read or a write ended as {other:?}"),
                 }
                 under_way -= 1;
                 ios += 1;
