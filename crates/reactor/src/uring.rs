@@ -73,6 +73,9 @@ pub struct UringConfig {
     /// So many reads and writes of a device go to the kernel together, without waiting for the pass to end: the device
     /// begins with them while the core starts more. 0: all of them at the end of the pass.
     pub device_batch: usize,
+    /// Writes to a disk with a volatile cache go through it, each by itself, so that whoever writes need not flush
+    /// ([`FileInfo::volatile_cache`] is false then).
+    pub write_through: bool,
 }
 
 impl Default for UringConfig {
@@ -86,6 +89,7 @@ impl Default for UringConfig {
             inline_bytes: 1 << 20,
             yields: 64,
             device_batch: 8,
+            write_through: true,
         }
     }
 }
@@ -369,7 +373,7 @@ impl Driver for UringDriver {
             info,
             way,
             is_device,
-        } = file::open(path)?;
+        } = file::open(path, self.config.write_through)?;
         if matches!(way, Way::Direct { .. }) && self.config.register_buffers {
             self.ring.register_arena(&self.pool);
         }

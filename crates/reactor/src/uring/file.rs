@@ -40,15 +40,19 @@ pub(super) struct Opened {
 }
 
 /// Opens for reading and writing, locked. Errors name the path.
-pub(super) fn open(path: &Path) -> io::Result<Opened> {
-    open_plain(path).map_err(|error| match error.kind() {
+///
+/// With `write_through`, a write to a disk with a volatile cache ends when it is past that (`O_DSYNC`): the kernel sends it
+/// as a `FUA` write where the disk knows that, else a flush behind it, one for all writes that wait for one.
+pub(super) fn open(path: &Path, write_through: bool) -> io::Result<Opened> {
+    open_plain(path, write_through).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => error,
         kind => io::Error::new(kind, format!("{}: {error}", path.display())),
     })
 }
 
-fn open_plain(path: &Path) -> io::Result<Opened> {
-    let kind = std::fs::metadata(path)?.file_type();
+fn open_plain(path: &Path, write_through: bool) -> io::Result<Opened> {
+    let about = std::fs::metadata(path)?;
+    let kind = about.file_type();
     let is_device = kind.is_block_device();
     if !kind.is_file() && !is_device {
         let text = "neither a file nor a block device";
@@ -57,7 +61,11 @@ fn open_plain(path: &Path) -> io::Result<Opened> {
     // O_EXCL on a block device: not while it is mounted or otherwise claimed.
     let flags = if is_device { libc::O_EXCL } else { 0 };
     let with = |flags: i32| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
-    let opened = match with(flags | libc::O_DIRECT) {
+    let number = if is_device { about.rdev() } else { about.dev() };
+    let volatile = has_volatile_cache(Path::new(DEVICES), libc::major(number), libc::minor(number));
+    let through = volatile && write_through;
+    let dsync = if through { libc::O_DSYNC } else { 0 };
+    let opened = match with(flags | libc::O_DIRECT | dsync) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => (with(flags)?, false),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(in_use(path)),
         other => (other?, true),
@@ -86,9 +94,9 @@ fn open_plain(path: &Path) -> io::Result<Opened> {
     }
     let about = file.metadata()?;
     let info = if is_device {
-        about_device(&file, about.rdev(), way)?
+        about_device(&file, number, way, volatile && !through)?
     } else {
-        about_file(&file, &about, way, direct)?
+        about_file(&file, &about, way, direct, volatile, through)?
     };
     Ok(Opened {
         file,
@@ -98,7 +106,7 @@ fn open_plain(path: &Path) -> io::Result<Opened> {
     })
 }
 
-fn about_device(device: &File, number: u64, way: Way) -> io::Result<FileInfo> {
+fn about_device(device: &File, number: u64, way: Way, volatile: bool) -> io::Result<FileInfo> {
     let (size_bytes, sector) = sys::block_device(device)?;
     let is_direct = matches!(way, Way::Direct { .. });
     let (major, minor) = (libc::major(number), libc::minor(number));
@@ -106,7 +114,7 @@ fn about_device(device: &File, number: u64, way: Way) -> io::Result<FileInfo> {
     Ok(FileInfo {
         size_bytes,
         alignment: if is_direct { sector } else { 1 },
-        volatile_cache: !is_direct || has_volatile_cache(devices, major, minor),
+        volatile_cache: !is_direct || volatile,
         inline: false,
         discard: can_discard(devices, major, minor),
         discard_makes_holes: false,
@@ -114,7 +122,14 @@ fn about_device(device: &File, number: u64, way: Way) -> io::Result<FileInfo> {
     })
 }
 
-fn about_file(file: &File, about: &Metadata, way: Way, direct: DirectIo) -> io::Result<FileInfo> {
+fn about_file(
+    file: &File,
+    about: &Metadata,
+    way: Way,
+    direct: DirectIo,
+    volatile: bool,
+    through: bool,
+) -> io::Result<FileInfo> {
     let size_bytes = about.len();
     let in_memory = way == Way::Memory;
     let alignment = match (way, direct) {
@@ -126,10 +141,8 @@ fn about_file(file: &File, about: &Metadata, way: Way, direct: DirectIo) -> io::
     let volatile_cache = match way {
         Way::Memory => false,
         Way::Cached => true,
-        Way::Direct { .. } => {
-            let (major, minor) = (libc::major(about.dev()), libc::minor(about.dev()));
-            holes || has_volatile_cache(Path::new(DEVICES), major, minor)
-        }
+        // A write that goes through the cache brings what the file system has to note of it along.
+        Way::Direct { .. } => (holes || volatile) && !through,
     };
     Ok(FileInfo {
         size_bytes,

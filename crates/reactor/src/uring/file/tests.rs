@@ -14,7 +14,7 @@ fn file_of(folder: &tempfile::TempDir, name: &str) -> (PathBuf, File) {
 }
 
 fn about(path: &Path) -> FileInfo {
-    open(path).unwrap().info
+    open(path, false).unwrap().info
 }
 
 /// Can the file system of the build tell what a file has?
@@ -24,7 +24,7 @@ fn can_tell(file: &File) -> bool {
 
 /// What a file without holes says: what its device does.
 fn device_is_volatile(path: &Path) -> bool {
-    let Opened { file, way, .. } = open(path).unwrap();
+    let Opened { file, way, .. } = open(path, false).unwrap();
     let device = file.metadata().unwrap().dev();
     !matches!(way, Way::Direct { .. })
         || has_volatile_cache(Path::new(DEVICES), libc::major(device), libc::minor(device))

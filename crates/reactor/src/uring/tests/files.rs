@@ -117,6 +117,31 @@ fn memory_that_is_not_aligned_is_written_and_read_all_the_same() {
     }
 }
 
+#[test]
+fn writes_go_through_a_volatile_cache_or_somebody_must_flush() {
+    for (_folder, path) in backings() {
+        let open = |write_through| {
+            let mut bench = Bench::new(UringConfig {
+                write_through,
+                ..UringConfig::default()
+            });
+            let (file, info) = bench.driver.open(&path).unwrap();
+            let opened = &bench.driver.files[file.0 as usize];
+            let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", opened.file.as_raw_fd())).unwrap();
+            let flags = about.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+            let flags = i32::from_str_radix(flags.trim(), 8).unwrap();
+            (info.volatile_cache, flags & libc::O_DSYNC != 0, opened.way)
+        };
+        let (volatile, by_write, _) = open(false);
+        assert!(!by_write);
+        let (left, by_write, way) = open(true);
+        match way {
+            Way::Direct { .. } => assert!(!left && by_write == volatile),
+            Way::Memory | Way::Cached => assert!(left == volatile && !by_write),
+        }
+    }
+}
+
 /// More than go to the device together, so that some are handed over while the pass goes on.
 #[test]
 fn many_reads_and_writes_of_one_pass_end_once_each() {
