@@ -1,7 +1,7 @@
 //! The file that is measured: a store, and behind it, in the same file, a region for fio and for the driver alone.
 
 use crate::fio::Fio;
-use crate::rider::{self, CHUNK_BYTES, Opening, Rider};
+use crate::rider::{self, CHUNK_BYTES, Durable, Opening, Rider};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,7 +39,11 @@ impl Bed {
         drop(file);
         let mut fio = Fio::new(&path, Bed::region());
         fio.fill()?;
-        let (rider, _) = Rider::open(&path, 0, Opening::default())?;
+        let flushing = Opening {
+            durable: Durable::ByFlush,
+            ..Opening::default()
+        };
+        let (rider, _) = Rider::open(&path, 0, flushing)?;
         let info = rider.info().clone();
         drop(rider);
         let what = match (info.inline, info.volatile_cache) {

@@ -20,7 +20,7 @@ use bed::Bed;
 use figures::Figures;
 use fio::Way;
 use rates::Rounds;
-use rider::Opening;
+use rider::{Durable, Opening};
 use shape::Shape;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ The store beside fio, on the same file. Arguments (after --):
   --rounds N       windows of each, in turn [5]
   --dir DIR        a folder on the disk that is measured [the target folder's temporary one]
   --memory DIR     a folder in memory [/dev/shm]
-  --only A,B       of: memory, disk, flushed, steady, mount, maps, arithmetic
+  --only A,B       of: memory, disk, durable, steady, mount, maps, arithmetic
   --shapes A,B     of the rates only these: write.4k.qd32, read.128k.sequential.qd8, ...
   --tib            only this: a sparse store of 1 TiB, its index filled, mounted (to 5 GiB of memory and of disk)
   --tib-blocks N   blocks of each chunk that get data there, to 1024 [1024]
@@ -179,7 +179,7 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
     let mut bed = Bed::make(&arguments.disk)?;
     println!("## {}\n", bed.what);
     let kept = Opening {
-        never_flush: true,
+        durable: Durable::Kept,
         ..Opening::default()
     };
     if bed.volatile {
@@ -206,14 +206,24 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
     if arguments.wants("maps") {
         maps::measure(&bed, kept, arguments.time, figures)?;
     }
-    if arguments.wants("flushed") && bed.volatile {
-        println!("Both flush: the store before it answers, fio by `--sync=dsync`.\n");
-        let (mut rider, _) = bed.open(Opening::default())?;
-        let rounds = Rounds {
-            and: Some(Way::Ring),
-            ..arguments.rounds("flushed.", Way::RingDurable)
-        };
-        rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL[..3]), rounds, figures)?;
+    if arguments.wants("durable") && bed.volatile {
+        let ways = [
+            (
+                Durable::ByWrite,
+                "durable.",
+                "the store by writes that go through the cache (as in a node)",
+            ),
+            (Durable::ByFlush, "flushed.", "the store by flushes"),
+        ];
+        for (durable, prefix, how) in ways {
+            println!("Both durable before they answer: {how}, fio by `--sync=dsync`.\n");
+            let (mut rider, _) = bed.open(Opening { durable, ..kept })?;
+            let rounds = Rounds {
+                and: Some(Way::Ring),
+                ..arguments.rounds(prefix, Way::RingDurable)
+            };
+            rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL[..3]), rounds, figures)?;
+        }
     }
     Ok(())
 }
@@ -242,7 +252,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.wants("memory") {
         memory(arguments, &mut figures)?;
     }
-    if ["disk", "flushed", "steady", "mount", "maps"]
+    if ["disk", "durable", "steady", "mount", "maps"]
         .iter()
         .any(|part| arguments.wants(part))
     {

@@ -71,11 +71,23 @@ fn format(size_bytes: u64, log_bytes: Option<u64>) -> io::Result<Format> {
     amita_store::format(&params).map_err(io::Error::other)
 }
 
+/// How what is in a disk's volatile cache becomes durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durable {
+    /// As a node has it: the driver writes through the cache.
+    #[default]
+    ByWrite,
+    /// By flushes that the store asks for.
+    ByFlush,
+    /// Not at all: the disk is taken for one that keeps what it has acknowledged.
+    Kept,
+}
+
 /// How a store is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Opening {
-    /// Take the device for one that keeps what it has acknowledged, whatever it says of itself.
-    pub never_flush: bool,
+    /// How what a volatile cache holds becomes durable.
+    pub durable: Durable,
     /// The budget of memory for the index, in bytes.
     pub index_bytes: Option<u64>,
     /// Do not write payload: only what the store itself must find again. (For stores larger than their disk.)
@@ -105,9 +117,13 @@ impl Rider {
     /// Mounts the store of a file; says how long that took, or why it is not served.
     pub fn open(path: &Path, chunks: u64, opening: Opening) -> Result<(Rider, Duration), String> {
         let pool = Pool::new(PoolConfig::default()).map_err(|error| format!("no memory for buffers: {error}"))?;
-        let mut driver = UringDriver::new(UringConfig::default(), pool).map_err(|error| error.to_string())?;
+        let settings = UringConfig {
+            write_through: opening.durable == Durable::ByWrite,
+            ..UringConfig::default()
+        };
+        let mut driver = UringDriver::new(settings, pool).map_err(|error| error.to_string())?;
         let (file, mut info) = driver.open(path).map_err(|error| error.to_string())?;
-        info.volatile_cache &= !opening.never_flush;
+        info.volatile_cache &= opening.durable != Durable::Kept;
         let mut config = Config::default();
         config.index_bytes = opening.index_bytes.unwrap_or(config.index_bytes);
         let started = Instant::now();

@@ -4,7 +4,7 @@
 
 use crate::figures::{Figures, Table};
 use crate::measure::resident_bytes;
-use crate::rider::{self, CHUNK_BYTES, Opening, Rider};
+use crate::rider::{self, CHUNK_BYTES, Durable, Opening, Rider};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub fn measure(folder: &Path, blocks: u32, log_bytes: Option<u64>, figures: &mut
 fn run(path: &Path, blocks: u32, log_bytes: Option<u64>, figures: &mut Figures) -> Result<(), String> {
     rider::make_sparse(path, STORE_BYTES, log_bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     let opening = Opening {
-        never_flush: true,
+        durable: Durable::Kept,
         payload_is_dropped: true,
         ..Opening::default()
     };
