@@ -92,6 +92,11 @@ fn open_plain(path: &Path, write_through: bool) -> io::Result<Opened> {
         }
         thread::sleep(LOCK_PATIENCE / 20);
     }
+    if through != 0 {
+        // What was written before, by a process that was killed or while the setting was another, may be read back out
+        // of the cache and still be lost. With the lock held, all of it has ended: after this it is durable.
+        file.sync_data()?;
+    }
     let about = file.metadata()?;
     let info = if is_device {
         about_device(&file, number, way, volatile && !through)?
