@@ -19,7 +19,7 @@ mod tib;
 use bed::Bed;
 use figures::Figures;
 use fio::Way;
-use rates::Rounds;
+use rates::{Judged, Rounds};
 use rider::{Durable, Opening};
 use shape::Shape;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ impl Arguments {
             prefix,
             beside,
             and: None,
-            memory: false,
+            judged: Judged::All,
         }
     }
 }
@@ -168,7 +168,7 @@ fn memory(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
     let rounds = Rounds {
         and: Some(Way::Calls),
         time: arguments.time / 2,
-        memory: true,
+        judged: Judged::Costs,
         ..arguments.rounds("memory.", Way::Ring)
     };
     rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL), rounds, figures)
@@ -189,13 +189,21 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
     rider.fill(1024);
     if arguments.wants("disk") {
         let rounds = arguments.rounds("", Way::Ring);
-        rates::large(&mut rider, &mut bed, &arguments.shapes(&LARGE), rounds, true, figures)?;
+        rates::large(&mut rider, &mut bed, &arguments.shapes(&LARGE), rounds, figures)?;
     }
     steady::age(&mut rider);
     if arguments.wants("steady") {
         steady::measure(&mut rider, figures);
     }
     if arguments.wants("disk") {
+        println!(
+            "The same, now that the store was written over at random: a read of 128 KiB finds its blocks apart.\n"
+        );
+        let rounds = Rounds {
+            judged: Judged::Nothing,
+            ..arguments.rounds("aged.", Way::Ring)
+        };
+        rates::large(&mut rider, &mut bed, &arguments.shapes(&LARGE[1..]), rounds, figures)?;
         let rounds = arguments.rounds("", Way::Ring);
         rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL), rounds, figures)?;
     }
@@ -207,19 +215,17 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
         maps::measure(&bed, kept, arguments.time, figures)?;
     }
     if arguments.wants("durable") && bed.volatile {
+        let by_write = "the store by writes that go through the cache, as in a node";
         let ways = [
-            (
-                Durable::ByWrite,
-                "durable.",
-                "the store by writes that go through the cache (as in a node)",
-            ),
-            (Durable::ByFlush, "flushed.", "the store by flushes"),
+            (Durable::ByWrite, "durable.", by_write, Judged::All),
+            (Durable::ByFlush, "flushed.", "the store by flushes", Judged::Nothing),
         ];
-        for (durable, prefix, how) in ways {
+        for (durable, prefix, how, judged) in ways {
             println!("Both durable before they answer: {how}, fio by `--sync=dsync`.\n");
             let (mut rider, _) = bed.open(Opening { durable, ..kept })?;
             let rounds = Rounds {
                 and: Some(Way::Ring),
+                judged,
                 ..arguments.rounds(prefix, Way::RingDurable)
             };
             rates::small(&mut rider, &mut bed, &arguments.shapes(&SMALL[..3]), rounds, figures)?;

@@ -2,7 +2,7 @@
 //! the median of each round's ratios.
 
 use crate::bed::Bed;
-use crate::figures::{Figures, Table, Target, number};
+use crate::figures::{Figures, Table, Target};
 use crate::fio::Way;
 use crate::measure::{Window, median};
 use crate::rider::Rider;
@@ -18,6 +18,18 @@ const READ_MORE_US: f64 = 1.5;
 const WRITTEN_DEPTH_32: f64 = 1.15;
 const WRITTEN_DEPTH_1: f64 = 2.0;
 
+/// What is judged; all is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Rates, CPU and bytes.
+    All,
+    /// CPU beside the second fio, and bytes: the file is in memory. Rates are not, because there a write at depth 1 is two
+    /// copies that the one core makes one after the other, of data and of log.
+    Costs,
+    /// Nothing: it is there to compare.
+    Nothing,
+}
+
 /// How long, how often, and beside what.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
@@ -27,11 +39,9 @@ pub struct Rounds {
     pub prefix: &'static str,
     /// The fio that rates are judged by.
     pub beside: Way,
-    /// The fio that CPU is judged by, where it is another one; else one that is shown as well.
+    /// Another one, that is shown as well.
     pub and: Option<Way>,
-    /// The file is in memory: CPU is judged, by `and`. Rates are not, because there a second write at depth 1 (of the
-    /// log) cannot go on beside the first: both are copies that the one core makes.
-    pub memory: bool,
+    pub judged: Judged,
 }
 
 /// The windows of one shape.
@@ -98,11 +108,11 @@ pub fn small(
     rounds: Rounds,
     figures: &mut Figures,
 ) -> Result<(), String> {
-    let and = match rounds.and {
-        Some(Way::Calls) => "ratio to psync",
-        Some(Way::Ring) => "ratio to fio without flushes",
-        Some(Way::RingDurable) => "ratio to durable fio",
-        None => "",
+    let (and, and_name) = match rounds.and {
+        Some(Way::Calls) => ("ratio to psync", "iops_ratio_psync"),
+        Some(Way::Ring) => ("ratio to fio that is not durable", "iops_ratio_not_durable"),
+        Some(Way::RingDurable) => ("ratio to durable fio", "iops_ratio_durable"),
+        None => ("", ""),
     };
     let mut head = vec![
         "4 KiB random",
@@ -126,18 +136,19 @@ pub fn small(
         let measured = measure(rider, bed, shape, rounds)?;
         let key = |figure: &str| format!("{}{}.{figure}", rounds.prefix, shape.name());
         let ratio = |fio: &[Window]| between(&measured.store, fio, |store, fio| store.iops() / fio.iops());
-        let by = if rounds.memory { &measured.and } else { &measured.beside };
+        let by = match rounds.judged {
+            Judged::Costs => &measured.and,
+            Judged::All | Judged::Nothing => &measured.beside,
+        };
         let more = between(&measured.store, by, |store, fio| store.cpu_us() - fio.cpu_us());
+        let when = |judged: bool, target: Target| if judged { target } else { Target::None };
+        let costs = rounds.judged != Judged::Nothing;
         let more_target = match (shape.depth, shape.write) {
-            (32, true) => Target::AtMost(WRITE_MORE_US),
-            (32, false) => Target::AtMost(READ_MORE_US),
+            (32, true) => when(costs, Target::AtMost(WRITE_MORE_US)),
+            (32, false) => when(costs, Target::AtMost(READ_MORE_US)),
             _ => Target::None,
         };
-        let iops_target = if rounds.memory {
-            Target::None
-        } else {
-            Target::AtLeast(IOPS_RATIO)
-        };
+        let iops_target = when(rounds.judged == Judged::All, Target::AtLeast(IOPS_RATIO));
         let mut cells = vec![
             format!("{}, depth {}", shape.verb(), shape.depth),
             figures.note(&key("fio_iops"), of(&measured.beside, Window::iops), "IOPS"),
@@ -152,8 +163,8 @@ pub fn small(
         if shape.write {
             let data = measured.data.max(1) as f64;
             let target = match shape.depth {
-                1 => Target::AtMost(WRITTEN_DEPTH_1),
-                32 => Target::AtMost(WRITTEN_DEPTH_32),
+                1 => when(costs, Target::AtMost(WRITTEN_DEPTH_1)),
+                32 => when(costs, Target::AtMost(WRITTEN_DEPTH_32)),
                 _ => Target::None,
             };
             let written = (measured.device - measured.checkpoints) as f64 / data;
@@ -171,10 +182,7 @@ pub fn small(
             cells.extend([String::new(), String::new(), String::new()]);
         }
         if !and.is_empty() {
-            cells.push(match measured.and.is_empty() {
-                true => String::new(),
-                false => number(ratio(&measured.and)),
-            });
+            cells.push(figures.note(&key(and_name), ratio(&measured.and), "of fio's"));
         }
         table.row(cells);
     }
@@ -188,7 +196,6 @@ pub fn large(
     bed: &mut Bed,
     shapes: &[Shape],
     rounds: Rounds,
-    judged: bool,
     figures: &mut Figures,
 ) -> Result<(), String> {
     let mut table = Table::new(&[
@@ -204,10 +211,9 @@ pub fn large(
         let ratio = between(&measured.store, &measured.beside, |store, fio| {
             store.iops() / fio.iops()
         });
-        let target = if judged {
-            Target::AtLeast(BANDWIDTH_RATIO)
-        } else {
-            Target::None
+        let target = match rounds.judged {
+            Judged::All => Target::AtLeast(BANDWIDTH_RATIO),
+            Judged::Costs | Judged::Nothing => Target::None,
         };
         table.row([
             format!("{}, depth {}", shape.verb(), shape.depth),
