@@ -70,6 +70,11 @@ impl Allocator {
         self.free
     }
 
+    /// One bit for each slot: is it free?
+    pub fn words(&self) -> &[u64] {
+        &self.levels[0]
+    }
+
     pub fn is_free(&self, slot: Slot) -> bool {
         self.levels[0][slot.0 as usize / 64] >> (slot.0 % 64) & 1 == 1
     }

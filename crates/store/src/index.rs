@@ -7,9 +7,11 @@
 
 mod arena;
 mod leaves;
+mod look;
 mod states;
 
 pub(crate) use leaves::{Leaf, Location};
+pub(crate) use look::StateLook;
 pub(crate) use states::{Seen, View};
 
 use crate::format::checkpoint::{self, LeafPlace};

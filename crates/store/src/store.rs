@@ -25,6 +25,7 @@ mod durable;
 mod fence;
 mod io;
 mod leaf;
+mod look;
 mod merge;
 mod mount;
 mod op;

@@ -50,6 +50,13 @@ pub(super) struct Mem {
     writing: bool,
 }
 
+impl Mem {
+    /// Has it changed since it was written?
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+}
+
 #[derive(Debug)]
 enum Data {
     Free,
