@@ -5,7 +5,8 @@ use super::probe::{ChunkContent, Probe, asker, read_chunk};
 use super::trace::Right;
 use amita_cluster::message::{AnswerBody, Refusal};
 use amita_cluster::{Epoch, Generation};
-use amita_store::State;
+use amita_store::offline::{CheckOptions, check};
+use amita_store::{Config, State};
 
 /// Chunks that are looked at.
 const CHUNKS: u64 = 6;
@@ -13,8 +14,9 @@ const CHUNKS: u64 = 6;
 pub const BLOCKS: u16 = 32;
 
 /// The image of a store that may have lost its power at any moment is whole: it mounts, and after what that mount has
-/// written it mounts again, with the same content, and nothing is damaged.
+/// written it mounts again, with the same content, and nothing is damaged. And the offline check finds nothing in it.
 pub fn passes_check(image: &[u8]) {
+    is_clean(image, true);
     let mut first = Probe::mount(Image::new(image), false);
     let again = first.image.clone();
     let found = content(&mut first);
@@ -28,6 +30,18 @@ pub fn passes_check(image: &[u8]) {
         "what was cut off stays cut off"
     );
     assert_eq!(content(&mut second), found, "a second mount finds something else");
+}
+
+/// The offline check finds nothing that is not as it should be.
+pub fn is_clean(image: &[u8], data: bool) {
+    let options = CheckOptions {
+        data,
+        ..CheckOptions::default()
+    };
+    let report = check(&image, &Config::default(), &options, &mut |_| {});
+    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    assert!(report.is_clean(), "the check finds {problems:#?}");
+    assert!(report.mount.is_some());
 }
 
 fn content(probe: &mut Probe) -> Vec<ChunkContent> {

@@ -1,5 +1,6 @@
 //! At rest, after a takeover and after a crash: everything is compared.
 
+use super::super::check::is_clean;
 use super::super::{Asker, BLOCK, Disk, Rig, Rng, Told};
 use super::game::{Asked, Game, Key, What};
 use super::question::{Ask, Question, Said};
@@ -145,6 +146,7 @@ impl Game {
         };
         let mut disk = fail(&self.rig, &mut self.rng);
         loop {
+            is_clean(&disk.view, !self.rots());
             let mut rig = self.rig.reopened_on(disk);
             rig.pump();
             if self.rng.chance(4) {
