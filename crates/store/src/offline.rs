@@ -263,6 +263,8 @@ fn carry_out(store: &mut Store, reader: &impl ReadAt) {
                     store.write_done(now, io, data, Ok(()));
                 }
                 Effect::Flush { io } => store.flush_done(now, io, Ok(())),
+                // The file is said to know no discards, so that none comes.
+                Effect::Discard { io, .. } => store.discard_done(now, io, &Ok(())),
                 Effect::Answer { .. } => {}
             }
         }
