@@ -13,7 +13,7 @@ use amita_store::format::superblock::{Fault, OFFSETS, Superblock};
 use amita_store::format::{Geometry, Place, Slot, seal};
 use amita_store::offline::{CheckOptions, DataFault, LeafFault, Offline, Problem, ReadAt, Report, User, check};
 use amita_store::{Config, MountError, State};
-use common::{Asker, BLOCK, CLUSTER, Disk, Rig, STORE, VOLUME, image, params, version};
+use common::{Asker, BLOCK, CLUSTER, Disk, Rig, STORE, VOLUME, params, version};
 use planter::Planter;
 use std::cell::Cell;
 use std::collections::BTreeMap;

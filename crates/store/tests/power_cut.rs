@@ -30,7 +30,7 @@ const MOUNT_CUT_ONE_IN: usize = 64;
 /// Does a mount write the superblock first that it found torn? Until it does, a store is lost whose power fails again
 /// while the only whole one is being written: `the_power_fails_again_while_the_only_whole_superblock_is_written` shows
 /// it, and the other tests leave out mounts that found one of them torn.
-const TORN_SUPERBLOCK_FIRST: bool = false;
+const TORN_SUPERBLOCK_FIRST: bool = true;
 
 /// What `make test` tries.
 const EFFORT: Effort = Effort {
@@ -389,7 +389,6 @@ fn cut_everywhere_in_a_file_that_gets_holes() {
 
 /// The second superblock is torn, and the first one, while the mount writes it anew.
 #[test]
-#[ignore = "fails: a mount writes the first superblock first even where the second one is the torn one; then none is whole"]
 fn the_power_fails_again_while_the_only_whole_superblock_is_written() {
     let second = 32 << 10;
     for torn in [0, second] {

@@ -92,7 +92,7 @@ fn open_plain(path: &Path, write_through: bool) -> io::Result<Opened> {
         }
         thread::sleep(LOCK_PATIENCE / 20);
     }
-    if through != 0 {
+    if through {
         // What was written before, by a process that was killed or while the setting was another, may be read back out
         // of the cache and still be lost. With the lock held, all of it has ended: after this it is durable.
         file.sync_data()?;

@@ -77,6 +77,8 @@ pub(super) struct Writer {
     retired: Vec<Slot>,
     /// Those that the one that is being written may name, too.
     retired_later: Vec<Slot>,
+    /// Which copy of the superblock is surely whole: it is written second.
+    pub whole_copy: usize,
     /// A checkpoint is wanted for its own sake.
     pub wanted: bool,
     update: Option<Update>,
@@ -86,8 +88,8 @@ pub(super) struct Writer {
 #[derive(Clone, Copy, Debug)]
 struct Update {
     new: Superblock,
-    /// Which of the two is being written.
-    copy: usize,
+    /// Which of the two is being written: the first or the second in turn.
+    turn: usize,
 }
 
 impl Writer {
@@ -437,14 +439,15 @@ impl Store {
     /// Writes both superblocks, one after the other, each flushed before the next: one of them is whole at any moment.
     pub(super) fn update_superblocks(&mut self, new: Superblock) {
         assert!(self.checkpoint.update.is_none(), "one change at a time");
-        self.checkpoint.update = Some(Update { new, copy: 0 });
+        self.checkpoint.update = Some(Update { new, turn: 0 });
         self.write_superblock();
     }
 
     fn write_superblock(&mut self) {
         if let Some(update) = self.checkpoint.update {
             let page = Slice::copy_from(&update.new.encode());
-            self.start_write(Io::Superblock, OFFSETS[update.copy], vec![page]);
+            let copy = (self.checkpoint.whole_copy + 1 + update.turn) % OFFSETS.len();
+            self.start_write(Io::Superblock, OFFSETS[copy], vec![page]);
         }
     }
 
@@ -463,8 +466,8 @@ impl Store {
         let Some(update) = &mut self.checkpoint.update else {
             return;
         };
-        if update.copy == 0 {
-            update.copy = 1;
+        if update.turn == 0 {
+            update.turn = 1;
             return self.write_superblock();
         }
         self.superblock = update.new;

@@ -4,7 +4,7 @@ use super::read::ParkedRead;
 use super::{Store, io::Io};
 use crate::State;
 use crate::format::{PAGE_BYTES, leaf};
-use crate::index::{ChunkKey, LEAF_BYTES, LEAF_ENTRIES, Leaf, Location};
+use crate::index::{ChunkKey, Entry, LEAF_BYTES, LEAF_ENTRIES, Leaf, Location};
 use amita_cluster::BlockIndex;
 use amita_reactor::BufMut;
 use rustc_hash::FxHashMap;
@@ -112,13 +112,19 @@ impl Store {
         }
     }
 
-    /// Puts what was read in its place, or says which block cannot be known.
-    pub(super) fn take_leaf(&mut self, mem: u32, buffer: &BufMut, result: &io::Result<()>) -> Result<(), LostLeaf> {
+    /// What a page says, if it is the leaf that belongs there.
+    pub(super) fn read_leaf(&self, mem: u32, page: &[u8]) -> Option<Box<[Entry; LEAF_ENTRIES]>> {
         let (at, sum) = self.index.loading(mem);
         let chunk = self.index.chunk(at.chunk).id;
         let slots = self.superblock.geometry.slots;
+        leaf::decode(page, self.id, chunk, usize::from(at.part), sum, slots).ok()
+    }
+
+    /// Puts what was read in its place, or says which block cannot be known.
+    pub(super) fn take_leaf(&mut self, mem: u32, buffer: &BufMut, result: &io::Result<()>) -> Result<(), LostLeaf> {
+        let at = self.index.loading(mem).0;
         let entries = match result {
-            Ok(()) => leaf::decode(buffer, self.id, chunk, usize::from(at.part), sum, slots).ok(),
+            Ok(()) => self.read_leaf(mem, buffer),
             Err(_) => None,
         };
         self.index.load_end(mem, entries.as_deref());

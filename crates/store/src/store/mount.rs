@@ -25,10 +25,10 @@ use crate::format::record::{Record, Run};
 use crate::format::superblock::{Fault, OFFSETS, Superblock};
 use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
 use crate::held::Held;
-use crate::index::{ChunkKey, Entry};
+use crate::index::{ChunkKey, Entry, Location};
 use amita_cluster::{BlockIndex, ChunkId, ClusterId, Generation, NodeId, VolumeId};
 use amita_reactor::{BufMut, Time};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::io;
 
@@ -88,6 +88,8 @@ pub(super) struct Mount {
     pub(super) accepted: VecDeque<(Record, u64)>,
     /// Reads of leaves under way.
     pub(super) leaves_reading: usize,
+    /// Leaves that could not be read at once.
+    pub(super) read_again: FxHashSet<Location>,
     /// Where to go on when all accepted records are applied.
     pub(super) then: AfterApply,
     /// The next page of the log, and the checksum of the one before it.
@@ -125,6 +127,7 @@ impl Store {
             slots_first: 0,
             accepted: VecDeque::new(),
             leaves_reading: 0,
+            read_again: FxHashSet::default(),
             then: AfterApply::Log,
             next: 0,
             sum: 0,
@@ -293,6 +296,12 @@ impl Store {
     fn choose_superblock(&mut self) -> Result<(), MountError> {
         let Some(mount) = &mut self.mount else { return Ok(()) };
         let superblock = choose(&mount.superblocks)?;
+        // The copy that is whole stays so until the other one is.
+        self.checkpoint.whole_copy = mount
+            .superblocks
+            .iter()
+            .position(|found| found.as_ref() == Ok(&superblock))
+            .unwrap_or(0);
         self.report.superblock_damaged = mount.superblocks.iter().any(Result::is_err);
         let geometry = superblock.geometry;
         if self.file.size_bytes < geometry.size_bytes || geometry.size_bytes < MIN_STORE_BYTES {

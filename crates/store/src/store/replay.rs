@@ -185,6 +185,15 @@ impl Store {
     /// without it: what it held is refused as damaged until it is repaired.
     pub(super) fn mount_leaf_read(&mut self, mem: u32, buffer: &BufMut, result: &io::Result<()>) {
         let at = self.index.loading(mem).0;
+        let wrong = result.is_err() || self.read_leaf(mem, buffer).is_none();
+        if wrong && self.mount.as_mut().is_some_and(|mount| mount.read_again.insert(at)) {
+            // It may have been the way, not the disk.
+            let again = self.take_surely(PAGE_BYTES);
+            if let Some(slot) = self.index.page_of(at) {
+                let offset = self.superblock.geometry.slot_offset(slot);
+                return self.start_read(Io::Leaf { mem }, offset, again);
+            }
+        }
         if self.take_leaf(mem, buffer, result).is_err() {
             self.index.lose(at);
             self.report.leaves_lost += 1;
