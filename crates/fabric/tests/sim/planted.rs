@@ -40,7 +40,7 @@ fn a_changed_head_is_delivered_when_that_is_planted() {
         assert!(matches!(cluster.raw(9).connections[0].frames[..], [Frame::Welcome(_)]));
         let (message, payload) = write(1, 4096);
         let mut bytes = Vec::new();
-        codec::encode(&mut bytes, 1, &message, payload.len()).expect("valid");
+        codec::encode(&mut bytes, codec::PROTOCOL_VERSION, &message, payload.len()).expect("valid");
         // The lowest byte of the request's id.
         bytes[16] ^= 2;
         bytes.extend_from_slice(&payload);

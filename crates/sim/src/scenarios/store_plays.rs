@@ -35,6 +35,18 @@ fn tight(seed: u64) -> Profile {
     }
 }
 
+/// So little is free that what was given back a moment ago is wanted again.
+fn nearly_full(seed: u64) -> Profile {
+    Profile {
+        chunks: 3,
+        blocks_per_chunk: 32,
+        max_blocks: 16,
+        depth: 32,
+        requests: 150,
+        ..tight(seed)
+    }
+}
+
 /// Reads that take longer than a slot needs to be freed, let go by the log, and taken again.
 fn slow_reads(seed: u64) -> Profile {
     let slowest_read = Duration::from_millis(15);
@@ -110,7 +122,7 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "D1: a freed slot waits for a durable mark",
             "v5's slot is overwritten; after a crash replay finds v5's checksum wrong and throws v6 away too.",
-            tight,
+            nearly_full,
             plant!(plants => plants.store = plants.store.with(Plant::ReuseAtOnce)),
         ),
         scenario(
