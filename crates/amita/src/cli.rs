@@ -1,6 +1,6 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
-use crate::commands::{disk, meta, node, pool, serve, status, volume};
+use crate::commands::{disk, meta, node, pool, serve, status, store, volume};
 use crate::error::{Failure, Kind, Result};
 use crate::{bench, demo};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -38,6 +38,9 @@ pub enum Command {
     /// Disks: make stores of them, look at them
     #[command(subcommand)]
     Disk(disk::Command),
+    /// Stores: look at what is on a disk, and whether it is sound
+    #[command(subcommand)]
+    Store(store::Command),
     /// Nodes: list them
     #[command(subcommand)]
     Node(node::Command),
@@ -97,6 +100,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Serve(arguments) => serve::run(arguments, &metadata),
         Command::Meta(arguments) => meta::run(&arguments),
         Command::Disk(command) => disk::run(&command, &metadata),
+        Command::Store(command) => store::run(&command),
         Command::Node(command) => node::run(&command, &metadata),
         Command::Pool(command) => pool::run(&command, &metadata),
         Command::Volume(command) => volume::run(&command, &metadata),

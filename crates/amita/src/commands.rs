@@ -7,4 +7,5 @@ pub mod pool;
 pub mod serve;
 
 pub mod status;
+pub mod store;
 pub mod volume;

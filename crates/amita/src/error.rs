@@ -14,6 +14,8 @@ pub enum Kind {
     Failed,
     /// The command line is wrong (clap answers most of these itself). Exit code 2.
     Usage,
+    /// What was to be looked at cannot be read. Exit code 2.
+    Unreadable,
     /// The metadata, or a node that is needed, cannot be reached. Exit code 3.
     Unreachable,
     /// What was named does not exist. Exit code 4.
@@ -30,7 +32,7 @@ impl Kind {
     pub fn code(self) -> u8 {
         match self {
             Kind::Failed => 1,
-            Kind::Usage => 2,
+            Kind::Usage | Kind::Unreadable => 2,
             Kind::Unreachable => 3,
             Kind::NotFound => 4,
             Kind::Conflict => 5,

@@ -61,3 +61,13 @@ pub fn bar(what: &str, bytes: u64) -> ProgressBar {
     }
     bar
 }
+
+/// A bar over things that are counted, whose number is not known yet; hidden when standard error is no terminal.
+#[must_use]
+pub fn counted() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}, {eta} left") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}

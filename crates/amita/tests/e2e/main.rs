@@ -7,5 +7,6 @@ mod demo;
 mod failures;
 mod metadata;
 mod stock_clients;
+mod store_tools;
 mod tls;
 mod world;
