@@ -17,6 +17,7 @@ pub use problem::{DataFault, LeafFault, Problem, Report, Seen, User};
 
 use crate::config::Config;
 use crate::error::MountError;
+use crate::format::page::LogPage;
 use crate::format::superblock::{Fault, OFFSETS, Superblock};
 use crate::format::{PAGE_BYTES, Slot, leaf};
 use crate::index::{Entry, LEAF_ENTRIES, Leaf, Location};
@@ -128,15 +129,26 @@ impl<R: ReadAt> Offline<R> {
             holes: false,
         };
         let copies = superblocks(&reader);
-        let mut store = Store::open(config, file, Pool::heap());
-        carry_out(&mut store, &reader);
-        match store.state() {
-            State::Serving => Ok(Offline { reader, store, copies }),
-            State::Refused(error) => Err(error.clone()),
-            State::Mounting | State::Poisoned(_) => Err(MountError::Inconsistent {
-                what: "the mount never ended".to_owned(),
-            }),
+        let mut mounted = mount(&reader, &config, file.clone());
+        // Somebody may be writing the log: a page that was not there when it was read can be there when a later one says so.
+        // That one is read first, then.
+        for _ in 0..ATTEMPTS {
+            let (Err(MountError::LogDamaged { sequence, .. }), Some(superblock)) =
+                (&mounted, newest(&superblocks(&reader)))
+            else {
+                break;
+            };
+            let patched = Patched {
+                pages: log_backwards(&reader, &superblock, *sequence),
+                reader: &reader,
+            };
+            mounted = mount(&patched, &config, file.clone());
         }
+        Ok(Offline {
+            store: mounted?,
+            reader,
+            copies,
+        })
     }
 
     /// Both superblocks, as they were found.
@@ -231,6 +243,72 @@ fn leaf_fault(page: &[u8], superblock: &Superblock, chunk: ChunkId, part: usize)
     }
 }
 
+/// How often the log is read backwards.
+const ATTEMPTS: usize = 3;
+/// Pages beyond the end of the log that are read first: as many as a mount looks at, and those that come meanwhile.
+const BEYOND_PAGES: u64 = 4096;
+
+fn mount(reader: &impl ReadAt, config: &Config, file: FileInfo) -> Result<Store, MountError> {
+    let mut store = Store::open(config.clone(), file, Pool::heap());
+    carry_out(&mut store, reader);
+    match store.state() {
+        State::Serving => Ok(store),
+        State::Refused(error) => Err(error.clone()),
+        State::Mounting | State::Poisoned(_) => Err(MountError::Inconsistent {
+            what: "the mount never ended".to_owned(),
+        }),
+    }
+}
+
+/// Some pages as they were when they were read.
+struct Patched<'a, R> {
+    reader: &'a R,
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl<R: ReadAt> ReadAt for Patched<'_, R> {
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.reader.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.reader.read_at(offset, buffer)?;
+        patch(&self.pages, offset, buffer);
+        Ok(())
+    }
+}
+
+/// Puts pages where they belong in what was read at `offset`.
+fn patch(pages: &BTreeMap<u64, Vec<u8>>, offset: u64, buffer: &mut [u8]) {
+    for (&at, page) in pages.range(offset..offset + buffer.len() as u64) {
+        let start = (at - offset) as usize;
+        let bytes = page.len().min(buffer.len() - start);
+        buffer[start..start + bytes].copy_from_slice(&page[..bytes]);
+    }
+}
+
+/// The pages of the log from `first` on, the last one read first: what one of them says of those before it was so when they
+/// are read.
+fn log_backwards(reader: &impl ReadAt, superblock: &Superblock, first: u64) -> BTreeMap<u64, Vec<u8>> {
+    let geometry = &superblock.geometry;
+    let limit = superblock.checkpoint.tail + geometry.log_pages;
+    let read = |sequence| {
+        let mut page = vec![0; PAGE_BYTES];
+        let offset = geometry.log_page_offset(sequence);
+        reader.read_at(offset, &mut page).ok().map(|()| (offset, page))
+    };
+    let follows = |&sequence: &u64| {
+        let page = read(sequence);
+        let page = page
+            .as_ref()
+            .and_then(|(_, page)| LogPage::decode(page, superblock.store));
+        page.is_some_and(|page| page.header.sequence == sequence)
+    };
+    let end = (first..limit).find(|sequence| !follows(sequence)).unwrap_or(limit);
+    let last = limit.min(end + BEYOND_PAGES);
+    (first..last).rev().filter_map(read).collect()
+}
+
 /// Does what the mount asks for: reads from the reader, writes into memory.
 fn carry_out(store: &mut Store, reader: &impl ReadAt) {
     let now = Time::default();
@@ -244,12 +322,7 @@ fn carry_out(store: &mut Store, reader: &impl ReadAt) {
             match effect {
                 Effect::Read { io, offset, mut buffer } => {
                     let result = reader.read_at(offset, &mut buffer);
-                    let end = offset + buffer.len() as u64;
-                    for (&at, page) in written.range(offset..end) {
-                        let start = (at - offset) as usize;
-                        let bytes = page.len().min(buffer.len() - start);
-                        buffer[start..start + bytes].copy_from_slice(&page[..bytes]);
-                    }
+                    patch(&written, offset, &mut buffer);
                     store.read_done(now, io, buffer, result);
                 }
                 Effect::Write { io, offset, data } => {

@@ -65,7 +65,10 @@ pub fn check(
         // One that is not written any more is what it is now.
         if moved && let Some(before) = &before {
             let all = report.problems.len();
-            report.problems.retain(|problem| before.problems.contains(problem));
+            // Where nothing could be looked at, that stands.
+            report
+                .problems
+                .retain(|problem| matches!(problem, Problem::Refused(_)) || before.problems.contains(problem));
             gone += (all - report.problems.len()) as u64;
         } else if let Some(before) = &before {
             let missing = before
