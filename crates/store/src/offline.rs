@@ -11,7 +11,7 @@ mod pages;
 mod problem;
 
 pub use check::{CheckOptions, Progress, check};
-pub use look::{ChunkLook, Counts, GroupLook, LogLook, PartLook, StateLook, VolumeLook};
+pub use look::{ChunkLook, Counts, GroupLook, LogLook, PartEntries, PartLook, StateLook, VolumeLook};
 pub use pages::{AnyPage, CheckpointItem, LogPlace, checkpoint_items, log_pages, page_at};
 pub use problem::{DataFault, LeafFault, Problem, Report, Seen, User};
 
@@ -152,7 +152,6 @@ impl<R: ReadAt> Offline<R> {
     }
 
     /// Both superblocks, as they were found.
-    #[must_use]
     pub fn superblocks(&self) -> &[Result<Superblock, Fault>; 2] {
         &self.copies
     }

@@ -629,7 +629,7 @@ fn a_misplaced_block() {
         offset: to as u64,
         fault: DataFault::OfBlock(BlockIndex(3)),
     };
-    assert_eq!(look(&planter.image, true).problems, [expected.clone()]);
+    assert_eq!(look(&planter.image, true).problems, std::slice::from_ref(&expected));
     // With its checksum, too: the place is bound into it.
     planter.edit(SECOND, None, |entries| entries[4].sum = entries[3].sum);
     assert_eq!(look(&planter.finish(), true).problems, [expected]);
@@ -726,6 +726,93 @@ fn a_store_that_is_written_meanwhile_is_looked_at_again() {
     // One that is not written has what it has.
     let report = check(&&older[..], &Config::default(), &options, &mut |_| {});
     assert_eq!((report.problems.len(), report.remarks.len()), (1, 0));
+}
+
+/// A store whose log grows while it is read: with each read of the log it is some steps further.
+struct Growing<'a> {
+    steps: &'a [Vec<u8>],
+    log: std::ops::Range<u64>,
+    at: Cell<usize>,
+}
+
+impl ReadAt for Growing<'_> {
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.steps[0][..].size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let at = self.at.get();
+        if self.log.contains(&offset) {
+            self.at.set((at + 6).min(self.steps.len() - 1));
+        }
+        self.steps[at][..].read_at(offset, buffer)
+    }
+}
+
+#[test]
+fn a_log_that_grows_while_it_is_read_lacks_nothing() {
+    let mut base = Base {
+        rig: Rig::fresh(1 << 20, true),
+        asker: Asker::new(1),
+    };
+    base.asker.fence(&mut base.rig).expect("it is the first");
+    let mut steps = Vec::new();
+    for counter in 1..60 {
+        base.write(0, (counter % 8) as u16, 0, counter);
+        steps.push(base.rig.disk.view.clone());
+    }
+    let geometry = Geometry::divide(1 << 20, None).expect("possible");
+    let log = geometry.log_offset..geometry.checkpoint_offsets[0];
+    let mut refused = 0;
+    for from in 0..20 {
+        let mut growing = Growing {
+            steps: &steps[from..],
+            log: log.clone(),
+            at: Cell::new(0),
+        };
+        // Read from its front on, the log lacks pages that later ones say were durable.
+        let file = amita_reactor::FileInfo {
+            size_bytes: 1 << 20,
+            alignment: 1,
+            volatile_cache: false,
+            inline: true,
+            discard: false,
+            discard_makes_holes: false,
+            holes: false,
+        };
+        let mut store = amita_store::Store::open(Config::default(), file, Pool::heap());
+        mount_over(&mut store, &growing);
+        refused += usize::from(matches!(store.state(), State::Refused(MountError::LogDamaged { .. })));
+        growing.at = Cell::new(0);
+        let options = CheckOptions {
+            data: true,
+            ..CheckOptions::default()
+        };
+        let report = check(&growing, &Config::default(), &options, &mut |_| {});
+        assert_eq!(report.problems, [], "from step {from}");
+        assert!(report.mount.is_some());
+    }
+    assert!(refused >= 10, "{refused} times it would have been called damaged");
+}
+
+/// Mounts a store over a reader, as it reads; what it writes is lost.
+fn mount_over(store: &mut amita_store::Store, reader: &impl ReadAt) {
+    loop {
+        let effects: Vec<_> = store.effects().collect();
+        if effects.is_empty() {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                amita_store::Effect::Read { io, offset, mut buffer } => {
+                    let result = reader.read_at(offset, &mut buffer);
+                    store.read_done(Time(1), io, buffer, result);
+                }
+                amita_store::Effect::Write { io, data, .. } => store.write_done(Time(1), io, data, Ok(())),
+                other => panic!("a mount wants {other:?}"),
+            }
+        }
+    }
 }
 
 #[test]

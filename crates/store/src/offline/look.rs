@@ -5,6 +5,9 @@ use crate::format::Slot;
 use crate::index::{ChunkKey, Entry, LEAF_ENTRIES, Leaf, Location, PARTS, Seen as Kept, View};
 use amita_cluster::{BlockIndex, ChunkId, Epoch, Generation, GroupId, NodeId, SnapshotId, StoreId, Version, VolumeId};
 
+/// The entries of the blocks of a part that were ever written, or why they are not known.
+pub type PartEntries = Result<Vec<(BlockIndex, Entry)>, LeafFault>;
+
 /// How much there is of everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -222,11 +225,7 @@ impl<R: ReadAt> Offline<R> {
     /// Where the blocks of a chunk are, part by part, as it is ([`SnapshotId::HEAD`]) or as it was for a snapshot. Blocks
     /// that were never written are left out. `None`: there is no such chunk, or it does not keep that snapshot.
     #[must_use]
-    pub fn entries(
-        &self,
-        id: ChunkId,
-        snapshot: SnapshotId,
-    ) -> Option<Vec<Result<Vec<(BlockIndex, Entry)>, LeafFault>>> {
+    pub fn entries(&self, id: ChunkId, snapshot: SnapshotId) -> Option<Vec<PartEntries>> {
         let index = self.store.look_index();
         let key = index.find(id)?;
         let view = match index.chunk(key).seen(snapshot) {
@@ -237,7 +236,7 @@ impl<R: ReadAt> Offline<R> {
         Some((0..PARTS).map(|part| self.part_entries(key, view, part)).collect())
     }
 
-    fn part_entries(&self, key: ChunkKey, view: View, part: usize) -> Result<Vec<(BlockIndex, Entry)>, LeafFault> {
+    fn part_entries(&self, key: ChunkKey, view: View, part: usize) -> PartEntries {
         let entries = self.leaf(self.store.look_index().location(key, view, part))?;
         let blocks = (part * LEAF_ENTRIES..).zip(entries.iter());
         let written = blocks.filter(|(_, entry)| entry.version > Version::NONE || entry.has_data());
