@@ -25,7 +25,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong command line; 3 the metadata or a node cannot be \
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong command line, or a disk that cannot be looked at; 3 the metadata or a node cannot be \
 reached; 4 what was named does not exist; 5 it exists already or is in use.";
 
 /// What to do.

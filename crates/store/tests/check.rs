@@ -284,6 +284,26 @@ fn a_flipped_bit_in_a_leaf() {
 }
 
 #[test]
+fn a_leaf_that_the_log_needs() {
+    let written_later = chunk(VOLUME, 1000);
+    let mut planter = Planter::new(&base());
+    let slot = planter.leaf(written_later, None);
+    let at = planter.slot_at(slot);
+    planter.image[at + 60] ^= 8;
+    let report = look(&planter.image, true);
+    assert_eq!(report.mount.expect("mounted").leaves_lost, 1);
+    let expected = Problem::Leaf {
+        chunk: written_later,
+        snapshot: SnapshotId::HEAD,
+        part: 0,
+        slot: Some(slot),
+        offset: Some(at as u64),
+        fault: LeafFault::Checksum,
+    };
+    assert_eq!(report.problems, [expected]);
+}
+
+#[test]
 fn another_chunks_leaf() {
     let mut planter = Planter::new(&base());
     let (slot, other) = (planter.leaf(SECOND, None), planter.leaf(CLONED, None));

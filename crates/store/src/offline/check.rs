@@ -1,6 +1,7 @@
 //! Everything that must hold is looked at.
 
 mod data;
+mod lost;
 mod superblocks;
 mod users;
 
@@ -229,6 +230,7 @@ impl<R: ReadAt> Offline<R> {
             to_verify: Vec::new(),
         };
         checker.chunks(progress);
+        checker.find_lost();
         checker.compare_users(progress);
         checker.compare_allocator();
         checker.report

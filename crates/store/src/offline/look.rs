@@ -145,27 +145,31 @@ impl<R: ReadAt> Offline<R> {
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeLook> {
         let volumes = self.store.look_fences().volumes().iter();
-        volumes
+        let mut list: Vec<VolumeLook> = volumes
             .map(|volume| VolumeLook {
                 volume: volume.id,
                 generation: volume.generation,
                 owner: volume.owner,
             })
-            .collect()
+            .collect();
+        list.sort_unstable_by_key(|look| look.volume);
+        list
     }
 
     /// The groups that the store knows.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupLook> {
         let groups = self.store.look_fences().groups().iter();
-        groups
+        let mut list: Vec<GroupLook> = groups
             .map(|group| GroupLook {
                 group: group.id,
                 epoch: group.epoch,
                 blocks_per_chunk: group.blocks_per_chunk,
                 in_sync: group.in_sync.iter().copied().collect(),
             })
-            .collect()
+            .collect();
+        list.sort_unstable_by_key(|look| look.group);
+        list
     }
 
     /// All chunks, in no order.

@@ -392,11 +392,15 @@ impl fmt::Display for Problem {
                 sequence,
                 offset,
                 batches,
-            } => write!(
-                f,
-                "the log ends at page {sequence} (byte {offset}), {batches} batches behind it are not whole: a crash cut them \
-                 off, nothing of them was acknowledged"
-            ),
+            } => {
+                write!(f, "the log ends at page {sequence} (byte {offset}) in ")?;
+                match batches {
+                    0 => f.write_str("a batch that is not whole")?,
+                    1 => f.write_str("1 batch whose data is not whole")?,
+                    more => write!(f, "{more} batches of which the first has no whole data")?,
+                }
+                f.write_str(": it was being written, or a crash cut it off; nothing of it was acknowledged")
+            }
             Problem::Leaf {
                 chunk,
                 snapshot,

@@ -53,11 +53,9 @@ fn regions(superblock: &Superblock) -> Vec<(&'static str, u64, u64)> {
 fn text<R: ReadAt>(path: &str, offline: &Offline<R>) -> String {
     let superblock = offline.superblock();
     let mut out = format!("{path}\n\n");
-    let mut about = Table::new(&["store", &superblock.store.to_string()]);
-    about.row(["cluster".to_owned(), show::cluster(&superblock)]);
-    about.row(["bytes".to_owned(), show::bytes(superblock.geometry.size_bytes)]);
-    out.push_str(&about.text());
-    out.push('\n');
+    out.push_str(&format!("store    {}\n", superblock.store));
+    out.push_str(&format!("cluster  {}\n", show::cluster(&superblock)));
+    out.push_str(&format!("bytes    {}\n\n", show::bytes(superblock.geometry.size_bytes)));
 
     let mut table = Table::new(&["region", "offset", "bytes", "GiB"]);
     for (name, offset, bytes) in regions(&superblock) {
