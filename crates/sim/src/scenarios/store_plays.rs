@@ -35,14 +35,16 @@ fn tight(seed: u64) -> Profile {
     }
 }
 
-/// So little is free that what was given back a moment ago is wanted again.
-fn nearly_full(seed: u64) -> Profile {
+/// So much is under way, and so little is free, that what was given back a moment ago is wanted again.
+fn crowded(seed: u64) -> Profile {
     Profile {
-        chunks: 3,
-        blocks_per_chunk: 32,
+        chunks: 2,
         max_blocks: 16,
-        depth: 32,
-        requests: 150,
+        depth: 64,
+        clear_percent: 0,
+        read_percent: 5,
+        part_percent: 0,
+        requests: 300,
         ..tight(seed)
     }
 }
@@ -122,7 +124,7 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "D1: a freed slot waits for a durable mark",
             "v5's slot is overwritten; after a crash replay finds v5's checksum wrong and throws v6 away too.",
-            nearly_full,
+            crowded,
             plant!(plants => plants.store = plants.store.with(Plant::ReuseAtOnce)),
         ),
         scenario(

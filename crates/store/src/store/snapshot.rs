@@ -85,7 +85,8 @@ impl Store {
         let dead = chunk.dead_state(keep.above, keep.to, &keep.live);
         let dropping = match dead {
             Some(state) => state,
-            None if !keep.head && !chunk.deleted => SnapshotId::HEAD,
+            // What would have made the chunk has come to nothing.
+            None if !keep.head && !chunk.deleted && chunk.is_there() => SnapshotId::HEAD,
             None => {
                 self.end_unlogged(key, Ok(()));
                 return Some(false);
@@ -183,7 +184,7 @@ impl Store {
         self.unlink(key);
         let op = self.ops.get_mut(key);
         let (chunk, asker, index_bytes, leaves) = (op.chunk, op.asker.take(), op.index_bytes, op.leaves);
-        if result.is_err() {
+        if result.is_err() || !self.index.chunk(chunk).is_there() {
             self.index.chunk_mut(chunk).deleting = false;
         }
         self.space.unapplied_bytes -= index_bytes;
