@@ -26,10 +26,14 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Copy {
     version: Version,
-    entries: Vec<Change>,
+    /// None where the list of them is damaged.
+    entries: Option<Vec<Change>>,
     /// The stamps of each block; none where the block is damaged.
     blocks: Vec<Option<Vec<Stamp>>>,
 }
+
+/// In place of a list that is damaged.
+static NOTHING: Vec<Change> = Vec::new();
 
 /// A store that is mounted on its own, to be looked into.
 struct Mounted {
@@ -258,17 +262,28 @@ impl Cluster {
         let mut first: BTreeMap<u64, (Member, &Copy)> = BTreeMap::new();
         for (&(chunk, member), copy) in copies {
             let &mut (other, model) = first.entry(chunk).or_insert((member, copy));
-            if (copy.version, &copy.entries) != (model.version, &model.entries) {
-                let at = copy.entries.iter().zip(&model.entries).find(|(a, b)| a != b);
+            let listed = copy.entries.as_ref().zip(model.entries.as_ref());
+            if listed.is_none() {
+                if !self.hosts.rot {
+                    return Err(format!("a list of chunk {chunk} is damaged, unhit"));
+                }
+                self.coverage.hit("judge.damaged_copy");
+                if model.entries.is_none() {
+                    first.insert(chunk, (member, copy));
+                }
+            }
+            let (mine, theirs) = listed.unwrap_or((&NOTHING, &NOTHING));
+            if (copy.version, mine) != (model.version, theirs) {
+                let at = mine.iter().zip(theirs).find(|(a, b)| a != b);
                 return Err(format!(
                     "in-sync copies of chunk {chunk} differ: node {} holds {} with {} entries, node {} {} with {}; \
                      the first that differ: {at:?}",
                     member + 1,
                     copy.version,
-                    copy.entries.len(),
+                    mine.len(),
                     other + 1,
                     model.version,
-                    model.entries.len(),
+                    theirs.len(),
                 ));
             }
             for (index, block) in copy.blocks.iter().enumerate() {
@@ -411,25 +426,27 @@ impl Cluster {
         };
         let mut entries = Vec::new();
         let mut from = BlockIndex(0);
-        loop {
+        let entries = loop {
             let body = RequestBody::Changes {
                 chunk: index,
                 since: Version::NONE,
                 from,
             };
             let (answer, _) = self.ask(mounted, scope, body)?;
-            let Ok(AnswerBody::Changes { entries: some, more }) = answer.result else {
-                return Err(format!(
-                    "store {}, changes of chunk {chunk}: {:?}",
-                    mounted.store, answer.result
-                ));
-            };
-            entries.extend(some);
-            match more {
-                Some(next) => from = next,
-                None => break,
+            match answer.result {
+                Ok(AnswerBody::Changes { entries: some, more }) => {
+                    entries.extend(some);
+                    match more {
+                        Some(next) => from = next,
+                        None => break Some(entries),
+                    }
+                }
+                Err(Refusal::Damaged { .. }) => break None,
+                other => {
+                    return Err(format!("store {}, changes of chunk {chunk}: {other:?}", mounted.store));
+                }
             }
-        }
+        };
         let mut found = Vec::new();
         let mut first = 0;
         while first < blocks {
