@@ -74,7 +74,8 @@ pub struct UringConfig {
     /// begins with them while the core starts more. 0: all of them at the end of the pass.
     pub device_batch: usize,
     /// Writes to a disk with a volatile cache go through it, each by itself, so that whoever writes need not flush
-    /// ([`FileInfo::volatile_cache`] is false then).
+    /// ([`FileInfo::volatile_cache`] is false then). Off: with a processor to itself the store is faster by flushes that its
+    /// batches share (docs/benchmarks/store.md); where processors are crowded, writes that go through win.
     pub write_through: bool,
 }
 
@@ -89,7 +90,7 @@ impl Default for UringConfig {
             inline_bytes: 1 << 20,
             yields: 64,
             device_batch: 8,
-            write_through: true,
+            write_through: false,
         }
     }
 }

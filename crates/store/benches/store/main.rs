@@ -215,10 +215,15 @@ fn disk(arguments: &Arguments, figures: &mut Figures) -> Result<(), String> {
         maps::measure(&bed, kept, arguments.time, figures)?;
     }
     if arguments.wants("durable") && bed.volatile {
-        let by_write = "the store by writes that go through the cache, as in a node";
+        let by_write = "the store by writes that go through the cache";
         let ways = [
-            (Durable::ByWrite, "durable.", by_write, Judged::All),
-            (Durable::ByFlush, "flushed.", "the store by flushes", Judged::Nothing),
+            (Durable::ByWrite, "durable.", by_write, Judged::Nothing),
+            (
+                Durable::ByFlush,
+                "flushed.",
+                "the store by flushes, as in a node",
+                Judged::All,
+            ),
         ];
         for (durable, prefix, how, judged) in ways {
             println!("Both durable before they answer: {how}, fio by `--sync=dsync`.\n");
