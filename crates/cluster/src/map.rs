@@ -4,6 +4,7 @@
 //! only. No data and no per-chunk state live there.
 
 use crate::id::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use crate::placement::Level;
 use serde::{Deserialize, Serialize};
 
 /// The prefix of every key.
@@ -34,6 +35,15 @@ pub struct Node {
     pub nbd: Option<String>,
     /// How many cores serve.
     pub cores: u32,
+    /// The site that it stands in; empty: all nodes without one share one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub site: String,
+    /// The rack, unique in its site; empty: as for the site.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rack: String,
+    /// In maintenance: its absence is expected, its stores are not replaced meanwhile.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub maintenance: bool,
 }
 
 /// `/amita/live/NODE_ID`: a leased key; it is gone when the node is.
@@ -43,6 +53,10 @@ pub struct Live {
     pub session: u64,
     /// The process.
     pub pid: u32,
+    /// The stores that it serves at present: mounted, and free of I/O errors. Those of a node of an older version are
+    /// not told; such a node is taken to serve all its stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stores: Option<Vec<StoreId>>,
 }
 
 /// `/amita/stores/UUID`: a disk.
@@ -58,6 +72,33 @@ pub struct Store {
     pub size_bytes: u64,
     /// Relative weight for placement.
     pub weight: u32,
+    /// The class of the device (`nvme`, `ssd`, `hdd`, or what the operator calls it); empty: none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub class: String,
+    /// What the operator wants of it.
+    #[serde(default, skip_serializing_if = "StoreDuty::is_normal")]
+    pub duty: StoreDuty,
+}
+
+/// What the operator wants of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreDuty {
+    /// It holds data.
+    #[default]
+    Normal,
+    /// Its data moves to others.
+    Draining,
+}
+
+impl StoreDuty {
+    fn is_normal(&self) -> bool {
+        *self == StoreDuty::Normal
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// `/amita/pools/NAME`: a redundancy policy and its groups.
@@ -73,6 +114,12 @@ pub struct Pool {
     pub groups: u32,
     /// Bytes of a chunk: a power of two, at most 4 MiB.
     pub chunk_bytes: u32,
+    /// No two copies of a group lie in the same of these.
+    #[serde(default)]
+    pub failure_domain: Level,
+    /// Only stores of this class hold its groups; `None`: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
 }
 
 /// What a pool does with data. Later kinds are added here.
@@ -89,7 +136,7 @@ pub enum PoolKind {
     },
 }
 
-/// `/amita/groups/POOL_ID/INDEX`: who holds a group. The in-sync set changes only together with the epoch.
+/// `/amita/groups/POOL_ID/INDEX`: who holds a group. The in-sync and syncing sets change only together with the epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// The index inside the pool.
@@ -100,6 +147,53 @@ pub struct Group {
     pub members: Vec<StoreId>,
     /// Those that hold everything acknowledged.
     pub in_sync: Vec<StoreId>,
+    /// Those that are being brought up to date: they get every write, must answer it, and serve nothing (R2). Together with
+    /// the in-sync ones at most [`crate::message::MAX_MEMBERS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub syncing: Vec<Syncing>,
+}
+
+/// A store that is being brought up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Syncing {
+    /// The store.
+    pub store: StoreId,
+    /// The epoch that first listed it, this time: what was said of it earlier does not count.
+    pub since: Epoch,
+}
+
+/// `/amita/whole/POOL_ID/VOLUME_ID`: what the volume's owner says of syncing stores: that they hold everything of this
+/// volume. A store is taken into the in-sync set when the owners of all the pool's volumes have said so, each with its
+/// present generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The owner's generation; what an older owner said does not count.
+    pub generation: Generation,
+    /// Which stores, in which group. In order of the group.
+    pub members: Vec<WholeMember>,
+}
+
+/// One syncing member that holds everything of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WholeMember {
+    /// The group.
+    pub group: GroupIndex,
+    /// The store.
+    pub store: StoreId,
+    /// As in [`Syncing`].
+    pub since: Epoch,
+}
+
+/// `/amita/raised/POOL_ID`: written in the same transaction as each raise of the generation of one of the pool's volumes.
+/// A promotion compares it, so that none can rest on what a deposed owner has said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Raised {
+    /// The volume whose generation was raised last.
+    pub volume: VolumeId,
+    /// To which.
+    pub generation: Generation,
 }
 
 /// `/amita/volumes/NAME`: a volume.
@@ -154,6 +248,21 @@ pub fn groups_prefix(pool: PoolId) -> String {
 #[must_use]
 pub fn group_key(pool: PoolId, index: GroupIndex) -> String {
     format!("{PREFIX}groups/{pool}/{:010}", index.0)
+}
+/// The prefix of what owners of a pool's volumes say of syncing stores.
+#[must_use]
+pub fn whole_prefix(pool: PoolId) -> String {
+    format!("{PREFIX}whole/{pool}/")
+}
+/// The key of what a volume's owner says of syncing stores.
+#[must_use]
+pub fn whole_key(pool: PoolId, volume: VolumeId) -> String {
+    format!("{PREFIX}whole/{pool}/{volume}")
+}
+/// The key that each raise of a generation of the pool's volumes rewrites.
+#[must_use]
+pub fn raised_key(pool: PoolId) -> String {
+    format!("{PREFIX}raised/{pool}")
 }
 /// The key of a volume's record.
 #[must_use]

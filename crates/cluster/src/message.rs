@@ -72,6 +72,8 @@ pub enum RequestBody {
         owner: NodeId,
         /// The group's in-sync set at this epoch.
         in_sync: MemberSet,
+        /// The stores that are being brought up to date at this epoch: they get every write and serve nothing (R2).
+        syncing: Vec<StoreId>,
         /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
         blocks_per_chunk: u16,
     },
@@ -171,6 +173,50 @@ pub enum RequestBody {
     },
     /// Nothing but a promise is wanted (R4).
     Confirm,
+    /// List the volume's chunks of the scope's group that the store holds, in order of their index.
+    Chunks {
+        /// The first index to list.
+        from: ChunkIndex,
+        /// Only chunks that core `core` of `cores` sequences ([`crate::ChunkId::core`]).
+        core: u16,
+        /// See `core`.
+        cores: u16,
+    },
+    /// The chunk's history goes on here from version `at`: to a member that is being brought up to date, before the first
+    /// write of the chunk. Where the store is whole at `at`, it stays so; where it has that version in the asker's own
+    /// history already, nothing is done; else the chunk is durably *incomplete* since the version at which it was whole
+    /// (R5), and takes writes from `at` on.
+    Join {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// The version that the next write names as its predecessor.
+        at: Version,
+    },
+    /// Replace entries, each only where it is exactly as expected (R5); the versions of the chunk stay. For resync and
+    /// repair. The payload holds the blocks of the entries that put data, in their order.
+    Mend {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// In order of their block; at most [`MAX_CHANGES`].
+        entries: Vec<Mend>,
+    },
+    /// The chunk holds everything up to the version that it has got to by the requests before this one: it is whole.
+    Whole {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// That version; another one is refused as `WrongPredecessor`.
+        version: Version,
+    },
+    /// Read the blocks from `from` on from the disk and check them; list their entries. For scrubbing: nothing of the data
+    /// travels. At most [`MAX_CHANGES`] blocks are looked at by one request.
+    Verify {
+        /// The chunk.
+        chunk: ChunkIndex,
+        /// The first block to look at.
+        from: BlockIndex,
+        /// As of at least this version.
+        least: Version,
+    },
     /// Which blocks of a chunk are allocated?
     Allocation {
         /// The chunk.
@@ -190,6 +236,47 @@ pub struct Change {
     /// CRC-32C of the whole block, or `None` where the block was cleared.
     pub sum: Option<u32>,
 }
+
+/// One entry of a [`RequestBody::Mend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mend {
+    /// The block.
+    pub block: BlockIndex,
+    /// What the store must hold there, changes that it has accepted included.
+    pub expect: Expect,
+    /// The version of the new entry.
+    pub version: Version,
+    /// CRC-32C of the new block; `None`: it is unmapped. With [`Version::NONE`]: as if it had never been written.
+    pub sum: Option<u32>,
+}
+
+/// What a [`Mend`] expects of the entry that it replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// This version and this checksum (`None`: unmapped; with [`Version::NONE`]: never written).
+    Entry {
+        /// Its version.
+        version: Version,
+        /// Its checksum.
+        sum: Option<u32>,
+    },
+    /// The store has lost the entry itself (a damaged page of its index).
+    Lost,
+}
+
+/// What a store holds of a chunk, as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkState {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The version that its last change gave it.
+    pub version: Version,
+    /// Where it is incomplete (R5): the version at which it was last whole.
+    pub incomplete: Option<Version>,
+}
+
+/// The most chunks that one answer to [`RequestBody::Chunks`] lists.
+pub const MAX_LISTED_CHUNKS: usize = 256;
 
 /// A store's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -216,6 +303,8 @@ pub enum AnswerBody {
     Opened {
         /// [`Version::NONE`] where the store has no such chunk.
         version: Version,
+        /// Where it is incomplete (R5): the version at which it was last whole. Such a copy never counts as the longest.
+        incomplete: Option<Version>,
     },
     /// Durable: `Write`, `Clear` and the last part of a `Roll`; an earlier part of a `Roll` is only kept.
     Done,
@@ -235,6 +324,32 @@ pub enum AnswerBody {
     },
     /// Only the promise was wanted.
     Confirmed,
+    /// Chunks.
+    Chunks {
+        /// In order of their index; at most [`MAX_LISTED_CHUNKS`].
+        chunks: Vec<ChunkState>,
+        /// Ask again from here, if given.
+        more: Option<ChunkIndex>,
+    },
+    /// The chunk's history goes on at the version asked for, durably.
+    Joined {
+        /// Where the chunk is incomplete: the version at which it was last whole. `None`: it is whole.
+        incomplete: Option<Version>,
+    },
+    /// Entries were replaced, durably, but for those that were not as expected.
+    Mended {
+        /// Their blocks, in order.
+        skipped: Vec<BlockIndex>,
+    },
+    /// Blocks were read and checked.
+    Verified {
+        /// The entries of the blocks looked at, in order of their block; blocks that were never written have none.
+        entries: Vec<Change>,
+        /// Those whose data is damaged or cannot be read; or whose entry is lost.
+        damaged: Vec<BlockIndex>,
+        /// Ask again from here, if given.
+        more: Option<BlockIndex>,
+    },
     /// One bit a block, little-endian, set where the block has data.
     Allocation {
         /// The bitmap: `MAX_BLOCKS_PER_CHUNK / 64` words.
@@ -286,6 +401,8 @@ pub enum Refusal {
     NoSuchStore,
     /// The store has as much to do as it can hold; ask again.
     Busy,
+    /// The store is not in sync, or its copy of the chunk is incomplete: it serves nothing of it (R5).
+    Incomplete,
 }
 
 /// What is wrong with a request.

@@ -15,11 +15,13 @@ use crate::id::{GroupIndex, NodeId, PoolId, StoreId};
 use crate::layout::mix;
 use crate::map;
 use crate::message::MAX_MEMBERS;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What may fail as one: no two copies of a group lie in the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Level {
     /// A disk. Copies on disks of one host: for trials on a single machine only.
     Disk,

@@ -99,6 +99,9 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
             None => (NodeId(number(next_number(meta, "nodes")?, "nodes")?), 0),
         };
         let node = Node {
+            site: String::new(),
+            rack: String::new(),
+            maintenance: false,
             id,
             name: name.to_owned(),
             fabric: fabric.to_owned(),
@@ -214,6 +217,8 @@ pub fn store_record(id: StoreId, node: NodeId, path: &str, size_bytes: u64) -> S
     // Weight in MiB: proportional to capacity unless an operator says otherwise.
     let weight = (size_bytes >> 20).clamp(1, u64::from(u32::MAX)) as u32;
     Store {
+        class: String::new(),
+        duty: amita_cluster::map::StoreDuty::Normal,
         id,
         node,
         path: path.to_owned(),

@@ -180,7 +180,12 @@ fn kill(client: &Client, running: Running) -> NodeId {
         .value(0)
         .unwrap()
         .clone();
-    let impostor = serde_json::to_vec(&Live { session: 999, pid: 999 }).unwrap();
+    let impostor = serde_json::to_vec(&Live {
+        stores: None,
+        session: 999,
+        pid: 999,
+    })
+    .unwrap();
     let lease = client.lease_grant(60).unwrap();
     let put = Op::Put {
         key: found.key,

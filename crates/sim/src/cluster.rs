@@ -356,6 +356,7 @@ impl Cluster {
             .coordinator
             .map(|config| Lead::new(member, process, config, lag));
         let live = map::Live {
+            stores: None,
             session: process,
             pid: 1,
         };

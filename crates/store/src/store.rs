@@ -220,6 +220,7 @@ impl Store {
         if let RequestBody::Fence {
             owner,
             in_sync,
+            syncing: _,
             blocks_per_chunk,
         } = request.body
         {

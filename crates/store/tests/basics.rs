@@ -317,6 +317,7 @@ fn epochs_and_members_are_checked() {
     let mut others = MemberSet::new();
     others.push(StoreId(5));
     let request = asker.request(RequestBody::Fence {
+        syncing: Vec::new(),
         owner: NodeId(1),
         in_sync: others,
         blocks_per_chunk: 1024,

@@ -18,6 +18,7 @@ const CHUNKS: u64 = 64;
 fn opened() -> Opened {
     let members: Vec<StoreId> = (1..=3).map(StoreId).collect();
     let group = |index| map::Group {
+        syncing: Vec::new(),
         index: GroupIndex(index),
         epoch: Epoch(1),
         members: members.clone(),
@@ -34,6 +35,8 @@ fn opened() -> Opened {
         },
         volume_revision: 1,
         pool: map::Pool {
+            failure_domain: amita_cluster::placement::Level::Node,
+            class: None,
             id: PoolId(1),
             name: "p".to_owned(),
             kind: PoolKind::Replicated {
@@ -81,7 +84,10 @@ impl Bench {
                 let mut payload = Slice::default();
                 let body = match request.body {
                     RequestBody::Fence { .. } => AnswerBody::Fenced,
-                    RequestBody::Open { .. } => AnswerBody::Opened { version: Version::NONE },
+                    RequestBody::Open { .. } => AnswerBody::Opened {
+                        version: Version::NONE,
+                        incomplete: None,
+                    },
                     RequestBody::Read { .. } => {
                         payload = self.block.clone();
                         AnswerBody::Data {

@@ -45,6 +45,8 @@ fn opened() -> Opened {
         },
         volume_revision: 1,
         pool: map::Pool {
+            failure_domain: amita_cluster::placement::Level::Node,
+            class: None,
             id: PoolId(1),
             name: "p".to_owned(),
             kind: PoolKind::Replicated {
@@ -59,6 +61,7 @@ fn opened() -> Opened {
         groups: (0..4)
             .map(|index| {
                 let group = map::Group {
+                    syncing: Vec::new(),
                     index: GroupIndex(index),
                     epoch: Epoch(1),
                     members: members.clone(),
@@ -102,7 +105,10 @@ impl Stores {
                 let mut payload = Slice::default();
                 let body = match request.body {
                     RequestBody::Fence { .. } => AnswerBody::Fenced,
-                    RequestBody::Open { .. } => AnswerBody::Opened { version: Version::NONE },
+                    RequestBody::Open { .. } => AnswerBody::Opened {
+                        version: Version::NONE,
+                        incomplete: None,
+                    },
                     RequestBody::Read { .. } => {
                         payload = self.block.clone();
                         let mut sums = Sums::new();

@@ -70,6 +70,7 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
         .map(|(index, members)| {
             let index = GroupIndex(index as u32);
             let group = Group {
+                syncing: Vec::new(),
                 index,
                 epoch: Epoch(1),
                 in_sync: members.clone(),
@@ -102,6 +103,8 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
         }
     }
     let pool = Pool {
+        failure_domain: amita_cluster::placement::Level::Node,
+        class: None,
         id,
         name: spec.name.clone(),
         kind: PoolKind::Replicated {

@@ -16,7 +16,12 @@ fn empty() -> Mutex<State> {
 }
 
 fn rise(meta: &dyn Transact, node: NodeId, pid: u32) {
-    let live = serde_json::to_vec(&Live { session: 1, pid }).unwrap();
+    let live = serde_json::to_vec(&Live {
+        stores: None,
+        session: 1,
+        pid,
+    })
+    .unwrap();
     meta.txn(&Call::put(map::live_key(node), live)).unwrap();
 }
 

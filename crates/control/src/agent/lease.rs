@@ -34,6 +34,7 @@ fn attempt(client: &Client, config: &Config) -> Result<Taken, Error> {
     let lease = client.lease_grant(config.lease_ttl_s)?.id;
     let key = map::live_key(config.node);
     let live = Live {
+        stores: None,
         session: config.session,
         pid: std::process::id(),
     };
@@ -82,7 +83,11 @@ fn attempt(client: &Client, config: &Config) -> Result<Taken, Error> {
         // Gone between the two, or not readable: the next attempt sees.
         _ => {
             let _ = client.lease_revoke(lease);
-            Ok(Taken::Other(Live { session: 0, pid: 0 }))
+            Ok(Taken::Other(Live {
+                stores: None,
+                session: 0,
+                pid: 0,
+            }))
         }
     }
 }
@@ -160,6 +165,7 @@ fn stopped(client: &Client, config: &Config, lease: LeaseId) {
         return;
     }
     let live = Live {
+        stores: None,
         session: config.session,
         pid: STOPPED,
     };

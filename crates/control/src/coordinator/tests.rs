@@ -51,6 +51,8 @@ impl Scene {
             min_copies,
         };
         let pool = Pool {
+            failure_domain: amita_cluster::placement::Level::Node,
+            class: None,
             id: POOL,
             name: "p".to_owned(),
             kind,
@@ -61,6 +63,7 @@ impl Scene {
         for index in 0..groups {
             let index = GroupIndex(index);
             let group = Group {
+                syncing: Vec::new(),
                 index,
                 epoch: Epoch(1),
                 members: members.clone(),
@@ -71,6 +74,8 @@ impl Scene {
         for number in 1..=nodes {
             let id = store(number);
             let record = Store {
+                class: String::new(),
+                duty: amita_cluster::map::StoreDuty::Normal,
                 id,
                 node: node(number),
                 path: "/x".to_owned(),
@@ -99,7 +104,12 @@ impl Scene {
 
     fn rise(&mut self, node: NodeId) {
         let lease = self.state.lease_grant(self.now.0, 5, None).unwrap();
-        let value = serde_json::to_vec(&Live { session: 1, pid: 1 }).unwrap();
+        let value = serde_json::to_vec(&Live {
+            stores: None,
+            session: 1,
+            pid: 1,
+        })
+        .unwrap();
         let put = Op::Put {
             key: map::live_key(node),
             value,

@@ -72,7 +72,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
     };
     Ok(match body {
         AnswerBody::Fenced => Kind::Fenced,
-        AnswerBody::Opened { version } => {
+        AnswerBody::Opened { version, .. } => {
             RawOpened { version: version.0 }.put(out);
             Kind::Opened
         }
@@ -110,6 +110,12 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
                 out.extend_from_slice(&word.to_le_bytes());
             }
             Kind::Allocated
+        }
+        AnswerBody::Chunks { .. }
+        | AnswerBody::Joined { .. }
+        | AnswerBody::Mended { .. }
+        | AnswerBody::Verified { .. } => {
+            return Err(EncodeError::Unsupported { what: "resync" });
         }
     })
 }
@@ -169,6 +175,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             reader.end()?;
             AnswerBody::Opened {
                 version: Version(raw.version),
+                incomplete: None,
             }
         }
         Kind::Done => {

@@ -122,6 +122,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         RequestBody::Fence {
             owner,
             in_sync,
+            syncing: _,
             blocks_per_chunk,
         } => {
             RawFence {
@@ -281,6 +282,13 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
             .put(out);
             Kind::Clone
         }
+        RequestBody::Chunks { .. }
+        | RequestBody::Join { .. }
+        | RequestBody::Mend { .. }
+        | RequestBody::Whole { .. }
+        | RequestBody::Verify { .. } => {
+            return Err(EncodeError::Unsupported { what: "resync" });
+        }
     })
 }
 
@@ -322,6 +330,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, Decod
             RequestBody::Fence {
                 owner: NodeId(raw.owner),
                 in_sync,
+                syncing: Vec::new(),
                 blocks_per_chunk: raw.blocks_per_chunk,
             }
         }

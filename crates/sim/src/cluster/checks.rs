@@ -373,6 +373,7 @@ impl Cluster {
     /// The door must be shut to an older generation, after a power cut too, and open to a newer one.
     fn judge_fence(&mut self, mounted: &mut Mounted, group: &map::Group, generation: Generation) -> Result<(), String> {
         let body = RequestBody::Fence {
+            syncing: Vec::new(),
             owner: NodeId(99),
             in_sync: group.in_sync.iter().copied().collect(),
             blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
@@ -421,7 +422,11 @@ impl Cluster {
     fn read_copy(&mut self, mounted: &mut Mounted, scope: Scope, chunk: u64, blocks: u16) -> Result<Copy, String> {
         let index = ChunkIndex(chunk);
         let (answer, _) = self.ask(mounted, scope, RequestBody::Open { chunk: index })?;
-        let Ok(AnswerBody::Opened { version }) = answer.result else {
+        let Ok(AnswerBody::Opened {
+            version,
+            incomplete: None,
+        }) = answer.result
+        else {
             return Err(format!("store {}, chunk {chunk}: {:?}", mounted.store, answer.result));
         };
         let mut entries = Vec::new();

@@ -44,6 +44,9 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
     for member in 0..setup.nodes {
         let name = format!("node-{}", member + 1);
         let record = map::Node {
+            site: String::new(),
+            rack: String::new(),
+            maintenance: false,
             id: node_id(member),
             name: name.clone(),
             fabric: node::address(world, member).to_string(),
@@ -54,6 +57,8 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         };
         put(map::node_key(&name), json(&record));
         let store = map::Store {
+            class: String::new(),
+            duty: amita_cluster::map::StoreDuty::Normal,
             id: store_id(member),
             node: node_id(member),
             path: disk(member),
@@ -70,6 +75,8 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
     put(
         map::pool_key(POOL_NAME),
         json(&map::Pool {
+            failure_domain: amita_cluster::placement::Level::Node,
+            class: None,
             id: POOL,
             name: POOL_NAME.to_owned(),
             kind,
@@ -84,6 +91,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         }
         let index = GroupIndex(index);
         let record = map::Group {
+            syncing: Vec::new(),
             index,
             epoch: Epoch(1),
             in_sync: members.clone(),

@@ -228,6 +228,7 @@ impl Player {
 
     fn fence_body(&self) -> RequestBody {
         RequestBody::Fence {
+            syncing: Vec::new(),
             owner: NodeId(1),
             in_sync: [super::STORE].into_iter().collect(),
             blocks_per_chunk: self.profile.blocks_per_chunk,

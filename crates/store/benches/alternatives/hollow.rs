@@ -105,6 +105,7 @@ impl Hollow {
         let mut in_sync = MemberSet::new();
         in_sync.push(StoreId(1));
         let body = RequestBody::Fence {
+            syncing: Vec::new(),
             owner: NodeId(1),
             in_sync,
             blocks_per_chunk: BLOCKS as u16,

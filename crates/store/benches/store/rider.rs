@@ -196,6 +196,7 @@ impl Rider {
         let mut in_sync = MemberSet::new();
         in_sync.push(STORE);
         let body = RequestBody::Fence {
+            syncing: Vec::new(),
             owner: NodeId(1),
             in_sync,
             blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
@@ -215,7 +216,10 @@ impl Rider {
             for effect in self.store.effects() {
                 match effect {
                     Effect::Answer { answer, .. } => match answer.result {
-                        Ok(AnswerBody::Opened { version }) => self.versions[chunk as usize] = version,
+                        Ok(AnswerBody::Opened {
+                            version,
+                            incomplete: None,
+                        }) => self.versions[chunk as usize] = version,
                         other => panic!("a chunk was opened and the answer is {other:?}"),
                     },
                     other => panic!("a chunk was opened and the store wants {other:?}"),

@@ -242,7 +242,10 @@ impl Store {
             Want::Allocation => AnswerBody::Allocation {
                 allocated: Box::new([0; 16]),
             },
-            Want::Version => AnswerBody::Opened { version },
+            Want::Version => AnswerBody::Opened {
+                version,
+                incomplete: None,
+            },
             Want::Changes { .. } => AnswerBody::Changes {
                 entries: Vec::new(),
                 more: None,
@@ -257,6 +260,7 @@ impl Store {
             Want::Data(range) => return self.read_blocks(asker, key, view, range),
             Want::Version => AnswerBody::Opened {
                 version: self.index.chunk(key).version(view),
+                incomplete: None,
             },
             Want::Allocation => {
                 let mut allocated = Box::new([0u64; 16]);

@@ -123,6 +123,11 @@ impl Store {
                 };
                 self.clone_chunk(asker, id(chunk), from, at);
             }
+            RequestBody::Chunks { .. }
+            | RequestBody::Join { .. }
+            | RequestBody::Mend { .. }
+            | RequestBody::Whole { .. }
+            | RequestBody::Verify { .. } => self.invalid(asker, Problem::Range),
             RequestBody::Confirm => self.answer(asker, AnswerBody::Confirmed, Slice::default()),
             RequestBody::Fence { .. } => unreachable!("fences were taken before"),
         }

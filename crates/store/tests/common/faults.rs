@@ -367,7 +367,10 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
             chunk: ChunkIndex(index),
         });
         let at = match owner.ask(host, request, Slice::default()).answer.result {
-            Ok(AnswerBody::Opened { version }) => version,
+            Ok(AnswerBody::Opened {
+                version,
+                incomplete: None,
+            }) => version,
             // What the store knows of the chunk is damaged: it says so.
             Err(Refusal::Damaged { .. }) => {
                 served.damaged.extend((0..BLOCKS).map(|block| (index, block)));

@@ -53,6 +53,7 @@ impl Owner {
 
     pub fn fence_request(&mut self) -> Request {
         let body = RequestBody::Fence {
+            syncing: Vec::new(),
             owner: NodeId(self.node),
             in_sync: self.in_sync.iter().map(|&id| StoreId(id)).collect::<MemberSet>(),
             blocks_per_chunk: self.asker.blocks_per_chunk,
@@ -280,7 +281,14 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
     let blocks = owner.asker.blocks_per_chunk;
     let (opened, _) = owner.ask(rig, RequestBody::Open { chunk: index }, &[]);
     let version = expected.version;
-    assert_eq!(opened, Ok(AnswerBody::Opened { version }), "{place}");
+    assert_eq!(
+        opened,
+        Ok(AnswerBody::Opened {
+            version,
+            incomplete: None
+        }),
+        "{place}"
+    );
 
     let mut allocated = [0; 16];
     for first in (0..blocks).step_by(MAX_IO_BLOCKS as usize) {

@@ -456,6 +456,7 @@ impl Asker {
         in_sync.push(STORE);
         in_sync.push(StoreId(0xabcd_0002));
         self.request(RequestBody::Fence {
+            syncing: Vec::new(),
             owner: NodeId(self.link.0 as u32),
             in_sync,
             blocks_per_chunk: self.blocks_per_chunk,
@@ -532,7 +533,10 @@ impl Asker {
             chunk: ChunkIndex(chunk),
         });
         match self.ask(rig, request, Slice::default()).answer.result {
-            Ok(AnswerBody::Opened { version }) => version,
+            Ok(AnswerBody::Opened {
+                version,
+                incomplete: None,
+            }) => version,
             other => panic!("an open was answered with {other:?}"),
         }
     }

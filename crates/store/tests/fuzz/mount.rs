@@ -160,7 +160,10 @@ fn open(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<Version> {
         chunk: ChunkIndex(chunk),
     };
     match ask(owner, rig, body, &[]).0 {
-        Ok(AnswerBody::Opened { version }) => Some(version),
+        Ok(AnswerBody::Opened {
+            version,
+            incomplete: None,
+        }) => Some(version),
         Err(
             Refusal::Poisoned
             | Refusal::Invalid {

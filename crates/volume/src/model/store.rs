@@ -291,7 +291,10 @@ impl Store {
                     now,
                     link,
                     &request,
-                    Ok(AnswerBody::Opened { version }),
+                    Ok(AnswerBody::Opened {
+                        version,
+                        incomplete: None,
+                    }),
                     Slice::default(),
                 );
             }
@@ -365,8 +368,14 @@ impl Store {
             }
             RequestBody::Roll { .. } => self.roll(now, link, request, &payload),
             RequestBody::Confirm => self.answer(now, link, &request, Ok(AnswerBody::Confirmed), Slice::default()),
-            RequestBody::Keep { .. } | RequestBody::Clone { .. } => {
-                unreachable!("a sequencer asks for neither")
+            RequestBody::Keep { .. }
+            | RequestBody::Clone { .. }
+            | RequestBody::Chunks { .. }
+            | RequestBody::Join { .. }
+            | RequestBody::Mend { .. }
+            | RequestBody::Whole { .. }
+            | RequestBody::Verify { .. } => {
+                unreachable!("a sequencer asks for none of them")
             }
             RequestBody::Allocation { chunk, .. } => {
                 let mut allocated = Box::new([0u64; 16]);

@@ -187,6 +187,8 @@ impl World {
             meta.txn(&Call::put(key, value)).expect("the model takes it");
         };
         let pool = map::Pool {
+            failure_domain: amita_cluster::placement::Level::Node,
+            class: None,
             id: PoolId(1),
             name: "p".to_owned(),
             kind: PoolKind::Replicated {
@@ -201,6 +203,7 @@ impl World {
             let first = random.below(STORES as u64) as usize;
             let members: Vec<StoreId> = (0..profile.copies).map(|at| store_id((first + at) % STORES)).collect();
             let group = map::Group {
+                syncing: Vec::new(),
                 index: GroupIndex(index),
                 epoch: Epoch(1),
                 members: members.clone(),

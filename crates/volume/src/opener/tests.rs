@@ -50,6 +50,8 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
 
 fn pool() -> map::Pool {
     map::Pool {
+        failure_domain: amita_cluster::placement::Level::Node,
+        class: None,
         id: PoolId(1),
         name: "p".to_owned(),
         kind: PoolKind::Replicated {
@@ -63,6 +65,7 @@ fn pool() -> map::Pool {
 
 fn group(index: u32) -> map::Group {
     map::Group {
+        syncing: Vec::new(),
         index: GroupIndex(index),
         epoch: Epoch(1),
         members: vec![StoreId(1), StoreId(2)],

@@ -56,6 +56,7 @@ impl Sequencer {
             }
             if up && !paused && !self.tasks[slot].waiting.has(position) {
                 let body = RequestBody::Fence {
+                    syncing: Vec::new(),
                     owner: self.owner,
                     in_sync: in_sync.clone(),
                     blocks_per_chunk: self.blocks_per_chunk,

@@ -142,7 +142,13 @@ impl Sequencer {
         let epoch = self.groups[group as usize].record.epoch;
         assert_eq!(self.opening(chunk).epoch, epoch, "an opening ends with its epoch (R6)");
         match (step, body) {
-            (Step::Ask, AnswerBody::Opened { version }) => {
+            (
+                Step::Ask,
+                AnswerBody::Opened {
+                    version,
+                    incomplete: None,
+                },
+            ) => {
                 if version.generation() > self.generation {
                     let generation = version.generation();
                     return self.stop(StopReason::Deposed { generation });

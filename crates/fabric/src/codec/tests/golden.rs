@@ -144,6 +144,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         (
             "Fence",
             request(RequestBody::Fence {
+                syncing: Vec::new(),
                 owner: NodeId(6),
                 in_sync,
                 blocks_per_chunk: 1024,
@@ -200,7 +201,14 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             0,
         ),
         ("Fenced", answer(Ok(AnswerBody::Fenced)), 0),
-        ("Opened", answer(Ok(AnswerBody::Opened { version })), 0),
+        (
+            "Opened",
+            answer(Ok(AnswerBody::Opened {
+                version,
+                incomplete: None,
+            })),
+            0,
+        ),
         ("Done", answer(Ok(AnswerBody::Done)), 0),
         ("Data", answer(Ok(data(&[0x9192_9394, 0x9596_9798]))), 8192),
         ("Data unmapped", answer(Ok(data(&[]))), 0),

@@ -77,6 +77,7 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
         fence.prop_map(|(owner, members, blocks_per_chunk)| {
             let in_sync = members.into_iter().collect();
             RequestBody::Fence {
+                syncing: Vec::new(),
                 owner: NodeId(owner),
                 in_sync,
                 blocks_per_chunk,
@@ -166,7 +167,10 @@ fn request() -> impl Strategy<Value = Request> {
 fn answer_body() -> impl Strategy<Value = AnswerBody> {
     prop_oneof![
         Just(AnswerBody::Fenced),
-        version().prop_map(|version| AnswerBody::Opened { version }),
+        version().prop_map(|version| AnswerBody::Opened {
+            version,
+            incomplete: None
+        }),
         Just(AnswerBody::Done),
         (version(), vec(any::<u32>(), 0..=MAX_IO_BLOCKS as usize)).prop_map(|(version, sums)| AnswerBody::Data {
             version,

@@ -36,7 +36,13 @@ impl Player {
                 self.fenced.0 - 1,
                 self.fenced
             )),
-            (Asked::Open { chunk }, Ok(AnswerBody::Opened { version })) => self.on_opened(chunk, version),
+            (
+                Asked::Open { chunk },
+                Ok(AnswerBody::Opened {
+                    version,
+                    incomplete: None,
+                }),
+            ) => self.on_opened(chunk, version),
             (Asked::Write { chunk, version }, Ok(AnswerBody::Done)) => self.on_written(chunk, version),
             (
                 Asked::Read {

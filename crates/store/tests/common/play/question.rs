@@ -73,7 +73,13 @@ impl Question {
         }
         let Ok(body) = said.result else { return false };
         match (self.ask, body) {
-            (Ask::Open, AnswerBody::Opened { version }) => *version == blocks.version,
+            (
+                Ask::Open,
+                AnswerBody::Opened {
+                    version,
+                    incomplete: None,
+                },
+            ) => *version == blocks.version,
             (Ask::Read { first, count }, AnswerBody::Data { version, sums }) => {
                 *version == newest(&blocks, first, count) && shows(&blocks, first, count, said.payload, sums)
             }

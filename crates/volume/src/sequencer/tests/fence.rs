@@ -16,6 +16,7 @@ fn all_members_are_told_before_anything_is_served() {
             owner,
             in_sync,
             blocks_per_chunk,
+            ..
         } = &request.body
         else {
             panic!()

@@ -297,7 +297,13 @@ fn no_more_chunks_are_opened_at_once_than_there_is_room_for() {
     let opens = rig.take(|_, body| matches!(body, RequestBody::Open { .. }));
     assert_eq!(opens.len(), crate::MAX_OPENINGS);
     for request in &opens {
-        rig.accept(request, AnswerBody::Opened { version: old(1) });
+        rig.accept(
+            request,
+            AnswerBody::Opened {
+                version: old(1),
+                incomplete: None,
+            },
+        );
     }
     assert_eq!(
         rig.take(|_, body| matches!(body, RequestBody::Open { .. })).len(),

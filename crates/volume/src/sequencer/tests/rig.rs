@@ -51,6 +51,8 @@ impl Rig {
     pub fn with(copies: u8, min_copies: u8, groups: u32, config: Config) -> Rig {
         let mut metadata = State::new();
         let pool = map::Pool {
+            failure_domain: amita_cluster::placement::Level::Node,
+            class: None,
             id: PoolId(1),
             name: "p".to_owned(),
             kind: PoolKind::Replicated { copies, min_copies },
@@ -71,6 +73,7 @@ impl Rig {
         for index in 0..groups {
             let members: Vec<StoreId> = (1..=u128::from(copies)).map(store).collect();
             let record = map::Group {
+                syncing: Vec::new(),
                 index: GroupIndex(index),
                 epoch: Epoch(1),
                 members: members.clone(),
@@ -277,7 +280,13 @@ impl Rig {
     pub fn answer_opens(&mut self, version: impl Fn(StoreId) -> Version) {
         for request in self.take(|_, body| matches!(body, RequestBody::Open { .. })) {
             let version = version(request.store);
-            self.accept(&request, AnswerBody::Opened { version });
+            self.accept(
+                &request,
+                AnswerBody::Opened {
+                    version,
+                    incomplete: None,
+                },
+            );
         }
     }
 
