@@ -181,6 +181,8 @@ pub enum RequestBody {
         core: u16,
         /// See `core`.
         cores: u16,
+        /// Groups of the pool: a power of two; chunks of other groups than the scope's are not listed.
+        groups: u32,
     },
     /// The chunk's history goes on here from version `at`: to a member that is being brought up to date, before the first
     /// write of the chunk. Where the store is whole at `at`, it stays so; where it has that version in the asker's own
@@ -259,6 +261,11 @@ pub enum Expect {
         version: Version,
         /// Its checksum.
         sum: Option<u32>,
+    },
+    /// Any entry whose version is not above this one, or none.
+    Upto {
+        /// The newest version that may be replaced.
+        version: Version,
     },
     /// The store has lost the entry itself (a damaged page of its index).
     Lost,
