@@ -89,7 +89,14 @@ impl Core {
         Core {
             view: View::default(),
             stores: Stores::default(),
-            shards: Shards::new(config.core, config.sequencer.clone()),
+            shards: Shards::new(
+                config.core,
+                amita_volume::Config {
+                    core: config.core as u16,
+                    cores: config.cores as u16,
+                    ..config.sequencer.clone()
+                },
+            ),
             fabric: Fabric::new(config.fabric.clone()),
             fronts: Fronts::default(),
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
@@ -205,7 +212,7 @@ impl Core {
         let now = driver.now();
         self.stores.tick(now);
         self.shards.tick(now);
-        self.directory.tick(now);
+        self.directory.tick(now, &self.view);
         if self.fabric.deadline().is_some_and(|at| at <= now) {
             self.fabric.tick(driver);
         }
@@ -317,8 +324,17 @@ impl Core {
                     self.shards.store_up(now, store);
                 }
             }
-            crate::view::Change::Group(group, pool) => self.shards.hint(now, pool, &group),
-            crate::view::Change::Volume(volume, generation) => self.shards.hint_volume(now, volume, generation),
+            crate::view::Change::Group(group, pool) => {
+                if !group.syncing.is_empty() {
+                    self.directory.stir(now);
+                }
+                self.shards.hint(now, pool, &group);
+            }
+            crate::view::Change::Life => self.directory.stir(now),
+            crate::view::Change::Volume(volume, generation) => {
+                self.directory.stir(now);
+                self.shards.hint_volume(now, volume, generation);
+            }
             crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
         }
     }

@@ -4,9 +4,13 @@
 //! and gives it away when another gateway asks and nobody uses it here ("take over only from an owner that consents or
 //! whose promises ran out", R10).
 
+use crate::claims::Claims;
+use crate::duty::Duty;
 use crate::mail::Origin;
 use crate::shards::DIRECTORY;
 use crate::token;
+use crate::view::View;
+use amita_cluster::map::WholeMember;
 use amita_cluster::{Generation, NodeId, VolumeId};
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_meta as meta;
@@ -17,6 +21,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Openers that run at one time; more wait for nothing and are refused.
 const MAX_OPENERS: usize = 1024;
+/// The number in the ids of calls that are not an opener's.
+const CLAIMS: u32 = 0xf_ffff;
 
 /// What the directory wants done.
 #[derive(Debug)]
@@ -72,6 +78,8 @@ pub struct Directory {
     volumes: BTreeMap<String, State>,
     openers: BTreeMap<u32, (String, Opener)>,
     next_opener: u32,
+    claims: Claims,
+    duty: Duty,
     acts: VecDeque<Act>,
 }
 
@@ -86,12 +94,15 @@ impl Directory {
             volumes: BTreeMap::new(),
             openers: BTreeMap::new(),
             next_opener: 0,
+            claims: Claims::new(cores, token::id_base(0, DIRECTORY) | u64::from(CLAIMS) << 20),
+            duty: Duty::default(),
             acts: VecDeque::new(),
         }
     }
 
     /// A front end asks for a volume by name.
     pub fn open(&mut self, now: Time, origin: Origin, name: &str) {
+        let full = self.openers.len() >= MAX_OPENERS;
         match self.volumes.get_mut(name) {
             Some(State::Open { info, users, .. }) => {
                 *users += 1;
@@ -101,27 +112,40 @@ impl Directory {
                 });
             }
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.push(origin),
-            None if self.openers.len() >= MAX_OPENERS => {
+            None if full => {
                 let result = Err(uss::OpenError::Unavailable(format!(
                     "{MAX_OPENERS} volumes are being opened here"
                 )));
                 self.acts.push_back(Act::Opened { origin, result });
             }
-            None => {
-                let number = self.next_opener;
-                self.next_opener = (self.next_opener + 1) & 0xf_ffff;
-                // The opener's number is part of its ids, between the directory's mark and its own count.
-                let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
-                let mut config = self.config.clone();
-                config.node = self.node;
-                config.volume = name.to_owned();
-                let opener = Opener::new(config, base, now);
-                self.openers.insert(number, (name.to_owned(), opener));
-                self.volumes
-                    .insert(name.to_owned(), State::Opening { waiting: vec![origin] });
-                self.drain(number);
-            }
+            None => self.begin(now, name, vec![origin]),
         }
+    }
+
+    /// Runs an opener.
+    fn begin(&mut self, now: Time, name: &str, waiting: Vec<Origin>) {
+        let number = self.next_opener;
+        self.next_opener = (self.next_opener + 1) % CLAIMS;
+        // The opener's number is part of its ids, between the directory's mark and its own count.
+        let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
+        let mut config = self.config.clone();
+        config.node = self.node;
+        config.volume = name.to_owned();
+        let opener = Opener::new(config, base, now);
+        self.openers.insert(number, (name.to_owned(), opener));
+        self.volumes.insert(name.to_owned(), State::Opening { waiting });
+        self.drain(number);
+    }
+
+    /// Something has changed that may call for opening volumes that nobody uses.
+    pub fn stir(&mut self, now: Time) {
+        self.duty.stir(now);
+    }
+
+    /// A core's sequencer says that a syncing store holds everything of its chunks in a group.
+    pub fn whole(&mut self, volume: VolumeId, generation: Generation, core: usize, member: WholeMember) {
+        let WholeMember { group, store, since } = member;
+        self.claims.said(volume, generation, core, (group, store, since));
     }
 
     /// A user less.
@@ -137,6 +161,9 @@ impl Directory {
 
     /// The end of a metadata call of an opener.
     pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
+        if self.claims.ended(now, call, &result) {
+            return;
+        }
         let number = (call.0 >> 20) as u32 & 0xf_ffff;
         if let Some((_, opener)) = self.openers.get_mut(&number) {
             opener.meta(now, call, result);
@@ -180,6 +207,7 @@ impl Directory {
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
             Some((name, ours, _)) => {
                 self.volumes.remove(&name);
+                self.claims.lost(volume, ours);
                 let why = "another gateway asked for it and nobody used it here".to_owned();
                 self.acts.push_back(Act::DropShards {
                     volume,
@@ -239,6 +267,7 @@ impl Directory {
 
     /// A sequencer has found that the volume is no longer ours.
     pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
+        self.claims.lost(volume, generation);
         let name = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info, generation: ours, ..
@@ -261,7 +290,16 @@ impl Directory {
     }
 
     /// Lets time pass.
-    pub fn tick(&mut self, now: Time) {
+    pub fn tick(&mut self, now: Time, view: &View) {
+        let volumes = &self.volumes;
+        for name in self.duty.look(now, self.node, view, |name| volumes.contains_key(name)) {
+            if self.openers.len() < MAX_OPENERS {
+                self.begin(now, &name, Vec::new());
+            }
+        }
+        for (call, request) in self.claims.calls(now, view) {
+            self.acts.push_back(Act::Call { call, request });
+        }
         let due: Vec<u32> = self
             .openers
             .iter()
@@ -279,7 +317,11 @@ impl Directory {
     /// When [`Directory::tick`] is next wanted.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.openers.values().filter_map(|(_, opener)| opener.deadline()).min()
+        let openers = self.openers.values().filter_map(|(_, opener)| opener.deadline()).min();
+        [openers, self.duty.deadline(), self.claims.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The next thing to do.
@@ -319,6 +361,7 @@ impl Directory {
         match *result {
             Ok(opened) => {
                 let opened = Box::new(opened);
+                self.claims.opened(&opened);
                 self.acts.push_back(Act::MakeShards { opened: opened.clone() });
                 self.volumes.insert(
                     name,

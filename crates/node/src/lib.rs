@@ -4,9 +4,11 @@
 //! [`Core`] is written once and runs on the kernel's driver ([`serve`]) and on the simulated one (crate `sim`).
 #![deny(unsafe_code)]
 
+mod claims;
 pub mod control;
 mod core;
 mod directory;
+mod duty;
 pub mod fronts;
 pub mod mail;
 pub mod serve;

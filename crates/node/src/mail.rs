@@ -151,6 +151,17 @@ pub enum CoreMessage {
         /// The peer.
         peer: NodeId,
     },
+    /// To the directory: a core's sequencer says that a syncing store holds everything of its chunks in a group.
+    Whole {
+        /// The volume.
+        volume: VolumeId,
+        /// The sequencer's generation.
+        generation: amita_cluster::Generation,
+        /// The core.
+        core: usize,
+        /// Which store of which group.
+        member: amita_cluster::map::WholeMember,
+    },
     /// To the directory: another gateway asks for a volume.
     Release {
         /// The core that owns the link.

@@ -2,6 +2,7 @@
 
 use crate::mail::Origin;
 use crate::token;
+use amita_cluster::map::WholeMember;
 use amita_cluster::message::Answer;
 use amita_cluster::{Generation, StoreId, VolumeId};
 use amita_meta as meta;
@@ -54,6 +55,8 @@ pub enum Want {
     Effect(Effect),
     /// The end of a piece, for the front end that asked.
     Done(Origin, Result<(), IoError>, Payload),
+    /// A syncing store holds everything of the sequencer's chunks in a group.
+    Whole(VolumeId, Generation, WholeMember),
     /// The volume is lost to this node.
     Lost(VolumeId, Generation, String),
 }
@@ -213,7 +216,9 @@ impl Shards {
             .collect();
         numbers.sort_unstable();
         for number in numbers {
-            self.with(number, |s| s.hint(now, group.index, group.epoch));
+            self.with(number, |s| {
+                s.hint(now, group.index, group.epoch, !group.syncing.is_empty())
+            });
         }
     }
 
@@ -273,6 +278,11 @@ impl Shards {
                     Effect::Done { io, result, payload } => {
                         let origin = self.ios.take(io);
                         wants.extend(origin.map(|origin| Want::Done(origin, result, payload)));
+                    }
+                    Effect::Whole { group, store, since } => {
+                        let group = group.index;
+                        let member = WholeMember { group, store, since };
+                        wants.push(Want::Whole(shard.volume, shard.generation, member));
                     }
                     Effect::Stop { reason } => {
                         wants.push(Want::Lost(shard.volume, shard.generation, reason.to_string()));

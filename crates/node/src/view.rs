@@ -4,10 +4,10 @@
 
 use crate::control::Record;
 use amita_cluster::map::{self, PREFIX};
-use amita_cluster::{NodeId, StoreId};
+use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The cluster as last seen.
@@ -17,6 +17,20 @@ pub struct View {
     names: BTreeMap<String, NodeId>,
     stores: FxHashMap<StoreId, NodeId>,
     volumes: BTreeMap<String, map::Volume>,
+    pools: BTreeMap<String, PoolId>,
+    groups: BTreeMap<GroupId, Membership>,
+    /// How many groups of each pool have syncing members.
+    syncing: BTreeMap<PoolId, usize>,
+    living: BTreeSet<NodeId>,
+}
+
+/// What matters of a group here.
+#[derive(Debug, Default)]
+pub struct Membership {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Who is being brought up to date.
+    pub syncing: Vec<map::Syncing>,
 }
 
 /// What a record changed that somebody must be told of.
@@ -28,8 +42,10 @@ pub enum Change {
     Node(NodeId, Option<SocketAddr>),
     /// A store is served by this node.
     Store(StoreId, NodeId),
+    /// A node came or went.
+    Life,
     /// A group changed: a hint for the sequencers.
-    Group(map::Group, amita_cluster::PoolId),
+    Group(map::Group, PoolId),
     /// A volume's record changed: a hint for its sequencers.
     Volume(amita_cluster::VolumeId, amita_cluster::Generation),
     /// The record is not readable; it was ignored.
@@ -49,7 +65,9 @@ impl View {
             "nodes" => self.node(rest, record),
             "stores" => self.store(rest, record),
             "volumes" => self.volume(rest, record),
-            "groups" => Self::group(rest, record),
+            "groups" => self.apply_group(rest, record),
+            "pools" => self.pool(rest, record),
+            "live" => self.live(rest, record),
             _ => Change::Nothing,
         }
     }
@@ -105,12 +123,48 @@ impl View {
         }
     }
 
-    fn group(rest: &str, record: &Record) -> Change {
+    fn pool(&mut self, name: &str, record: &Record) -> Change {
+        let pool = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Pool>(&record.key, value));
+        match pool {
+            Some(Ok(pool)) => drop(self.pools.insert(name.to_owned(), pool.id)),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.pools.remove(name)),
+        }
+        Change::Nothing
+    }
+
+    fn live(&mut self, node: &str, record: &Record) -> Change {
+        let Ok(node) = node.parse() else {
+            return Change::Nothing;
+        };
+        match &record.value {
+            Some(_) => self.living.insert(node),
+            None => self.living.remove(&node),
+        };
+        Change::Life
+    }
+
+    fn apply_group(&mut self, rest: &str, record: &Record) -> Change {
         let (Some(value), Some((pool, _))) = (&record.value, rest.split_once('/')) else {
             return Change::Nothing;
         };
         match (parse::<map::Group>(&record.key, value), pool.parse()) {
-            (Ok(group), Ok(pool)) => Change::Group(group, pool),
+            (Ok(group), Ok(pool)) => {
+                let id = GroupId {
+                    pool,
+                    index: group.index,
+                };
+                let known = self.groups.entry(id).or_default();
+                let count = self.syncing.entry(pool).or_default();
+                *count -= usize::from(!known.syncing.is_empty());
+                *count += usize::from(!group.syncing.is_empty());
+                known.epoch = group.epoch;
+                known.syncing.clone_from(&group.syncing);
+                Change::Group(group, pool)
+            }
             (Err(why), _) => Change::Unreadable(why),
             (_, Err(_)) => Change::Unreadable(format!("{}: no pool number in the key", record.key)),
         }
@@ -131,6 +185,31 @@ impl View {
     #[must_use]
     pub fn node_record(&self, node: NodeId) -> Option<&map::Node> {
         self.nodes.get(&node)
+    }
+
+    /// What is known of a group.
+    #[must_use]
+    pub fn group(&self, pool: PoolId, index: GroupIndex) -> Option<&Membership> {
+        self.groups.get(&GroupId { pool, index })
+    }
+
+    /// Is a store being brought up to date in some group of the pool?
+    #[must_use]
+    pub fn is_syncing(&self, pool: &str) -> bool {
+        let pool = self.pools.get(pool);
+        pool.and_then(|pool| self.syncing.get(pool))
+            .is_some_and(|count| *count > 0)
+    }
+
+    /// Does the node hold its key?
+    #[must_use]
+    pub fn lives(&self, node: NodeId) -> bool {
+        self.living.contains(&node)
+    }
+
+    /// The nodes that hold their keys.
+    pub fn living(&self) -> impl Iterator<Item = NodeId> {
+        self.living.iter().copied()
     }
 
     /// The volumes by name.

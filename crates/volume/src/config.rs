@@ -29,9 +29,18 @@ pub const MAX_EVICTION_GROUPS: usize = 60;
 /// Refusals of one write by one store that may pass by themselves (`Invalid`), before the store is evicted.
 pub const MAX_REFUSALS: u8 = 4;
 
+/// Chunks of one sequencer that are compared with a syncing member's copy at one time.
+pub const MAX_MENDINGS: usize = 8;
+/// Chunks that wait to be compared before listing pauses.
+pub const MAX_SYNC_QUEUE: usize = 1024;
+
 /// Settings of a sequencer.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// This core's place among the node's, and how many there are: which chunks are its own.
+    pub core: u16,
+    /// See [`Config::core`].
+    pub cores: u16,
     /// Stores in this process: reads prefer them.
     pub local_stores: Vec<StoreId>,
     /// A store that has something to answer and says nothing for so long is evicted.
@@ -51,6 +60,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
+            core: 0,
+            cores: 1,
             local_stores: Vec::new(),
             store_timeout: Duration::from_secs(2),
             hedge_ms: 50,

@@ -165,6 +165,16 @@ pub enum Effect {
         /// What it brings back.
         payload: Payload,
     },
+    /// A syncing store holds everything of this sequencer's chunks of the group. When the sequencers of all cores say so, the
+    /// owner says it in the metadata ([`map::Whole`]).
+    Whole {
+        /// The group.
+        group: GroupId,
+        /// The store.
+        store: StoreId,
+        /// Since which epoch it is syncing.
+        since: amita_cluster::Epoch,
+    },
     /// Something that a person should see; the sequencer goes on.
     Warn(Warning),
     /// The sequencer has ended: all I/O has been answered with [`IoError::Lost`], and nothing follows. Said once.

@@ -17,8 +17,8 @@ mod sequencer;
 mod task;
 
 pub use config::{
-    Config, MAX_EVICTION_GROUPS, MAX_GROUPS, MAX_IOS, MAX_OPENINGS, MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES,
-    MAX_TASKS, MAX_WRITES_PER_CHUNK,
+    Config, MAX_EVICTION_GROUPS, MAX_GROUPS, MAX_IOS, MAX_MENDINGS, MAX_OPENINGS, MAX_REFUSALS, MAX_SHARD_BYTES,
+    MAX_STORE_BYTES, MAX_SYNC_QUEUE, MAX_TASKS, MAX_WRITES_PER_CHUNK,
 };
 pub use io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
 pub use opener::{OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};

@@ -322,8 +322,20 @@ impl Opener {
                 let mut record = record.clone();
                 record.generation = record.generation.next().expect("looked at before");
                 record.owner = Some(self.config.node);
-                let value = serde_json::to_vec(&record).expect("a record of numbers and texts");
-                Call::put_if(self.volume_key(), *revision, value)
+                let raised = map::Raised {
+                    volume: record.id,
+                    generation: record.generation,
+                };
+                let json = "a record of numbers and texts";
+                let value = serde_json::to_vec(&record).expect(json);
+                let mut call = Call::put_if(self.volume_key(), *revision, value);
+                // A promotion that rests on what an older owner has said fails by this (R2).
+                call.then.push(Op::Put {
+                    key: map::raised_key(self.pool.as_ref().expect("the pool's record was read").id),
+                    value: serde_json::to_vec(&raised).expect(json),
+                    lease: None,
+                });
+                call
             }
             Step::Groups => {
                 let pool = self.pool.as_ref().expect("the pool's record was read").id;

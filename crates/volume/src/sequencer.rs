@@ -12,6 +12,7 @@
 //! * `group`: a group is fenced on first touch, after every change of epoch and after every reconnection.
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
 //! * `write`, `read`: the path of an I/O.
+//! * `sync`, `join`, `mend`: members that have missed something are brought up to date.
 //! * `store`: links, silence, promises, credits.
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
@@ -20,6 +21,8 @@
 mod answer;
 mod exchange;
 mod group;
+mod join;
+mod mend;
 mod metadata;
 mod open;
 mod read;
@@ -28,6 +31,7 @@ mod state;
 mod status;
 mod store;
 mod submit;
+mod sync;
 mod write;
 
 pub use status::{Counters, Status};
@@ -36,7 +40,8 @@ use crate::config::Config;
 use crate::io::{CallId, Effect, IoError, Opened, Payload, StopReason};
 use crate::task::{Kind, Members, NIL, Tasks};
 use amita_cluster::map::{self, PoolKind};
-use amita_cluster::{BLOCK_BYTES, ChunkIndex, GroupId, StoreId};
+use amita_cluster::message::MAX_MEMBERS;
+use amita_cluster::{BLOCK_BYTES, ChunkIndex, Epoch, GroupId, StoreId};
 use amita_reactor::{Slice, Time};
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
@@ -77,6 +82,9 @@ pub struct Sequencer {
     retry_openings: bool,
     /// Reads that have their answer and lack promises.
     unpromised: Vec<u32>,
+    /// Groups with members to be brought up to date, which must be touched for it.
+    to_touch: Vec<u32>,
+    syncs: sync::Syncs,
     /// Members that are left alone until then.
     pauses: Vec<(Time, u32, usize)>,
     metadata: metadata::Metadata,
@@ -127,6 +135,8 @@ impl Sequencer {
             openings: 0,
             retry_openings: false,
             unpromised: Vec::new(),
+            to_touch: Vec::new(),
+            syncs: sync::Syncs::default(),
             pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
             wake: NEVER,
@@ -153,6 +163,10 @@ impl Sequencer {
                 index: record.index,
             },
             current: Members::first(members.len()),
+            syncing: Members::NONE,
+            since: [Epoch(0); MAX_MEMBERS],
+            entered: Members::NONE,
+            whole: Members::NONE,
             members,
             record,
             revision,
@@ -169,6 +183,12 @@ impl Sequencer {
             opening: Vec::new(),
             busy: Vec::new(),
         });
+        let group = self.groups.len() as u32 - 1;
+        if !self.groups[group as usize].record.syncing.is_empty() {
+            self.seat_newcomers(now, group);
+            self.to_touch.push(group);
+            self.arm(now);
+        }
     }
 
     fn store_number(&mut self, now: Time, id: StoreId) -> u32 {
@@ -283,6 +303,7 @@ impl Sequencer {
     fn finish(&mut self, now: Time) {
         if !self.stopped {
             self.recheck_promises(now);
+            self.advance_syncs(now);
             self.retry_openings(now);
             self.retry_blocked(now);
             self.reconfigure(now);
@@ -323,6 +344,9 @@ impl Sequencer {
         }
         self.arm_silence(now);
         if let Some(at) = self.metadata.due() {
+            self.arm(at);
+        }
+        if let Some(at) = self.sync_due() {
             self.arm(at);
         }
     }

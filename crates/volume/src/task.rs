@@ -46,6 +46,10 @@ impl Members {
         Members(self.0 & other.0)
     }
 
+    pub fn or(self, other: Members) -> Members {
+        Members(self.0 | other.0)
+    }
+
     pub fn without(self, other: Members) -> Members {
         Members(self.0 & !other.0)
     }
@@ -140,6 +144,14 @@ pub enum Kind {
     Open(Step),
     /// Only a promise, or credits, are wanted.
     Confirm,
+    /// A syncing member is to go on with the chunk's history from here (R5).
+    Join,
+    /// A step of bringing a member up to date.
+    Sync {
+        /// The member's (by [`SyncStep::Chunks`]), else the chunk's, place among those under way.
+        of: u32,
+        step: SyncStep,
+    },
     /// A read that was answered by another member; it is kept so that a member that never answers is noticed.
     Orphan,
 }
@@ -151,6 +163,23 @@ pub enum Step {
     List,
     Fetch(BlockRange),
     Roll,
+}
+
+/// A request that brings a member up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncStep {
+    /// Which chunks does a member hold?
+    Chunks,
+    /// Since when is the chunk incomplete at the target?
+    Ask,
+    /// Entries of the source.
+    Source,
+    /// Entries of the target.
+    Target,
+    /// Blocks of the source.
+    Fetch(BlockRange),
+    Mend,
+    Whole,
 }
 
 /// One thing that is awaited, from one or more members of one group.

@@ -308,6 +308,18 @@ impl Core {
                 }
                 Want::Done(origin, result, payload) => self.done(origin, result, payload),
                 Want::Effect(effect) => self.on_effect(now, effect),
+                Want::Whole(volume, generation, member) => {
+                    let core = self.config.core;
+                    self.mail.send(
+                        0,
+                        CoreMessage::Whole {
+                            volume,
+                            generation,
+                            core,
+                            member,
+                        },
+                    );
+                }
                 Want::Lost(volume, generation, why) => {
                     self.mail.broadcast(|| CoreMessage::DropShard {
                         volume,
@@ -330,7 +342,9 @@ impl Core {
             } => self.send(now, store, request, payload),
             Effect::Meta { call, request } => self.to_control.push(FromCore::Metadata { call, request }),
             Effect::Warn(warning) => self.to_control.push(FromCore::Warning(warning.to_string())),
-            Effect::Done { .. } | Effect::Stop { .. } => unreachable!("taken out by Shards::run"),
+            Effect::Done { .. } | Effect::Whole { .. } | Effect::Stop { .. } => {
+                unreachable!("taken out by Shards::run")
+            }
         }
     }
 
@@ -422,6 +436,12 @@ impl Core {
             CoreMessage::Close { volume } => self.directory.close(volume),
             CoreMessage::MakeShard { opened } => self.make_shard(now, *opened),
             CoreMessage::ShardMade { volume, generation } => self.directory.shard_made(volume, generation),
+            CoreMessage::Whole {
+                volume,
+                generation,
+                core,
+                member,
+            } => self.directory.whole(volume, generation, core, member),
             CoreMessage::DropShard {
                 volume,
                 generation,

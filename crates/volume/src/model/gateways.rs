@@ -76,8 +76,10 @@ impl World {
             self.sequencer_effects(gateway, base, &mut sequencer);
             add(&mut self.counters, sequencer.counters());
         }
-        for _ in 0..self.profile.cores {
+        for core in 0..self.profile.cores {
             let config = Config {
+                core: core as u16,
+                cores: self.profile.cores as u16,
                 local_stores: vec![store_id(gateway)],
                 store_timeout: Duration::from_millis(150),
                 hedge_ms: 12,
@@ -193,6 +195,7 @@ impl World {
                     }
                     self.done(gateway, io, result, &payload);
                 }
+                Effect::Whole { .. } => self.fail("nobody is brought up to date here".to_owned()),
                 Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
                 Effect::Stop { reason } => {
                     self.say(|| format!("g{gateway} stops: {reason}"));
@@ -227,6 +230,16 @@ pub fn add(total: &mut Counters, more: &Counters) {
         unknown,
         lost_races,
         damaged,
+        sync_started,
+        sync_dropped,
+        sync_whole,
+        sync_promoted,
+        joined,
+        mended,
+        mended_blocks,
+        mend_skipped,
+        mend_restarts,
+        mend_held,
     } = more;
     total.writes += writes;
     total.reads += reads;
@@ -245,4 +258,14 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.unknown += unknown;
     total.lost_races += lost_races;
     total.damaged += damaged;
+    total.sync_started += sync_started;
+    total.sync_dropped += sync_dropped;
+    total.sync_whole += sync_whole;
+    total.sync_promoted += sync_promoted;
+    total.joined += joined;
+    total.mended += mended;
+    total.mended_blocks += mended_blocks;
+    total.mend_skipped += mend_skipped;
+    total.mend_restarts += mend_restarts;
+    total.mend_held += mend_held;
 }

@@ -125,6 +125,9 @@ impl World {
                 self.raised.insert(self.volume().generation, epochs);
                 continue;
             }
+            if *key == map::raised_key(PoolId(1)) {
+                continue;
+            }
             let group: map::Group = serde_json::from_slice(value).unwrap();
             self.say(|| format!("group {} now {:?} at {:?}", group.index, group.in_sync, group.epoch));
             if group.in_sync.len() < self.profile.min_copies {

@@ -48,7 +48,8 @@ impl Sequencer {
             .members
             .iter()
             .position(|&member| member == store)?;
-        task.waiting.has(position).then_some((slot, position))
+        // What was not sent in this stint of the member is not answered either: an old answer does not count.
+        (task.waiting.has(position) && task.sent.has(position)).then_some((slot, position))
     }
 
     fn accepted(&mut self, now: Time, member: Awaited, body: AnswerBody, payload: Slice) {
@@ -64,6 +65,8 @@ impl Sequencer {
             (Kind::Fence { .. }, AnswerBody::Fenced) => self.fenced(now, slot, position),
             (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position),
             (Kind::Orphan, _) => self.settle_and_drop(slot, position),
+            (Kind::Join, AnswerBody::Joined { .. }) => self.joined(now, slot, position),
+            (&Kind::Sync { of, step }, body) => self.sync_answered(now, slot, position, (of, step), body, payload),
             (Kind::Open(_), body) => self.opening_answered(now, slot, position, body, &payload),
             (_, body) => {
                 // An answer to another question: the store is not to be trusted with this group.
@@ -112,6 +115,8 @@ impl Sequencer {
             Kind::Confirm => self.confirmed(slot, position),
             Kind::Orphan => self.settle_and_drop(slot, position),
             Kind::Open(_) => self.opening_refused(now, slot, position, refusal),
+            Kind::Join => self.join_refused(now, slot, position, refusal),
+            Kind::Sync { of, step } => self.sync_refused(now, slot, position, (of, step), refusal),
             Kind::Free => unreachable!("nothing is awaited from a task that has ended"),
         }
         self.send_fence(now, group);

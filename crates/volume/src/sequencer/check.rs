@@ -2,7 +2,9 @@
 
 use super::Sequencer;
 use super::state::ChunkState;
-use crate::task::{Kind, List, NIL};
+use crate::task::{Kind, List, Members, NIL};
+use amita_cluster::StoreId;
+use std::collections::BTreeSet;
 
 impl Sequencer {
     /// Walks through everything and panics where something does not hold that must hold between events.
@@ -55,23 +57,32 @@ impl Sequencer {
     fn check_groups(&self) {
         for (number, group) in self.groups.iter().enumerate() {
             assert!(
-                group.ready.without(group.current).is_empty(),
+                group.ready.without(group.all()).is_empty(),
                 "who left serves nothing (R4, R10)"
             );
-            let names = group
-                .current
-                .iter()
-                .map(|position| self.stores[group.members[position] as usize].id);
-            assert!(
-                names.eq(group.record.in_sync.iter().copied()),
+            let names = |members: Members| -> BTreeSet<StoreId> {
+                let ids = members.iter().map(|position| group.members[position] as usize);
+                ids.map(|number| self.stores[number].id).collect()
+            };
+            let record = &group.record;
+            assert_eq!(
+                names(group.current),
+                record.in_sync.iter().copied().collect(),
                 "the set is the record's"
             );
+            assert_eq!(
+                names(group.syncing),
+                record.syncing.iter().map(|syncing| syncing.store).collect()
+            );
+            assert!(group.current.and(group.syncing).is_empty());
+            assert!(group.entered.without(group.syncing).is_empty());
+            assert!(group.whole.without(group.entered).is_empty());
             for position in group.ready.iter() {
                 assert!(self.stores[group.members[position] as usize].up);
             }
             for slot in self.live().filter(|&slot| self.tasks[slot].group as usize == number) {
                 assert!(
-                    self.tasks[slot].waiting.without(group.current).is_empty(),
+                    self.tasks[slot].waiting.without(group.all()).is_empty(),
                     "who left owes nothing"
                 );
             }
@@ -112,7 +123,7 @@ impl Sequencer {
             version = write.version;
         }
         assert_eq!(version, chunk.issued);
-        for position in group.current.iter() {
+        for position in group.writers().iter() {
             // Except where it refused something, a member is sent a chunk's writes without a gap (R1).
             if !chunk.stalled.has(position) && self.can_send(chunk.group, position) {
                 let missing = writes

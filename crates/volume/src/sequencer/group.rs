@@ -7,8 +7,9 @@
 use super::{Sequencer, UNFIT_PAUSES};
 use crate::io::{Effect, StopReason, Warning};
 use crate::task::{Kind, Members, NIL};
+use amita_cluster::StoreId;
 use amita_cluster::map;
-use amita_cluster::message::{MemberSet, Refusal, RequestBody};
+use amita_cluster::message::{MAX_MEMBERS, MemberSet, Refusal, RequestBody};
 use amita_reactor::{Slice, Time};
 
 impl Sequencer {
@@ -35,7 +36,7 @@ impl Sequencer {
             // The epoch is in doubt: first it is read.
             return;
         }
-        let lacking = state.current.without(state.ready);
+        let lacking = state.all().without(state.ready);
         if lacking.is_empty() {
             return;
         }
@@ -45,7 +46,8 @@ impl Sequencer {
             self.groups[group as usize].fence = slot;
         }
         let slot = self.groups[group as usize].fence;
-        let in_sync = self.in_sync(group, self.groups[group as usize].current);
+        let in_sync = self.ids_of(group, self.groups[group as usize].current);
+        let syncing = self.ids_of(group, self.groups[group as usize].syncing);
         for position in lacking.iter() {
             let state = &self.groups[group as usize];
             let up = self.stores[state.members[position] as usize].up;
@@ -56,9 +58,9 @@ impl Sequencer {
             }
             if up && !paused && !self.tasks[slot].waiting.has(position) {
                 let body = RequestBody::Fence {
-                    syncing: Vec::new(),
                     owner: self.owner,
                     in_sync: in_sync.clone(),
+                    syncing: syncing.to_vec(),
                     blocks_per_chunk: self.blocks_per_chunk,
                 };
                 self.expect(now, slot, position);
@@ -67,7 +69,7 @@ impl Sequencer {
         }
     }
 
-    fn in_sync(&self, group: u32, members: Members) -> MemberSet {
+    fn ids_of(&self, group: u32, members: Members) -> MemberSet {
         let group = &self.groups[group as usize];
         members
             .iter()
@@ -88,6 +90,9 @@ impl Sequencer {
         self.settle(slot, position);
         self.groups[group as usize].ready.add(position);
         self.drop_fence_if_done(group);
+        if self.groups[group as usize].syncing.has(position) {
+            self.member_entered(group, position);
+        }
         self.resend(now, group, position);
         self.open_chunks(now, group);
         self.retry_blocked = true;
@@ -112,7 +117,7 @@ impl Sequencer {
 
     fn drop_fence_if_done(&mut self, group: u32) {
         let state = &mut self.groups[group as usize];
-        if state.fence != NIL && state.current.without(state.ready).is_empty() {
+        if state.fence != NIL && state.all().without(state.ready).is_empty() {
             let slot = std::mem::replace(&mut state.fence, NIL);
             self.settle_all(slot);
             self.tasks.remove(slot);
@@ -131,7 +136,8 @@ impl Sequencer {
         self.retry_blocked = true;
     }
 
-    /// Are all members fenced that must be before chunks are opened? All that are in sync (R6, R10).
+    /// Are all members fenced that must be before chunks are opened? All that are in sync (R6, R10). Syncing ones need not
+    /// be: what they hold is compared when they join a chunk's history, and nobody takes them in before.
     pub(super) fn is_fenced(&self, group: u32) -> bool {
         let state = &self.groups[group as usize];
         let mut must = state.current;
@@ -160,10 +166,10 @@ impl Sequencer {
             });
         }
         if record.epoch == known.record.epoch {
-            if record.in_sync != known.record.in_sync {
+            if record.in_sync != known.record.in_sync || record.syncing != known.record.syncing {
                 return self.stop(StopReason::Metadata {
                     what: key(),
-                    why: format!("its in-sync set changed and its epoch {} did not", record.epoch),
+                    why: format!("its members changed and its epoch {} did not", record.epoch),
                 });
             }
             let known = &mut self.groups[group as usize];
@@ -173,14 +179,11 @@ impl Sequencer {
         }
         let mut current = Members::NONE;
         for &id in &record.in_sync {
-            let position = self
-                .store_index
-                .get(&id)
-                .and_then(|&number| self.position(group, number));
-            match position {
-                Some(position) if self.groups[group as usize].current.has(position) => current.add(position),
+            let known = &self.groups[group as usize];
+            // A syncing member may be in sync now only if we have said that it holds everything of ours.
+            match self.position_of(group, id) {
+                Some(position) if known.current.or(known.whole).has(position) => current.add(position),
                 _ => {
-                    // Only an owner can bring a member up to date, and we did not.
                     return self.stop(StopReason::Metadata {
                         what: key(),
                         why: format!(
@@ -194,15 +197,36 @@ impl Sequencer {
         self.enter(now, group, record, revision, current);
     }
 
+    fn position_of(&self, group: u32, id: StoreId) -> Option<usize> {
+        let number = *self.store_index.get(&id)?;
+        let position = self.position(group, number)?;
+        self.groups[group as usize].all().has(position).then_some(position)
+    }
+
     /// The group's new epoch: who left is awaited no more, who stays must adopt it.
     fn enter(&mut self, now: Time, group: u32, record: map::Group, revision: u64, current: Members) {
+        let mut stays = Members::NONE;
+        for syncing in &record.syncing {
+            let state = &self.groups[group as usize];
+            if let Some(position) = self.position_of(group, syncing.store)
+                && state.syncing.has(position)
+                && state.since[position] == syncing.since
+            {
+                stays.add(position);
+            }
+        }
         let state = &mut self.groups[group as usize];
-        let left = state.current.without(current);
+        let left = state.all().without(current.or(stays));
+        let evicted = state.current.without(current);
+        let arrived = current.without(state.current);
         state.record = record;
         state.revision = revision;
         state.current = current;
+        state.syncing = stays;
+        state.entered = state.entered.and(stays);
+        state.whole = state.whole.and(stays);
         state.ready = Members::NONE;
-        state.doomed = state.doomed.and(current);
+        state.doomed = state.doomed.and(current.or(stays));
         state.missed = Members::NONE;
         let fence = std::mem::replace(&mut state.fence, NIL);
         if fence != NIL {
@@ -210,21 +234,88 @@ impl Sequencer {
             self.tasks.remove(fence);
         }
         self.reset_openings(group);
-        for position in left.iter() {
-            let state = &self.groups[group as usize];
+        for position in evicted.iter() {
             let warning = Warning::Evicted {
-                group: state.id,
-                store: self.stores[state.members[position] as usize].id,
-                epoch: state.record.epoch,
+                group: self.groups[group as usize].id,
+                store: self.id_of(group, position),
+                epoch: self.groups[group as usize].record.epoch,
             };
             self.effects.push_back(Effect::Warn(warning));
         }
+        self.counters.sync_dropped += left.without(evicted).count() as u64;
+        self.counters.sync_promoted += arrived.count() as u64;
+        self.forget_syncs(group, left.or(arrived));
         self.forget_members(now, group, left);
+        self.seat_newcomers(now, group);
         // Only now, the generation being known to be ours, is acknowledged what missed only those that left (R2).
         self.commit_group(group);
         self.send_fence(now, group);
         self.retry_blocked = true;
         self.metadata.evictions = true;
+    }
+
+    /// Gives each syncing member of the record that has none a place.
+    pub(super) fn seat_newcomers(&mut self, now: Time, group: u32) {
+        let listed = self.groups[group as usize].record.syncing.clone();
+        for map::Syncing { store, since } in listed {
+            if self.position_of(group, store).is_some() {
+                continue;
+            }
+            let number = self.store_number(now, store);
+            let taken = self.groups[group as usize].all();
+            let Some(position) = (0..MAX_MEMBERS).find(|&position| !taken.has(position)) else {
+                // More than there may be: it gets no place, and is never said to be whole.
+                continue;
+            };
+            // A store has one place at most: its old one, if it had another, is not its place any more.
+            let state = &mut self.groups[group as usize];
+            if let Some(old) = state.members.iter().position(|&member| member == number)
+                && old != position
+            {
+                state.members[old] = u32::MAX;
+            }
+            while state.members.len() <= position {
+                state.members.push(u32::MAX);
+            }
+            state.members[position] = number;
+            state.syncing.add(position);
+            state.since[position] = since;
+            self.clear_place(group, position);
+            self.counters.sync_started += 1;
+        }
+    }
+
+    /// What is remembered of who had the place before is forgotten.
+    fn clear_place(&mut self, group: u32, position: usize) {
+        for slot in self.tasks.slots() {
+            let task = &mut self.tasks[slot];
+            if task.group != group {
+                continue;
+            }
+            task.sent.remove(position);
+            match &mut task.kind {
+                Kind::Write(write) => {
+                    write.charged.remove(position);
+                    write.asked.remove(position);
+                }
+                Kind::Read(read) => {
+                    read.tried.remove(position);
+                    read.damaged.remove(position);
+                }
+                _ => {}
+            }
+        }
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.group == group) {
+            chunk.stalled.remove(position);
+            chunk.bad_sources.remove(position);
+            chunk.joined.remove(position);
+            chunk.joining.remove(position);
+        }
+    }
+
+    pub(super) fn id_of(&self, group: u32, position: usize) -> StoreId {
+        let number = self.groups[group as usize].members[position];
+        self.stores[number as usize].id
     }
 
     /// What members that left still owe is owed no more, and whatever they answer is not looked at.
@@ -234,10 +325,16 @@ impl Sequencer {
                 continue;
             }
             for position in left.and(self.tasks[slot].waiting).iter() {
+                if !self.tasks[slot].waiting.has(position) {
+                    // Its end has settled all of it.
+                    continue;
+                }
                 match self.tasks[slot].kind {
                     Kind::Read(_) => self.give_up_on(now, slot, position),
                     Kind::Confirm => self.confirmed(slot, position),
                     Kind::Orphan => self.settle_and_drop(slot, position),
+                    Kind::Join => self.join_lost(slot, position),
+                    Kind::Sync { of, step } => self.sync_lost(now, slot, position, (of, step)),
                     Kind::Write(_) => self.settle(slot, position),
                     Kind::Free | Kind::Fence { .. } | Kind::Open(_) => {
                         unreachable!("fences and openings have ended with the epoch")

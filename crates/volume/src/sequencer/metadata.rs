@@ -65,13 +65,17 @@ impl Metadata {
 
 impl Sequencer {
     /// The record of a group may have changed, as a watch says. Only a hint: it is read (R6).
-    pub fn hint(&mut self, now: Time, group: GroupIndex, epoch: Epoch) {
+    pub fn hint(&mut self, now: Time, group: GroupIndex, epoch: Epoch, syncing: bool) {
         if self.stopped {
             return;
         }
         if let Some(state) = self.groups.get_mut(group.0 as usize)
             && epoch > state.record.epoch
         {
+            if syncing && !state.touched {
+                // Somebody is to be brought up to date.
+                self.to_touch.push(group.0);
+            }
             if state.touched {
                 self.reread(group.0);
             } else {
@@ -136,7 +140,15 @@ impl Sequencer {
                 .iter()
                 .filter(|&position| state.doomed.has(position) || self.stores[state.members[position] as usize].lost)
                 .collect();
-            if unfit.is_empty() {
+            // Who is being brought up to date goes at any time; it is left to the coordinator while nothing waits for it.
+            let mut leaving = Members::NONE;
+            for position in state.syncing.iter() {
+                let lost = self.stores[state.members[position] as usize].lost && state.entered.has(position);
+                if lost || state.doomed.has(position) {
+                    leaving.add(position);
+                }
+            }
+            if unfit.is_empty() && leaving.is_empty() {
                 continue;
             }
             unfit.sort_by_key(|&position| {
@@ -145,7 +157,6 @@ impl Sequencer {
                     self.stores[state.members[position] as usize].lost_at,
                 )
             });
-            let mut leaving = Members::NONE;
             for position in unfit {
                 let left = self.groups[group as usize].current.without(leaving).count() - 1;
                 if left >= self.min_copies || (left > 0 && self.config.planted.ignore_min_copies()) {
@@ -200,6 +211,11 @@ impl Sequencer {
                 .iter()
                 .map(|position| self.stores[state.members[position] as usize].id)
                 .collect();
+            let gone = |store| {
+                let mut places = state.syncing.and(leaving).iter();
+                places.any(|position| self.stores[state.members[position] as usize].id == store)
+            };
+            record.syncing.retain(|syncing| !gone(syncing.store));
             call.compares.push(Compare::ModRevision {
                 key: key.clone(),
                 equals: state.revision,

@@ -142,13 +142,17 @@ impl Sequencer {
         let epoch = self.groups[group as usize].record.epoch;
         assert_eq!(self.opening(chunk).epoch, epoch, "an opening ends with its epoch (R6)");
         match (step, body) {
-            (
-                Step::Ask,
-                AnswerBody::Opened {
-                    version,
-                    incomplete: None,
-                },
-            ) => {
+            (Step::Ask, AnswerBody::Opened { version, incomplete }) => {
+                if incomplete.is_some() {
+                    // It is not in sync, whatever the record says (R5).
+                    self.misbehaved(
+                        now,
+                        slot,
+                        position,
+                        "an incomplete copy, though it is in sync".to_owned(),
+                    );
+                    return;
+                }
                 if version.generation() > self.generation {
                     let generation = version.generation();
                     return self.stop(StopReason::Deposed { generation });

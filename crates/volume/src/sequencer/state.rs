@@ -3,7 +3,7 @@
 use super::open::Opening;
 use crate::task::{List, Members};
 use amita_cluster::message::MAX_MEMBERS;
-use amita_cluster::{ChunkIndex, GroupId, StoreId, Version, map};
+use amita_cluster::{ChunkIndex, Epoch, GroupId, StoreId, Version, map};
 use amita_reactor::Time;
 use arrayvec::ArrayVec;
 use std::time::Duration;
@@ -49,10 +49,19 @@ pub(super) struct Group {
     pub id: GroupId,
     pub record: map::Group,
     pub revision: u64,
-    /// The stores (by index) that were in sync when the volume was opened; a member's position is its place here.
+    /// The stores (by index) that are or were in sync or syncing; a member's position is its place here. The place of one
+    /// that has left is taken by another.
     pub members: ArrayVec<u32, MAX_MEMBERS>,
     /// Who of them is in sync by the record.
     pub current: Members,
+    /// Who is being brought up to date by the record: serves nothing.
+    pub syncing: Members,
+    /// Since which epoch, by position.
+    pub since: [Epoch; MAX_MEMBERS],
+    /// Of the syncing: who was fenced, and from then on gets every write and must answer it (R2).
+    pub entered: Members,
+    /// Of those: who holds everything of ours, and we have said so. It may be in sync by the next record.
+    pub whole: Members,
     /// Who has adopted the record's epoch and our generation, on its present link.
     pub ready: Members,
     /// Who must be evicted though its store speaks: it cannot apply what it should.
@@ -104,6 +113,29 @@ pub(super) struct Chunk {
     pub blocked: bool,
     /// Members that could not give what a roll-forward needs.
     pub bad_sources: Members,
+    /// Syncing members that go on with the chunk's history: they take its writes like all others.
+    pub joined: Members,
+    /// Those that were asked to.
+    pub joining: Members,
+    /// No write gets a version for a moment: the chunk is compared with a syncing member's copy.
+    pub held_back: bool,
+}
+
+impl Group {
+    /// Who must adopt the epoch.
+    pub fn all(&self) -> Members {
+        self.current.or(self.syncing)
+    }
+
+    /// Who gets every write and must answer it.
+    pub fn writers(&self) -> Members {
+        self.current.or(self.entered)
+    }
+
+    /// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
+    pub fn promisers(&self) -> Members {
+        self.current.or(self.whole)
+    }
 }
 
 #[derive(Debug)]

@@ -39,6 +39,26 @@ pub struct Counters {
     pub lost_races: u64,
     /// Copies that failed their checksum.
     pub damaged: u64,
+    /// Members of groups that began to be brought up to date.
+    pub sync_started: u64,
+    /// Those that were dropped again.
+    pub sync_dropped: u64,
+    /// Those of which we have said that they hold everything.
+    pub sync_whole: u64,
+    /// Those that were taken into the in-sync set.
+    pub sync_promoted: u64,
+    /// Chunks at members that go on with their history (R5).
+    pub joined: u64,
+    /// Chunks that were compared with a member's copy, to the end.
+    pub mended: u64,
+    /// Blocks that were sent to members that lacked them.
+    pub mended_blocks: u64,
+    /// Blocks that had changed before they were mended: compared again.
+    pub mend_skipped: u64,
+    /// Comparisons of chunks that began again from the start.
+    pub mend_restarts: u64,
+    /// Chunks whose writes were held for a moment, because they changed faster than they were compared.
+    pub mend_held: u64,
 }
 
 /// What an operator sees of a sequencer.

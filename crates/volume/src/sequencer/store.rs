@@ -95,6 +95,11 @@ impl Sequencer {
                 Kind::Read(_) => self.give_up_on(now, slot, position),
                 Kind::Confirm => self.confirmed(slot, position),
                 Kind::Orphan => self.settle_and_drop(slot, position),
+                Kind::Join => self.join_lost(slot, position),
+                Kind::Sync { of, step } => {
+                    let of = (*of, *step);
+                    self.sync_lost(now, slot, position, of);
+                }
                 // Its chunk is opened anew, from the start.
                 Kind::Open(_) => {}
                 Kind::Free => unreachable!(),
@@ -103,10 +108,12 @@ impl Sequencer {
         for index in 0..self.touched.len() {
             let group = self.touched[index];
             if let Some(position) = self.position(group, number)
-                && self.groups[group as usize].current.has(position)
+                && self.groups[group as usize].all().has(position)
             {
                 self.unready(group, position);
-                self.reset_openings(group);
+                if self.groups[group as usize].current.has(position) {
+                    self.reset_openings(group);
+                }
                 // Writes that it refused are among those that are sent again, all of them, in order.
                 for index in 0..self.groups[group as usize].busy.len() {
                     let chunk = self.groups[group as usize].busy[index];
@@ -197,14 +204,15 @@ impl Sequencer {
             return true;
         }
         let group = &self.groups[group as usize];
+        let promisers = group.promisers();
         let holds = |&position: &usize| self.stores[group.members[position] as usize].promise_until > now;
-        let held = group.current.iter().filter(holds).count();
-        held > group.current.count().saturating_sub(self.min_copies)
+        let held = promisers.iter().filter(holds).count();
+        held > promisers.count().saturating_sub(self.min_copies)
     }
 
     /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway.
     pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members) {
-        for position in self.groups[group as usize].current.without(besides).iter() {
+        for position in self.groups[group as usize].promisers().without(besides).iter() {
             let number = self.groups[group as usize].members[position];
             let store = &self.stores[number as usize];
             if store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now {
@@ -270,7 +278,7 @@ impl Sequencer {
     /// May something other than a fence be sent to the member?
     pub(super) fn can_send(&self, group: u32, position: usize) -> bool {
         let group = &self.groups[group as usize];
-        group.ready.and(group.current).without(group.paused).has(position)
+        group.ready.and(group.all()).without(group.paused).has(position)
             && self.stores[group.members[position] as usize].up
     }
 

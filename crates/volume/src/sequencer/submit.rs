@@ -113,7 +113,7 @@ impl Sequencer {
         })
     }
 
-    fn chunk_number(&mut self, index: ChunkIndex) -> u32 {
+    pub(super) fn chunk_number(&mut self, index: ChunkIndex) -> u32 {
         if let Some(&number) = self.chunk_index.get(&index) {
             return number;
         }
@@ -138,6 +138,9 @@ impl Sequencer {
             busy_at: NIL,
             blocked: false,
             bad_sources: Members::NONE,
+            joined: Members::NONE,
+            joining: Members::NONE,
+            held_back: false,
         });
         self.chunk_index.insert(index, number);
         number

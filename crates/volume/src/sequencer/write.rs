@@ -58,11 +58,14 @@ impl Sequencer {
         if current.count() < self.min_copies && !self.config.planted.ignore_min_copies() {
             return Gate::Wait;
         }
+        if self.chunks[chunk as usize].held_back {
+            return Gate::Wait;
+        }
         if self.chunks[chunk as usize].write_count >= MAX_WRITES_PER_CHUNK || self.bytes + bytes > MAX_SHARD_BYTES {
             return Gate::Wait;
         }
         let mut short = Members::NONE;
-        for position in current.iter() {
+        for position in group.writers().iter() {
             let store = &self.stores[group.members[position] as usize];
             if store.bytes > 0 && store.bytes + bytes > MAX_STORE_BYTES {
                 return Gate::Wait;
@@ -95,6 +98,11 @@ impl Sequencer {
                 self.tasks[slot].write().asked.remove(position);
             } else if store.confirm == NIL {
                 if self.tasks[slot].write().asked.has(position) {
+                    if self.groups[group as usize].syncing.has(position) {
+                        // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write.
+                        self.doom(group, position);
+                        continue;
+                    }
                     return Gate::NoSpace;
                 }
                 self.tasks[slot].write().asked.add(position);
@@ -121,7 +129,7 @@ impl Sequencer {
         write.sums = sums(write);
         let (bytes, blocks) = (write.payload.len() as u64, charge(write));
         self.bytes += bytes;
-        let mut members = self.groups[group as usize].current;
+        let mut members = self.groups[group as usize].writers();
         if self.config.planted.serve_half_fenced() {
             members = members.and(self.groups[group as usize].ready);
         }
@@ -133,6 +141,7 @@ impl Sequencer {
             *credit = credit.saturating_sub(blocks);
             self.expect(now, slot, position);
             if self.can_send(group, position) && !self.chunks[chunk as usize].stalled.has(position) {
+                self.join_first(now, chunk, position, previous);
                 self.send_write(now, slot, position);
             }
         }
@@ -197,6 +206,7 @@ impl Sequencer {
             }
             let again = task.sent_at[position] != Time(0);
             let write = task.write();
+            let previous = write.previous;
             if !write.charged.has(position) {
                 // A new link counts anew. Whether there is space was settled before the version was given out.
                 write.charged.add(position);
@@ -206,6 +216,7 @@ impl Sequencer {
                 *credit = credit.saturating_sub(blocks);
             }
             self.counters.resent += u64::from(again);
+            self.join_first(now, chunk, position, previous);
             self.send_write(now, slot, position);
         }
     }
@@ -288,6 +299,8 @@ impl Sequencer {
             | Refusal::Busy
             | Refusal::Poisoned
             | Refusal::NoSuchStore => false,
+            // It has not joined the chunk's history: that is asked again before the write.
+            Refusal::WrongPredecessor { .. } if self.must_join(chunk, position) => false,
             Refusal::WrongPredecessor { .. } => self.first_awaited(chunk, position) == Some(slot),
             Refusal::Invalid { .. } => {
                 let write = self.tasks[slot].write();
@@ -333,7 +346,7 @@ impl Sequencer {
     }
 
     /// Sends again what a member refused, once everything that it was sent of the chunk is answered.
-    fn unstall(&mut self, now: Time, chunk: u32, position: usize) {
+    pub(super) fn unstall(&mut self, now: Time, chunk: u32, position: usize) {
         if !self.chunks[chunk as usize].stalled.has(position) {
             return;
         }

@@ -285,17 +285,17 @@ fn many_groups_go_in_batches_and_untouched_ones_when_they_are_touched() {
 #[test]
 fn hints_are_only_hints() {
     let mut rig = Rig::open(3, 1);
-    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(1));
-    rig.sequencer.hint(rig.now, GroupIndex(77), Epoch(9));
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(1), false);
+    rig.sequencer.hint(rig.now, GroupIndex(77), Epoch(9), false);
     rig.collect();
     assert!(rig.calls.is_empty());
-    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2));
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2), false);
     rig.collect();
     rig.do_call();
     assert_eq!(rig.sequencer.counters().adopted, 0, "it was not true");
     rig.pass_ms(100);
     rig.evict_elsewhere(1);
-    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2));
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2), false);
     rig.collect();
     rig.do_call();
     assert_eq!(rig.sequencer.counters().adopted, 1);
@@ -315,7 +315,7 @@ fn hints_are_only_hints() {
 fn a_hint_of_a_group_that_is_not_in_use_waits_until_it_is() {
     let mut rig = Rig::new(3, 1);
     rig.evict_elsewhere(3);
-    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2));
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2), false);
     rig.collect();
     assert!(rig.calls.is_empty() && rig.sequencer.is_quiet());
     let io = rig.read(0, 4096);
@@ -336,7 +336,7 @@ fn a_hint_of_a_group_that_is_not_in_use_waits_until_it_is() {
 fn metadata_that_went_back_ends_it() {
     let mut rig = Rig::open(3, 1);
     rig.evict_elsewhere(3);
-    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2));
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2), false);
     rig.collect();
     rig.do_call();
     let mut group = rig.group(0);
@@ -346,7 +346,7 @@ fn metadata_that_went_back_ends_it() {
         .txn(&amita_meta::Call::put(key, serde_json::to_vec(&group).unwrap()))
         .unwrap();
     rig.pass_ms(100);
-    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(3));
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(3), false);
     rig.collect();
     rig.do_call();
     assert!(matches!(rig.stopped, Some(StopReason::Metadata { .. })));
@@ -359,7 +359,7 @@ fn metadata_that_went_back_ends_it() {
     rig.metadata
         .txn(&amita_meta::Call::put(key, serde_json::to_vec(&group).unwrap()))
         .unwrap();
-    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2));
+    rig.sequencer.hint(rig.now, GroupIndex(0), Epoch(2), false);
     rig.collect();
     rig.do_call();
     assert!(matches!(rig.stopped, Some(StopReason::Metadata { .. })));

@@ -24,6 +24,7 @@ pub struct Rig {
     pub calls: Vec<(CallId, Call)>,
     pub ended: Vec<(IoId, Result<(), IoError>, Payload)>,
     pub warnings: Vec<Warning>,
+    pub wholes: Vec<(amita_cluster::GroupId, StoreId, Epoch)>,
     pub stopped: Option<StopReason>,
     pub promise_ms: u16,
     pub credit: u32,
@@ -102,6 +103,7 @@ impl Rig {
             calls: Vec::new(),
             ended: Vec::new(),
             warnings: Vec::new(),
+            wholes: Vec::new(),
             stopped: None,
             promise_ms: 250,
             credit: 1000,
@@ -142,6 +144,7 @@ impl Rig {
                     assert!(self.ended.iter().all(|ended| ended.0 != io), "{io:?} ended twice");
                     self.ended.push((io, result, payload));
                 }
+                Effect::Whole { group, store, since } => self.wholes.push((group, store, since)),
                 Effect::Warn(warning) => self.warnings.push(warning),
                 Effect::Stop { reason } => {
                     assert!(self.stopped.is_none());

@@ -1,0 +1,383 @@
+//! Members of groups that have missed something are brought up to date (R1, R2, R5).
+//!
+//! The metadata lists a member as syncing; when it has adopted that epoch it gets every write and must answer it, as all
+//! others. Meanwhile it and the in-sync members are asked which chunks they hold, page by page. Where all hold a chunk
+//! whole at one version there is nothing to do; each other chunk is compared and mended (see `mend`), a few at a time.
+//! When nothing is left we say so, once; the owner of the volume says it in the metadata when the sequencers of all
+//! cores have. A member that fails in between is dropped by a new epoch, and begins again some day as a new one.
+
+use super::Sequencer;
+use super::mend::Mending;
+use super::state::ChunkState;
+use crate::config::{MAX_MENDINGS, MAX_SYNC_QUEUE};
+use crate::io::Effect;
+use crate::task::{Kind, Members, SyncStep};
+use amita_cluster::message::{AnswerBody, ChunkState as Held, MAX_MEMBERS, Refusal, RequestBody};
+use amita_cluster::{ChunkIndex, Version};
+use amita_reactor::{Slice, Time};
+use std::collections::VecDeque;
+
+/// Members that are brought up to date at one time; others wait.
+const MAX_SYNCS: usize = 4;
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(super) struct Syncs {
+    /// Members that wait for their turn: group and position.
+    waiting: VecDeque<(u32, usize)>,
+    members: Vec<Option<Sync>>,
+    pub(super) mendings: Vec<Option<Mending>>,
+    /// How many of them are in use.
+    pub(super) mending: usize,
+    /// When something that was put off is due.
+    pub(super) due: Option<Time>,
+}
+
+/// One member that is brought up to date.
+#[derive(Debug)]
+struct Sync {
+    group: u32,
+    position: usize,
+    list: Listing,
+    /// Chunks that must be compared.
+    todo: VecDeque<ChunkIndex>,
+    /// Chunks that are being compared.
+    active: usize,
+}
+
+/// What is known of the chunks that there are.
+#[derive(Debug)]
+enum Listing {
+    /// The next page begins here; it is asked for from then on.
+    Due {
+        at: Time,
+        from: ChunkIndex,
+    },
+    /// Members were asked.
+    Asked {
+        from: ChunkIndex,
+        pages: Box<[Option<Page>; MAX_MEMBERS]>,
+    },
+    Ended,
+}
+
+type Page = (Vec<Held>, Option<ChunkIndex>);
+
+impl Syncs {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.members.iter().all(Option::is_none)
+    }
+
+    pub(super) fn put_off(&mut self, until: Time) {
+        self.due = Some(self.due.map_or(until, |due| due.min(until)));
+    }
+}
+
+impl Sequencer {
+    /// When [`Sequencer::advance_syncs`] has something to do that was put off.
+    pub(super) fn sync_due(&self) -> Option<Time> {
+        self.syncs.due
+    }
+
+    /// A syncing member has adopted the epoch: it gets all writes from now on.
+    pub(super) fn member_entered(&mut self, group: u32, position: usize) {
+        let state = &mut self.groups[group as usize];
+        if !state.entered.has(position) {
+            state.entered.add(position);
+            self.syncs.waiting.push_back((group, position));
+        }
+    }
+
+    /// Does what can be done for members that are being brought up to date. Called after each event.
+    pub(super) fn advance_syncs(&mut self, now: Time) {
+        while let Some(group) = self.to_touch.pop() {
+            self.touch(now, group);
+        }
+        if self.syncs.is_empty() {
+            return;
+        }
+        self.syncs.due = None;
+        self.seat_syncs(now);
+        for of in 0..self.syncs.members.len() {
+            self.advance_sync(now, of as u32);
+        }
+        for of in 0..self.syncs.mendings.len() {
+            self.advance_mending(now, of as u32);
+        }
+        for of in 0..self.syncs.members.len() {
+            self.end_sync(now, of as u32);
+        }
+        if let Some(at) = self.syncs.due {
+            self.arm(at);
+        }
+    }
+
+    fn seat_syncs(&mut self, now: Time) {
+        while self.syncs.members.iter().flatten().count() < MAX_SYNCS
+            && let Some((group, position)) = self.syncs.waiting.pop_front()
+        {
+            let sync = Sync {
+                group,
+                position,
+                list: Listing::Due {
+                    at: now,
+                    from: ChunkIndex(0),
+                },
+                todo: VecDeque::new(),
+                active: 0,
+            };
+            match self.syncs.members.iter().position(Option::is_none) {
+                Some(free) => self.syncs.members[free] = Some(sync),
+                None => self.syncs.members.push(Some(sync)),
+            }
+        }
+    }
+
+    fn sync(&mut self, of: u32) -> Option<&mut Sync> {
+        self.syncs.members.get_mut(of as usize)?.as_mut()
+    }
+
+    fn advance_sync(&mut self, now: Time, of: u32) {
+        let Some(sync) = self.sync(of) else { return };
+        let (group, position) = (sync.group, sync.position);
+        if let Listing::Due { at, from } = sync.list
+            && sync.todo.len() < MAX_SYNC_QUEUE
+        {
+            if at > now {
+                self.syncs.put_off(at);
+            } else {
+                self.list_chunks(now, of, from);
+            }
+        }
+        while self.syncs.mending < MAX_MENDINGS
+            && let Some(sync) = self.sync(of)
+            && let Some(index) = sync.todo.pop_front()
+        {
+            sync.active += 1;
+            let chunk = self.chunk_number(index);
+            self.start_mending(now, of, group, position, chunk);
+        }
+    }
+
+    /// Asks the member and all in-sync ones for the chunks that they hold, if all of them can be asked.
+    fn list_chunks(&mut self, now: Time, of: u32, from: ChunkIndex) {
+        let Some(sync) = self.sync(of) else { return };
+        let (group, position) = (sync.group, sync.position);
+        let members = self.groups[group as usize].current.or(Members::one(position));
+        if !self.is_fenced(group) || !members.iter().all(|member| self.can_send(group, member)) {
+            return;
+        }
+        let Some(sync) = self.sync(of) else { return };
+        sync.list = Listing::Asked {
+            from,
+            pages: Default::default(),
+        };
+        let step = SyncStep::Chunks;
+        let slot = self.tasks.add(Kind::Sync { of, step }, group, crate::task::NIL);
+        let body = RequestBody::Chunks {
+            from,
+            core: self.config.core,
+            cores: self.config.cores.max(1),
+            groups: self.pool.groups,
+        };
+        for member in members.iter() {
+            self.expect(now, slot, member);
+            self.send(now, slot, member, body.clone(), Slice::default());
+        }
+    }
+
+    /// Asks for the same page again, after a moment.
+    fn relist(&mut self, now: Time, slot: u32, of: u32) {
+        self.settle_all(slot);
+        self.tasks.remove(slot);
+        let at = now.plus(self.config.busy_pause * 10);
+        if let Some(sync) = self.sync(of)
+            && let Listing::Asked { from, .. } = sync.list
+        {
+            sync.list = Listing::Due { at, from };
+        }
+        self.syncs.put_off(at);
+        self.arm(at);
+    }
+
+    fn chunks_listed(&mut self, now: Time, slot: u32, position: usize, of: u32, page: Page) {
+        let ordered = page.0.windows(2).all(|pair| pair[0].chunk < pair[1].chunk);
+        let onwards = page
+            .1
+            .is_none_or(|more| page.0.last().is_some_and(|last| last.chunk < more));
+        let Some(sync) = self.sync(of) else {
+            return self.settle_and_drop(slot, position);
+        };
+        let Listing::Asked { from, pages } = &mut sync.list else {
+            return self.settle_and_drop(slot, position);
+        };
+        let from = *from;
+        if !ordered || !onwards || page.0.first().is_some_and(|first| first.chunk < from) {
+            return self.misbehaved(now, slot, position, "a list of chunks without order".to_owned());
+        }
+        pages[position] = Some(page);
+        self.settle(slot, position);
+        if self.tasks[slot].waiting.is_empty() {
+            self.tasks.remove(slot);
+            self.compare_lists(now, of);
+        }
+    }
+
+    /// All have answered: what differs is to be compared block by block.
+    fn compare_lists(&mut self, now: Time, of: u32) {
+        let Some(sync) = self.sync(of) else { return };
+        let list = std::mem::replace(&mut sync.list, Listing::Ended);
+        let Listing::Asked { pages, .. } = list else {
+            unreachable!("the caller has looked")
+        };
+        let pages: Vec<Page> = pages.into_iter().flatten().collect();
+        let end = pages.iter().filter_map(|(_, more)| *more).min();
+        let mut at = vec![0; pages.len()];
+        let mut differ = Vec::new();
+        loop {
+            let heads = pages.iter().zip(&at).map(|((chunks, _), &at)| chunks.get(at));
+            let first = heads.flatten().map(|held| held.chunk).min();
+            let Some(index) = first.filter(|index| end.is_none_or(|end| *index < end)) else {
+                break;
+            };
+            let mut version: Option<Version> = None;
+            let mut same = true;
+            for ((chunks, _), at) in pages.iter().zip(&mut at) {
+                match chunks.get(*at).filter(|held| held.chunk == index) {
+                    Some(held) => {
+                        *at += 1;
+                        same &= held.incomplete.is_none() && version.is_none_or(|version| version == held.version);
+                        version = Some(held.version);
+                    }
+                    None => same = false,
+                }
+            }
+            if !same || !self.is_settled_at(index, version.unwrap_or_default()) {
+                differ.push(index);
+            }
+        }
+        let Some(sync) = self.sync(of) else { return };
+        sync.todo.extend(differ);
+        if let Some(from) = end {
+            sync.list = Listing::Due { at: now, from };
+        }
+    }
+
+    /// Is a chunk that everybody holds at `version` whole at it? One with our own writes under way is not.
+    fn is_settled_at(&self, index: ChunkIndex, version: Version) -> bool {
+        match self.chunk_index.get(&index) {
+            None => true,
+            Some(&chunk) => {
+                let chunk = &self.chunks[chunk as usize];
+                !matches!(chunk.state, ChunkState::Open) || chunk.issued == version
+            }
+        }
+    }
+
+    /// A chunk has been dealt with, or its member is gone.
+    pub(super) fn chunk_mended(&mut self, of: u32) {
+        if let Some(sync) = self.sync(of) {
+            sync.active -= 1;
+        }
+    }
+
+    /// Says that the member holds everything, if it does.
+    fn end_sync(&mut self, now: Time, of: u32) {
+        let Some(sync) = self.sync(of) else { return };
+        if !matches!(sync.list, Listing::Ended) || !sync.todo.is_empty() || sync.active > 0 {
+            return;
+        }
+        let (group, position) = (sync.group, sync.position);
+        self.syncs.members[of as usize] = None;
+        let store = self.id_of(group, position);
+        let state = &mut self.groups[group as usize];
+        state.whole.add(position);
+        self.counters.sync_whole += 1;
+        let (group, since) = (state.id, state.since[position]);
+        self.effects.push_back(Effect::Whole { group, store, since });
+        if !self.syncs.waiting.is_empty() {
+            // The next one begins with the next event.
+            self.syncs.put_off(now);
+        }
+    }
+
+    /// These members are not syncing any more.
+    pub(super) fn forget_syncs(&mut self, group: u32, positions: Members) {
+        self.syncs
+            .waiting
+            .retain(|&(waits, position)| waits != group || !positions.has(position));
+        for of in 0..self.syncs.members.len() {
+            let gone = self.syncs.members[of]
+                .as_ref()
+                .is_some_and(|sync| sync.group == group && positions.has(sync.position));
+            if gone {
+                self.syncs.members[of] = None;
+                self.orphan_listing(of as u32);
+                self.drop_mendings(of as u32);
+            }
+        }
+    }
+
+    /// Answers to what was asked for it come to nothing.
+    fn orphan_listing(&mut self, gone: u32) {
+        for slot in self.tasks.slots() {
+            if matches!(self.tasks[slot].kind, Kind::Sync { of, step: SyncStep::Chunks } if of == gone) {
+                self.tasks[slot].kind = Kind::Orphan;
+            }
+        }
+    }
+
+    /// An answer to a request of this part.
+    pub(super) fn sync_answered(
+        &mut self,
+        now: Time,
+        slot: u32,
+        position: usize,
+        (of, step): (u32, SyncStep),
+        body: AnswerBody,
+        payload: Slice,
+    ) {
+        match (step, body) {
+            (SyncStep::Chunks, AnswerBody::Chunks { chunks, more }) => {
+                self.chunks_listed(now, slot, position, of, (chunks, more));
+            }
+            (SyncStep::Chunks, body) => {
+                self.misbehaved(
+                    now,
+                    slot,
+                    position,
+                    format!("an answer that was not asked for: {body:?}"),
+                );
+            }
+            (step, body) => self.mend_answered(now, slot, position, (of, step), body, payload),
+        }
+    }
+
+    pub(super) fn sync_refused(
+        &mut self,
+        now: Time,
+        slot: u32,
+        position: usize,
+        (of, step): (u32, SyncStep),
+        refusal: &Refusal,
+    ) {
+        if step != SyncStep::Chunks {
+            return self.mend_refused(now, slot, position, of, refusal);
+        }
+        let group = self.tasks[slot].group;
+        if !super::join::passes_by_itself(refusal) {
+            self.warn_refused(group, self.groups[group as usize].members[position], refusal);
+            self.doom(group, position);
+        }
+        self.relist(now, slot, of);
+    }
+
+    /// The answer will not come.
+    pub(super) fn sync_lost(&mut self, now: Time, slot: u32, position: usize, (of, step): (u32, SyncStep)) {
+        if step == SyncStep::Chunks {
+            return self.relist(now, slot, of);
+        }
+        self.settle_and_drop(slot, position);
+        self.restart_mending(now, of, slot);
+    }
+}
