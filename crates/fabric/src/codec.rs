@@ -14,7 +14,7 @@
 //! ```
 //!
 //! # Why the payload is not summed here
-//! Only data messages have a payload: `Write`, `Roll` and the answer `Data`. Each carries, in its head, the CRC-32C of
+//! Only data messages have a payload: `Write`, `Roll`, `Mend` and the answer `Data`. Each carries, in its head, the CRC-32C of
 //! every piece of the payload, made by whoever had the data first (the sequencer for a write, the store that wrote the
 //! block for a read) and checked by whoever uses it (the store before it applies a write, the sequencer before it
 //! hands data to a host). The codec checks that these sums and the payload's length belong together, so that no byte of a
@@ -32,7 +32,7 @@ mod wire;
 pub use control::{Hello, Refuse, RefuseCode};
 pub use error::{DecodeError, EncodeError};
 
-use crate::limits::{MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES, MAX_REASON_BYTES};
+use crate::limits::{MAX_HANDSHAKE_HEAD_BYTES, MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES, MAX_REASON_BYTES};
 use crate::message::Message;
 use wire::{Reader, Wire, wire};
 
@@ -40,9 +40,10 @@ use wire::{Reader, Wire, wire};
 pub const MAGIC: u16 = u16::from_le_bytes(*b"Am");
 
 /// The protocol version that this build speaks best.
-pub const PROTOCOL_VERSION: u8 = 2;
-/// The oldest protocol version that this build speaks.
-pub const PROTOCOL_VERSION_MIN: u8 = 2;
+pub const PROTOCOL_VERSION: u8 = 3;
+/// The oldest protocol version that this build speaks. (Version 2 cannot say which members of a group are being brought
+/// up to date, nor whether a chunk is whole: a store that is not told would serve what it must not, R5.)
+pub const PROTOCOL_VERSION_MIN: u8 = 3;
 /// The version in the prefix of the frames that come before one is agreed on (`Hello`, `Welcome`, `Refuse`): their
 /// layout never changes, it only grows at its end.
 pub const HANDSHAKE_VERSION: u8 = 0;
@@ -117,9 +118,9 @@ macro_rules! kinds {
 
 kinds! {
     /// The first frame of whoever connected.
-    Hello = 0x01, (control::HELLO_BYTES, MAX_HEAD_BYTES - PREFIX_BYTES), 0;
+    Hello = 0x01, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
     /// The first frame of whoever accepted: the link is up.
-    Welcome = 0x02, (control::HELLO_BYTES, MAX_HEAD_BYTES - PREFIX_BYTES), 0;
+    Welcome = 0x02, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
     /// The last frame before the sender closes, and why.
     Refuse = 0x03, (control::REFUSE_BYTES, control::REFUSE_BYTES + MAX_REASON_BYTES), 0;
     /// Are you there?
@@ -153,12 +154,22 @@ kinds! {
     Keep = 0x19, request::KEEP_BYTES, 0;
     /// Request: make a chunk what another one was at a snapshot.
     Clone = 0x1a, request::CLONE_BYTES, 0;
+    /// Request: list chunks.
+    Chunks = 0x1b, request::CHUNKS_BYTES, 0;
+    /// Request: a chunk's history goes on at a version.
+    Join = 0x1c, request::JOIN_BYTES, 0;
+    /// Request: replace entries.
+    Mend = 0x1d, request::MEND_BYTES, MAX_PAYLOAD_BYTES;
+    /// Request: a chunk is whole.
+    Whole = 0x1e, request::WHOLE_BYTES, 0;
+    /// Request: read blocks and check them.
+    Verify = 0x1f, request::VERIFY_BYTES, 0;
 
     /// Answer to `Fence`.
     Fenced = 0x40, answer::PLAIN_BYTES, 0;
     /// Answer to `Open`.
     Opened = 0x41, answer::OPENED_BYTES, 0;
-    /// Answer to `Write`, `Clear`, `Roll`, `Keep` and `Clone`.
+    /// Answer to `Write`, `Clear`, `Roll`, `Keep`, `Clone` and `Whole`.
     Done = 0x42, answer::PLAIN_BYTES, 0;
     /// Answer to `Read`: the payload.
     Data = 0x43, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
@@ -170,6 +181,14 @@ kinds! {
     Allocated = 0x46, answer::ALLOCATED_BYTES, 0;
     /// Answer to any request: it was not done.
     Refused = 0x47, answer::REFUSED_BYTES, 0;
+    /// Answer to `Chunks`.
+    Held = 0x48, answer::HELD_BYTES, 0;
+    /// Answer to `Join`.
+    Joined = 0x49, answer::JOINED_BYTES, 0;
+    /// Answer to `Mend`.
+    Mended = 0x4a, answer::MENDED_BYTES, 0;
+    /// Answer to `Verify`.
+    Verified = 0x4b, answer::VERIFIED_BYTES, 0;
 }
 
 impl Kind {
@@ -293,7 +312,12 @@ pub fn decode(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Confirm
         | Kind::Allocation
         | Kind::Keep
-        | Kind::Clone => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
+        | Kind::Clone
+        | Kind::Chunks
+        | Kind::Join
+        | Kind::Mend
+        | Kind::Whole
+        | Kind::Verify => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
         Kind::Fenced
         | Kind::Opened
         | Kind::Done
@@ -301,7 +325,11 @@ pub fn decode(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Listed
         | Kind::Confirmed
         | Kind::Allocated
-        | Kind::Refused => answer::get(prefix, reader).map(|answer| Frame::Message(Message::Answer(answer))),
+        | Kind::Refused
+        | Kind::Held
+        | Kind::Joined
+        | Kind::Mended
+        | Kind::Verified => answer::get(prefix, reader).map(|answer| Frame::Message(Message::Answer(answer))),
     }
 }
 

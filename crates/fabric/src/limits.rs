@@ -6,10 +6,14 @@
 use amita_cluster::layout::MAX_IO_BYTES;
 use std::time::Duration;
 
-/// The longest head of a frame, its prefix included. The longest that version 1 has is a `Roll` of 32 entries (572 B);
-/// the rest is room for later versions. Small enough that a peer which announces a head and never sends it holds
-/// nothing worth speaking of.
-pub const MAX_HEAD_BYTES: usize = 1024;
+/// The longest head of a frame, its prefix included. The longest that version 3 has is the answer `Held` of 256 chunks
+/// (6,454 B); the rest is room for later versions. Small enough that a peer which announces a head and never sends it
+/// holds nothing worth speaking of.
+pub const MAX_HEAD_BYTES: usize = 8192;
+
+/// The longest head of a frame of the handshake. Whoever has not said a valid hello gets the smallest receive block,
+/// and this fits into it.
+pub const MAX_HANDSHAKE_HEAD_BYTES: usize = 1024;
 
 /// The longest payload of a frame: one message of the data path.
 pub const MAX_PAYLOAD_BYTES: usize = MAX_IO_BYTES as usize;
@@ -23,9 +27,12 @@ pub const MAX_REASON_BYTES: usize = 256;
 /// What a request costs of a link's window beside its payload, in bytes: its head, and what the receiver keeps of it.
 pub const REQUEST_CHARGE_BYTES: u32 = 128;
 
-/// What the answer to a request that lists something (changes, allocation) costs of the window: it is of this size at
-/// most.
-pub const LIST_CHARGE_BYTES: u32 = MAX_HEAD_BYTES as u32;
+/// What the answer to a request that lists blocks (changes, allocation, a verification) costs of the window: it is of
+/// this size at most.
+pub const LIST_CHARGE_BYTES: u32 = 1024;
+
+/// What the answer to a request that lists chunks costs of the window: it is of this size at most.
+pub const CHUNKS_CHARGE_BYTES: u32 = MAX_HEAD_BYTES as u32;
 
 /// The most that one request can cost of a window; no window may be smaller, or that request could never be sent.
 pub const MAX_CHARGE_BYTES: u32 = MAX_IO_BYTES + REQUEST_CHARGE_BYTES + LIST_CHARGE_BYTES;
@@ -112,6 +119,8 @@ pub const RECEIVE_CLASSES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 512 << 10
 /// A connection that was quiet for so long begins again with the smallest receive block.
 pub const RECEIVE_QUIET: Duration = Duration::from_secs(1);
 
-const _: () = assert!(MAX_REASON_BYTES + 64 <= MAX_HEAD_BYTES);
+const _: () = assert!(MAX_REASON_BYTES + 64 <= MAX_HANDSHAKE_HEAD_BYTES);
+const _: () = assert!(MAX_HANDSHAKE_HEAD_BYTES <= RECEIVE_CLASSES[0]);
+const _: () = assert!(CHUNKS_CHARGE_BYTES + REQUEST_CHARGE_BYTES <= MAX_CHARGE_BYTES);
 const _: () = assert!(WINDOW_BYTES >= MAX_CHARGE_BYTES && WINDOW_BYTES <= MAX_WINDOW_BYTES);
 const _: () = assert!(MAX_FRAME_BYTES <= RECEIVE_CLASSES[2]);

@@ -1,6 +1,6 @@
 //! What is in flight on a link.
 
-use crate::limits::{LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES};
+use crate::limits::{CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES};
 use amita_cluster::BLOCK_BYTES;
 use amita_cluster::message::{Request, RequestBody};
 use rustc_hash::FxHashMap;
@@ -11,7 +11,8 @@ use rustc_hash::FxHashMap;
 pub fn charge(request: &Request, payload_bytes: usize) -> u32 {
     let answer = match &request.body {
         RequestBody::Read { range, .. } => u32::from(range.count).saturating_mul(BLOCK_BYTES),
-        RequestBody::Changes { .. } | RequestBody::Allocation { .. } => LIST_CHARGE_BYTES,
+        RequestBody::Changes { .. } | RequestBody::Allocation { .. } | RequestBody::Verify { .. } => LIST_CHARGE_BYTES,
+        RequestBody::Chunks { .. } => CHUNKS_CHARGE_BYTES,
         _ => 0,
     };
     REQUEST_CHARGE_BYTES

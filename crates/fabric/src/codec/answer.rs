@@ -1,5 +1,9 @@
 //! Answers of a store. The common ones fit in 64 bytes and go out back to back.
 
+mod resync;
+
+pub(super) use resync::{HELD_BYTES, JOINED_BYTES, MENDED_BYTES, VERIFIED_BYTES};
+
 use super::control::{get_generation, no_payload};
 use super::request::{CHANGE_BYTES, get_changes, get_sums, put_changes, put_sums};
 use super::wire::{Reader, Wire, wire};
@@ -13,7 +17,10 @@ wire! {
     /// What every answer begins with.
     RawAnswer: 30 { id: u64, store: u128, credit_blocks: u32, promise_ms: u16, }
 }
-wire! { RawOpened: 8 { version: u64, } }
+wire! {
+    /// `incomplete` is zero where the chunk is whole.
+    RawOpened: 17 { version: u64, incomplete: u64, is_incomplete: u8, }
+}
 wire! { RawData: 8 { version: u64, } }
 wire! {
     /// `more` is [`NO_MORE`] at the end.
@@ -72,8 +79,14 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
     };
     Ok(match body {
         AnswerBody::Fenced => Kind::Fenced,
-        AnswerBody::Opened { version, .. } => {
-            RawOpened { version: version.0 }.put(out);
+        AnswerBody::Opened { version, incomplete } => {
+            let (incomplete, is_incomplete) = put_incomplete(*incomplete);
+            RawOpened {
+                version: version.0,
+                incomplete,
+                is_incomplete,
+            }
+            .put(out);
             Kind::Opened
         }
         AnswerBody::Done => Kind::Done,
@@ -90,16 +103,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             Kind::Data
         }
         AnswerBody::Changes { entries, more } => {
-            let more = match more {
-                None => NO_MORE,
-                Some(BlockIndex(NO_MORE)) => {
-                    return Err(EncodeError::Field {
-                        field: "next block",
-                        value: NO_MORE.into(),
-                    });
-                }
-                Some(block) => block.0,
-            };
+            let more = put_more(*more)?;
             RawListed { more }.put(out);
             put_changes(out, entries)?;
             Kind::Listed
@@ -114,10 +118,37 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
         AnswerBody::Chunks { .. }
         | AnswerBody::Joined { .. }
         | AnswerBody::Mended { .. }
-        | AnswerBody::Verified { .. } => {
-            return Err(EncodeError::Unsupported { what: "resync" });
-        }
+        | AnswerBody::Verified { .. } => resync::put(out, body)?,
     })
+}
+
+/// Where to go on listing blocks.
+fn put_more(more: Option<BlockIndex>) -> Result<u16, EncodeError> {
+    match more {
+        None => Ok(NO_MORE),
+        Some(BlockIndex(NO_MORE)) => Err(EncodeError::Field {
+            field: "next block",
+            value: NO_MORE.into(),
+        }),
+        Some(block) => Ok(block.0),
+    }
+}
+
+/// The version at which an incomplete chunk was last whole, and whether it is incomplete.
+fn put_incomplete(incomplete: Option<Version>) -> (u64, u8) {
+    (incomplete.map_or(0, |at| at.0), incomplete.is_some().into())
+}
+
+/// See [`put_incomplete`].
+fn get_incomplete(at: u64, is_incomplete: u8) -> Result<Option<Version>, DecodeError> {
+    match (is_incomplete, at) {
+        (1, at) => Ok(Some(Version(at))),
+        (0, 0) => Ok(None),
+        (other, _) => Err(DecodeError::Field {
+            field: "is the chunk incomplete",
+            value: other.into(),
+        }),
+    }
 }
 
 fn put_refusal(out: &mut Vec<u8>, refusal: &Refusal) -> Result<(), EncodeError> {
@@ -139,6 +170,7 @@ fn put_refusal(out: &mut Vec<u8>, refusal: &Refusal) -> Result<(), EncodeError> 
         Refusal::Poisoned => (9, 0),
         Refusal::NoSuchStore => (10, 0),
         Refusal::Busy => (11, 0),
+        Refusal::Incomplete => (12, 0),
         _ => {
             return Err(EncodeError::Unsupported {
                 what: "a refusal that is newer than the codec",
@@ -175,7 +207,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             reader.end()?;
             AnswerBody::Opened {
                 version: Version(raw.version),
-                incomplete: None,
+                incomplete: get_incomplete(raw.incomplete, raw.is_incomplete)?,
             }
         }
         Kind::Done => {
@@ -217,7 +249,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             reader.end()?;
             AnswerBody::Allocation { allocated }
         }
-        other => return Err(DecodeError::Kind(other as u8)),
+        _ => resync::get(prefix, reader)?,
     })
 }
 
@@ -272,6 +304,7 @@ fn get_refusal(mut reader: Reader<'_>) -> Result<Refusal, DecodeError> {
         9 => plain(Refusal::Poisoned),
         10 => plain(Refusal::NoSuchStore),
         11 => plain(Refusal::Busy),
+        12 => plain(Refusal::Incomplete),
         _ => Err(DecodeError::Field {
             field: "code of a refusal",
             value: code.into(),

@@ -102,8 +102,8 @@ pub enum EncodeError {
         /// What it says.
         value: u64,
     },
-    /// Version 1 of the protocol has no form for this message.
-    #[error("protocol version 1 cannot carry this message: {what}")]
+    /// No version of the protocol has a form for this message.
+    #[error("the protocol cannot carry this message: {what}")]
     Unsupported {
         /// What it is.
         what: &'static str,

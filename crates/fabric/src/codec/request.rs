@@ -1,10 +1,14 @@
 //! Requests of a sequencer to a store.
 
+mod resync;
+
+pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
+
 use super::control::{get_generation, no_payload};
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind, Prefix};
 use amita_cluster::message::{
-    Change, MAX_CHANGES, MAX_MEMBERS, MAX_PIECES, MAX_SNAPSHOTS, MemberSet, Request, RequestBody, Scope, Sums,
+    Change, MAX_CHANGES, MAX_MEMBERS, MAX_PIECES, MAX_SNAPSHOTS, Request, RequestBody, Scope, Sums,
 };
 use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS, NodeId,
@@ -24,7 +28,11 @@ wire! {
         snapshot: u32,
     }
 }
-wire! { RawFence: 6 { owner: u32, blocks_per_chunk: u16, } }
+wire! {
+    /// Goes on with the stores, 16 bytes each: the first `in_sync` of them are in sync, the rest is being brought up to
+    /// date.
+    RawFence: 7 { owner: u32, blocks_per_chunk: u16, in_sync: u8, }
+}
 wire! { RawOpen: 8 { chunk: u64, } }
 wire! {
     /// The length is the payload's.
@@ -115,22 +123,34 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         snapshot: snapshot.0,
     }
     .put(out);
-    if !matches!(request.body, RequestBody::Write { .. } | RequestBody::Roll { .. }) {
+    let has_payload = matches!(
+        request.body,
+        RequestBody::Write { .. } | RequestBody::Roll { .. } | RequestBody::Mend { .. }
+    );
+    if !has_payload {
         no_payload(payload_bytes)?;
     }
     Ok(match &request.body {
         RequestBody::Fence {
             owner,
             in_sync,
-            syncing: _,
+            syncing,
             blocks_per_chunk,
         } => {
+            let members = in_sync.len() + syncing.len();
+            if members > MAX_MEMBERS {
+                return Err(EncodeError::Field {
+                    field: "members",
+                    value: members as u64,
+                });
+            }
             RawFence {
                 owner: owner.0,
                 blocks_per_chunk: *blocks_per_chunk,
+                in_sync: in_sync.len() as u8,
             }
             .put(out);
-            for member in in_sync {
+            for member in in_sync.iter().chain(syncing) {
                 out.extend_from_slice(&member.0.to_le_bytes());
             }
             Kind::Fence
@@ -286,9 +306,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         | RequestBody::Join { .. }
         | RequestBody::Mend { .. }
         | RequestBody::Whole { .. }
-        | RequestBody::Verify { .. } => {
-            return Err(EncodeError::Unsupported { what: "resync" });
-        }
+        | RequestBody::Verify { .. } => resync::put(out, &request.body, payload_bytes)?,
     })
 }
 
@@ -316,21 +334,20 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, Decod
     Ok(match prefix.kind {
         Kind::Fence => {
             let raw = RawFence::get(&mut reader)?;
-            let mut in_sync = MemberSet::new();
             let (members, rest) = reader.rest().as_chunks::<MEMBER_BYTES>();
             Reader::new(rest).end()?;
-            for member in members {
-                let member = StoreId(u128::from_le_bytes(*member));
-                let full = DecodeError::Field {
+            let in_sync = usize::from(raw.in_sync);
+            if in_sync > members.len() || members.len() > MAX_MEMBERS {
+                return Err(DecodeError::Field {
                     field: "members",
                     value: members.len() as u64,
-                };
-                in_sync.try_push(member).map_err(|_| full)?;
+                });
             }
+            let store = |raw: &[u8; MEMBER_BYTES]| StoreId(u128::from_le_bytes(*raw));
             RequestBody::Fence {
                 owner: NodeId(raw.owner),
-                in_sync,
-                syncing: Vec::new(),
+                in_sync: members[..in_sync].iter().map(store).collect(),
+                syncing: members[in_sync..].iter().map(store).collect(),
                 blocks_per_chunk: raw.blocks_per_chunk,
             }
         }
@@ -452,7 +469,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, Decod
                 at: SnapshotId(raw.at),
             }
         }
-        other => return Err(DecodeError::Kind(other as u8)),
+        _ => resync::get(prefix, reader)?,
     })
 }
 

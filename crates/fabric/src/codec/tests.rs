@@ -1,4 +1,4 @@
-//! Round trips, damage, and the bytes of version 2.
+//! Round trips, damage, and the bytes of version 3.
 
 mod golden;
 mod strategies;
@@ -146,7 +146,7 @@ fn only_the_handshake_may_come_before_a_version_is_agreed_on() {
     bytes.clear();
     encode_ping(&mut bytes, HANDSHAKE_VERSION, 7, false);
     assert!(read(&bytes, None).is_err());
-    assert_eq!(read(&bytes, Some(2)), Err(DecodeError::Version { found: 0, agreed: 2 }));
+    assert_eq!(read(&bytes, Some(3)), Err(DecodeError::Version { found: 0, agreed: 3 }));
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// Nothing may be left: every kind of version 1 has an exact length.
+    /// Nothing may be left: every kind has an exact length.
     pub(super) fn end(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             Ok(())

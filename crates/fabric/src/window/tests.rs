@@ -1,4 +1,9 @@
 use super::*;
+use amita_cluster::message::Scope;
+use amita_cluster::{
+    BlockIndex, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, PoolId, RequestId, SnapshotId, StoreId, Version,
+    VolumeId,
+};
 use proptest::prelude::*;
 
 #[test]
@@ -25,6 +30,38 @@ fn a_resend_counts_again_and_is_answered_twice() {
         (Some(100), Some(100), None)
     );
     assert_eq!((window.requests(), window.bytes()), (0, 0));
+}
+
+/// Both ends compute a charge from the request alone: it must cover what the answer may be (`docs/protocol-wire.md`,
+/// "Limits").
+#[test]
+fn what_lists_is_charged_its_longest_answer() {
+    let of = |body| {
+        let scope = Scope {
+            volume: VolumeId(1),
+            generation: Generation(1),
+            group: GroupId {
+                pool: PoolId(1),
+                index: GroupIndex(0),
+            },
+            epoch: Epoch(1),
+            snapshot: SnapshotId::HEAD,
+        };
+        let (id, store) = (RequestId(1), StoreId(1));
+        charge(&Request { id, store, scope, body }, 0)
+    };
+    let chunk = ChunkIndex(1);
+    let (from, least) = (BlockIndex(0), Version::NONE);
+    assert_eq!(of(RequestBody::Open { chunk }), 128);
+    assert_eq!(of(RequestBody::Verify { chunk, from, least }), 128 + 1024);
+    let (core, cores, groups) = (0, 1, 8);
+    let chunks = RequestBody::Chunks {
+        from: chunk,
+        core,
+        cores,
+        groups,
+    };
+    assert_eq!(of(chunks), 128 + 8192);
 }
 
 proptest! {

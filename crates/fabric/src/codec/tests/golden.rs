@@ -1,4 +1,4 @@
-//! The bytes of version 2, one frame of every kind, as released: `tests/fixtures/wire-v2.txt`. They never change; what
+//! The bytes of version 3, one frame of every kind, as released: `tests/fixtures/wire-v3.txt`. They never change; what
 //! changes them needs a new protocol version.
 
 use super::read;
@@ -6,14 +6,16 @@ use crate::codec::{
     Frame, Hello, Kind, PROTOCOL_VERSION, Refuse, RefuseCode, encode, encode_hello, encode_ping, encode_refuse,
 };
 use crate::message::{Message, ReleaseOutcome};
-use amita_cluster::message::{Answer, AnswerBody, Change, Problem, Refusal, Request, RequestBody, Scope};
+use amita_cluster::message::{
+    Answer, AnswerBody, Change, ChunkState, Expect, Mend, Problem, Refusal, Request, RequestBody, Scope,
+};
 use amita_cluster::{
     BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
     SnapshotId, StoreId, Version, VolumeId,
 };
 use std::fmt::Write as _;
 
-const FIXTURE: &str = include_str!("../../../tests/fixtures/wire-v2.txt");
+const FIXTURE: &str = include_str!("../../../tests/fixtures/wire-v3.txt");
 
 pub fn hello() -> Hello {
     Hello {
@@ -26,8 +28,8 @@ pub fn hello() -> Hello {
         window_requests: 0x400,
         core: 2,
         link: 3,
-        version_min: 2,
-        version_max: 2,
+        version_min: 3,
+        version_max: 3,
     }
 }
 
@@ -102,6 +104,37 @@ fn entries() -> Vec<Change> {
     ]
 }
 
+fn mends() -> Vec<Mend> {
+    let mend = |block, expect, sum| Mend {
+        block: BlockIndex(block),
+        expect,
+        version: VERSION,
+        sum,
+    };
+    let entry = |sum| Expect::Entry { version: PREVIOUS, sum };
+    vec![
+        mend(0x0102, entry(Some(0xa1a2_a3a4)), Some(0x9192_9394)),
+        mend(0x0103, entry(None), None),
+        mend(0x0104, Expect::Lost, None),
+        mend(0x0105, Expect::Upto { version: PREVIOUS }, None),
+    ]
+}
+
+fn chunk_states() -> Vec<ChunkState> {
+    vec![
+        ChunkState {
+            chunk: CHUNK,
+            version: VERSION,
+            incomplete: None,
+        },
+        ChunkState {
+            chunk: ChunkIndex(CHUNK.0 + 1),
+            version: VERSION,
+            incomplete: Some(PREVIOUS),
+        },
+    ]
+}
+
 /// A name, and the message with the length of its payload.
 fn messages() -> Vec<(&'static str, Message, usize)> {
     let in_sync = [StoreId(0xa1), StoreId(0xa2)].into_iter().collect();
@@ -144,9 +177,9 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         (
             "Fence",
             request(RequestBody::Fence {
-                syncing: Vec::new(),
                 owner: NodeId(6),
                 in_sync,
+                syncing: vec![StoreId(0xa3)],
                 blocks_per_chunk: 1024,
             }),
             0,
@@ -200,12 +233,49 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             }),
             0,
         ),
+        (
+            "Chunks",
+            request(RequestBody::Chunks {
+                from: chunk,
+                core: 1,
+                cores: 4,
+                groups: 0x2000,
+            }),
+            0,
+        ),
+        ("Join", request(RequestBody::Join { chunk, at: PREVIOUS }), 0),
+        (
+            "Mend",
+            request(RequestBody::Mend {
+                chunk,
+                entries: mends(),
+            }),
+            4096,
+        ),
+        ("Whole", request(RequestBody::Whole { chunk, version }), 0),
+        (
+            "Verify",
+            request(RequestBody::Verify {
+                chunk,
+                from: BlockIndex(0x83),
+                least: VERSION,
+            }),
+            0,
+        ),
         ("Fenced", answer(Ok(AnswerBody::Fenced)), 0),
         (
             "Opened",
             answer(Ok(AnswerBody::Opened {
                 version,
                 incomplete: None,
+            })),
+            0,
+        ),
+        (
+            "Opened incomplete",
+            answer(Ok(AnswerBody::Opened {
+                version,
+                incomplete: Some(PREVIOUS),
             })),
             0,
         ),
@@ -261,6 +331,47 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         ("Refused Poisoned", refused(Refusal::Poisoned), 0),
         ("Refused NoSuchStore", refused(Refusal::NoSuchStore), 0),
         ("Refused Busy", refused(Refusal::Busy), 0),
+        ("Refused Incomplete", refused(Refusal::Incomplete), 0),
+        (
+            "Held",
+            answer(Ok(AnswerBody::Chunks {
+                chunks: chunk_states(),
+                more: Some(ChunkIndex(0x7172_7374_7576_777b)),
+            })),
+            0,
+        ),
+        (
+            "Held last",
+            answer(Ok(AnswerBody::Chunks {
+                chunks: Vec::new(),
+                more: None,
+            })),
+            0,
+        ),
+        ("Joined", answer(Ok(AnswerBody::Joined { incomplete: None })), 0),
+        (
+            "Joined incomplete",
+            answer(Ok(AnswerBody::Joined {
+                incomplete: Some(Version(0)),
+            })),
+            0,
+        ),
+        (
+            "Mended",
+            answer(Ok(AnswerBody::Mended {
+                skipped: vec![BlockIndex(0x0102)],
+            })),
+            0,
+        ),
+        (
+            "Verified",
+            answer(Ok(AnswerBody::Verified {
+                entries: entries(),
+                damaged: vec![BlockIndex(0x0104), BlockIndex(0x0105)],
+                more: Some(BlockIndex(0x0106)),
+            })),
+            0,
+        ),
     ]
 }
 
@@ -327,7 +438,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn version_2_has_the_bytes_that_it_was_released_with() {
+fn version_3_has_the_bytes_that_it_was_released_with() {
     let lines: Vec<(&str, &str)> = FIXTURE
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -345,7 +456,7 @@ fn version_2_has_the_bytes_that_it_was_released_with() {
     );
     for ((name, frame, bytes), (fixed_name, fixed)) in samples.iter().zip(lines) {
         assert_eq!(*name, fixed_name);
-        assert_eq!(hex(bytes), fixed, "{name} is encoded otherwise than in version 2");
+        assert_eq!(hex(bytes), fixed, "{name} is encoded otherwise than in version 3");
         let agreed = (bytes[6] != 0).then_some(PROTOCOL_VERSION);
         let (_, decoded) = read(&unhex(fixed), agreed).expect("valid").expect("whole");
         assert_eq!(decoded, *frame, "{name}");

@@ -3,7 +3,8 @@
 use crate::codec::{Hello, Refuse, RefuseCode};
 use crate::message::{Message, ReleaseOutcome};
 use amita_cluster::message::{
-    Answer, AnswerBody, Change, MAX_CHANGES, MAX_MEMBERS, MAX_SNAPSHOTS, Problem, Refusal, Request, RequestBody, Scope,
+    Answer, AnswerBody, Change, ChunkState, Expect, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend,
+    Problem, Refusal, Request, RequestBody, Scope,
 };
 use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS,
@@ -40,6 +41,40 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     )
 }
 
+fn mends() -> impl Strategy<Value = Vec<Mend>> {
+    let expect = prop_oneof![
+        Just(Expect::Lost),
+        version().prop_map(|version| Expect::Upto { version }),
+        (version(), any::<Option<u32>>()).prop_map(|(version, sum)| Expect::Entry { version, sum }),
+    ];
+    let mend = (any::<u16>(), expect, version(), any::<Option<u32>>());
+    vec(
+        mend.prop_map(|(block, expect, version, sum)| Mend {
+            block: BlockIndex(block),
+            expect,
+            version,
+            sum,
+        }),
+        0..=MAX_CHANGES,
+    )
+}
+
+fn blocks() -> impl Strategy<Value = Vec<BlockIndex>> {
+    vec(any::<u16>().prop_map(BlockIndex), 0..=MAX_CHANGES)
+}
+
+fn chunk_states() -> impl Strategy<Value = Vec<ChunkState>> {
+    let state = (chunk(), version(), prop::option::of(version()));
+    vec(
+        state.prop_map(|(chunk, version, incomplete)| ChunkState {
+            chunk,
+            version,
+            incomplete,
+        }),
+        0..=MAX_LISTED_CHUNKS,
+    )
+}
+
 fn write() -> impl Strategy<Value = RequestBody> {
     let offset = prop_oneof![any::<u32>(), (0..1024u32).prop_map(|block| block * BLOCK_BYTES)];
     let length = prop_oneof![
@@ -70,16 +105,17 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
     let fence = (
         any::<u32>(),
         vec(any::<u128>().prop_map(StoreId), 0..=MAX_MEMBERS),
+        any::<prop::sample::Index>(),
         any::<u16>(),
     );
     let roll = (chunk(), version(), version(), changes(), any::<bool>(), any::<bool>());
     prop_oneof![
-        fence.prop_map(|(owner, members, blocks_per_chunk)| {
-            let in_sync = members.into_iter().collect();
+        fence.prop_map(|(owner, members, in_sync, blocks_per_chunk)| {
+            let (in_sync, syncing) = members.split_at(in_sync.index(members.len() + 1));
             RequestBody::Fence {
-                syncing: Vec::new(),
                 owner: NodeId(owner),
-                in_sync,
+                in_sync: in_sync.iter().copied().collect(),
+                syncing: syncing.to_vec(),
                 blocks_per_chunk,
             }
         }),
@@ -134,6 +170,22 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             origin: VolumeId(origin),
             at: SnapshotId(at),
         }),
+        (chunk(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(|(from, core, cores, groups)| {
+            RequestBody::Chunks {
+                from,
+                core,
+                cores,
+                groups,
+            }
+        }),
+        (chunk(), version()).prop_map(|(chunk, at)| RequestBody::Join { chunk, at }),
+        (chunk(), mends()).prop_map(|(chunk, entries)| RequestBody::Mend { chunk, entries }),
+        (chunk(), version()).prop_map(|(chunk, version)| RequestBody::Whole { chunk, version }),
+        (chunk(), any::<u16>(), version()).prop_map(|(chunk, from, least)| RequestBody::Verify {
+            chunk,
+            from: BlockIndex(from),
+            least
+        }),
     ]
 }
 
@@ -167,10 +219,8 @@ fn request() -> impl Strategy<Value = Request> {
 fn answer_body() -> impl Strategy<Value = AnswerBody> {
     prop_oneof![
         Just(AnswerBody::Fenced),
-        version().prop_map(|version| AnswerBody::Opened {
-            version,
-            incomplete: None
-        }),
+        (version(), prop::option::of(version()))
+            .prop_map(|(version, incomplete)| AnswerBody::Opened { version, incomplete }),
         Just(AnswerBody::Done),
         (version(), vec(any::<u32>(), 0..=MAX_IO_BLOCKS as usize)).prop_map(|(version, sums)| AnswerBody::Data {
             version,
@@ -183,6 +233,17 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
         Just(AnswerBody::Confirmed),
         any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation {
             allocated: Box::new(words)
+        }),
+        (chunk_states(), prop::option::of((0..u64::MAX).prop_map(ChunkIndex)))
+            .prop_map(|(chunks, more)| AnswerBody::Chunks { chunks, more }),
+        prop::option::of(version()).prop_map(|incomplete| AnswerBody::Joined { incomplete }),
+        blocks().prop_map(|skipped| AnswerBody::Mended { skipped }),
+        (changes(), blocks(), prop::option::of(0..1024u16)).prop_map(|(entries, damaged, more)| {
+            AnswerBody::Verified {
+                entries,
+                damaged,
+                more: more.map(BlockIndex),
+            }
         }),
     ]
 }
@@ -210,6 +271,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::Poisoned),
         Just(Refusal::NoSuchStore),
         Just(Refusal::Busy),
+        Just(Refusal::Incomplete),
     ]
 }
 
@@ -255,6 +317,10 @@ pub fn payload_bytes(message: &Message) -> usize {
         }
         Message::Request(Request {
             body: RequestBody::Roll { entries, .. },
+            ..
+        }) => entries.iter().filter(|entry| entry.sum.is_some()).count(),
+        Message::Request(Request {
+            body: RequestBody::Mend { entries, .. },
             ..
         }) => entries.iter().filter(|entry| entry.sum.is_some()).count(),
         Message::Answer(Answer {
