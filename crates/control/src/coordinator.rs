@@ -1,31 +1,44 @@
-//! The coordinator: takes the stores of dead nodes out of the in-sync sets of their groups.
+//! The coordinator: takes stores that are gone out of the in-sync sets of their groups, and brings them back.
 //!
-//! **The story.** A node says that it lives by a key under its lease (`/amita/live/ID`). When it dies the lease expires,
-//! the key goes, and writes to its groups would wait for answers that never come. Any sequencer that notices moves the
-//! groups that it writes to by itself (R12); the coordinator moves all the others, so that the next takeover does not
-//! have to wait, and says what cannot be helped.
+//! **The story.** A node says that it lives, and which stores it serves, by a key under its lease (`/amita/live/ID`). When
+//! it dies the lease expires, the key goes, and writes to its groups would wait for answers that never come. Any
+//! sequencer that notices moves the groups that it writes to by itself (R12); the coordinator moves all the others, so
+//! that the next takeover does not have to wait, and says what cannot be helped. When the store is there again, or
+//! another is to hold the group in its place, the coordinator lists it as syncing; the owners of the volumes bring it up
+//! to date and say when it is whole; the coordinator takes it into the in-sync set.
 //!
 //! **Mechanism.** Every node runs this state machine and feeds it the records of the metadata, first all of them and then
-//! each change; only the elected one acts. An eviction is a batched transaction over many groups. It is carried out only
-//! if each group's record is the one that the decision was made on, the node's key is still gone, and this coordinator
-//! is still elected: what a watch told is a hint, and the compare decides. A batch that fails reads what is there, and
-//! the decision is made anew.
+//! each change; only the elected one acts. What it does is a batched transaction over many groups. It is carried out only
+//! if each group's record is the one that the decision was made on, the nodes that it rests on are still gone, or still
+//! there, and this coordinator is still elected: what a watch told is a hint, and the compare decides. A batch that fails
+//! reads what is there, and the decision is made anew.
+//!
+//! * [`learn`]: what is known, and how records change it.
+//! * [`evict`]: who must leave because it is gone.
+//! * [`reconcile`]: who may join, who is up to date, who is no longer wanted.
+//! * [`claims`]: whether all owners say that a syncing store is whole.
+//! * [`batch`]: the transactions, and what became of them.
 //!
 //! **Limits.** An in-sync set never shrinks below the pool's `min_copies` (R10). Where too few living members would be
 //! left nobody is evicted, not even a part: whoever of the dead comes back first then serves again.
 //!
 //! **Patience.** A node whose lease is gone may be starting again: it gets a moment. One that this machine has not seen
-//! alive at all is not dead, it may be about to start with the rest of the cluster: it gets a longer one.
+//! alive at all is not dead, it may be about to start with the rest of the cluster: it gets a longer one. So does a store
+//! that its living node does not serve (yet).
 
+mod batch;
+mod claims;
 mod evict;
+mod learn;
+mod reconcile;
 mod warning;
 
+pub use reconcile::{Concurrency, Recovery};
 pub use warning::Warning;
 
-use amita_cluster::map::{self, Group, Pool, PoolKind, Store};
+use amita_cluster::map::{self, Group};
 use amita_cluster::{GroupId, NodeId, PoolId, StoreId};
 use amita_meta::{Call, Error, KeyValue, Reply};
-use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -41,8 +54,15 @@ pub struct Config {
     /// How long after its lease is gone a node may come back before its stores are evicted. Sequencers that wait for
     /// one of its stores do not wait so long (R12).
     pub patience: Duration,
-    /// How long a node that was not seen alive yet may take to start.
+    /// How long a node that was not seen alive yet may take to start, and a store of a living node to be mounted.
     pub start_patience: Duration,
+    /// How long a store rests that began to serve, or that has left an in-sync set, before it is brought up to date.
+    pub rejoin_pause: Duration,
+    /// The pause after a store was dropped while it was being brought up to date: the first, doubled with each more, and
+    /// the longest.
+    pub backoff: (Duration, Duration),
+    /// How many groups are brought up to date at once.
+    pub recovery: Recovery,
 }
 
 impl Default for Config {
@@ -50,6 +70,9 @@ impl Default for Config {
         Config {
             patience: Duration::from_secs(2),
             start_patience: Duration::from_secs(60),
+            rejoin_pause: Duration::from_secs(1),
+            backoff: (Duration::from_secs(1), Duration::from_secs(60)),
+            recovery: Recovery::default(),
         }
     }
 }
@@ -85,6 +108,9 @@ pub enum Event {
     },
     /// All records have been handed over: decisions can be made.
     Settled,
+    /// All changes up to the newest one that was told have been told: a batch of the watch ends. Promotions are decided
+    /// only then: half a transaction must not be taken for all of it.
+    Seen,
     /// This node was elected: it created the election key at that revision.
     Elected {
         /// The key's `create_revision`.
@@ -118,10 +144,17 @@ pub enum Action {
 }
 
 /// A node's liveness as this machine has seen it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Life {
     /// Its key is there.
-    Alive,
+    Alive {
+        /// The key's modification revision.
+        revision: u64,
+        /// It says that its process has stopped in good order.
+        stopped: bool,
+        /// The stores that it serves; `None`: all of its own.
+        stores: Option<BTreeSet<StoreId>>,
+    },
     /// Its key was there and is gone: it may be evicted from this moment on.
     Gone(Moment),
     /// Its key was not there yet: it may be evicted from this moment on.
@@ -139,7 +172,17 @@ struct KnownGroup {
 #[derive(Clone, Debug)]
 struct KnownPool {
     name: String,
+    copies: usize,
     min_copies: usize,
+}
+
+/// A store was dropped from a group while it was being brought up to date.
+#[derive(Clone, Copy, Debug)]
+struct Setback {
+    /// How often.
+    count: u32,
+    /// It is not tried again before.
+    until: Moment,
 }
 
 /// The state machine.
@@ -154,17 +197,36 @@ pub struct Coordinator {
     /// The pools' names and numbers: a deletion tells only the key.
     pool_keys: BTreeMap<String, PoolId>,
     groups: BTreeMap<GroupId, KnownGroup>,
+    /// The groups whose in-sync set is not just their members, or that have syncing ones.
+    open: BTreeSet<GroupId>,
     nodes: BTreeMap<NodeId, Life>,
     /// The newest revision at which each node's key was seen to change.
     life_revisions: BTreeMap<NodeId, u64>,
+    /// Stores that their living nodes serve.
+    serving: BTreeSet<StoreId>,
+    /// Stores that their living nodes do not serve: they may be evicted from this moment on.
+    unserved: BTreeMap<StoreId, Moment>,
+    /// Stores that are not taken in again before this moment.
+    rest: BTreeMap<StoreId, Moment>,
+    setbacks: BTreeMap<(GroupId, StoreId), Setback>,
+    claims: claims::Claims,
+    /// The newest revision that was told, and the newest up to which all was told.
+    told: u64,
+    complete: u64,
     next_call: u64,
-    pending: BTreeMap<CallNumber, evict::Batch>,
+    pending: BTreeMap<CallNumber, batch::Batch>,
     /// Groups to be read back at this moment: what became of them is not known.
     unsure: Option<(Moment, BTreeSet<GroupId>)>,
+    /// Nothing is deleted before this moment.
+    tidy_at: Moment,
     /// What was warned of and still is so.
     standing: BTreeSet<Warning>,
-    /// Something has changed that decisions rest on.
+    /// Something has changed that evictions rest on.
     dirty: bool,
+    /// Something has changed that other moves rest on.
+    stirred: bool,
+    /// When something that has to wait can be done.
+    wake: Option<Moment>,
     actions: Vec<Action>,
 }
 
@@ -182,11 +244,21 @@ impl Coordinator {
     pub fn apply(&mut self, now: Moment, event: Event) -> Vec<Action> {
         self.now = self.now.max(now);
         // Of the many changes of records few matter here: they say so themselves.
-        self.dirty |= !matches!(event, Event::Record(_) | Event::Gone { .. });
+        self.dirty |= !matches!(event, Event::Record(_) | Event::Gone { .. } | Event::Seen);
         match event {
-            Event::Record(record) => self.record(&record),
-            Event::Gone { key, revision } => self.gone(&key, revision),
+            Event::Record(record) => {
+                self.told = self.told.max(record.mod_revision);
+                self.record(&record);
+            }
+            Event::Gone { key, revision } => {
+                self.told = self.told.max(revision);
+                self.gone(&key, revision);
+            }
             Event::Settled => self.settle(),
+            Event::Seen => {
+                self.stirred |= std::mem::take(&mut self.claims.changed);
+                self.complete = self.told;
+            }
             Event::Elected { revision } => self.elected = Some(revision),
             Event::Deposed => {
                 self.elected = None;
@@ -195,8 +267,9 @@ impl Coordinator {
             Event::Ended { call, result } => self.ended(call, result),
             Event::Tick => {}
         }
-        if std::mem::take(&mut self.dirty) {
-            self.decide();
+        let (dirty, stirred) = (std::mem::take(&mut self.dirty), std::mem::take(&mut self.stirred));
+        if dirty || stirred {
+            self.decide(dirty);
         }
         self.check();
         std::mem::take(&mut self.actions)
@@ -210,165 +283,46 @@ impl Coordinator {
         }
         let unsure = self.unsure.as_ref().map(|(at, _)| *at);
         let lives = self.nodes.values().filter_map(|life| match life {
-            Life::Gone(until) | Life::Unseen(until) => Some(*until).filter(|until| *until > self.now),
-            Life::Alive => None,
+            Life::Gone(until) | Life::Unseen(until) => Some(*until),
+            Life::Alive { .. } => None,
         });
-        lives.chain(unsure).min()
+        let later = lives
+            .chain(self.unserved.values().copied())
+            .chain(self.wake)
+            .filter(|until| *until > self.now);
+        later.chain(unsure).min()
+    }
+
+    /// Decides what to do next, from all that is known. Whom to evict only if `evictions`: that looks at all groups.
+    fn decide(&mut self, evictions: bool) {
+        if !self.settled || self.elected.is_none() {
+            return;
+        }
+        self.wake = None;
+        self.read_back();
+        if evictions {
+            self.evict();
+        }
+        self.reconcile();
+        self.tidy();
     }
 
     /// The nodes whose keys are there.
     pub fn alive(&self) -> impl Iterator<Item = NodeId> {
         self.nodes
             .iter()
-            .filter(|(_, life)| **life == Life::Alive)
+            .filter(|(_, life)| matches!(life, Life::Alive { .. }))
             .map(|(node, _)| *node)
-    }
-
-    fn record(&mut self, record: &KeyValue) {
-        let Some(kind) = Kind::of(&record.key) else { return };
-        match kind {
-            Kind::Live(node) => {
-                let newer = self.newer_life(node, record.mod_revision);
-                self.dirty |= newer;
-                if newer && matches!(self.nodes.insert(node, Life::Alive), Some(Life::Gone(_))) {
-                    self.actions.push(Action::Warn(Warning::NodeBack { node }));
-                }
-            }
-            Kind::Store => {
-                self.dirty = true;
-                if let Some(store) = self.parse::<Store>(record) {
-                    self.stores.insert(store.id, store.node);
-                    let until = self.now.plus(self.config.start_patience);
-                    self.nodes.entry(store.node).or_insert(Life::Unseen(until));
-                }
-            }
-            Kind::Pool => {
-                self.dirty = true;
-                if let Some(pool) = self.parse::<Pool>(record) {
-                    let PoolKind::Replicated { min_copies, .. } = pool.kind else {
-                        return;
-                    };
-                    self.pool_keys.insert(record.key.clone(), pool.id);
-                    self.pools.insert(
-                        pool.id,
-                        KnownPool {
-                            name: pool.name,
-                            min_copies: usize::from(min_copies),
-                        },
-                    );
-                }
-            }
-            Kind::Group(id) => {
-                let group = self.parse::<Group>(record);
-                if let Some(group) = group.as_ref().filter(|group| group.index != id.index) {
-                    let what = format!("it is of group {}", group.index);
-                    self.warn(Warning::Unreadable {
-                        key: record.key.clone(),
-                        what,
-                    });
-                }
-                let Some(group) = group.filter(|group| group.index == id.index) else {
-                    // What was known of it is no longer so; a move of it would only fail.
-                    self.groups.remove(&id);
-                    return;
-                };
-                self.learn(id, group, record.mod_revision);
-            }
-        }
-    }
-
-    /// Takes a group's record in, unless a newer one is known.
-    fn learn(&mut self, id: GroupId, group: Group, mod_revision: u64) {
-        let old = self
-            .groups
-            .get(&id)
-            .map(|known| known.group.in_sync.as_slice())
-            .unwrap_or_default();
-        self.dirty |= old
-            .iter()
-            .chain(&group.in_sync)
-            .any(|store| self.dead_home(*store).is_some());
-        match self.groups.get_mut(&id) {
-            Some(known) if known.mod_revision >= mod_revision => {}
-            Some(known) => {
-                known.group = group;
-                known.mod_revision = mod_revision;
-            }
-            None => {
-                self.groups.insert(
-                    id,
-                    KnownGroup {
-                        group,
-                        mod_revision,
-                        pending: None,
-                    },
-                );
-            }
-        }
-    }
-
-    fn gone(&mut self, key: &str, revision: u64) {
-        match Kind::of(key) {
-            Some(Kind::Live(node)) => {
-                self.dirty = true;
-                let until = self.now.plus(self.config.patience);
-                if self.newer_life(node, revision) && self.nodes.insert(node, Life::Gone(until)) == Some(Life::Alive) {
-                    self.actions.push(Action::Warn(Warning::NodeGone { node }));
-                }
-            }
-            Some(Kind::Store) => {
-                let id = key.rsplit('/').next().and_then(|text| text.parse::<StoreId>().ok());
-                if let Some(id) = id {
-                    self.stores.remove(&id);
-                }
-            }
-            Some(Kind::Pool) => {
-                if let Some(pool) = self.pool_keys.remove(key) {
-                    self.pools.remove(&pool);
-                }
-            }
-            Some(Kind::Group(id)) => {
-                let known = self.groups.get(&id);
-                if known.is_some_and(|known| known.mod_revision < revision) {
-                    self.groups.remove(&id);
-                }
-            }
-            None => {}
-        }
-    }
-
-    /// Is this change of a node's key newer than what is known? Replies and the watch overtake each other.
-    fn newer_life(&mut self, node: NodeId, revision: u64) -> bool {
-        let known = self.life_revisions.entry(node).or_default();
-        let newer = revision > *known;
-        *known = revision.max(*known);
-        newer
     }
 
     fn settle(&mut self) {
         self.settled = true;
+        self.complete = self.told;
         // Patience counts from the moment when all is known.
         let until = self.now.plus(self.config.start_patience);
         for life in self.nodes.values_mut() {
             if let Life::Unseen(own) = life {
                 *own = until;
-            }
-        }
-    }
-
-    fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
-        match record.json() {
-            Ok(value) => {
-                self.standing
-                    .retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
-                Some(value)
-            }
-            Err(refusal) => {
-                self.warn(Warning::Unreadable {
-                    key: record.key.clone(),
-                    what: refusal.to_string(),
-                });
-                None
             }
         }
     }
@@ -384,15 +338,22 @@ impl Coordinator {
     fn is_dead(&self, node: NodeId) -> bool {
         match self.nodes.get(&node) {
             Some(Life::Gone(until) | Life::Unseen(until)) => *until <= self.now,
-            Some(Life::Alive) | None => false,
+            Some(Life::Alive { .. }) | None => false,
         }
     }
 
-    /// Does the store's node hold its key? One of an unknown node does not.
-    fn is_alive(&self, store: StoreId) -> bool {
-        self.stores
-            .get(&store)
-            .is_some_and(|node| self.nodes.get(node) == Some(&Life::Alive))
+    /// Does the store's node hold its key, and serve the store? One of an unknown node does not.
+    fn is_serving(&self, store: StoreId) -> bool {
+        match self.stores.get(&store).and_then(|node| self.nodes.get(node)) {
+            Some(Life::Alive { stopped, stores, .. }) => {
+                !stopped && stores.as_ref().is_none_or(|stores| stores.contains(&store))
+            }
+            _ => false,
+        }
+    }
+
+    fn wake_at(&mut self, moment: Moment) {
+        self.wake = Some(self.wake.map_or(moment, |own| own.min(moment)));
     }
 
     fn call(&mut self, call: Call) -> CallNumber {
@@ -411,33 +372,6 @@ impl Coordinator {
                     "group {id} waits for a call that is not under way"
                 );
             }
-        }
-    }
-}
-
-/// What a key is about, as far as it matters here.
-enum Kind {
-    Live(NodeId),
-    Store,
-    Pool,
-    Group(GroupId),
-}
-
-impl Kind {
-    fn of(key: &str) -> Option<Kind> {
-        let (kind, rest) = key.strip_prefix(map::PREFIX)?.split_once('/')?;
-        match kind {
-            "live" => rest.parse().ok().map(Kind::Live),
-            "stores" => Some(Kind::Store),
-            "pools" => Some(Kind::Pool),
-            "groups" => {
-                let (pool, index) = rest.split_once('/')?;
-                Some(Kind::Group(GroupId {
-                    pool: pool.parse().ok()?,
-                    index: index.parse().ok()?,
-                }))
-            }
-            _ => None,
         }
     }
 }

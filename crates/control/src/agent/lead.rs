@@ -25,6 +25,8 @@ pub(super) enum Input {
     },
     /// All records have been told.
     Settled,
+    /// A batch of changes has been told.
+    Seen,
     Stop,
 }
 
@@ -76,6 +78,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, inputs: &Receiv
             Ok(Input::Record(record)) => lead.record(record),
             Ok(Input::Gone { key, revision }) => lead.gone(key, revision),
             Ok(Input::Settled) => lead.settle(),
+            Ok(Input::Seen) => lead.apply(Event::Seen),
             Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return lead.resign(),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -220,9 +223,7 @@ impl Lead<'_> {
                     }
                     // All nodes see who comes and goes; one says so.
                     Action::Warn(Warning::NodeGone { .. } | Warning::NodeBack { .. }) if !self.leading => {}
-                    Action::Warn(warning @ (Warning::NodeBack { .. } | Warning::Evicted { .. })) => {
-                        (self.sink)(Notice::Info(warning.to_string()));
-                    }
+                    Action::Warn(warning) if warning.is_good() => (self.sink)(Notice::Info(warning.to_string())),
                     Action::Warn(warning) => (self.sink)(Notice::Warn(warning.to_string())),
                 }
             }

@@ -1,6 +1,6 @@
 //! What an operator should know.
 
-use amita_cluster::NodeId;
+use amita_cluster::{NodeId, StoreId};
 use std::fmt;
 
 /// What the coordinator has to say.
@@ -24,6 +24,41 @@ pub enum Warning {
         /// From how many groups.
         groups: usize,
     },
+    /// Stores that their living nodes do not serve were taken out of in-sync sets.
+    StoresEvicted {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// From how many groups.
+        groups: usize,
+    },
+    /// Stores are being brought up to date.
+    Syncing {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// In how many groups.
+        groups: usize,
+    },
+    /// They no longer are: they are gone, or not wanted any more.
+    Dropped {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// In how many groups.
+        groups: usize,
+    },
+    /// They are up to date, and in sync from now on.
+    Promoted {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// In how many groups.
+        groups: usize,
+    },
+    /// Stores that others have replaced were taken out of in-sync sets.
+    Left {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// From how many groups.
+        groups: usize,
+    },
     /// Too few living members: nothing can be evicted lawfully, writes wait (R10).
     TooFewAlive {
         /// The pool's name.
@@ -44,7 +79,57 @@ pub enum Warning {
     },
 }
 
+impl Warning {
+    pub(super) fn syncing(stores: Vec<StoreId>, groups: usize) -> Warning {
+        Warning::Syncing { stores, groups }
+    }
+
+    pub(super) fn dropped(stores: Vec<StoreId>, groups: usize) -> Warning {
+        Warning::Dropped { stores, groups }
+    }
+
+    pub(super) fn promoted(stores: Vec<StoreId>, groups: usize) -> Warning {
+        Warning::Promoted { stores, groups }
+    }
+
+    pub(super) fn left(stores: Vec<StoreId>, groups: usize) -> Warning {
+        Warning::Left { stores, groups }
+    }
+
+    /// Is this how it should go, and not a thing to look after?
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        matches!(
+            self,
+            Warning::NodeBack { .. }
+                | Warning::Evicted { .. }
+                | Warning::Syncing { .. }
+                | Warning::Dropped { .. }
+                | Warning::Promoted { .. }
+                | Warning::Left { .. }
+        )
+    }
+}
+
 struct Nodes<'a>(&'a [NodeId]);
+
+struct Stores<'a>(&'a [StoreId]);
+
+/// The most stores that one sentence names.
+const NAMED_STORES: usize = 4;
+
+impl fmt::Display for Stores<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "store " } else { "stores " })?;
+        for (index, store) in self.0.iter().take(NAMED_STORES).enumerate() {
+            write!(f, "{}{store}", if index == 0 { "" } else { ", " })?;
+        }
+        match self.0.len().saturating_sub(NAMED_STORES) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
 
 impl fmt::Display for Nodes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,6 +153,25 @@ impl fmt::Display for Warning {
                     Nodes(nodes)
                 )
             }
+            Warning::StoresEvicted { stores, groups } => write!(
+                f,
+                "evicted {} from {groups} groups: not served by the node; writes go on with the others",
+                Stores(stores)
+            ),
+            Warning::Syncing { stores, groups } => {
+                write!(f, "bringing {} up to date in {groups} groups", Stores(stores))
+            }
+            Warning::Dropped { stores, groups } => write!(
+                f,
+                "no longer bringing {} up to date in {groups} groups: gone, or not wanted there any more",
+                Stores(stores)
+            ),
+            Warning::Promoted { stores, groups } => write!(f, "{}: in sync in {groups} groups more", Stores(stores)),
+            Warning::Left { stores, groups } => write!(
+                f,
+                "{}: no longer needed in {groups} groups, which others hold now",
+                Stores(stores)
+            ),
             Warning::TooFewAlive {
                 pool,
                 groups,

@@ -96,9 +96,9 @@ impl Lead {
         });
         let at = now.plus(self.lag);
         self.inputs.extend(events.map(|event| (at, event)));
-        if !std::mem::replace(&mut self.settled, true) {
-            self.inputs.push_back((at, Event::Settled));
-        }
+        let settled = std::mem::replace(&mut self.settled, true);
+        self.inputs
+            .push_back((at, if settled { Event::Seen } else { Event::Settled }));
         self.wake = self.next();
     }
 

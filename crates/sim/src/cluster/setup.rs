@@ -173,5 +173,6 @@ fn patience(patience_ms: u64) -> coordinator::Config {
     coordinator::Config {
         patience: Duration::from_millis(patience_ms),
         start_patience: Duration::from_millis(3 * patience_ms),
+        ..coordinator::Config::default()
     }
 }

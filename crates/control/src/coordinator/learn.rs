@@ -1,0 +1,306 @@
+//! What the coordinator knows, and how records change it.
+
+use super::{Action, Coordinator, KnownGroup, KnownPool, Life, Setback, Warning};
+use amita_cluster::map::{self, Group, Live, Pool, PoolKind, Store, Volume, Whole};
+use amita_cluster::{GroupId, NodeId, PoolId, StoreId, VolumeId};
+use amita_meta::KeyValue;
+use serde::de::DeserializeOwned;
+
+impl Coordinator {
+    pub(super) fn record(&mut self, record: &KeyValue) {
+        let Some(kind) = Kind::of(&record.key) else { return };
+        match kind {
+            Kind::Live(node) => self.node_lives(node, record),
+            Kind::Store => {
+                self.dirty = true;
+                if let Some(store) = self.parse::<Store>(record) {
+                    let (id, node) = (store.id, store.node);
+                    self.stores.insert(id, node);
+                    let until = self.now.plus(self.config.start_patience);
+                    self.nodes.entry(node).or_insert(Life::Unseen(until));
+                    self.look_at_service(node);
+                }
+            }
+            Kind::Pool => {
+                self.dirty = true;
+                if let Some(pool) = self.parse::<Pool>(record) {
+                    let PoolKind::Replicated { copies, min_copies } = pool.kind else {
+                        return;
+                    };
+                    self.pool_keys.insert(record.key.clone(), pool.id);
+                    let known = KnownPool {
+                        name: pool.name,
+                        copies: usize::from(copies),
+                        min_copies: usize::from(min_copies),
+                    };
+                    self.pools.insert(pool.id, known);
+                }
+            }
+            Kind::Group(id) => {
+                let group = self.parse::<Group>(record);
+                if let Some(group) = group.as_ref().filter(|group| group.index != id.index) {
+                    let what = format!("it is of group {}", group.index);
+                    self.warn(Warning::Unreadable {
+                        key: record.key.clone(),
+                        what,
+                    });
+                }
+                let Some(group) = group.filter(|group| group.index == id.index) else {
+                    // What was known of it is no longer so; a move of it would only fail.
+                    self.forget(id);
+                    return;
+                };
+                self.learn(id, group, record.mod_revision);
+            }
+            Kind::Volume => {
+                self.stirred = true;
+                let volume = self.parse::<Volume>(record);
+                self.claims.volume(&record.key, volume);
+            }
+            Kind::Whole(pool, volume) => {
+                self.stirred = true;
+                let whole = self.parse::<Whole>(record);
+                self.claims.whole(pool, volume, record.mod_revision, whole);
+            }
+            Kind::Raised(pool) => {
+                (self.stirred, self.claims.changed) = (true, true);
+                self.claims.raised.insert(pool, record.mod_revision);
+            }
+        }
+    }
+
+    fn node_lives(&mut self, node: NodeId, record: &KeyValue) {
+        if !self.newer_life(node, record.mod_revision) {
+            return;
+        }
+        self.dirty = true;
+        // A record that is not understood still says that the node lives.
+        let live = record.json::<Live>().ok();
+        let stopped = live.as_ref().is_some_and(|live| live.pid == crate::agent::STOPPED);
+        let stores = live
+            .and_then(|live| live.stores)
+            .map(|stores| stores.into_iter().collect());
+        let life = Life::Alive {
+            revision: record.mod_revision,
+            stopped,
+            stores,
+        };
+        if matches!(self.nodes.insert(node, life), Some(Life::Gone(_))) {
+            self.actions.push(Action::Warn(Warning::NodeBack { node }));
+        }
+        self.look_at_service(node);
+    }
+
+    /// Which of the stores of a living node does it serve? One that it does not is given a moment: longer where it may
+    /// be mounting.
+    fn look_at_service(&mut self, node: NodeId) {
+        let Some(Life::Alive { stopped: false, .. }) = self.nodes.get(&node) else {
+            return;
+        };
+        let own: Vec<StoreId> = self
+            .stores
+            .iter()
+            .filter(|(_, home)| **home == node)
+            .map(|(store, _)| *store)
+            .collect();
+        for store in own {
+            if self.is_serving(store) {
+                self.unserved.remove(&store);
+                if self.serving.insert(store) {
+                    self.rest.insert(store, self.now.plus(self.config.rejoin_pause));
+                }
+            } else {
+                let patience = if self.serving.remove(&store) {
+                    self.config.patience
+                } else {
+                    self.config.start_patience
+                };
+                let until = self.now.plus(patience);
+                self.unserved.entry(store).or_insert(until);
+            }
+        }
+    }
+
+    /// Takes a group's record in, unless a newer one is known.
+    pub(super) fn learn(&mut self, id: GroupId, group: Group, mod_revision: u64) {
+        let old = self.groups.get(&id);
+        if old.is_some_and(|known| known.mod_revision >= mod_revision) {
+            // A move of it may wait for its end all the same.
+            self.stirred = true;
+            return;
+        }
+        let named = |group: &Group| {
+            let syncing = group.syncing.iter().map(|own| own.store).collect::<Vec<_>>();
+            group.in_sync.iter().copied().chain(syncing).collect::<Vec<_>>()
+        };
+        let old_group = old.map(|known| known.group.clone());
+        let before = old_group.as_ref().map(named).unwrap_or_default();
+        self.dirty |= before
+            .into_iter()
+            .chain(named(&group))
+            .any(|store| self.dead_home(store).is_some());
+        self.stirred = true;
+        if let Some(old) = &old_group {
+            self.note_setbacks(id, old, &group);
+        }
+        let settled = group.syncing.is_empty()
+            && group.in_sync.len() == group.members.len()
+            && group.members.iter().all(|store| group.in_sync.contains(store));
+        if settled {
+            self.open.remove(&id);
+        } else {
+            self.open.insert(id);
+        }
+        match self.groups.get_mut(&id) {
+            Some(known) => {
+                known.group = group;
+                known.mod_revision = mod_revision;
+            }
+            None => {
+                let known = KnownGroup {
+                    group,
+                    mod_revision,
+                    pending: None,
+                };
+                self.groups.insert(id, known);
+            }
+        }
+    }
+
+    /// Who fell out of a set rests before it is taken in again; who falls out of syncing again and again rests longer
+    /// and longer.
+    fn note_setbacks(&mut self, id: GroupId, old: &Group, new: &Group) {
+        for store in old.in_sync.iter().filter(|store| !new.in_sync.contains(store)) {
+            self.rest.insert(*store, self.now.plus(self.config.rejoin_pause));
+        }
+        for member in old.syncing.iter().filter(|member| !new.syncing.contains(member)) {
+            let key = (id, member.store);
+            if new.in_sync.contains(&member.store) || !new.members.contains(&member.store) {
+                self.setbacks.remove(&key);
+                continue;
+            }
+            let count = self.setbacks.get(&key).map_or(0, |setback| setback.count);
+            let factor = 1_u32 << count.min(16);
+            let pause = self.config.backoff.0.saturating_mul(factor).min(self.config.backoff.1);
+            let setback = Setback {
+                count: count + 1,
+                until: self.now.plus(pause),
+            };
+            self.setbacks.insert(key, setback);
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: GroupId) {
+        self.groups.remove(&id);
+        self.open.remove(&id);
+    }
+
+    pub(super) fn gone(&mut self, key: &str, revision: u64) {
+        match Kind::of(key) {
+            Some(Kind::Live(node)) => {
+                self.dirty = true;
+                let until = self.now.plus(self.config.patience);
+                if !self.newer_life(node, revision) {
+                    return;
+                }
+                if matches!(self.nodes.insert(node, Life::Gone(until)), Some(Life::Alive { .. })) {
+                    self.actions.push(Action::Warn(Warning::NodeGone { node }));
+                }
+                let stores = &self.stores;
+                self.unserved.retain(|store, _| stores.get(store) != Some(&node));
+                self.serving.retain(|store| stores.get(store) != Some(&node));
+            }
+            Some(Kind::Store) => {
+                let id = key.rsplit('/').next().and_then(|text| text.parse::<StoreId>().ok());
+                if let Some(id) = id {
+                    self.stores.remove(&id);
+                    self.unserved.remove(&id);
+                    self.serving.remove(&id);
+                    self.rest.remove(&id);
+                }
+            }
+            Some(Kind::Pool) => {
+                if let Some(pool) = self.pool_keys.remove(key) {
+                    self.pools.remove(&pool);
+                }
+            }
+            Some(Kind::Group(id)) => {
+                let known = self.groups.get(&id);
+                if known.is_some_and(|known| known.mod_revision < revision) {
+                    self.forget(id);
+                }
+            }
+            Some(Kind::Volume) => {
+                self.stirred = true;
+                self.claims.volume_gone(key);
+            }
+            Some(Kind::Whole(pool, volume)) => self.claims.whole_gone(pool, volume, revision),
+            Some(Kind::Raised(pool)) => {
+                (self.stirred, self.claims.changed) = (true, true);
+                self.claims.raised.remove(&pool);
+            }
+            None => {}
+        }
+    }
+
+    /// Is this change of a node's key newer than what is known? Replies and the watch overtake each other.
+    fn newer_life(&mut self, node: NodeId, revision: u64) -> bool {
+        let known = self.life_revisions.entry(node).or_default();
+        let newer = revision > *known;
+        *known = revision.max(*known);
+        newer
+    }
+
+    fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
+        match record.json() {
+            Ok(value) => {
+                self.standing
+                    .retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
+                Some(value)
+            }
+            Err(refusal) => {
+                self.warn(Warning::Unreadable {
+                    key: record.key.clone(),
+                    what: refusal.to_string(),
+                });
+                None
+            }
+        }
+    }
+}
+
+/// What a key is about, as far as it matters here.
+enum Kind {
+    Live(NodeId),
+    Store,
+    Pool,
+    Group(GroupId),
+    Volume,
+    Whole(PoolId, VolumeId),
+    Raised(PoolId),
+}
+
+impl Kind {
+    fn of(key: &str) -> Option<Kind> {
+        let (kind, rest) = key.strip_prefix(map::PREFIX)?.split_once('/')?;
+        match kind {
+            "live" => rest.parse().ok().map(Kind::Live),
+            "stores" => Some(Kind::Store),
+            "pools" => Some(Kind::Pool),
+            "groups" => {
+                let (pool, index) = rest.split_once('/')?;
+                Some(Kind::Group(GroupId {
+                    pool: pool.parse().ok()?,
+                    index: index.parse().ok()?,
+                }))
+            }
+            "volumes" => Some(Kind::Volume),
+            "whole" => {
+                let (pool, volume) = rest.split_once('/')?;
+                Some(Kind::Whole(pool.parse().ok()?, volume.parse().ok()?))
+            }
+            "raised" => rest.parse().ok().map(Kind::Raised),
+            _ => None,
+        }
+    }
+}
