@@ -186,6 +186,45 @@ pub struct WholeMember {
     pub since: Epoch,
 }
 
+/// `/amita/scrub/VOLUME_ID`: the looks at all copies of a volume. The owner carries them out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrub {
+    /// The number of the last one that was asked for.
+    pub requested: u64,
+    /// The number of the last one that was carried out.
+    pub finished: u64,
+    /// When that was asked for, in seconds since 1970.
+    pub requested_at: u64,
+    /// What was found.
+    #[serde(default)]
+    pub report: ScrubReport,
+}
+
+/// What a look at all copies of a volume has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// Copies of chunks that were looked at.
+    pub copies: u64,
+    /// Copies that could not be looked at: of stores that did not answer well.
+    pub skipped: u64,
+    /// Damaged blocks that were found.
+    pub damaged: u64,
+    /// Of those, how many were repaired.
+    pub repaired: u64,
+    /// Blocks that differ between copies though each is intact.
+    pub differing: u64,
+}
+
+impl std::ops::AddAssign for ScrubReport {
+    fn add_assign(&mut self, other: ScrubReport) {
+        self.copies += other.copies;
+        self.skipped += other.skipped;
+        self.damaged += other.damaged;
+        self.repaired += other.repaired;
+        self.differing += other.differing;
+    }
+}
+
 /// `/amita/raised/POOL_ID`: written in the same transaction as each raise of the generation of one of the pool's volumes.
 /// A promotion compares it, so that none can rest on what a deposed owner has said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,6 +297,11 @@ pub fn whole_prefix(pool: PoolId) -> String {
 #[must_use]
 pub fn whole_key(pool: PoolId, volume: VolumeId) -> String {
     format!("{PREFIX}whole/{pool}/{volume}")
+}
+/// The key of the looks at a volume's copies.
+#[must_use]
+pub fn scrub_key(volume: VolumeId) -> String {
+    format!("{PREFIX}scrub/{volume}")
 }
 /// The key that each raise of a generation of the pool's volumes rewrites.
 #[must_use]

@@ -41,6 +41,8 @@ pub struct Claims {
     /// Ids of calls: below this stands a count.
     base: u64,
     count: u64,
+    /// Something is to be written, or under way.
+    busy: bool,
     volumes: BTreeMap<VolumeId, Volume>,
 }
 
@@ -51,6 +53,7 @@ impl Claims {
             cores,
             base,
             count: 0,
+            busy: false,
             volumes: BTreeMap::new(),
         }
     }
@@ -86,11 +89,15 @@ impl Claims {
         let said = volume.said.entry(member).or_default();
         said.insert(core);
         volume.dirty |= said.len() == cores;
+        self.busy |= volume.dirty;
     }
 
     /// The calls that are to be made now.
     pub fn calls(&mut self, now: Time, view: &View) -> Vec<(CallId, Call)> {
         let mut calls = Vec::new();
+        if !self.busy {
+            return calls;
+        }
         for (&id, volume) in &mut self.volumes {
             let waits = volume.retry.is_some_and(|at| at > now);
             if !volume.dirty || volume.call.is_some() || waits {
@@ -135,6 +142,10 @@ impl Claims {
             volume.dirty = false;
             calls.push((number, call));
         }
+        self.busy = self
+            .volumes
+            .values()
+            .any(|volume| volume.dirty || volume.call.is_some());
         calls
     }
 
@@ -170,6 +181,9 @@ impl Claims {
 
     /// When [`Claims::calls`] is next wanted.
     pub fn deadline(&self) -> Option<Time> {
+        if !self.busy {
+            return None;
+        }
         let wants = self.volumes.values().filter(|v| v.dirty && v.call.is_none());
         wants.map(|v| v.retry.unwrap_or(Time(0))).min()
     }

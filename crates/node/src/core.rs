@@ -330,7 +330,7 @@ impl Core {
                 }
                 self.shards.hint(now, pool, &group);
             }
-            crate::view::Change::Life => self.directory.stir(now),
+            crate::view::Change::Life | crate::view::Change::Scrub => self.directory.stir(now),
             crate::view::Change::Volume(volume, generation) => {
                 self.directory.stir(now);
                 self.shards.hint_volume(now, volume, generation);

@@ -7,10 +7,11 @@
 use crate::claims::Claims;
 use crate::duty::Duty;
 use crate::mail::Origin;
+use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
-use amita_cluster::map::WholeMember;
+use amita_cluster::map::{ScrubReport, WholeMember};
 use amita_cluster::{Generation, NodeId, VolumeId};
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_meta as meta;
@@ -21,8 +22,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Openers that run at one time; more wait for nothing and are refused.
 const MAX_OPENERS: usize = 1024;
-/// The number in the ids of calls that are not an opener's.
+/// The numbers in the ids of calls that are not an opener's.
 const CLAIMS: u32 = 0xf_ffff;
+const SCRUBS: u32 = 0xf_fffe;
 
 /// What the directory wants done.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub enum Act {
     },
     /// Every core makes its sequencer.
     MakeShards { opened: Box<Opened> },
+    /// Every core looks at all copies of its chunks.
+    Scrub { volume: VolumeId, generation: Generation },
     /// Every core drops it.
     DropShards {
         volume: VolumeId,
@@ -79,6 +83,9 @@ pub struct Directory {
     openers: BTreeMap<u32, (String, Opener)>,
     next_opener: u32,
     claims: Claims,
+    scrubs: Scrubs,
+    /// A look at a volume's copies may have to begin.
+    look: bool,
     duty: Duty,
     acts: VecDeque<Act>,
 }
@@ -95,6 +102,8 @@ impl Directory {
             openers: BTreeMap::new(),
             next_opener: 0,
             claims: Claims::new(cores, token::id_base(0, DIRECTORY) | u64::from(CLAIMS) << 20),
+            scrubs: Scrubs::new(cores, token::id_base(0, DIRECTORY) | u64::from(SCRUBS) << 20),
+            look: false,
             duty: Duty::default(),
             acts: VecDeque::new(),
         }
@@ -125,7 +134,7 @@ impl Directory {
     /// Runs an opener.
     fn begin(&mut self, now: Time, name: &str, waiting: Vec<Origin>) {
         let number = self.next_opener;
-        self.next_opener = (self.next_opener + 1) % CLAIMS;
+        self.next_opener = (self.next_opener + 1) % SCRUBS;
         // The opener's number is part of its ids, between the directory's mark and its own count.
         let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
         let mut config = self.config.clone();
@@ -140,12 +149,18 @@ impl Directory {
     /// Something has changed that may call for opening volumes that nobody uses.
     pub fn stir(&mut self, now: Time) {
         self.duty.stir(now);
+        self.look = true;
     }
 
     /// A core's sequencer says that a syncing store holds everything of its chunks in a group.
     pub fn whole(&mut self, volume: VolumeId, generation: Generation, core: usize, member: WholeMember) {
         let WholeMember { group, store, since } = member;
         self.claims.said(volume, generation, core, (group, store, since));
+    }
+
+    /// A core's sequencer has looked at all copies of its chunks.
+    pub fn scrubbed(&mut self, volume: VolumeId, generation: Generation, core: usize, report: ScrubReport) {
+        self.scrubs.ended(volume, generation, core, report);
     }
 
     /// A user less.
@@ -161,7 +176,7 @@ impl Directory {
 
     /// The end of a metadata call of an opener.
     pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
-        if self.claims.ended(now, call, &result) {
+        if self.claims.ended(now, call, &result) || self.scrubs.answered(call, &result) {
             return;
         }
         let number = (call.0 >> 20) as u32 & 0xf_ffff;
@@ -258,6 +273,7 @@ impl Directory {
                 result: Ok(info.clone()),
             });
         }
+        self.look = true;
         *state = State::Open {
             info,
             generation,
@@ -297,6 +313,18 @@ impl Directory {
                 self.begin(now, &name, Vec::new());
             }
         }
+        let looks = std::mem::take(&mut self.look);
+        for state in self.volumes.values().take_while(|_| looks) {
+            if let State::Open { info, generation, .. } = state
+                && self.scrubs.begin(view, info.id, *generation)
+            {
+                let (volume, generation) = (info.id, *generation);
+                self.acts.push_back(Act::Scrub { volume, generation });
+            }
+        }
+        for (call, request) in self.scrubs.calls(now, view) {
+            self.acts.push_back(Act::Call { call, request });
+        }
         for (call, request) in self.claims.calls(now, view) {
             self.acts.push_back(Act::Call { call, request });
         }
@@ -318,10 +346,15 @@ impl Directory {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let openers = self.openers.values().filter_map(|(_, opener)| opener.deadline()).min();
-        [openers, self.duty.deadline(), self.claims.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            openers,
+            self.duty.deadline(),
+            self.scrubs.deadline(),
+            self.claims.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// The next thing to do.

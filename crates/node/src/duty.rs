@@ -1,5 +1,5 @@
-//! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, and only an owner can do
-//! that (R11). On core 0 only.
+//! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, or a look at all their
+//! copies was asked for, and only an owner can do that (R11). On core 0 only.
 //!
 //! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes, the same for
 //! all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
@@ -48,7 +48,7 @@ impl Duty {
         let mut more = false;
         for volume in view.volumes() {
             let ours = volume.generation > Generation(0)
-                && view.is_syncing(&volume.pool)
+                && (view.is_syncing(&volume.pool) || is_to_be_scrubbed(view, volume.id))
                 && responsible(view, volume.id, volume.owner) == Some(me)
                 && !open(&volume.name);
             if !ours {
@@ -66,6 +66,12 @@ impl Duty {
         }
         names
     }
+}
+
+/// Was a look at all its copies asked for, that has not ended?
+fn is_to_be_scrubbed(view: &View, volume: VolumeId) -> bool {
+    view.scrub(volume)
+        .is_some_and(|(scrub, _)| scrub.requested > scrub.finished)
 }
 
 /// The node that sees to a volume that nobody uses.

@@ -162,6 +162,24 @@ pub enum CoreMessage {
         /// Which store of which group.
         member: amita_cluster::map::WholeMember,
     },
+    /// Look at all copies of a volume's chunks.
+    Scrub {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation under which it is open.
+        generation: amita_cluster::Generation,
+    },
+    /// To the directory: a core's sequencer has done so.
+    Scrubbed {
+        /// The volume.
+        volume: VolumeId,
+        /// The sequencer's generation.
+        generation: amita_cluster::Generation,
+        /// The core.
+        core: usize,
+        /// What was found.
+        report: amita_cluster::map::ScrubReport,
+    },
     /// To the directory: another gateway asks for a volume.
     Release {
         /// The core that owns the link.

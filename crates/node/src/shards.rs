@@ -2,7 +2,7 @@
 
 use crate::mail::Origin;
 use crate::token;
-use amita_cluster::map::WholeMember;
+use amita_cluster::map::{ScrubReport, WholeMember};
 use amita_cluster::message::Answer;
 use amita_cluster::{Generation, StoreId, VolumeId};
 use amita_meta as meta;
@@ -57,6 +57,8 @@ pub enum Want {
     Done(Origin, Result<(), IoError>, Payload),
     /// A syncing store holds everything of the sequencer's chunks in a group.
     Whole(VolumeId, Generation, WholeMember),
+    /// A look at all copies of the sequencer's chunks has ended.
+    Scrubbed(VolumeId, Generation, ScrubReport),
     /// The volume is lost to this node.
     Lost(VolumeId, Generation, String),
 }
@@ -229,6 +231,15 @@ impl Shards {
         }
     }
 
+    /// Begins to look at all copies of a volume's chunks.
+    pub fn scrub(&mut self, now: Time, volume: VolumeId, generation: Generation) {
+        if self.generation(volume) == Some(generation)
+            && let Some(&number) = self.by_volume.get(&volume)
+        {
+            self.with(number, |s| s.scrub(now));
+        }
+    }
+
     /// Ends a volume's sequencer: pending I/O ends as lost.
     pub fn stop(&mut self, volume: VolumeId) {
         if let Some(&number) = self.by_volume.get(&volume) {
@@ -283,6 +294,9 @@ impl Shards {
                         let group = group.index;
                         let member = WholeMember { group, store, since };
                         wants.push(Want::Whole(shard.volume, shard.generation, member));
+                    }
+                    Effect::Scrubbed { report } => {
+                        wants.push(Want::Scrubbed(shard.volume, shard.generation, report));
                     }
                     Effect::Stop { reason } => {
                         wants.push(Want::Lost(shard.volume, shard.generation, reason.to_string()));

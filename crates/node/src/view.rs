@@ -4,7 +4,7 @@
 
 use crate::control::Record;
 use amita_cluster::map::{self, PREFIX};
-use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId};
+use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ pub struct View {
     /// How many groups of each pool have syncing members.
     syncing: BTreeMap<PoolId, usize>,
     living: BTreeSet<NodeId>,
+    /// With their modification revision.
+    scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
 }
 
 /// What matters of a group here.
@@ -44,10 +46,12 @@ pub enum Change {
     Store(StoreId, NodeId),
     /// A node came or went.
     Life,
+    /// A look at a volume's copies was asked for, or has ended.
+    Scrub,
     /// A group changed: a hint for the sequencers.
     Group(map::Group, PoolId),
     /// A volume's record changed: a hint for its sequencers.
-    Volume(amita_cluster::VolumeId, amita_cluster::Generation),
+    Volume(VolumeId, amita_cluster::Generation),
     /// The record is not readable; it was ignored.
     Unreadable(String),
 }
@@ -67,6 +71,7 @@ impl View {
             "volumes" => self.volume(rest, record),
             "groups" => self.apply_group(rest, record),
             "pools" => self.pool(rest, record),
+            "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
             _ => Change::Nothing,
         }
@@ -136,6 +141,22 @@ impl View {
         Change::Nothing
     }
 
+    fn apply_scrub(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        let scrub = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Scrub>(&record.key, value));
+        match scrub {
+            Some(Ok(scrub)) => drop(self.scrubs.insert(volume, (scrub, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.scrubs.remove(&volume)),
+        }
+        Change::Scrub
+    }
+
     fn live(&mut self, node: &str, record: &Record) -> Change {
         let Ok(node) = node.parse() else {
             return Change::Nothing;
@@ -185,6 +206,12 @@ impl View {
     #[must_use]
     pub fn node_record(&self, node: NodeId) -> Option<&map::Node> {
         self.nodes.get(&node)
+    }
+
+    /// The looks at a volume's copies, and their record's modification revision.
+    #[must_use]
+    pub fn scrub(&self, volume: VolumeId) -> Option<(&map::Scrub, u64)> {
+        self.scrubs.get(&volume).map(|(scrub, revision)| (scrub, *revision))
     }
 
     /// What is known of a group.

@@ -175,6 +175,11 @@ pub enum Effect {
         /// Since which epoch it is syncing.
         since: amita_cluster::Epoch,
     },
+    /// [`crate::Sequencer::scrub`] has looked at everything.
+    Scrubbed {
+        /// What was found.
+        report: map::ScrubReport,
+    },
     /// Something that a person should see; the sequencer goes on.
     Warn(Warning),
     /// The sequencer has ended: all I/O has been answered with [`IoError::Lost`], and nothing follows. Said once.
@@ -245,6 +250,26 @@ pub enum Warning {
         /// The chunk.
         chunk: ChunkId,
         /// The first damaged block.
+        block: BlockIndex,
+    },
+    /// A damaged copy was replaced by what another member has.
+    #[error("block {} of chunk {chunk} was repaired on store {store}", block.0)]
+    Repaired {
+        /// The store.
+        store: StoreId,
+        /// The chunk.
+        chunk: ChunkId,
+        /// The block.
+        block: BlockIndex,
+    },
+    /// Copies differ, and each is intact. Nothing was changed.
+    #[error("block {} of chunk {chunk} is not the same on the stores {stores:?}; this must not be: please report it", block.0)]
+    Differing {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// The chunk.
+        chunk: ChunkId,
+        /// The block.
         block: BlockIndex,
     },
     /// The metadata refused a call, or cannot be reached; it is tried again.

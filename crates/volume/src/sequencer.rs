@@ -13,6 +13,7 @@
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
 //! * `write`, `read`: the path of an I/O.
 //! * `sync`, `join`, `mend`: members that have missed something are brought up to date.
+//! * `scrub`: copies are looked at, and damaged blocks repaired.
 //! * `store`: links, silence, promises, credits.
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
@@ -27,6 +28,7 @@ mod metadata;
 mod open;
 mod read;
 mod roll;
+mod scrub;
 mod state;
 mod status;
 mod store;
@@ -85,6 +87,7 @@ pub struct Sequencer {
     /// Groups with members to be brought up to date, which must be touched for it.
     to_touch: Vec<u32>,
     syncs: sync::Syncs,
+    scrubs: scrub::Scrubs,
     /// Members that are left alone until then.
     pauses: Vec<(Time, u32, usize)>,
     metadata: metadata::Metadata,
@@ -137,6 +140,7 @@ impl Sequencer {
             unpromised: Vec::new(),
             to_touch: Vec::new(),
             syncs: sync::Syncs::default(),
+            scrubs: scrub::Scrubs::default(),
             pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
             wake: NEVER,
@@ -303,7 +307,7 @@ impl Sequencer {
     fn finish(&mut self, now: Time) {
         if !self.stopped {
             self.recheck_promises(now);
-            self.advance_syncs(now);
+            self.advance_background(now);
             self.retry_openings(now);
             self.retry_blocked(now);
             self.reconfigure(now);

@@ -170,6 +170,8 @@ pub enum Step {
 pub enum SyncStep {
     /// Which chunks does a member hold?
     Chunks,
+    /// The same, to look at all of them.
+    Walk,
     /// Since when is the chunk incomplete at the target?
     Ask,
     /// Entries of the source.

@@ -320,6 +320,18 @@ impl Core {
                         },
                     );
                 }
+                Want::Scrubbed(volume, generation, report) => {
+                    let core = self.config.core;
+                    self.mail.send(
+                        0,
+                        CoreMessage::Scrubbed {
+                            volume,
+                            generation,
+                            core,
+                            report,
+                        },
+                    );
+                }
                 Want::Lost(volume, generation, why) => {
                     self.mail.broadcast(|| CoreMessage::DropShard {
                         volume,
@@ -342,7 +354,7 @@ impl Core {
             } => self.send(now, store, request, payload),
             Effect::Meta { call, request } => self.to_control.push(FromCore::Metadata { call, request }),
             Effect::Warn(warning) => self.to_control.push(FromCore::Warning(warning.to_string())),
-            Effect::Done { .. } | Effect::Whole { .. } | Effect::Stop { .. } => {
+            Effect::Done { .. } | Effect::Whole { .. } | Effect::Scrubbed { .. } | Effect::Stop { .. } => {
                 unreachable!("taken out by Shards::run")
             }
         }
@@ -442,6 +454,13 @@ impl Core {
                 core,
                 member,
             } => self.directory.whole(volume, generation, core, member),
+            CoreMessage::Scrub { volume, generation } => self.shards.scrub(now, volume, generation),
+            CoreMessage::Scrubbed {
+                volume,
+                generation,
+                core,
+                report,
+            } => self.directory.scrubbed(volume, generation, core, report),
             CoreMessage::DropShard {
                 volume,
                 generation,
@@ -537,6 +556,9 @@ impl Core {
                 Act::MakeShards { opened } => {
                     self.mail
                         .broadcast(|| CoreMessage::MakeShard { opened: opened.clone() });
+                }
+                Act::Scrub { volume, generation } => {
+                    self.mail.broadcast(|| CoreMessage::Scrub { volume, generation });
                 }
                 Act::DropShards {
                     volume,

@@ -196,6 +196,7 @@ impl World {
                     self.done(gateway, io, result, &payload);
                 }
                 Effect::Whole { .. } => self.fail("nobody is brought up to date here".to_owned()),
+                Effect::Scrubbed { .. } => {}
                 Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
                 Effect::Stop { reason } => {
                     self.say(|| format!("g{gateway} stops: {reason}"));
@@ -230,6 +231,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
         unknown,
         lost_races,
         damaged,
+        repaired,
+        differing,
         sync_started,
         sync_dropped,
         sync_whole,
@@ -258,6 +261,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.unknown += unknown;
     total.lost_races += lost_races;
     total.damaged += damaged;
+    total.repaired += repaired;
+    total.differing += differing;
     total.sync_started += sync_started;
     total.sync_dropped += sync_dropped;
     total.sync_whole += sync_whole;

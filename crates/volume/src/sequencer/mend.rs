@@ -22,16 +22,28 @@ use std::time::Duration;
 
 /// After so many comparisons that found the chunk changing, its writes are held while it is compared.
 const HOLD_AFTER: u32 = 6;
+/// A look at an in-sync member that comes to nothing so often is given up.
+const MAX_ATTEMPTS: u32 = 8;
 /// How long a chunk that could not be dealt with is left alone.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long, where it cannot be opened or no copy of it is intact.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 
+/// What a chunk's copy is looked at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Its member is brought up to date: its place among those that are.
+    Sync(u32),
+    /// All of it is checked (see `scrub`).
+    Scrub,
+    /// The neighbourhood of a block that was found damaged is checked.
+    Repair(BlockIndex),
+}
+
 /// One chunk under way.
 #[derive(Debug)]
 pub(super) struct Mending {
-    /// The member's place among those that are brought up to date.
-    sync: u32,
+    mode: Mode,
     group: u32,
     position: usize,
     chunk: u32,
@@ -50,6 +62,10 @@ pub(super) struct Mending {
     from: BlockIndex,
     source_page: Option<Page>,
     target_page: Option<Page>,
+    /// Blocks of the target that fail their checksum.
+    damaged: Vec<BlockIndex>,
+    /// Times that a look at an in-sync member had to begin again.
+    attempts: u32,
     end: u32,
     fixes: Vec<Fix>,
     awaited: usize,
@@ -92,9 +108,22 @@ struct Fix {
 }
 
 impl Mending {
+    /// An in-sync member is looked at as it is.
+    fn look_from(&mut self, block: BlockIndex, issued: Version) {
+        self.since = Version::NONE;
+        self.from = block;
+        self.mark = issued;
+        self.stage = Stage::Settling;
+    }
+
+    fn is_look(&self) -> bool {
+        !matches!(self.mode, Mode::Sync(_))
+    }
+
     fn blank(&mut self) {
         self.source_page = None;
         self.target_page = None;
+        self.damaged.clear();
         self.fixes.clear();
         self.awaited = 0;
     }
@@ -107,9 +136,9 @@ fn common(base: Version) -> Version {
 }
 
 impl Sequencer {
-    pub(super) fn start_mending(&mut self, now: Time, sync: u32, group: u32, position: usize, chunk: u32) {
+    pub(super) fn start_mending(&mut self, now: Time, mode: Mode, group: u32, position: usize, chunk: u32) {
         let mending = Mending {
-            sync,
+            mode,
             group,
             position,
             chunk,
@@ -123,6 +152,8 @@ impl Sequencer {
             from: BlockIndex(0),
             source_page: None,
             target_page: None,
+            damaged: Vec::new(),
+            attempts: 0,
             end: 0,
             fixes: Vec::new(),
             awaited: 0,
@@ -173,7 +204,13 @@ impl Sequencer {
     fn mend_open(&mut self, now: Time, of: u32, chunk: u32) -> bool {
         match self.chunks[chunk as usize].state {
             ChunkState::Open => {
-                self.set_stage(of, Stage::Joining);
+                let issued = self.chunks[chunk as usize].issued;
+                let Some(mending) = self.mending(of) else { return false };
+                match mending.mode {
+                    Mode::Sync(_) => mending.stage = Stage::Joining,
+                    Mode::Scrub => mending.look_from(BlockIndex(0), issued),
+                    Mode::Repair(block) => mending.look_from(block, issued),
+                }
                 true
             }
             ChunkState::Waiting | ChunkState::Opening(_) => false,
@@ -226,7 +263,11 @@ impl Sequencer {
         if committed < mending.mark || (held && committed < issued) {
             return false;
         }
-        let (since, from, bad) = (mending.since, mending.from, mending.bad_sources);
+        let (since, from, look) = (mending.since, mending.from, mending.is_look());
+        let mut bad = mending.bad_sources;
+        if look {
+            bad.add(position);
+        }
         if !self.can_send(group, position) {
             return false;
         }
@@ -236,6 +277,10 @@ impl Sequencer {
         if current.without(bad).is_empty() {
             // Nobody has an intact copy: what is said of it has been said.
             let Some(mending) = self.mending(of) else { return false };
+            if look {
+                self.end_look(of, false);
+                return false;
+            }
             mending.bad_sources = Members::NONE;
             self.begin_again(now, of, LONG_PAUSE);
             return false;
@@ -253,6 +298,15 @@ impl Sequencer {
             from,
         };
         self.mend_send(now, of, source, SyncStep::Source, body.clone(), Slice::default());
+        let body = if look {
+            RequestBody::Verify {
+                chunk: index,
+                from,
+                least: committed,
+            }
+        } else {
+            body
+        };
         self.mend_send(now, of, position, SyncStep::Target, body, Slice::default());
         false
     }
@@ -296,6 +350,7 @@ impl Sequencer {
             (step, &body),
             (SyncStep::Ask, AnswerBody::Opened { .. })
                 | (SyncStep::Source | SyncStep::Target, AnswerBody::Changes { .. })
+                | (SyncStep::Target, AnswerBody::Verified { .. })
                 | (SyncStep::Fetch(_), AnswerBody::Data { .. })
                 | (SyncStep::Mend, AnswerBody::Mended { .. })
                 | (SyncStep::Whole, AnswerBody::Done)
@@ -324,15 +379,33 @@ impl Sequencer {
                     self.mend_compare(now, of);
                 }
             }
+            (_, AnswerBody::Verified { entries, damaged, more }) => {
+                let from = mending.from;
+                if more.is_some_and(|more| more.0 >= self.blocks_per_chunk || more <= from) {
+                    return self.begin_again(now, of, LONG_PAUSE);
+                }
+                let Some(mending) = self.mending(of) else { return };
+                mending.target_page = Some((entries, more));
+                mending.damaged = damaged;
+                if mending.source_page.is_some() {
+                    self.mend_compare(now, of);
+                }
+            }
             (SyncStep::Fetch(range), AnswerBody::Data { version, sums }) => {
                 self.mend_fetched(now, of, range, version, &sums, &payload);
             }
             (_, AnswerBody::Mended { skipped }) => {
                 self.counters.mend_skipped += skipped.len() as u64;
                 let Some(mending) = self.mending(of) else { return };
-                let done = mending.fixes.len().saturating_sub(skipped.len()) as u64;
+                let blocks = mending.fixes.iter().map(|fix| fix.block);
+                let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
                 mending.dirty |= !skipped.is_empty();
-                self.counters.mended_blocks += done;
+                let (mode, group, chunk) = (mending.mode, mending.group, mending.chunk);
+                if matches!(mode, Mode::Sync(_)) {
+                    self.counters.mended_blocks += done.len() as u64;
+                } else {
+                    self.scrub_repaired(mode, group, position, chunk, &done);
+                }
                 self.next_window(now, of);
             }
             _ => self.end_mending(of),
@@ -384,6 +457,9 @@ impl Sequencer {
             .min()
             .unwrap_or(blocks);
         mending.end = end;
+        if mending.is_look() {
+            return self.look_compare(now, of, &source, &target);
+        }
         let since = mending.since;
         let mut pairs: BTreeMap<BlockIndex, (Option<Change>, Option<Change>)> = BTreeMap::new();
         for change in source {
@@ -414,6 +490,62 @@ impl Sequencer {
         }
         mending.fixes.truncate(MAX_CHANGES);
         self.mend_fetch(now, of);
+    }
+
+    /// An in-sync member was looked at: what is damaged is replaced by what the source has under the same entry.
+    fn look_compare(&mut self, now: Time, of: u32, source: &[Change], target: &[Change]) {
+        let Some(mending) = self.mending(of) else { return };
+        let (mode, group, position, chunk) = (mending.mode, mending.group, mending.position, mending.chunk);
+        let (from, end, mark) = (mending.from, mending.end, mending.mark);
+        let places = Members::one(position).or(Members::one(mending.source));
+        let damaged = std::mem::take(&mut mending.damaged);
+        let inside = |block: BlockIndex| block >= from && u32::from(block.0) < end;
+        let of_block = |page: &[Change], block| page.iter().find(|change| change.block == block).copied();
+        for &block in damaged.iter().filter(|block| inside(**block)) {
+            self.scrub_damaged(mode, group, position, chunk, block);
+            let Some(right) = of_block(source, block) else { continue };
+            let expect = match of_block(target, block) {
+                Some(held) if held == right => Expect::Entry {
+                    version: held.version,
+                    sum: held.sum,
+                },
+                // It is being written, and the next look will find it well.
+                Some(_) => continue,
+                None => Expect::Lost,
+            };
+            if let Some(mending) = self.mending(of) {
+                mending.fixes.push(Fix {
+                    block,
+                    expect,
+                    put: Some((right.version, right.sum)),
+                    data: Slice::default(),
+                });
+            }
+        }
+        let state = &self.chunks[chunk as usize];
+        if state.issued == mark && state.committed == mark {
+            // Nothing was written meanwhile: the copies must be equal.
+            let blocks = source.iter().chain(target).map(|change| change.block);
+            let mut blocks: Vec<BlockIndex> = blocks
+                .filter(|&block| inside(block) && !damaged.contains(&block))
+                .collect();
+            blocks.sort_unstable();
+            blocks.dedup();
+            blocks.retain(|&block| of_block(source, block) != of_block(target, block));
+            for block in blocks {
+                self.scrub_differs(group, places, chunk, block);
+            }
+        }
+        self.mend_fetch(now, of);
+    }
+
+    /// A look at an in-sync member has ended.
+    fn end_look(&mut self, of: u32, seen: bool) {
+        if let Some(mending) = self.syncs.mendings[of as usize].take() {
+            self.syncs.mending -= 1;
+            self.orphan(mending.tasks);
+            self.looked(mending.mode, seen);
+        }
     }
 
     /// Reads from the source what it has data of: one request for each run of neighbours; and alone what it did not list.
@@ -521,6 +653,14 @@ impl Sequencer {
         let blocks = u32::from(self.blocks_per_chunk);
         let Some(mending) = self.mending(of) else { return };
         mending.blank();
+        let ended = match mending.mode {
+            Mode::Sync(_) => false,
+            Mode::Scrub => mending.end >= blocks,
+            Mode::Repair(_) => true,
+        };
+        if ended {
+            return self.end_look(of, true);
+        }
         if mending.end < blocks {
             mending.from = BlockIndex(mending.end as u16);
             mending.stage = Stage::Settling;
@@ -547,6 +687,8 @@ impl Sequencer {
             // A write that it refused is to come again before what was sent behind it.
             Refusal::WrongPredecessor { .. } if at_target => self.begin_again(now, of, PAUSE),
             other if passes_by_itself(other) => self.begin_again(now, of, PAUSE),
+            // What cannot be repaired is as bad as before, and not worse.
+            _ if mending.is_look() => self.end_look(of, false),
             other => {
                 self.warn_refused(group, self.groups[group as usize].members[position], other);
                 self.doom(group, position);
@@ -570,6 +712,10 @@ impl Sequencer {
         mending.stage = Stage::Opening;
         mending.not_before = now.plus(pause);
         mending.opening = false;
+        mending.attempts += 1;
+        if mending.is_look() && mending.attempts > MAX_ATTEMPTS {
+            return self.end_look(of, false);
+        }
         mending.passes = 0;
         mending.blank();
         let chunk = mending.chunk;
@@ -599,14 +745,28 @@ impl Sequencer {
             self.counters.mended += 1;
             self.syncs.mending -= 1;
             self.let_go(mending.chunk);
-            self.chunk_mended(mending.sync);
+            if let Mode::Sync(sync) = mending.mode {
+                self.chunk_mended(sync);
+            }
+        }
+    }
+
+    /// These members have left: nobody looks at them any more.
+    pub(super) fn drop_looks(&mut self, group: u32, positions: Members) {
+        for of in 0..self.syncs.mendings.len() as u32 {
+            let gone = self
+                .mending(of)
+                .is_some_and(|mending| mending.is_look() && mending.group == group && positions.has(mending.position));
+            if gone {
+                self.end_look(of, false);
+            }
         }
     }
 
     /// The member is gone.
     pub(super) fn drop_mendings(&mut self, sync: u32) {
         for of in 0..self.syncs.mendings.len() {
-            let Some(mending) = self.syncs.mendings[of].take_if(|mending| mending.sync == sync) else {
+            let Some(mending) = self.syncs.mendings[of].take_if(|mending| mending.mode == Mode::Sync(sync)) else {
                 continue;
             };
             self.syncs.mending -= 1;

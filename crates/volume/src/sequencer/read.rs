@@ -125,6 +125,7 @@ impl Sequencer {
             | Refusal::NoSuchStore => {}
             Refusal::Damaged { block } => {
                 self.found_damage(group, position, chunk, *block);
+                self.want_repair(chunk, position, *block);
                 self.tasks[slot].read().damaged.add(position);
             }
             other => {
@@ -173,6 +174,7 @@ impl Sequencer {
             Intact::No(block) => {
                 // End to end: whatever spoiled it, it is not served.
                 self.found_damage(group, position, chunk, block);
+                self.want_repair(chunk, position, block);
                 self.tasks[slot].read().damaged.add(position);
                 self.give_up_on(now, slot, position);
             }

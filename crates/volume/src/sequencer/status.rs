@@ -39,6 +39,10 @@ pub struct Counters {
     pub lost_races: u64,
     /// Copies that failed their checksum.
     pub damaged: u64,
+    /// Damaged blocks that were repaired from another copy.
+    pub repaired: u64,
+    /// Blocks that differ between intact copies.
+    pub differing: u64,
     /// Members of groups that began to be brought up to date.
     pub sync_started: u64,
     /// Those that were dropped again.

@@ -7,7 +7,7 @@
 //! cores have. A member that fails in between is dropped by a new epoch, and begins again some day as a new one.
 
 use super::Sequencer;
-use super::mend::Mending;
+use super::mend::{Mending, Mode};
 use super::state::ChunkState;
 use crate::config::{MAX_MENDINGS, MAX_SYNC_QUEUE};
 use crate::io::Effect;
@@ -74,7 +74,7 @@ impl Syncs {
 }
 
 impl Sequencer {
-    /// When [`Sequencer::advance_syncs`] has something to do that was put off.
+    /// When [`Sequencer::advance_background`] has something to do that was put off.
     pub(super) fn sync_due(&self) -> Option<Time> {
         self.syncs.due
     }
@@ -88,19 +88,21 @@ impl Sequencer {
         }
     }
 
-    /// Does what can be done for members that are being brought up to date. Called after each event.
-    pub(super) fn advance_syncs(&mut self, now: Time) {
+    /// Does what can be done for members that are brought up to date, and for copies that are looked at. Called after each
+    /// event.
+    pub(super) fn advance_background(&mut self, now: Time) {
         while let Some(group) = self.to_touch.pop() {
             self.touch(now, group);
         }
-        if self.syncs.is_empty() {
+        self.syncs.due = None;
+        if self.syncs.is_empty() && self.scrubs.is_empty() {
             return;
         }
-        self.syncs.due = None;
         self.seat_syncs(now);
         for of in 0..self.syncs.members.len() {
             self.advance_sync(now, of as u32);
         }
+        self.advance_scrubs(now);
         for of in 0..self.syncs.mendings.len() {
             self.advance_mending(now, of as u32);
         }
@@ -155,7 +157,7 @@ impl Sequencer {
         {
             sync.active += 1;
             let chunk = self.chunk_number(index);
-            self.start_mending(now, of, group, position, chunk);
+            self.start_mending(now, Mode::Sync(of), group, position, chunk);
         }
     }
 
@@ -303,6 +305,7 @@ impl Sequencer {
 
     /// These members are not syncing any more.
     pub(super) fn forget_syncs(&mut self, group: u32, positions: Members) {
+        self.drop_looks(group, positions);
         self.syncs
             .waiting
             .retain(|&(waits, position)| waits != group || !positions.has(position));
@@ -341,7 +344,10 @@ impl Sequencer {
             (SyncStep::Chunks, AnswerBody::Chunks { chunks, more }) => {
                 self.chunks_listed(now, slot, position, of, (chunks, more));
             }
-            (SyncStep::Chunks, body) => {
+            (SyncStep::Walk, AnswerBody::Chunks { chunks, more }) => {
+                self.walk_listed(now, slot, position, &chunks, more);
+            }
+            (SyncStep::Chunks | SyncStep::Walk, body) => {
                 self.misbehaved(
                     now,
                     slot,
@@ -361,6 +367,9 @@ impl Sequencer {
         (of, step): (u32, SyncStep),
         refusal: &Refusal,
     ) {
+        if step == SyncStep::Walk {
+            return self.walk_again(now, slot);
+        }
         if step != SyncStep::Chunks {
             return self.mend_refused(now, slot, position, of, refusal);
         }
@@ -374,8 +383,10 @@ impl Sequencer {
 
     /// The answer will not come.
     pub(super) fn sync_lost(&mut self, now: Time, slot: u32, position: usize, (of, step): (u32, SyncStep)) {
-        if step == SyncStep::Chunks {
-            return self.relist(now, slot, of);
+        match step {
+            SyncStep::Chunks => return self.relist(now, slot, of),
+            SyncStep::Walk => return self.walk_again(now, slot),
+            _ => {}
         }
         self.settle_and_drop(slot, position);
         self.restart_mending(now, of, slot);

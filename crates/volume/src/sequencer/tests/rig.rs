@@ -24,6 +24,7 @@ pub struct Rig {
     pub calls: Vec<(CallId, Call)>,
     pub ended: Vec<(IoId, Result<(), IoError>, Payload)>,
     pub warnings: Vec<Warning>,
+    pub scrubbed: Option<amita_cluster::map::ScrubReport>,
     pub wholes: Vec<(amita_cluster::GroupId, StoreId, Epoch)>,
     pub stopped: Option<StopReason>,
     pub promise_ms: u16,
@@ -103,6 +104,7 @@ impl Rig {
             calls: Vec::new(),
             ended: Vec::new(),
             warnings: Vec::new(),
+            scrubbed: None,
             wholes: Vec::new(),
             stopped: None,
             promise_ms: 250,
@@ -145,6 +147,7 @@ impl Rig {
                     self.ended.push((io, result, payload));
                 }
                 Effect::Whole { group, store, since } => self.wholes.push((group, store, since)),
+                Effect::Scrubbed { report } => self.scrubbed = Some(report),
                 Effect::Warn(warning) => self.warnings.push(warning),
                 Effect::Stop { reason } => {
                     assert!(self.stopped.is_none());
