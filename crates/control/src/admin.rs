@@ -5,11 +5,13 @@
 
 mod error;
 mod pool;
+mod scrub;
 mod status;
 mod volume;
 
 pub use error::AdminError;
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
+pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use status::{GroupCounts, NodeStatus, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub use volume::{MAX_VOLUME_BYTES, create_volume, delete_volume, volume, volumes};
 

@@ -6,6 +6,10 @@ use crate::error::Result;
 use crate::size;
 use crate::table::{Table, print};
 use amita_control::admin;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often the end of a scrub is looked for.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What to do with volumes.
 #[derive(Debug, clap::Subcommand)]
@@ -18,6 +22,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Look at all copies of a volume, repair what is damaged, and say what was found
+    Scrub(ScrubArguments),
     /// Delete a volume: its data is gone
     Delete(DeleteArguments),
 }
@@ -48,6 +54,22 @@ pub struct DeleteArguments {
     pub force: bool,
 }
 
+/// `amita volume scrub`.
+#[derive(Debug, clap::Args)]
+pub struct ScrubArguments {
+    /// Its name
+    pub name: String,
+    /// Do not wait for the end
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Only say what the last one has found
+    #[arg(long, conflicts_with = "no_wait")]
+    pub last: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Does it.
 ///
 /// # Errors
@@ -68,12 +90,48 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::List { json } => list(*json, &metadata),
+        Command::Scrub(arguments) => scrub(arguments, &metadata),
         Command::Delete(arguments) => {
             admin::delete_volume(metadata.client(), &arguments.name, arguments.force).described()?;
             println!("Volume {} is deleted.", arguments.name);
             Ok(())
         }
     }
+}
+
+fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
+    let client = metadata.client();
+    let state = || admin::scrub_state(client, &arguments.name).described();
+    if !arguments.last {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let number = admin::scrub_volume(client, &arguments.name, now).described()?;
+        if arguments.no_wait {
+            println!("All copies of volume {} will be looked at.", arguments.name);
+            return Ok(());
+        }
+        while state()?.finished < number {
+            std::thread::sleep(LOOK);
+        }
+    }
+    let state = state()?;
+    print(arguments.json, &state, || {
+        let name = &arguments.name;
+        if state.finished == 0 {
+            return format!("Nobody has looked at the copies of volume {name} yet.\n");
+        }
+        let report = &state.report;
+        let mut text = format!(
+            "{} copies of chunks of volume {name} were looked at: {} damaged blocks, {} repaired, {} blocks that differ.\n",
+            report.copies, report.damaged, report.repaired, report.differing
+        );
+        if report.skipped > 0 {
+            text += &format!(
+                "{} copies could not be looked at; their stores did not answer well (see `amita status`).\n",
+                report.skipped
+            );
+        }
+        text
+    })
 }
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
