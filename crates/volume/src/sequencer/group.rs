@@ -310,6 +310,7 @@ impl Sequencer {
             chunk.bad_sources.remove(position);
             chunk.joined.remove(position);
             chunk.joining.remove(position);
+            chunk.repairing.remove(position);
         }
     }
 

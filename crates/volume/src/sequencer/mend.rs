@@ -505,11 +505,12 @@ impl Sequencer {
             self.scrub_damaged(mode, group, position, chunk, block);
             let Some(right) = of_block(source, block) else { continue };
             let expect = match of_block(target, block) {
-                Some(held) if held == right => Expect::Entry {
+                // A newer one is of a write that the member has still to carry out: a part of a block may wait for this.
+                Some(held) if held == right || right.version > held.version => Expect::Entry {
                     version: held.version,
                     sum: held.sum,
                 },
-                // It is being written, and the next look will find it well.
+                // The source has still to carry out what is damaged here; the next look will find it.
                 Some(_) => continue,
                 None => Expect::Lost,
             };
@@ -544,7 +545,7 @@ impl Sequencer {
         if let Some(mending) = self.syncs.mendings[of as usize].take() {
             self.syncs.mending -= 1;
             self.orphan(mending.tasks);
-            self.looked(mending.mode, seen);
+            self.looked(mending.mode, mending.chunk, mending.position, seen);
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Scrubs {
     walk: Option<Walk>,
     /// Looks under way.
     active: usize,
+    /// Repairs that have ended: writes that waited for them go on.
+    ended: Vec<(u32, usize)>,
 }
 
 /// A scrub of everything.
@@ -58,7 +60,7 @@ enum List {
 
 impl Scrubs {
     pub(super) fn is_empty(&self) -> bool {
-        self.repairs.is_empty() && self.walk.is_none() && self.active == 0
+        self.repairs.is_empty() && self.ended.is_empty() && self.walk.is_none() && self.active == 0
     }
 }
 
@@ -87,11 +89,17 @@ impl Sequencer {
     }
 
     /// A member's copy of a block was found damaged: it is to be repaired.
-    pub(super) fn want_repair(&mut self, chunk: u32, position: usize, block: BlockIndex) {
+    /// `false`: too many wait for that.
+    pub(super) fn want_repair(&mut self, chunk: u32, position: usize, block: BlockIndex) -> bool {
         let repairs = &mut self.scrubs.repairs;
-        if repairs.len() < MAX_REPAIRS && !repairs.contains(&(chunk, position, block)) {
+        if repairs.contains(&(chunk, position, block)) {
+            return true;
+        }
+        let room = repairs.len() < MAX_REPAIRS;
+        if room {
             repairs.push_back((chunk, position, block));
         }
+        room
     }
 
     pub(super) fn advance_scrubs(&mut self, now: Time) {
@@ -102,7 +110,13 @@ impl Sequencer {
             if self.groups[group as usize].current.has(position) {
                 self.scrubs.active += 1;
                 self.start_mending(now, Mode::Repair(block), group, position, chunk);
+            } else {
+                self.scrubs.ended.push((chunk, position));
             }
+        }
+        while let Some((chunk, position)) = self.scrubs.ended.pop() {
+            self.chunks[chunk as usize].repairing.remove(position);
+            self.unstall(now, chunk, position);
         }
         self.advance_walk(now);
     }
@@ -229,11 +243,15 @@ impl Sequencer {
     }
 
     /// A look has ended; `seen`: it was a look at all.
-    pub(super) fn looked(&mut self, mode: Mode, seen: bool) {
+    pub(super) fn looked(&mut self, mode: Mode, chunk: u32, position: usize, seen: bool) {
         self.scrubs.active -= 1;
-        if let (Mode::Scrub, Some(walk)) = (mode, &mut self.scrubs.walk) {
-            walk.report.copies += u64::from(seen);
-            walk.report.skipped += u64::from(!seen);
+        match (mode, &mut self.scrubs.walk) {
+            (Mode::Scrub, Some(walk)) => {
+                walk.report.copies += u64::from(seen);
+                walk.report.skipped += u64::from(!seen);
+            }
+            (Mode::Repair(_), _) => self.scrubs.ended.push((chunk, position)),
+            _ => {}
         }
     }
 
