@@ -310,7 +310,6 @@ impl Sequencer {
             chunk.bad_sources.remove(position);
             chunk.joined.remove(position);
             chunk.joining.remove(position);
-            chunk.repairing.remove(position);
         }
     }
 

@@ -505,12 +505,11 @@ impl Sequencer {
             self.scrub_damaged(mode, group, position, chunk, block);
             let Some(right) = of_block(source, block) else { continue };
             let expect = match of_block(target, block) {
-                // A newer one is of a write that the member has still to carry out: a part of a block may wait for this.
-                Some(held) if held == right || right.version > held.version => Expect::Entry {
+                Some(held) if held == right => Expect::Entry {
                     version: held.version,
                     sum: held.sum,
                 },
-                // The source has still to carry out what is damaged here; the next look will find it.
+                // It is being written, and the next look will find it well.
                 Some(_) => continue,
                 None => Expect::Lost,
             };
@@ -545,7 +544,7 @@ impl Sequencer {
         if let Some(mending) = self.syncs.mendings[of as usize].take() {
             self.syncs.mending -= 1;
             self.orphan(mending.tasks);
-            self.looked(mending.mode, mending.chunk, mending.position, seen);
+            self.looked(mending.mode, seen);
         }
     }
 

@@ -30,8 +30,6 @@ pub(super) struct Scrubs {
     walk: Option<Walk>,
     /// Looks under way.
     active: usize,
-    /// Repairs that have ended: writes that waited for them go on.
-    ended: Vec<(u32, usize)>,
 }
 
 /// A scrub of everything.
@@ -60,7 +58,7 @@ enum List {
 
 impl Scrubs {
     pub(super) fn is_empty(&self) -> bool {
-        self.repairs.is_empty() && self.ended.is_empty() && self.walk.is_none() && self.active == 0
+        self.repairs.is_empty() && self.walk.is_none() && self.active == 0
     }
 }
 
@@ -89,17 +87,11 @@ impl Sequencer {
     }
 
     /// A member's copy of a block was found damaged: it is to be repaired.
-    /// `false`: too many wait for that.
-    pub(super) fn want_repair(&mut self, chunk: u32, position: usize, block: BlockIndex) -> bool {
+    pub(super) fn want_repair(&mut self, chunk: u32, position: usize, block: BlockIndex) {
         let repairs = &mut self.scrubs.repairs;
-        if repairs.contains(&(chunk, position, block)) {
-            return true;
-        }
-        let room = repairs.len() < MAX_REPAIRS;
-        if room {
+        if repairs.len() < MAX_REPAIRS && !repairs.contains(&(chunk, position, block)) {
             repairs.push_back((chunk, position, block));
         }
-        room
     }
 
     pub(super) fn advance_scrubs(&mut self, now: Time) {
@@ -110,13 +102,7 @@ impl Sequencer {
             if self.groups[group as usize].current.has(position) {
                 self.scrubs.active += 1;
                 self.start_mending(now, Mode::Repair(block), group, position, chunk);
-            } else {
-                self.scrubs.ended.push((chunk, position));
             }
-        }
-        while let Some((chunk, position)) = self.scrubs.ended.pop() {
-            self.chunks[chunk as usize].repairing.remove(position);
-            self.unstall(now, chunk, position);
         }
         self.advance_walk(now);
     }
@@ -243,15 +229,11 @@ impl Sequencer {
     }
 
     /// A look has ended; `seen`: it was a look at all.
-    pub(super) fn looked(&mut self, mode: Mode, chunk: u32, position: usize, seen: bool) {
+    pub(super) fn looked(&mut self, mode: Mode, seen: bool) {
         self.scrubs.active -= 1;
-        match (mode, &mut self.scrubs.walk) {
-            (Mode::Scrub, Some(walk)) => {
-                walk.report.copies += u64::from(seen);
-                walk.report.skipped += u64::from(!seen);
-            }
-            (Mode::Repair(_), _) => self.scrubs.ended.push((chunk, position)),
-            _ => {}
+        if let (Mode::Scrub, Some(walk)) = (mode, &mut self.scrubs.walk) {
+            walk.report.copies += u64::from(seen);
+            walk.report.skipped += u64::from(!seen);
         }
     }
 

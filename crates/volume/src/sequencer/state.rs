@@ -117,8 +117,6 @@ pub(super) struct Chunk {
     pub joined: Members,
     /// Those that were asked to.
     pub joining: Members,
-    /// Members whose copy of a block under a write is being repaired, before the write is sent again (D7).
-    pub repairing: Members,
     /// No write gets a version for a moment: the chunk is compared with a syncing member's copy.
     pub held_back: bool,
 }

@@ -140,7 +140,6 @@ impl Sequencer {
             bad_sources: Members::NONE,
             joined: Members::NONE,
             joining: Members::NONE,
-            repairing: Members::NONE,
             held_back: false,
         });
         self.chunk_index.insert(index, number);

@@ -309,18 +309,6 @@ impl Sequencer {
                 self.pause(now, group, position, self.config.busy_pause);
                 unfit
             }
-            // D7: a part of a block was written, and the rest of it is rotten there: first it is repaired.
-            Refusal::Damaged { block } => {
-                let write = self.tasks[slot].write();
-                write.refusals += 1;
-                let many = write.refusals > MAX_REFUSALS;
-                let unfit = many || !self.groups[group as usize].current.has(position);
-                if !unfit && self.want_repair(chunk, position, *block) {
-                    self.found_damage(group, position, chunk, *block);
-                    self.chunks[chunk as usize].repairing.add(position);
-                }
-                unfit
-            }
             // R7: who cannot apply the next valid version is evicted.
             _ => true,
         };
@@ -359,8 +347,7 @@ impl Sequencer {
 
     /// Sends again what a member refused, once everything that it was sent of the chunk is answered.
     pub(super) fn unstall(&mut self, now: Time, chunk: u32, position: usize) {
-        let state = &self.chunks[chunk as usize];
-        if !state.stalled.has(position) || state.repairing.has(position) {
+        if !self.chunks[chunk as usize].stalled.has(position) {
             return;
         }
         let outstanding = self.awaited_writes(chunk).any(|slot| {
