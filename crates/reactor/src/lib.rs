@@ -8,6 +8,7 @@
 
 #[allow(unsafe_code)]
 pub mod buf;
+pub mod buggify;
 pub mod core;
 pub mod driver;
 #[allow(unsafe_code)]

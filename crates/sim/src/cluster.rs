@@ -12,9 +12,11 @@ pub mod hosts;
 pub mod node;
 mod records;
 mod session;
+mod settings;
 mod setup;
 mod strike;
 
+pub use settings::Settings;
 pub use setup::{Plants, Setup};
 
 use crate::campaign::Run;
@@ -27,10 +29,11 @@ use crate::solo::write_format;
 use crate::stamp::{SECTORS_PER_BLOCK, Sector};
 use crate::workload::{Ask, Workload};
 use amita_cluster::map;
-use amita_cluster::{Generation, GroupIndex, PoolId, VolumeId};
+use amita_cluster::{Generation, GroupId, GroupIndex, PoolId, VolumeId};
 use amita_meta::Event;
 use amita_node::control::{FromCore, Record, ToCore};
 use amita_reactor::Time;
+use amita_reactor::buggify;
 use amita_reactor::sim::{DiskConfig, SimConfig, World};
 use coordinator::{Caller, Lead};
 use hosts::{CLOSING_HOST, Hosts};
@@ -39,18 +42,12 @@ use records::{describe, json, summary, write_records};
 use std::time::Duration;
 use strike::Strikes;
 
-/// The pool and the volume of every run.
-const POOL: PoolId = PoolId(1);
-const POOL_NAME: &str = "pool";
-const VOLUME: VolumeId = VolumeId(1);
 /// After the faults have ended, everything that is under way ends within this (virtual) time.
 pub const SETTLE: Duration = Duration::from_secs(30);
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
 const CLOSING_ROUNDS: usize = 5;
-/// A run whose work takes longer than this (virtual) time heals everything and sees what becomes of it.
-const WORK: Duration = Duration::from_secs(60);
 
 /// Runs a seed.
 #[must_use]
@@ -61,6 +58,10 @@ pub fn run(seed: u64) -> Run {
 /// Runs a setup; with `trace` it tells on standard error what happens.
 #[must_use]
 pub fn run_setup(setup: Setup, trace: bool) -> Run {
+    match setup.buggify {
+        Some(seed) => buggify::arm(seed),
+        None => drop(buggify::disarm()),
+    }
     let mut cluster = Cluster::new(setup, trace);
     let failure = cluster.play().err();
     if let Some(why) = &failure {
@@ -87,8 +88,8 @@ pub struct Cluster {
     trace: bool,
     /// Folded over everything that passes the control planes.
     hash: u64,
-    /// Under which generation the closing reads were served.
-    closed_under: Generation,
+    /// Under which generation each volume's closing reads were served.
+    closed_under: Vec<Generation>,
 }
 
 impl Cluster {
@@ -103,12 +104,15 @@ impl Cluster {
                 alignment: setup.alignment,
                 ..DiskConfig::flash(setup.store_bytes)
             };
-            world.create_disk(disk(member), config);
-            let (bytes, log) = (setup.store_bytes, Some(setup.log_bytes));
-            write_format(&mut world, &disk(member), store_id(member), node::CLUSTER, bytes, log);
+            for store in 0..setup.stores {
+                let (disk, id) = (disk(member, store), store_id(member, store));
+                world.create_disk(&disk, config.clone());
+                let (bytes, log) = (setup.store_bytes, Some(setup.log_bytes));
+                write_format(&mut world, &disk, id, node::CLUSTER, bytes, log);
+            }
         }
         let mut metadata = Metadata::new(random.fork(10));
-        write_records(&mut metadata, &world, &setup, &mut random.fork(11));
+        write_records(&mut metadata, &world, &setup);
         let mut cluster = Cluster {
             world,
             metadata,
@@ -123,7 +127,7 @@ impl Cluster {
             deliveries: Vec::new(),
             trace,
             hash: 0,
-            closed_under: Generation(0),
+            closed_under: vec![Generation(0); setup.volumes as usize],
             setup,
         };
         cluster.tell(|| "begins".to_owned());
@@ -144,8 +148,7 @@ impl Cluster {
         self.tell(|| format!("{:#?}", self.setup));
         self.work()?;
         self.heal();
-        if self.settle()? {
-            self.close()?;
+        if self.settle()? && self.close()? {
             self.judge_stores()?;
         } else {
             self.coverage.hit("run.blocked_for_good");
@@ -156,7 +159,15 @@ impl Cluster {
             .map_err(|violation| format!("the volume is not linearizable: {violation}"))
     }
 
+    /// No mischief from here on.
+    fn disarm(&mut self) {
+        for (path, times) in buggify::disarm() {
+            self.coverage.add(path, times);
+        }
+    }
+
     fn finish(mut self, failure: Option<String>) -> Run {
+        self.disarm();
         let counts = self.metadata.counts;
         for (path, times) in [
             ("metadata.answered", counts.answered),
@@ -187,7 +198,7 @@ impl Cluster {
 
     /// The clients ask and the faults strike, until everything was asked and has ended, or time is up.
     fn work(&mut self) -> Result<(), String> {
-        let limit = Time(WORK.as_nanos() as u64);
+        let limit = Time(self.setup.work.as_nanos() as u64);
         while self.world.now() < limit {
             let asked = self.workload.is_done() && self.hosts.pending() == 0;
             if asked && self.strikes.is_done() {
@@ -210,11 +221,12 @@ impl Cluster {
         if let Some(why) = &self.hosts.violation {
             return Err(why.clone());
         }
-        for member in self.hosts.opened_at.drain(..) {
+        for (member, volume) in self.hosts.opened_at.drain(..) {
             // R6: raise the generation, then read the epochs.
-            if !self.metadata.has_read_groups(node_id(member)) {
+            let key = map::volume_key(&volume_name(volume));
+            if !self.metadata.has_read_groups(node_id(member), &key) {
                 return Err(format!(
-                    "node {} serves by groups that it read before it raised the generation",
+                    "node {} serves {key} by groups that it read before it raised the generation",
                     member + 1
                 ));
             }
@@ -315,7 +327,8 @@ impl Cluster {
     fn hear_control(&mut self, member: Member, core: usize) {
         for told in self.nodes[member].take_control(core) {
             match told {
-                FromCore::Metadata { call, request } => {
+                FromCore::Metadata { call, mut request } => {
+                    self.setup.plants.metadata.strip(false, &mut request);
                     self.tell(|| {
                         format!(
                             "node {}: metadata call {:x}: {}",
@@ -332,10 +345,12 @@ impl Cluster {
                     self.coverage.hit("node.store_serves");
                     self.tell(|| format!("node {}: its store serves: {report}", member + 1));
                 }
-                FromCore::StoreFailed { why, .. } => {
+                FromCore::StoreFailed { why, path } => {
                     self.coverage.hit("node.store_failed");
-                    self.tell(|| format!("node {}: its store fails: {why}", member + 1));
-                    self.nodes[member].store_failed = Some(why);
+                    self.tell(|| format!("node {}: {path} fails: {why}", member + 1));
+                    let place = (0..self.setup.stores).find(|place| disk(member, *place) == path);
+                    let place = place.expect("a node fails by its own stores");
+                    self.nodes[member].failed.insert(store_id(member, place), why);
                 }
                 FromCore::Description(_) => {}
                 FromCore::Warning(what) => {
@@ -386,7 +401,7 @@ impl Cluster {
         self.workload.stop();
         self.hosts.be_patient();
         for member in 0..self.nodes.len() {
-            if self.nodes[member].store_failed.is_some() {
+            if !self.nodes[member].failed.is_empty() {
                 // Poisoned by an error of the disk, which is over: what an operator does is to start it again.
                 self.coverage.hit("node.restarted_to_heal");
                 self.end(member, false);
@@ -395,8 +410,10 @@ impl Cluster {
                 self.start(member);
             }
         }
-        if !self.nodes[self.hosts.gateway()].is_up() {
-            self.hosts.move_to(now, 0);
+        for volume in 0..self.setup.volumes {
+            if !self.nodes[self.hosts.gateways()[volume as usize]].is_up() {
+                self.hosts.move_to(now, volume, 0);
+            }
         }
     }
 
@@ -431,15 +448,18 @@ impl Cluster {
     }
 
     /// A gateway of chance: one block of every chunk is written, then everything is read.
-    fn close(&mut self) -> Result<(), String> {
-        if self.random.percent(60) {
-            let gateway = self.random.below(self.nodes.len() as u64) as usize;
-            self.tell(|| format!("closing at node {}", gateway + 1));
-            let now = self.world.now();
-            self.hosts.move_to(now, gateway);
+    /// False when something of that may rightly wait for ever.
+    fn close(&mut self) -> Result<bool, String> {
+        for volume in 0..self.setup.volumes {
+            if self.random.percent(60) {
+                let gateway = self.random.below(self.nodes.len() as u64) as usize;
+                self.tell(|| format!("closing {} at node {}", volume_name(volume), gateway + 1));
+                let now = self.world.now();
+                self.hosts.move_to(now, volume, gateway);
+            }
         }
         let (blocks, chunk) = (
-            self.setup.blocks,
+            self.setup.blocks * self.setup.volumes,
             u64::from(self.setup.chunk_bytes / amita_cluster::BLOCK_BYTES),
         );
         let chunks = blocks.div_ceil(chunk);
@@ -448,10 +468,7 @@ impl Cluster {
             self.closing(Kind::Write, block, 1);
         }
         if !self.settle()? {
-            return Err(format!(
-                "the closing writes wait, and did not before:\n{}",
-                self.describe()
-            ));
+            return Ok(false);
         }
         for _ in 0..CLOSING_ROUNDS {
             let before = self.history.operations().len();
@@ -464,10 +481,7 @@ impl Cluster {
                 }
             }
             if !self.settle()? {
-                return Err(format!(
-                    "the closing reads wait, and the writes did not:\n{}",
-                    self.describe()
-                ));
+                return Ok(false);
             }
             // A host that still waited to open the volume elsewhere may have taken it over in between.
             let lost = self.history.operations()[before..]
@@ -480,26 +494,27 @@ impl Cluster {
         }
         // Not always the newest: an owner that nobody has used since has fenced nothing. And perhaps none: the volume may
         // have been lost again since the last read.
-        if let Some(member) = self.hosts.closing_at() {
-            let generations = self.nodes[member]
-                .each_core()
-                .filter_map(|core| core.shards().generation(VOLUME));
-            self.closed_under = generations.max().unwrap_or_default();
+        for volume in 0..self.setup.volumes {
+            if let Some(member) = self.hosts.closing_at(volume) {
+                let generations = self.nodes[member]
+                    .each_core()
+                    .filter_map(|core| core.shards().generation(volume_id(volume)));
+                self.closed_under[volume as usize] = generations.max().unwrap_or_default();
+            }
         }
         // What sequencers do besides, a change of a group that is under way say, comes to its end.
         let rest = self.world.now().plus(REST);
         while self.world.now() < rest {
             self.step(rest)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn closing(&mut self, kind: Kind, block: u64, blocks: u64) {
         let per_block = SECTORS_PER_BLOCK as u64;
         let (first, sectors) = (Sector(block * per_block), (blocks * per_block) as u32);
-        let id = self
-            .history
-            .invoke(self.world.now(), CLOSING_HOST, kind, first, sectors);
+        let host = CLOSING_HOST + (block / self.setup.blocks) as u32;
+        let id = self.history.invoke(self.world.now(), host, kind, first, sectors);
         self.hosts.closing_ask(Ask {
             id,
             kind,
@@ -509,18 +524,48 @@ impl Cluster {
     }
 
     /// The group's record, as it is.
-    fn group(&self, index: GroupIndex) -> Result<map::Group, String> {
-        let key = map::group_key(POOL, index);
+    fn group(&self, group: GroupId) -> Result<map::Group, String> {
+        let key = map::group_key(group.pool, group.index);
         let record = self.metadata.state().get(&key).ok_or(format!("{key} is gone"))?;
         record.json().map_err(|error| error.to_string())
     }
 
+    /// All groups of all pools.
+    fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        let groups = self.setup.groups;
+        let of = move |pool| {
+            (0..groups).map(move |index| GroupId {
+                pool,
+                index: GroupIndex(index),
+            })
+        };
+        (1..=self.setup.pools).map(PoolId).flat_map(of)
+    }
+
     /// The volume's record, as it is.
-    fn volume(&self) -> Result<map::Volume, String> {
-        let key = map::volume_key(hosts::VOLUME_NAME);
+    fn volume(&self, volume: u64) -> Result<map::Volume, String> {
+        let key = map::volume_key(&volume_name(volume));
         let record = self.metadata.state().get(&key).ok_or(format!("{key} is gone"))?;
         record.json().map_err(|error| error.to_string())
     }
+}
+
+/// The first volume is number 0.
+fn volume_id(volume: u64) -> VolumeId {
+    VolumeId(volume + 1)
+}
+
+fn volume_name(volume: u64) -> String {
+    format!("volume-{}", volume + 1)
+}
+
+/// The pool of a volume.
+fn pool_of(setup: &Setup, volume: u64) -> PoolId {
+    PoolId((volume % u64::from(setup.pools)) as u32 + 1)
+}
+
+fn pool_name(pool: PoolId) -> String {
+    format!("pool-{}", pool.0)
 }
 
 #[cfg(test)]

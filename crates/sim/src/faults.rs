@@ -264,6 +264,31 @@ impl Plan {
         steps.sort_by_key(|step| step.after_operations);
         Plan { steps, victims }
     }
+
+    /// In a long life some faults last for minutes: those that are long enough to cost a place anyway, and those that
+    /// cost none.
+    pub fn last_longer(&mut self, random: &mut Random) {
+        for step in &mut self.steps {
+            let factor = random.within(1, 60);
+            match &mut step.fault {
+                Fault::PowerCut { node, for_ns }
+                | Fault::Kill { node, for_ns }
+                | Fault::Freeze { node, for_ns }
+                | Fault::StalledDisk { node, for_ns }
+                    if self.victims.contains(node) =>
+                {
+                    *for_ns *= factor;
+                }
+                Fault::Partition { side, for_ns, .. } if side.iter().all(|node| self.victims.contains(node)) => {
+                    *for_ns *= factor;
+                }
+                Fault::MetadataAway { for_ns }
+                | Fault::MetadataCutOff { for_ns, .. }
+                | Fault::MetadataLossy { for_ns, .. } => *for_ns *= factor,
+                _ => {}
+            }
+        }
+    }
 }
 
 fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limits) -> Fault {

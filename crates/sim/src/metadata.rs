@@ -119,10 +119,11 @@ pub struct Metadata<T> {
     sessions: BTreeMap<NodeId, Session>,
     /// Who made each revision, by which call.
     authors: BTreeMap<u64, (NodeId, T)>,
-    /// The count of calls carried out, and at which each node last wrote a volume's record, and last read groups.
+    /// The count of calls carried out, and at which each node last wrote a volume's record, and last read it together with
+    /// groups.
     executed: u64,
-    raised_at: BTreeMap<NodeId, u64>,
-    groups_read_at: BTreeMap<NodeId, u64>,
+    raised_at: BTreeMap<(NodeId, String), u64>,
+    groups_read_at: BTreeMap<(NodeId, String), u64>,
     /// What happened.
     pub counts: Counts,
 }
@@ -344,16 +345,21 @@ impl<T: Clone> Metadata<T> {
     /// Keeps what the checkers want to know of a call that was carried out.
     fn remember(&mut self, node: NodeId, tag: &T, call: &Call, reply: &Reply) {
         self.executed += 1;
-        for op in if reply.succeeded { &call.then } else { &call.otherwise } {
+        let ops = if reply.succeeded { &call.then } else { &call.otherwise };
+        let volumes = amita_cluster::map::volume_key("");
+        let with_groups = ops
+            .iter()
+            .any(|op| matches!(op, Op::Prefix { key } if key.contains("groups/")));
+        for op in ops {
             match op {
                 Op::Put { key, .. } => {
                     self.authors.insert(reply.revision, (node, tag.clone()));
-                    if key.starts_with(&amita_cluster::map::volume_key("")) {
-                        self.raised_at.insert(node, self.executed);
+                    if key.starts_with(&volumes) {
+                        self.raised_at.insert((node, key.clone()), self.executed);
                     }
                 }
-                Op::Prefix { key } if key.contains("groups/") => {
-                    self.groups_read_at.insert(node, self.executed);
+                Op::Get { key } if with_groups && key.starts_with(&volumes) => {
+                    self.groups_read_at.insert((node, key.clone()), self.executed);
                 }
                 _ => {}
             }
@@ -372,10 +378,11 @@ impl<T: Clone> Metadata<T> {
         self.sessions.get(&node).and_then(|session| session.lease)
     }
 
-    /// Has the node read the groups since it last raised a generation?
+    /// Has the node read the groups since it last raised the generation of the volume with this key?
     #[must_use]
-    pub fn has_read_groups(&self, node: NodeId) -> bool {
-        self.groups_read_at.get(&node) > self.raised_at.get(&node)
+    pub fn has_read_groups(&self, node: NodeId, volume: &str) -> bool {
+        let key = (node, volume.to_owned());
+        self.groups_read_at.get(&key) > self.raised_at.get(&key)
     }
 
     fn renew(&mut self, now: Time, node: NodeId, process: u64, frozen: bool) {

@@ -20,7 +20,9 @@ pub struct Profile {
     pub depth: u32,
     /// How many operations all of them together ask for.
     pub operations: u32,
-    /// Blocks of the volume.
+    /// Volumes; client number c uses number c modulo this. The blocks of each follow those of the one before.
+    pub volumes: u64,
+    /// Blocks of a volume.
     pub blocks: u64,
     /// Blocks of a chunk.
     pub blocks_per_chunk: u64,
@@ -43,13 +45,14 @@ pub struct Profile {
 impl Profile {
     /// A profile of its own for each seed. The small ones find most, and are cheap: more seeds in the same time.
     #[must_use]
-    pub fn draw(random: &mut Random, blocks: u64, blocks_per_chunk: u64) -> Profile {
+    pub fn draw(random: &mut Random, volumes: u64, blocks: u64, blocks_per_chunk: u64) -> Profile {
         let read_percent = *random.pick(&[20, 40, 50, 70]);
         Profile {
-            clients: random.within(1, 6) as u32,
+            clients: random.within(volumes, 6) as u32,
             readers: if random.percent(20) { 1 } else { 0 },
             depth: *random.pick(&[1, 1, 2, 4, 8]),
-            operations: *random.pick(&[150, 300, 500, 500, 1000]),
+            operations: *random.pick(&[80, 150, 300, 300, 700]),
+            volumes,
             blocks,
             blocks_per_chunk,
             hot_blocks: random.within(1, 6),
@@ -60,6 +63,12 @@ impl Profile {
             max_blocks: *random.pick(&[1, 2, 4, 8]),
             pause_ns: *random.pick(&[100_000, 1_000_000, 5_000_000, 20_000_000]),
         }
+    }
+
+    /// Few operations with long pauses between them: hours of virtual time.
+    pub fn live_long(&mut self, random: &mut Random) {
+        self.operations = self.operations.min(300);
+        self.pause_ns = random.within(10, 240) * 1_000_000_000;
     }
 }
 
@@ -163,6 +172,7 @@ impl Workload {
             .iter_mut()
             .find(|c| c.under_way < profile.depth && c.next_at <= now)?;
         let random = &mut client.random;
+        let volume = u64::from(client.number) % profile.volumes;
         let block = if random.percent(profile.hot_percent) {
             *random.pick(hot)
         } else {
@@ -173,6 +183,7 @@ impl Workload {
             .within(1, profile.max_blocks)
             .min(left)
             .min(profile.blocks - block);
+        let block = volume * profile.blocks + block;
         let kind = match random.below(100) {
             _ if client.number < profile.readers => Kind::Read,
             share if share < profile.read_percent => Kind::Read,

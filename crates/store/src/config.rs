@@ -83,6 +83,24 @@ pub enum Plant {
     ReplayUnverified,
     /// A fence is answered without having been logged.
     FenceNotPersisted,
+    /// R2: an older epoch is served.
+    OldEpochLetIn,
+    /// R6: an older generation is served.
+    OldOwnerLetIn,
+    /// R4: after a start a newer generation need not wait for what was promised before it.
+    PromiseForgotten,
+    /// A change is answered when it is accepted.
+    AnswerAtOnce,
+    /// D1: the mark covers what is not durable.
+    MarkEverything,
+    /// D3: what is written into a hole of a file is not flushed.
+    HolesUnflushed,
+    /// D5: a checkpoint counts before it is durable.
+    CheckpointUnflushed,
+    /// D5: replay leaves the map of slots as the checkpoint has it.
+    FreeMapStale,
+    /// D7: what a sub-block write is merged with is not checked, and gets a fresh checksum.
+    FreshSum,
 }
 
 /// The rules that are switched off. Without the feature `planted` there are none, and asking costs nothing.

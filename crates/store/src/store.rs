@@ -48,9 +48,13 @@ use crate::index::Index;
 use crate::status::{Counters, MountReport, State, Status};
 use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody};
 use amita_cluster::{ClusterId, Generation, RequestId, StoreId};
+use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+
+/// What is left to be granted, as an answer in a simulated run pretends: a share of it still holds the longest write.
+const FEW_BLOCKS: u64 = 8 * amita_cluster::MAX_IO_BLOCKS as u64;
 
 /// Who asks: answers and credits go by it. Never reused while the store is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -214,7 +218,7 @@ impl Store {
         if let Some(refusal) = refusal {
             return self.refuse(asker, refusal);
         }
-        if self.waiting_requests() >= self.config.max_requests {
+        if self.waiting_requests() >= self.config.max_requests || buggify(Point::StoreBusy) {
             return self.refuse(asker, Refusal::Busy);
         }
         if let RequestBody::Fence {
@@ -226,6 +230,7 @@ impl Store {
         {
             return self.fence(asker, &scope, owner, in_sync, blocks_per_chunk);
         }
+        let scope = self.planted_scope(scope);
         let blocks = match self.fences.check(&scope) {
             Ok((volume, blocks)) => {
                 asker.volume = Some(volume);
@@ -236,6 +241,22 @@ impl Store {
         self.credits
             .open(AccountId::new(link, request.id), scope.volume, scope.generation);
         self.dispatch(asker, &scope, blocks, request.body, payload);
+    }
+
+    /// The planted faults: an older epoch or generation is taken for the present one.
+    fn planted_scope(&self, mut scope: amita_cluster::message::Scope) -> amita_cluster::message::Scope {
+        use crate::config::Plant;
+        if self.config.planted.has(Plant::OldEpochLetIn)
+            && let Err(Refusal::StaleEpoch { epoch }) = self.fences.check(&scope)
+        {
+            scope.epoch = epoch;
+        }
+        if self.config.planted.has(Plant::OldOwnerLetIn)
+            && let Err(Refusal::Fenced { generation }) = self.fences.check(&scope)
+        {
+            scope.generation = generation;
+        }
+        scope
     }
 
     /// The asker is gone: its credits return (rule R7). What it asked for goes on.
@@ -327,6 +348,7 @@ impl Store {
 
     fn answer(&mut self, asker: Asker, body: AnswerBody, payload: Slice) {
         let promise_ms = match asker.volume {
+            Some(_) if buggify(Point::NoPromise) => 0,
             Some(volume) => self
                 .fences
                 .promise(volume, asker.generation, self.now, self.config.promise),
@@ -342,9 +364,15 @@ impl Store {
 
     fn push_answer(&mut self, asker: Asker, promise_ms: u16, result: Result<AnswerBody, Refusal>, payload: Slice) {
         let credit_blocks = match self.state {
-            State::Serving => self
-                .credits
-                .grant(AccountId::new(asker.link, asker.id), self.spare_blocks()),
+            State::Serving => {
+                let spare = self.spare_blocks();
+                let spare = if buggify(Point::SmallGrant) {
+                    spare.min(FEW_BLOCKS)
+                } else {
+                    spare
+                };
+                self.credits.grant(AccountId::new(asker.link, asker.id), spare)
+            }
             _ => 0,
         };
         let answer = Answer {

@@ -49,4 +49,14 @@ planted! {
     acknowledge_early,
     /// After a reconnection writes are resent from the newest to the oldest.
     resend_out_of_order,
+    /// A write is acknowledged by the answers of more than half of the members.
+    acknowledge_by_majority,
+    /// R12: a write is acknowledged without a lost member before the group's epoch has moved.
+    ignore_lost,
+    /// R4: a promise is counted from the answer that carries it.
+    promise_from_arrival,
+    /// R6: a chunk is opened at the longest version, and the shorter members are left as they are.
+    open_without_roll,
+    /// R6: a compare-and-set of unknown outcome is taken for done.
+    trust_unknown,
 }

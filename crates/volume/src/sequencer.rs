@@ -44,6 +44,7 @@ use crate::task::{Kind, Members, NIL, Tasks};
 use amita_cluster::map::{self, PoolKind};
 use amita_cluster::message::MAX_MEMBERS;
 use amita_cluster::{BLOCK_BYTES, ChunkIndex, Epoch, GroupId, StoreId};
+use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
@@ -216,6 +217,7 @@ impl Sequencer {
             promise_until: Time(0),
             promise: std::time::Duration::ZERO,
             confirm: NIL,
+            confirm_failed: false,
             confirm_at: Time(0),
         });
         self.store_index.insert(id, number);
@@ -310,6 +312,11 @@ impl Sequencer {
             self.advance_background(now);
             self.retry_openings(now);
             self.retry_blocked(now);
+            if buggify(Point::Reread)
+                && let Some(&group) = self.touched.first()
+            {
+                self.reread(group);
+            }
             self.reconfigure(now);
         }
         #[cfg(test)]

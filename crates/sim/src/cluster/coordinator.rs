@@ -264,7 +264,8 @@ impl Cluster {
             let lease = self.metadata.lease(node_id(member));
             let call = lead.act(now, lease, &mut self.coverage);
             lead.wake = lead.next();
-            if let Some(call) = call {
+            if let Some(mut call) = call {
+                self.setup.plants.metadata.strip(true, &mut call);
                 self.note(member as u64);
                 self.tell(|| format!("node {}: its coordinator calls: {}", member + 1, describe(&call)));
                 let process = self.nodes[member].process;

@@ -1,4 +1,4 @@
-//! The hosts: each keeps a session at the gateway that all of them use, asks what its client wants, and goes to another
+//! The hosts: each uses one volume and keeps a session at the gateway that all hosts of that volume use, asks what its client wants, and goes to another
 //! gateway when this one is gone or does not answer.
 //!
 //! A host that gives up on an operation does not know whether it was done, then or later; the history says so.
@@ -6,11 +6,12 @@
 use super::node::Node;
 use super::session::Heard;
 use super::setup::Setup;
+use super::volume_name;
 use crate::coverage::Coverage;
 use crate::faults::Member;
 use crate::history::{History, Kind, OperationId};
 use crate::random::Random;
-use crate::stamp::{self, SECTOR_BYTES, Sector, Stamp};
+use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
 use crate::workload::{Ask, Workload};
 use amita_cluster::VolumeId;
 use amita_reactor::{Slice, Time};
@@ -21,13 +22,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The volume's name.
-pub const VOLUME_NAME: &str = "volume";
 /// Before a host tries again to open the volume.
 const RETRY: Duration = Duration::from_millis(20);
 /// An open that has not ended after this is given up.
 const OPEN_PATIENCE: Duration = Duration::from_secs(4);
-/// Host numbers from here on belong to the closing checks.
+/// Host numbers from here on belong to the closing checks, one for each volume.
 pub const CLOSING_HOST: u32 = 1000;
 
 #[derive(Debug)]
@@ -53,6 +52,8 @@ struct At {
 #[derive(Debug)]
 struct Host {
     number: u32,
+    /// The volume that it uses: the first one is 0.
+    volume: u64,
     state: State,
     at: Option<At>,
     under_way: BTreeMap<OperationId, Time>,
@@ -68,10 +69,12 @@ pub struct Hosts {
     random: Random,
     patience: Duration,
     polite: bool,
-    /// The gateway that the hosts use.
-    gateway: Member,
+    /// The gateway that the hosts of each volume use.
+    gateways: Vec<Member>,
     /// Since when nothing was answered there.
-    quiet_since: Time,
+    quiet_since: Vec<Time>,
+    /// Sectors of a volume.
+    volume_sectors: u64,
     /// Hosts wait for ever: the closing checks decide how long is too long.
     patient: bool,
     /// The first thing that a host was told and should never be.
@@ -84,16 +87,22 @@ pub struct Hosts {
     full: bool,
     /// What happened.
     pub coverage: Coverage,
-    /// Where the volume was opened since somebody looked.
-    pub opened_at: Vec<Member>,
+    /// Where which volume was opened since somebody looked.
+    pub opened_at: Vec<(Member, u64)>,
 }
 
 impl Hosts {
     /// The hosts of a run, at the first gateway.
     #[must_use]
     pub fn new(setup: &Setup, random: Random) -> Hosts {
+        let closing = CLOSING_HOST..CLOSING_HOST + setup.volumes as u32;
         let host = |number| Host {
             number,
+            volume: u64::from(if number < CLOSING_HOST {
+                number
+            } else {
+                number - CLOSING_HOST
+            }) % setup.volumes,
             state: State::Away { until: Time::default() },
             at: None,
             under_way: BTreeMap::new(),
@@ -101,12 +110,13 @@ impl Hosts {
             loyal: number < setup.loyal_hosts,
         };
         Hosts {
-            hosts: (0..setup.profile.clients).chain([CLOSING_HOST]).map(host).collect(),
+            hosts: (0..setup.profile.clients).chain(closing).map(host).collect(),
             random,
             patience: setup.host_patience,
             polite: setup.polite_hosts,
-            gateway: 0,
-            quiet_since: Time::default(),
+            gateways: vec![0; setup.volumes as usize],
+            quiet_since: vec![Time::default(); setup.volumes as usize],
+            volume_sectors: setup.blocks * SECTORS_PER_BLOCK as u64,
             patient: false,
             violation: None,
             rot: false,
@@ -117,25 +127,30 @@ impl Hosts {
         }
     }
 
-    /// The gateway that the hosts use.
+    /// The gateways that the hosts of each volume use.
     #[must_use]
-    pub fn gateway(&self) -> Member {
-        self.gateway
+    pub fn gateways(&self) -> &[Member] {
+        &self.gateways
     }
 
-    /// Where the closing host is.
+    /// Where the closing host of a volume is.
     #[must_use]
-    pub fn closing_at(&self) -> Option<Member> {
-        self.hosts.last().and_then(|host| host.at.as_ref()).map(|at| at.member)
+    pub fn closing_at(&self, volume: u64) -> Option<Member> {
+        let host = &self.hosts[self.closing(volume)];
+        host.at.as_ref().map(|at| at.member)
     }
 
-    /// All hosts go to this gateway.
-    pub fn move_to(&mut self, now: Time, gateway: Member) {
-        if self.gateway != gateway {
+    fn closing(&self, volume: u64) -> usize {
+        self.hosts.len() - self.gateways.len() + volume as usize
+    }
+
+    /// All hosts of a volume go to this gateway.
+    pub fn move_to(&mut self, now: Time, volume: u64, gateway: Member) {
+        let at = &mut self.gateways[volume as usize];
+        if std::mem::replace(at, gateway) != gateway {
             self.coverage.hit("hosts.moved");
         }
-        self.gateway = gateway;
-        self.quiet_since = now;
+        self.quiet_since[volume as usize] = now;
     }
 
     /// From now on they wait for as long as it takes.
@@ -177,11 +192,9 @@ impl Hosts {
 
     /// The closing host asks.
     pub fn closing_ask(&mut self, ask: Ask) {
-        self.hosts
-            .last_mut()
-            .expect("the closing host is there")
-            .waiting
-            .push(ask);
+        let volume = ask.first.0 / self.volume_sectors;
+        let host = self.closing(volume);
+        self.hosts[host].waiting.push(ask);
     }
 
     /// A process is gone: what was under way there has no answer.
@@ -204,7 +217,7 @@ impl Hosts {
         };
         for _ in 0..host.under_way.len() {
             self.coverage.hit("hosts.unknown_outcome");
-            if host.number != CLOSING_HOST {
+            if host.number < CLOSING_HOST {
                 workload.ended(host.number);
             }
         }
@@ -225,7 +238,7 @@ impl Hosts {
 
     /// The closing host comes only when it has something to ask.
     fn wants(&self, host: &Host) -> bool {
-        host.number != CLOSING_HOST || !host.waiting.is_empty()
+        host.number < CLOSING_HOST || !host.waiting.is_empty()
     }
 
     /// Everything that hosts can do now: hear, give up, open, ask.
@@ -252,7 +265,8 @@ impl Hosts {
             match event {
                 Event::Opened { result, .. } => self.opened(now, index, nodes, workload, result),
                 Event::Done { tag, result, payload } => {
-                    self.quiet_since = now;
+                    let volume = self.hosts[index].volume;
+                    self.quiet_since[volume as usize] = now;
                     let id = OperationId(tag as u32);
                     if self.hosts[index].under_way.remove(&id).is_none() {
                         self.violation
@@ -260,7 +274,7 @@ impl Hosts {
                         return;
                     }
                     self.done(now, id, result, payload, history);
-                    if self.hosts[index].number != CLOSING_HOST {
+                    if self.hosts[index].number < CLOSING_HOST {
                         workload.ended(self.hosts[index].number);
                     }
                     if result == Err(IoError::Lost) {
@@ -289,9 +303,11 @@ impl Hosts {
     ) {
         match result {
             Ok(info) => {
-                self.opened_at.extend(self.hosts[index].at.as_ref().map(|at| at.member));
+                let host = &self.hosts[index];
+                self.opened_at
+                    .extend(host.at.as_ref().map(|at| (at.member, host.volume)));
                 self.coverage.hit("hosts.opened");
-                self.quiet_since = now;
+                self.quiet_since[host.volume as usize] = now;
                 self.hosts[index].state = State::Open { volume: info.id };
             }
             Err(why) => {
@@ -373,7 +389,8 @@ impl Hosts {
     fn give_up(&mut self, now: Time, index: usize, nodes: &mut [Node], workload: &mut Workload) {
         let host = &self.hosts[index];
         let Some(at) = &host.at else { return };
-        let elsewhere = at.member != self.gateway && !host.loyal;
+        let (volume, gateway) = (host.volume, self.gateways[host.volume as usize]);
+        let elsewhere = at.member != gateway && !host.loyal;
         let (too_long, busy) = match host.state {
             State::Away { .. } => return,
             State::Opening { since } => (now >= since.plus(OPEN_PATIENCE), false),
@@ -386,8 +403,8 @@ impl Hosts {
         if too_long {
             self.coverage.hit("hosts.gave_up");
             // One is enough for all: they use the same gateway. But not one after the other.
-            if at.member == self.gateway && now >= self.quiet_since.plus(self.patience / 2) {
-                self.choose(now, nodes);
+            if at.member == gateway && now >= self.quiet_since[volume as usize].plus(self.patience / 2) {
+                self.choose(now, volume, nodes);
             }
         }
         if too_long || (elsewhere && !(self.polite && busy)) {
@@ -396,14 +413,15 @@ impl Hosts {
     }
 
     /// Another gateway, one that has a process, if there is one.
-    fn choose(&mut self, now: Time, nodes: &[Node]) {
+    fn choose(&mut self, now: Time, volume: u64, nodes: &[Node]) {
+        let gateway = self.gateways[volume as usize];
         let others: Vec<Member> = (0..nodes.len())
-            .filter(|member| *member != self.gateway && nodes[*member].is_up())
+            .filter(|member| *member != gateway && nodes[*member].is_up())
             .collect();
         if !others.is_empty() {
             let next = *self.random.pick(&others);
             self.coverage.hit("hosts.switched");
-            self.move_to(now, next);
+            self.move_to(now, volume, next);
         }
     }
 
@@ -414,10 +432,12 @@ impl Hosts {
         if now < until || !self.wants(&self.hosts[index]) {
             return;
         }
-        if !nodes[self.gateway].is_up() {
-            self.choose(now, nodes);
+        let volume = self.hosts[index].volume;
+        if !nodes[self.gateways[volume as usize]].is_up() {
+            self.choose(now, volume, nodes);
         }
-        let node = &mut nodes[self.gateway];
+        let gateway = self.gateways[volume as usize];
+        let node = &mut nodes[gateway];
         let core = self.hosts[index].number as usize % node.cores().max(1);
         let host = &mut self.hosts[index];
         let Some((front, heard)) = node.attach(core) else {
@@ -425,14 +445,14 @@ impl Hosts {
             return;
         };
         host.at = Some(At {
-            member: self.gateway,
+            member: gateway,
             process: node.process,
             core,
             front,
             heard,
         });
         host.state = State::Opening { since: now };
-        node.ask(core, front, |service| service.open(front, 0, VOLUME_NAME));
+        node.ask(core, front, |service| service.open(front, 0, &volume_name(volume)));
     }
 
     fn send(&mut self, now: Time, index: usize, nodes: &mut [Node]) {
@@ -441,7 +461,8 @@ impl Hosts {
             return;
         };
         for ask in host.waiting.drain(..) {
-            let (offset, length) = (ask.first.0 * SECTOR_BYTES as u64, ask.sectors * SECTOR_BYTES as u32);
+            let first = ask.first.0 % self.volume_sectors;
+            let (offset, length) = (first * SECTOR_BYTES as u64, ask.sectors * SECTOR_BYTES as u32);
             let (op, payload) = match ask.kind {
                 Kind::Read => (Op::Read { offset, length }, Slice::default()),
                 Kind::Clear => (

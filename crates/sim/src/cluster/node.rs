@@ -12,6 +12,7 @@ use amita_reactor::sim::{SimDriver, World};
 use amita_reactor::{Completion, Driver, Time, Wait};
 use amita_uss::{FrontId, StorageService};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -19,6 +20,8 @@ use std::rc::Rc;
 /// The cluster's UUID.
 pub const CLUSTER: ClusterId = ClusterId(0xa117_a000_0000_0000_0000_0000_0000_0001);
 const FABRIC_PORT: u16 = 7000;
+/// Store ids begin behind this one.
+const STORES: u128 = 0x5107_e000_0000_0000_0000_0000_0000_0000;
 /// Places of the world that one node takes: one for each core it may have.
 const PLACES: u32 = 2;
 
@@ -28,16 +31,23 @@ pub fn node_id(member: Member) -> NodeId {
     NodeId(member as u32 + 1)
 }
 
-/// Its store.
+/// One of its stores.
 #[must_use]
-pub fn store_id(member: Member) -> StoreId {
-    StoreId(0x5107_e000_0000_0000_0000_0000_0000_0000 + member as u128 + 1)
+pub fn store_id(member: Member, store: usize) -> StoreId {
+    StoreId(STORES + (store as u128) * 0x100 + member as u128 + 1)
 }
 
-/// Its disk.
+/// The node and the place there of a store.
 #[must_use]
-pub fn disk(member: Member) -> String {
-    format!("disk-{}", member + 1)
+pub fn home(store: StoreId) -> (Member, usize) {
+    let number = (store.0 - STORES) as usize;
+    (number % 0x100 - 1, number / 0x100)
+}
+
+/// The disk of one of its stores.
+#[must_use]
+pub fn disk(member: Member, store: usize) -> String {
+    format!("disk-{}-{}", member + 1, store + 1)
 }
 
 /// Its place in the world: every core is a place of its own.
@@ -72,8 +82,8 @@ pub struct Node {
     completions: Vec<Completion>,
     /// It stands still until then.
     pub frozen_until: Time,
-    /// Its store's mount failed, or it met an error: what it said.
-    pub store_failed: Option<String>,
+    /// Its stores whose mount failed, or that met an error, and what they said.
+    pub failed: BTreeMap<StoreId, String>,
 }
 
 impl Node {
@@ -86,7 +96,7 @@ impl Node {
             cores: Vec::new(),
             completions: Vec::new(),
             frozen_until: Time::default(),
-            store_failed: None,
+            failed: BTreeMap::new(),
         }
     }
 
@@ -100,7 +110,7 @@ impl Node {
     pub fn start(&mut self, world: &mut World, setup: &Setup) {
         assert!(!self.is_up(), "node {} runs already", self.member);
         self.process += 1;
-        self.store_failed = None;
+        self.failed.clear();
         let cores = setup.cores[self.member];
         let drivers: Vec<SimDriver> = (0..cores).map(|core| world.driver(place(self.member, core))).collect();
         let mails = mails(&drivers);
@@ -112,9 +122,9 @@ impl Node {
                     .listen_fabric(&mut driver, address)
                     .expect("nobody else has the address");
             }
-            // The store's core is the last one, so that with two cores half of the requests come over a ring.
-            if core + 1 == cores {
-                let disk = disk(self.member);
+            // The first store is on the last core, so that with two cores half of the requests come over a ring.
+            for store in (0..setup.stores).filter(|store| (cores - 1 + store) % cores == core) {
+                let disk = disk(self.member, store);
                 service
                     .open_store(&mut driver, Path::new(&disk))
                     .expect("the disk is there");
@@ -131,16 +141,28 @@ impl Node {
         fabric.cores = cores as u16;
         fabric.links_per_peer = setup.links_per_peer as u16;
         fabric.seed = setup.seed ^ session ^ core as u64;
+        let settings = &setup.settings;
+        fabric.limits.window_requests = settings.window_requests;
+        fabric.limits.window_bytes = settings.window_bytes;
+        fabric.timeouts.quiet = settings.quiet;
+        fabric.timeouts.silence = settings.quiet * 4;
         let store = amita_store::Config {
             cluster: Some(CLUSTER),
+            promise: settings.promise,
+            max_requests: settings.max_requests,
+            idle_mark_after: settings.idle_mark_after,
             planted: setup.plants.store,
             ..amita_store::Config::default()
         };
         let sequencer = amita_volume::Config {
+            store_timeout: settings.store_timeout,
+            hedge_ms: settings.hedge_ms,
+            busy_pause: settings.busy_pause,
             planted: setup.plants.volume,
             ..amita_volume::Config::default()
         };
         let opener = amita_volume::OpenerConfig {
+            release_timeout: settings.release_timeout,
             planted: setup.plants.volume,
             ..amita_volume::OpenerConfig::new(node_id(self.member), "")
         };

@@ -1,12 +1,11 @@
 //! The records of the metadata that a run begins with, and calls and replies in words.
 
 use super::coordinator::Caller;
-use super::hosts::VOLUME_NAME;
 use super::node::{self, disk, node_id, store_id};
-use super::{POOL, POOL_NAME, Setup, VOLUME};
+use super::{Setup, pool_name, pool_of, volume_id, volume_name};
 use crate::metadata::Metadata;
-use crate::random::Random;
-use amita_cluster::{Epoch, Generation, GroupIndex, StoreId, map};
+use amita_cluster::placement::{Candidate, Level, plan_pool};
+use amita_cluster::{Epoch, Generation, GroupIndex, PoolId, map};
 use amita_meta::Call;
 use amita_reactor::sim::World;
 
@@ -30,7 +29,7 @@ pub(super) fn summary(result: &Result<amita_meta::Reply, amita_meta::Error>) -> 
 }
 
 /// The records of a cluster that an operator has set up.
-pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setup: &Setup, random: &mut Random) {
+pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setup: &Setup) {
     let mut put = |key: String, value: Vec<u8>| {
         metadata.set_up(&Call::put(key, value));
     };
@@ -41,6 +40,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             version: 1,
         }),
     );
+    let mut candidates = Vec::new();
     for member in 0..setup.nodes {
         let name = format!("node-{}", member + 1);
         let record = map::Node {
@@ -56,58 +56,61 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             cores: 1,
         };
         put(map::node_key(&name), json(&record));
-        let store = map::Store {
-            class: String::new(),
-            duty: amita_cluster::map::StoreDuty::Normal,
-            id: store_id(member),
-            node: node_id(member),
-            path: disk(member),
-            size_bytes: setup.store_bytes,
-            weight: 1,
-        };
-        put(map::store_key(store.id), json(&store));
+        for place in 0..setup.stores {
+            let store = map::Store {
+                class: String::new(),
+                duty: map::StoreDuty::Normal,
+                id: store_id(member, place),
+                node: node_id(member),
+                path: disk(member, place),
+                size_bytes: setup.store_bytes,
+                weight: 1,
+            };
+            candidates.push(Candidate::from(&store));
+            put(map::store_key(store.id), json(&store));
+        }
     }
     let kind = map::PoolKind::Replicated {
         copies: setup.copies,
         min_copies: setup.min_copies,
     };
     let (groups, chunk_bytes) = (setup.groups, setup.chunk_bytes);
-    put(
-        map::pool_key(POOL_NAME),
-        json(&map::Pool {
-            failure_domain: amita_cluster::placement::Level::Node,
+    for pool in (1..=setup.pools).map(PoolId) {
+        let record = map::Pool {
+            failure_domain: Level::Node,
             class: None,
-            id: POOL,
-            name: POOL_NAME.to_owned(),
+            id: pool,
+            name: pool_name(pool),
             kind,
             groups,
             chunk_bytes,
-        }),
-    );
-    for index in 0..setup.groups {
-        let mut members: Vec<StoreId> = (0..setup.nodes).map(store_id).collect();
-        while members.len() > usize::from(setup.copies) {
-            members.swap_remove(random.below(members.len() as u64) as usize);
-        }
-        let index = GroupIndex(index);
-        let record = map::Group {
-            syncing: Vec::new(),
-            index,
-            epoch: Epoch(1),
-            in_sync: members.clone(),
-            members,
         };
-        put(map::group_key(POOL, index), json(&record));
+        put(map::pool_key(&record.name), json(&record));
+        let plan = plan_pool(pool, groups, &candidates, usize::from(setup.copies), Level::Node);
+        let plan = plan.expect("a run has more nodes than copies");
+        for (index, members) in plan.into_iter().enumerate() {
+            let index = GroupIndex(index as u32);
+            let record = map::Group {
+                syncing: Vec::new(),
+                index,
+                epoch: Epoch(1),
+                in_sync: members.clone(),
+                members,
+            };
+            put(map::group_key(pool, index), json(&record));
+        }
     }
-    let volume = map::Volume {
-        id: VOLUME,
-        name: VOLUME_NAME.to_owned(),
-        pool: POOL_NAME.to_owned(),
-        size_bytes: setup.blocks * u64::from(amita_cluster::BLOCK_BYTES),
-        generation: Generation(0),
-        owner: None,
-    };
-    put(map::volume_key(VOLUME_NAME), json(&volume));
+    for number in 0..setup.volumes {
+        let volume = map::Volume {
+            id: volume_id(number),
+            name: volume_name(number),
+            pool: pool_name(pool_of(setup, number)),
+            size_bytes: setup.blocks * u64::from(amita_cluster::BLOCK_BYTES),
+            generation: Generation(0),
+            owner: None,
+        };
+        put(map::volume_key(&volume.name), json(&volume));
+    }
 }
 
 /// A record's bytes.

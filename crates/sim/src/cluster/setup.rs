@@ -1,5 +1,6 @@
 //! What a run is made of: the size of the cluster, its settings, its clients and its faults, all from the seed.
 
+use super::settings::Settings;
 use crate::faults::{Limits, Plan};
 use crate::random::Random;
 use crate::workload::Profile;
@@ -14,9 +15,51 @@ pub struct Plants {
     pub store: amita_store::Planted,
     /// Of the sequencers.
     pub volume: amita_volume::Planted,
+    /// Of what is asked of the metadata.
+    pub metadata: Careless,
     /// Of the connections.
     #[cfg(feature = "planted")]
     pub fabric: amita_fabric::Planted,
+}
+
+/// A run whose work takes longer than this (virtual) time heals everything and sees what becomes of it.
+const WORK: Duration = Duration::from_secs(60);
+/// As above, for the few runs that live long.
+const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
+
+/// Compares that calls to the metadata are made without: rules switched off on the way to the service.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Careless {
+    /// R2: a sequencer moves groups without comparing their records.
+    pub blind_eviction: bool,
+    /// R6: an opener raises the generation without comparing the volume's record.
+    pub blind_raise: bool,
+    /// R12: the coordinator does not compare that the dead are dead, nor the groups' records.
+    pub blind_coordinator: bool,
+}
+
+impl Careless {
+    /// Takes the compares out of a call.
+    pub fn strip(self, by_coordinator: bool, call: &mut amita_meta::Call) {
+        let puts = |what: &str| {
+            let mut then = call.then.iter();
+            then.any(|op| matches!(op, amita_meta::Op::Put { key, .. } if key.contains(what)))
+        };
+        let (groups, volumes) = (puts("/groups/"), puts("/volumes/"));
+        let careless = match by_coordinator {
+            true => self.blind_coordinator && groups,
+            false => (self.blind_eviction && groups) || (self.blind_raise && volumes),
+        };
+        if careless {
+            call.compares.retain(|compare| match compare {
+                amita_meta::Compare::ModRevision { key, .. } if self.blind_coordinator => {
+                    !key.contains("/groups/") && !key.contains("/live/")
+                }
+                amita_meta::Compare::ModRevision { key, .. } if groups => !key.contains("/groups/"),
+                _ => false,
+            });
+        }
+    }
 }
 
 /// Bytes of a store: enough that every gateway is granted what it may have in flight. (It takes no memory before it is
@@ -28,13 +71,19 @@ pub const STORE_BYTES: u64 = 128 << 20;
 pub struct Setup {
     /// The seed of all chance.
     pub seed: u64,
-    /// Nodes; each has one store.
+    /// Nodes.
     pub nodes: usize,
+    /// Stores of each node.
+    pub stores: usize,
+    /// Pools; all have the same settings.
+    pub pools: u32,
+    /// Volumes, all of one size, dealt out to the pools in turn.
+    pub volumes: u64,
     /// Cores of each node.
     pub cores: Vec<usize>,
     /// Connections to each peer.
     pub links_per_peer: usize,
-    /// Groups of the pool: a power of two.
+    /// Groups of each pool: a power of two.
     pub groups: u32,
     /// Copies of each chunk.
     pub copies: u8,
@@ -42,7 +91,7 @@ pub struct Setup {
     pub min_copies: u8,
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
-    /// Blocks of the volume.
+    /// Blocks of each volume: whole chunks.
     pub blocks: u64,
     /// Bytes of each store.
     pub store_bytes: u64,
@@ -70,6 +119,12 @@ pub struct Setup {
     pub coordinator: Option<coordinator::Config>,
     /// How much later than its node a coordinator looks at what has changed.
     pub coordinator_lag: Duration,
+    /// What nodes are told: time-outs, limits, windows.
+    pub settings: Settings,
+    /// Mischief inside the product's code, drawn from this seed; none: none.
+    pub buggify: Option<u64>,
+    /// The work is cut short after so long (in virtual time).
+    pub work: Duration,
     /// The clients.
     pub profile: Profile,
     /// What goes wrong.
@@ -83,23 +138,37 @@ impl Setup {
     #[must_use]
     pub fn draw(seed: u64) -> Setup {
         let mut random = Random::new(seed).fork(1);
+        // One run in thirty lives for hours, with long silences and faults of minutes.
+        let long = random.below(30) == 0;
         let nodes = *random.pick(&[3, 3, 3, 4, 5]);
+        let stores = *random.pick(&[1, 1, 1, 2]);
+        let volumes = *random.pick(&[1, 1, 1, 2, 3]);
+        let pools = if volumes > 1 && random.percent(50) { 2 } else { 1 };
         let cores = (0..nodes).map(|_| if random.percent(30) { 2 } else { 1 }).collect();
         let copies = if nodes == 3 { *random.pick(&[3, 3, 3, 2]) } else { 3 };
         let min_copies = if copies == 2 { 1 } else { *random.pick(&[2, 2, 2, 1]) };
         let blocks_per_chunk = *random.pick(&[8, 16, 32]);
-        let blocks = blocks_per_chunk * random.within(2, 6);
-        let profile = Profile::draw(&mut random, blocks, blocks_per_chunk);
+        let blocks = blocks_per_chunk * random.within(2, if volumes == 1 { 6 } else { 3 });
+        let mut profile = Profile::draw(&mut random, volumes, blocks, blocks_per_chunk);
+        if long {
+            profile.live_long(&mut random);
+        }
         let limits = Limits {
             nodes,
             operations: profile.operations,
             spare: usize::from(copies - min_copies).min(1),
             eviction_ns: 1_500_000_000,
         };
-        let plan = Plan::draw(&mut random, limits);
+        let mut plan = Plan::draw(&mut random, limits);
+        if long {
+            plan.last_longer(&mut random);
+        }
         Setup {
             seed,
             nodes,
+            stores,
+            pools,
+            volumes,
             cores,
             links_per_peer: *random.pick(&[1, 1, 2]),
             groups: *random.pick(&[1, 2, 4]),
@@ -107,7 +176,7 @@ impl Setup {
             min_copies,
             chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
             blocks,
-            store_bytes: STORE_BYTES,
+            store_bytes: STORE_BYTES * 2 * volumes,
             log_bytes: *random.pick(&[64 * 4096, 100 * 4096, 256 * 4096]),
             volatile_cache: random.percent(50),
             alignment: *random.pick(&[1, 512, 4096]),
@@ -120,6 +189,9 @@ impl Setup {
             expect_full: false,
             coordinator: Some(patience(*random.pick(&[200, 600, 1200]))),
             coordinator_lag: Duration::from_millis(*random.pick(&[0, 0, 50, 400])),
+            settings: Settings::draw(&mut random),
+            buggify: random.percent(60).then(|| random.bits()),
+            work: if long { LONG_WORK } else { WORK },
             profile,
             plan,
             plants: Plants::default(),
@@ -136,11 +208,14 @@ impl Setup {
             depth: 4,
             operations: 250,
             pause_ns: 2_000_000,
-            ..Profile::draw(&mut random, blocks, blocks_per_chunk)
+            ..Profile::draw(&mut random, 1, blocks, blocks_per_chunk)
         };
         Setup {
             seed,
             nodes: 3,
+            stores: 1,
+            pools: 1,
+            volumes: 1,
             cores: vec![1; 3],
             links_per_peer: 1,
             groups: 2,
@@ -161,6 +236,9 @@ impl Setup {
             expect_full: false,
             coordinator: Some(patience(600)),
             coordinator_lag: Duration::ZERO,
+            settings: Settings::default(),
+            buggify: None,
+            work: WORK,
             profile,
             plan: Plan::default(),
             plants: Plants::default(),

@@ -1,7 +1,7 @@
 //! The plan's faults, as they strike and as they end.
 
 use super::Cluster;
-use super::node::{disk, node_id, place, store_id};
+use super::node::{disk, node_id, place};
 use crate::faults::{Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
@@ -152,11 +152,13 @@ impl Cluster {
                 self.coverage.hit("fault.metadata_lossy");
             }
             Fault::SlowDisk { node, factor, for_ns } => {
-                self.world.disk_faults(disk(node), |faults| faults.slow_factor = factor);
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| faults.slow_factor = factor);
                 self.later(now, for_ns, End::Disk(node));
             }
             Fault::StalledDisk { node, for_ns } => {
-                self.world.stall_disk(disk(node), Duration::from_nanos(for_ns));
+                let disk = self.any_disk(node);
+                self.world.stall_disk(disk, Duration::from_nanos(for_ns));
             }
             Fault::DiskErrors {
                 node,
@@ -164,7 +166,8 @@ impl Cluster {
                 for_ns,
             } => {
                 self.hosts.disk_errors = true;
-                self.world.disk_faults(disk(node), |faults| {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| {
                     faults.read_errors = per_mille;
                     faults.write_errors = per_mille;
                     faults.flush_errors = per_mille;
@@ -177,16 +180,32 @@ impl Cluster {
                 for_ns,
             } => {
                 self.hosts.rot = true;
-                self.world.disk_faults(disk(node), |faults| faults.lost = per_mille);
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| faults.lost = per_mille);
                 self.later(now, for_ns, End::Disk(node));
             }
             Fault::Rot { node, blocks } => self.rot(node, blocks),
             Fault::Move { gateway } => {
                 if self.nodes[gateway].is_up() {
-                    self.hosts.move_to(now, gateway);
+                    let only = self.random.below(2 * self.setup.volumes);
+                    // All volumes, or one.
+                    for volume in (0..self.setup.volumes).filter(|volume| only >= self.setup.volumes || only == *volume)
+                    {
+                        self.hosts.move_to(now, volume, gateway);
+                    }
                 }
             }
         }
+    }
+
+    /// The node whose data rots.
+    pub(super) fn rotten(&self) -> Option<Member> {
+        self.strikes.rotten
+    }
+
+    /// One of the node's disks.
+    fn any_disk(&mut self, node: Member) -> String {
+        disk(node, self.random.below(self.setup.stores as u64) as usize)
     }
 
     fn strike_end(&mut self, now: Time, node: Member, for_ns: u64, power_cut: bool) {
@@ -218,9 +237,12 @@ impl Cluster {
             }
             End::Network(node) => self.delay(node, Duration::ZERO),
             End::Lossy => self.metadata.lose_answers(0),
-            End::Disk(node) => self
-                .world
-                .disk_faults(disk(node), |faults| *faults = DiskFaults::default()),
+            End::Disk(node) => {
+                for store in 0..self.setup.stores {
+                    self.world
+                        .disk_faults(disk(node, store), |faults| *faults = DiskFaults::default());
+                }
+            }
         }
     }
 
@@ -289,19 +311,20 @@ impl Cluster {
             .expect("it was formatted so");
         let mut used = Vec::new();
         let mut head = [0; 8];
+        let disk = self.any_disk(node);
         // The first slots are used first, and a run does not get far.
         for slot in 0..geometry.slots.min(ROT_SLOTS) {
             let offset = geometry.slot_offset(amita_store::format::Slot(slot));
-            self.world.read_disk(disk(node), offset, &mut head);
+            self.world.read_disk(&disk, offset, &mut head);
             if head != [0; 8] {
                 used.push(offset);
             }
         }
-        self.tell(|| format!("{} slots of store {} hold data", used.len(), store_id(node)));
+        self.tell(|| format!("{} slots of {disk} hold data", used.len()));
         for _ in 0..blocks.min(used.len() as u64) {
             let offset = *self.random.pick(&used) + self.random.below(u64::from(amita_cluster::BLOCK_BYTES));
             let bit = self.random.below(8) as u8;
-            self.world.flip_bit(disk(node), offset, bit);
+            self.world.flip_bit(&disk, offset, bit);
             self.hosts.rot = true;
         }
     }

@@ -19,6 +19,7 @@ use crate::format::superblock::{Checkpoint, OFFSETS, Superblock};
 use crate::format::{PAGE_BYTES, Slot, leaf};
 use crate::index::{ChunkKey, Location};
 use amita_cluster::{ChunkId, Generation, NodeId, SnapshotId, Version, VolumeId};
+use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, Slice};
 
 /// Bytes of the directory that are written at once.
@@ -144,7 +145,7 @@ impl Store {
         let long = used > self.superblock.geometry.log_pages / BEGIN_AT || self.log.full;
         let heavy = self.dirty_bytes() > self.leaf_budget() / BEGIN_AT_DIRTY;
         let due = long || heavy || self.free_slots_scarce() || self.checkpoint.wanted;
-        due && self.log.applied > self.log.tail
+        self.log.applied > self.log.tail && (due || buggify(Point::EarlyCheckpoint))
     }
 
     fn checkpoint_id(&self) -> u64 {
@@ -408,7 +409,7 @@ impl Store {
     }
 
     fn checkpoint_close(&mut self) {
-        if self.file.volatile_cache {
+        if self.file.volatile_cache && !self.config.planted.has(crate::config::Plant::CheckpointUnflushed) {
             self.checkpoint.phase = Phase::Flush;
             self.start_flush(Io::CheckpointFlush);
         } else {

@@ -10,6 +10,7 @@ use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
 use crate::format::record::{MAX_RECORD_BYTES, Run};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot};
 use amita_cluster::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS};
+use amita_reactor::buggify::{Point, buggify, narrow};
 use amita_reactor::{BufMut, Segments, Slice, Time};
 use arrayvec::ArrayVec;
 use std::collections::VecDeque;
@@ -130,7 +131,8 @@ impl Store {
     /// Writes what can be logged.
     pub(super) fn commit(&mut self) {
         self.log.full = false;
-        while self.log.batches.len() < MAX_BATCHES && !self.ops.ready.is_empty() {
+        let most = if narrow(Point::OneBatch) { 1 } else { MAX_BATCHES };
+        while self.log.batches.len() < most && !self.ops.ready.is_empty() {
             // What changes leaves that cannot be dropped waits for the checkpoint that writes them.
             if self.leaves_full() || !self.write_batch() {
                 return;
@@ -158,7 +160,7 @@ impl Store {
             .freed
             .next_position()
             .is_some_and(|position| position > self.log.durable_mark);
-        (scarce && waiting) || self.mark_deadline().is_some_and(|at| at <= self.now)
+        (scarce && waiting) || buggify(Point::EarlyMark) || self.mark_deadline().is_some_and(|at| at <= self.now)
     }
 
     pub(super) fn mark_deadline(&self) -> Option<Time> {
@@ -169,7 +171,8 @@ impl Store {
 
     fn select(&self) -> Selection {
         let (mut ops, mut blocks, mut bytes) = (0, 0, 0);
-        for &key in self.ops.ready.iter().take(MAX_BATCH_OPS) {
+        let most = if buggify(Point::SmallBatch) { 1 } else { MAX_BATCH_OPS };
+        for &key in self.ops.ready.iter().take(most) {
             let op = self.ops.get(key);
             let more = record_bytes(op);
             if ops > 0 && (blocks + op.blocks > MAX_BATCH_BLOCKS || bytes + more > MAX_BATCH_BYTES) {
@@ -355,6 +358,14 @@ impl Store {
         writes
     }
 
+    /// How far all is verified (rule D1).
+    fn planted_mark(&self) -> u64 {
+        if self.config.planted.has(crate::config::Plant::MarkEverything) {
+            return self.log.next;
+        }
+        self.log.applied
+    }
+
     /// Fills and starts the pages of a batch; returns how many there are.
     fn write_pages(&mut self, mut buffer: BufMut, ops: &[u32], writes: &mut u32) -> u64 {
         let mut pages = Pages {
@@ -372,7 +383,7 @@ impl Store {
             store: page::tag(self.id),
             mount: self.superblock.mount,
             sequence: self.log.next,
-            mark: self.log.applied,
+            mark: self.planted_mark(),
             previous_sum: self.log.last_sum,
             index: 0,
             pages: used.len() as u16,

@@ -88,7 +88,8 @@ impl Store {
             }
             self.discard.under_way = Some(now);
             // Rule D3.
-            self.file.volatile_cache |= self.file.discard_makes_holes;
+            let unflushed = self.config.planted.has(Plant::HolesUnflushed);
+            self.file.volatile_cache |= self.file.discard_makes_holes && !unflushed;
             self.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
             let offset = self.superblock.geometry.slot_offset(now.slot);
             let io = self.ios.begin(Io::Discard);

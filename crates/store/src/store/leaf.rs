@@ -7,6 +7,7 @@ use crate::format::{PAGE_BYTES, leaf};
 use crate::index::{ChunkKey, Entry, LEAF_BYTES, LEAF_ENTRIES, Leaf, Location};
 use amita_cluster::BlockIndex;
 use amita_reactor::BufMut;
+use amita_reactor::buggify::{Point, buggify};
 use rustc_hash::FxHashMap;
 use std::io;
 
@@ -64,7 +65,11 @@ impl Store {
 
     /// Makes room where leaves take more than they should.
     pub(super) fn evict_leaves(&mut self) {
-        let budget = self.leaf_budget();
+        let budget = if buggify(Point::DropLeaves) {
+            0
+        } else {
+            self.leaf_budget()
+        };
         if self.index.leaf_bytes() > budget {
             self.index.evict(budget, LOOKED_AT);
         }

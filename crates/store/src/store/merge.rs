@@ -167,7 +167,7 @@ impl Store {
             return;
         }
         self.window.end(window);
-        let unchecked = self.config.planted.has(Plant::SumUnchecked);
+        let unchecked = self.config.planted.has(Plant::SumUnchecked) || self.config.planted.has(Plant::FreshSum);
         let op = self.ops.get_mut(key);
         let whole = result.is_ok() && (amita_cluster::crc32c(&buffer) == op.base_sum[which] || unchecked);
         op.bases_reading -= 1;

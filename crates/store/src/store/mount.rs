@@ -429,7 +429,8 @@ impl Store {
                     return Err("a part of the map of slots is outside the store");
                 }
                 let positions = mount.slot_positions.get_or_insert_with(|| vec![u64::MAX; parts]);
-                positions[(first / SLOTS_PER_ITEM) as usize] = *position;
+                let stale = self.config.planted.has(Plant::FreeMapStale);
+                positions[(first / SLOTS_PER_ITEM) as usize] = if stale { u64::MAX - 1 } else { *position };
                 mount.slots_first = *first;
             }
             Item::Shared(counts) => {
@@ -513,7 +514,9 @@ impl Store {
         self.report.bytes_read = self.counters.device_bytes_read;
         self.evict_leaves();
         // Promises of before the start may still hold (rule R4).
-        self.fences.not_before(self.now.plus(self.config.promise));
+        if !self.config.planted.has(Plant::PromiseForgotten) {
+            self.fences.not_before(self.now.plus(self.config.promise));
+        }
         self.state = State::Serving;
     }
 }

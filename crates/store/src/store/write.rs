@@ -326,14 +326,22 @@ impl Store {
     }
 
     /// Puts a change behind the others of its chunk.
-    pub(super) fn queue(&mut self, op: Op) {
+    pub(super) fn queue(&mut self, mut op: Op) {
         self.space.unapplied_bytes += op.index_bytes;
         self.space.unapplied_leaves += u64::from(op.leaves);
         if let Some(volume) = op.asker.and_then(|asker| asker.volume) {
             self.fences.volume_mut(volume).unlogged += 1;
         }
+        let planted = self.config.planted.has(Plant::AnswerAtOnce);
+        let early = if planted { op.asker.take() } else { None };
+        if let Some(asker) = early {
+            self.unlogged_less(Some(asker));
+        }
         let key = self.ops.insert(op);
         self.enqueue(key);
+        if let Some(asker) = early {
+            self.answer(asker, AnswerBody::Done, Slice::default());
+        }
     }
 
     /// The change is in the log, or dropped: a fence need not wait for it any more (rule R6).

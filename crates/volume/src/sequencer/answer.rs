@@ -63,7 +63,7 @@ impl Sequencer {
                 self.allocation_arrived(now, slot, position, allocated);
             }
             (Kind::Fence { .. }, AnswerBody::Fenced) => self.fenced(now, slot, position),
-            (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position),
+            (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position, true),
             (Kind::Orphan, _) => self.settle_and_drop(slot, position),
             (Kind::Join, AnswerBody::Joined { .. }) => self.joined(now, slot, position),
             (&Kind::Sync { of, step }, body) => self.sync_answered(now, slot, position, (of, step), body, payload),
@@ -112,7 +112,7 @@ impl Sequencer {
             Kind::Write(_) => self.write_refused(now, slot, position, refusal),
             Kind::Read(_) => self.read_refused(now, slot, position, refusal),
             Kind::Fence { .. } => self.fence_refused(now, slot, position, refusal),
-            Kind::Confirm => self.confirmed(slot, position),
+            Kind::Confirm => self.confirmed(slot, position, false),
             Kind::Orphan => self.settle_and_drop(slot, position),
             Kind::Open(_) => self.opening_refused(now, slot, position, refusal),
             Kind::Join => self.join_refused(now, slot, position, refusal),

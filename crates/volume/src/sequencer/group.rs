@@ -331,7 +331,7 @@ impl Sequencer {
                 }
                 match self.tasks[slot].kind {
                     Kind::Read(_) => self.give_up_on(now, slot, position),
-                    Kind::Confirm => self.confirmed(slot, position),
+                    Kind::Confirm => self.confirmed(slot, position, false),
                     Kind::Orphan => self.settle_and_drop(slot, position),
                     Kind::Join => self.join_lost(slot, position),
                     Kind::Sync { of, step } => self.sync_lost(now, slot, position, (of, step)),

@@ -6,6 +6,7 @@ use crate::io::{IoError, Op, Payload, StopReason};
 use crate::task::{Found, Kind, Members, Read};
 use amita_cluster::message::{Refusal, RequestBody, Sums};
 use amita_cluster::{BLOCK_BYTES, BlockRange, Version};
+use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Sequencer {
             let hangs = store.awaited > 0 && now.since(store.heard) >= self.hedge_after();
             // Equals take turns.
             let turn = (slot + position as u32) % group.members.len() as u32;
-            let rank = if store.local && !hangs {
+            let rank = if store.local && !hangs && !buggify(Point::ReadAnywhere) {
                 (false, 0, 0)
             } else {
                 (hangs, store.awaited + 1, turn)

@@ -39,6 +39,8 @@ pub(super) struct Store {
     pub promise: Duration,
     /// The request for a promise or credits that is under way.
     pub confirm: u32,
+    /// The last one was refused, or lost with its link: it says nothing of the store's space.
+    pub confirm_failed: bool,
     /// When the last one was sent.
     pub confirm_at: Time,
 }

@@ -5,6 +5,7 @@ use super::state::ChunkState;
 use crate::task::{Kind, Members, NIL};
 use amita_cluster::StoreId;
 use amita_cluster::message::RequestBody;
+use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ impl Sequencer {
                 Kind::Write(write) => write.charged.remove(position),
                 Kind::Fence { .. } => {}
                 Kind::Read(_) => self.give_up_on(now, slot, position),
-                Kind::Confirm => self.confirmed(slot, position),
+                Kind::Confirm => self.confirmed(slot, position, false),
                 Kind::Orphan => self.settle_and_drop(slot, position),
                 Kind::Join => self.join_lost(slot, position),
                 Kind::Sync { of, step } => {
@@ -154,7 +155,7 @@ impl Sequencer {
     pub(super) fn listen_for_silence(&mut self, now: Time) {
         for number in 0..self.stores.len() {
             let store = &self.stores[number];
-            let silent = now.since(store.heard) >= self.config.store_timeout;
+            let silent = now.since(store.heard) >= self.config.store_timeout || buggify(Point::LoseStore);
             if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
                 self.lose(now, number as u32);
             }
@@ -190,7 +191,12 @@ impl Sequencer {
 
     /// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
     pub(super) fn promised(&mut self, slot: u32, position: usize, number: u32, promise_ms: u16) {
-        let sent_at = self.tasks[slot].sent_at[position];
+        let arrival = self.config.planted.promise_from_arrival();
+        let sent_at = if arrival {
+            self.stores[number as usize].heard
+        } else {
+            self.tasks[slot].sent_at[position]
+        };
         let promise = Duration::from_millis(u64::from(promise_ms));
         let store = &mut self.stores[number as usize];
         store.promise = promise;
@@ -235,14 +241,15 @@ impl Sequencer {
         self.send(now, slot, position, RequestBody::Confirm, Slice::default());
     }
 
-    /// The empty request has been answered, or its link has ended.
-    pub(super) fn confirmed(&mut self, slot: u32, position: usize) {
+    /// The empty request has been answered (well or not), or its link has ended.
+    pub(super) fn confirmed(&mut self, slot: u32, position: usize, well: bool) {
         let number = self.groups[self.tasks[slot].group as usize].members[position];
         assert_eq!(
             self.stores[number as usize].confirm, slot,
             "a store is asked for one promise at a time"
         );
         self.stores[number as usize].confirm = NIL;
+        self.stores[number as usize].confirm_failed = !well;
         self.settle_and_drop(slot, position);
     }
 

@@ -8,6 +8,7 @@ use crate::task::{Kind, Members, NIL, Write};
 use amita_cluster::message::{Refusal, RequestBody, Sums};
 use amita_cluster::{BLOCK_BYTES, ChunkIndex};
 use amita_reactor::Time;
+use amita_reactor::buggify::{Point, narrow};
 
 /// May a write be given its version?
 enum Gate {
@@ -61,7 +62,12 @@ impl Sequencer {
         if self.chunks[chunk as usize].held_back {
             return Gate::Wait;
         }
-        if self.chunks[chunk as usize].write_count >= MAX_WRITES_PER_CHUNK || self.bytes + bytes > MAX_SHARD_BYTES {
+        let most = if narrow(Point::OneWrite) {
+            1
+        } else {
+            MAX_WRITES_PER_CHUNK
+        };
+        if self.chunks[chunk as usize].write_count >= most || self.bytes + bytes > MAX_SHARD_BYTES {
             return Gate::Wait;
         }
         let mut short = Members::NONE;
@@ -97,7 +103,9 @@ impl Sequencer {
             if store.writes > 0 {
                 self.tasks[slot].write().asked.remove(position);
             } else if store.confirm == NIL {
-                if self.tasks[slot].write().asked.has(position) {
+                // A `Busy`, or a link that broke, is no answer to the question.
+                let answered = !store.confirm_failed;
+                if self.tasks[slot].write().asked.has(position) && answered {
                     if self.groups[group as usize].syncing.has(position) {
                         // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write.
                         self.doom(group, position);
@@ -226,7 +234,10 @@ impl Sequencer {
         let chunk = self.tasks[slot].chunk;
         self.settle(slot, position);
         self.unstall(now, chunk, position);
-        if self.config.planted.acknowledge_early() && !self.tasks[slot].write().told {
+        let current = self.groups[self.chunks[chunk as usize].group as usize].current;
+        let left = self.tasks[slot].waiting.count();
+        let majority = self.config.planted.acknowledge_by_majority() && 2 * (current.count() - left) > current.count();
+        if (self.config.planted.acknowledge_early() || majority) && !self.tasks[slot].write().told {
             let write = self.tasks[slot].write();
             write.told = true;
             let io = write.io;
@@ -251,6 +262,9 @@ impl Sequencer {
         let group = self.chunks[chunk as usize].group;
         let mut any = false;
         while let Some(slot) = self.chunks[chunk as usize].writes.head() {
+            if self.config.planted.ignore_lost() {
+                self.forget_lost(slot);
+            }
             if !self.tasks[slot].waiting.is_empty() {
                 break;
             }
@@ -282,6 +296,17 @@ impl Sequencer {
             self.mark_quiet(chunk);
         }
         self.release_held(chunk);
+    }
+
+    /// The planted fault: a lost member is awaited no more.
+    fn forget_lost(&mut self, slot: u32) {
+        let group = self.tasks[slot].group;
+        for position in self.tasks[slot].waiting.iter() {
+            let store = self.groups[group as usize].members[position];
+            if self.stores[store as usize].lost {
+                self.settle(slot, position);
+            }
+        }
     }
 
     pub(super) fn write_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
