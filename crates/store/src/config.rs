@@ -101,6 +101,10 @@ pub enum Plant {
     FreeMapStale,
     /// D7: what a sub-block write is merged with is not checked, and gets a fresh checksum.
     FreshSum,
+    /// R5: a store that is being brought up to date, or whose copy of a chunk is incomplete, serves what it has.
+    ServesSyncing,
+    /// R5: what is pulled or repaired replaces whatever entry is there.
+    MendsAnything,
 }
 
 /// The rules that are switched off. Without the feature `planted` there are none, and asking costs nothing.

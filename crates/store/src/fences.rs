@@ -7,7 +7,7 @@
 
 use crate::format::record::Fence;
 use amita_cluster::message::{MemberSet, Refusal, Scope};
-use amita_cluster::{Epoch, Generation, GroupId, NodeId, VolumeId};
+use amita_cluster::{Epoch, Generation, GroupId, NodeId, StoreId, VolumeId};
 use amita_reactor::Time;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -39,12 +39,27 @@ pub(crate) struct Group {
     pub id: GroupId,
     pub epoch: Epoch,
     pub in_sync: MemberSet,
+    pub syncing: MemberSet,
     pub blocks_per_chunk: u16,
+    /// Is this store in sync? Else it serves nothing (rule R5).
+    serves: bool,
+}
+
+/// What a request may count on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Right {
+    pub volume: VolumeKey,
+    /// Blocks of a chunk.
+    pub blocks: u32,
+    /// Is this store in sync?
+    pub serves: bool,
 }
 
 /// What a store knows of ownership.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
+    /// Which store this is.
+    own: StoreId,
     volumes: Vec<Volume>,
     by_volume: FxHashMap<VolumeId, VolumeKey>,
     groups: Vec<Group>,
@@ -69,6 +84,11 @@ pub(crate) enum Verdict {
 }
 
 impl Fences {
+    /// Which store this is.
+    pub fn set_own(&mut self, own: StoreId) {
+        self.own = own;
+    }
+
     /// No newer generation of a known volume is accepted before.
     pub fn not_before(&mut self, time: Time) {
         self.not_before = time;
@@ -99,8 +119,8 @@ impl Fences {
         &self.groups
     }
 
-    /// May this request be served? Returns its volume and the blocks of a chunk.
-    pub fn check(&self, scope: &Scope) -> Result<(VolumeKey, u32), Refusal> {
+    /// May this request be looked at?
+    pub fn check(&self, scope: &Scope) -> Result<Right, Refusal> {
         let Some(&group) = self.by_group.get(&scope.group) else {
             return Err(Refusal::NotFenced);
         };
@@ -119,7 +139,11 @@ impl Fences {
         if scope.epoch > group.epoch || scope.generation > volume.generation {
             return Err(Refusal::NotFenced);
         }
-        Ok((key, u32::from(group.blocks_per_chunk)))
+        Ok(Right {
+            volume: key,
+            blocks: u32::from(group.blocks_per_chunk),
+            serves: group.serves,
+        })
     }
 
     /// The promise that goes with an answer, in milliseconds; from now on it holds (R4).
@@ -209,6 +233,8 @@ impl Fences {
             id: fence.group,
             epoch: fence.epoch,
             in_sync: fence.in_sync.clone(),
+            syncing: fence.syncing.clone(),
+            serves: fence.in_sync.contains(&self.own),
             blocks_per_chunk: fence.blocks_per_chunk,
         };
         match self.by_group.get(&fence.group) {

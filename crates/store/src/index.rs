@@ -7,10 +7,13 @@
 
 mod arena;
 mod leaves;
+mod listing;
 mod look;
+mod past;
 mod states;
 
 pub(crate) use leaves::{Leaf, Location};
+pub(crate) use listing::{Listings, Sieve};
 pub(crate) use look::StateLook;
 pub(crate) use states::{Seen, View};
 
@@ -142,6 +145,12 @@ pub(crate) struct Chunk {
     pub deleted: bool,
     /// It is about to be: no change is accepted any more.
     pub deleting: bool,
+    /// It lacks changes, and serves nothing (rule R5).
+    pub incomplete: bool,
+    /// Versions do not say which entries its newest state has, too (see `past`).
+    pub loose: bool,
+    /// It will be when what was accepted is durable.
+    pub loose_soon: bool,
     /// A place that is free for another chunk.
     gone: bool,
     /// What it was for its snapshots, oldest first.
@@ -175,6 +184,9 @@ impl Chunk {
             accepted_snapshot: SnapshotId::HEAD,
             deleted: false,
             deleting: false,
+            incomplete: false,
+            loose: false,
+            loose_soon: false,
             gone: false,
             states: None,
             parts: [LeafRef::NEVER; PARTS],
@@ -197,7 +209,9 @@ impl Chunk {
 
     /// Was it ever written, or has it states? What was only accepted is not there yet.
     pub fn is_there(&self) -> bool {
-        !self.gone && (self.durable > Version::NONE || self.states.is_some())
+        let written = self.durable > Version::NONE || self.states.is_some();
+        // One that joined at no version has what it had before.
+        !self.gone && (written || self.incomplete || self.parts.iter().any(|part| !part.is_never()))
     }
 
     /// Is nothing under way on it?
@@ -214,6 +228,10 @@ pub(crate) struct Index {
     free_keys: Vec<u32>,
     /// Chunks whose blocks were first written as another chunk's (rule D8).
     origins: FxHashMap<u32, ChunkId>,
+    /// Chunks that are incomplete, or were (rule R5).
+    pasts: FxHashMap<u32, past::Past>,
+    /// Ordered lists of chunks, for those who ask for them.
+    pub listings: Listings,
     mems: Segmented<Mem>,
     free_mems: Vec<u32>,
     arena: Arena,
@@ -252,6 +270,7 @@ impl Index {
             }
             None => self.chunks.push(chunk),
         };
+        self.listings.note(id);
         let chunks = &self.chunks;
         self.by_id.insert_unique(id.hash(), key, |&key| chunks[key].id.hash());
         ChunkKey(key)
@@ -270,6 +289,7 @@ impl Index {
             entry.remove();
         }
         self.origins.remove(&key.0);
+        self.pasts.remove(&key.0);
         self.chunks[key.0] = Chunk {
             gone: true,
             ..Chunk::new(id)
@@ -335,24 +355,19 @@ impl Index {
     /// Replaces a block's entry; returns the slot that it had, if no state of the chunk refers to it. The leaf must be in
     /// memory.
     pub fn set(&mut self, key: ChunkKey, block: BlockIndex, entry: Entry) -> Option<Slot> {
-        let part = usize::from(block.0) / LEAF_ENTRIES;
-        let place = &mut self.own(key, part)[usize::from(block.0) % LEAF_ENTRIES];
+        let block = usize::from(block.0);
+        let place = &mut self.own(key, block / LEAF_ENTRIES)[block % LEAF_ENTRIES];
         let old = std::mem::replace(place, entry);
-        (old.has_data() && !self.in_a_state(key, old)).then_some(old.slot)
-    }
-
-    /// Does the newest state refer to what the chunk refers to? An entry that is not newer than the state was there when it
-    /// was made.
-    fn in_a_state(&self, key: ChunkKey, entry: Entry) -> bool {
-        let newest = self.chunks[key.0].states().last();
-        newest.is_some_and(|state| entry.version <= state.version)
+        (old.has_data() && !self.in_a_state(key, block, old)).then_some(old.slot)
     }
 
     /// Before a change that names `snapshot`: a new chunk begins with it, another one is kept as it was for the snapshots
     /// since its last change, if there are any.
     pub fn begin_change(&mut self, key: ChunkKey, snapshot: SnapshotId) {
         let chunk = self.chunk_mut(key);
-        if chunk.durable == Version::NONE && chunk.states.is_none() {
+        if chunk.incomplete {
+            self.skip_snapshot(key, snapshot);
+        } else if chunk.durable == Version::NONE && chunk.states.is_none() {
             chunk.born = snapshot;
             chunk.snapshot = snapshot;
         } else if snapshot > chunk.snapshot {
@@ -383,6 +398,7 @@ impl Index {
         self.len() as u64 * checkpoint::CHUNK_BYTES
             + self.states * checkpoint::STATE_BYTES
             + self.state_parts * checkpoint::STATE_PART_BYTES
+            + self.pasts.len() as u64 * checkpoint::PAST_BYTES
             + shared as u64 * checkpoint::SHARED_BYTES
     }
 
@@ -391,7 +407,8 @@ impl Index {
         let heads = self.chunks.bytes() + self.by_id.capacity() as u64 * (size_of::<u32>() as u64 + 1);
         let states = self.states * size_of::<State>() as u64 + self.state_parts * size_of::<(u8, LeafRef)>() as u64;
         let origins = self.origins.capacity() * (size_of::<(u32, ChunkId)>() + 1);
-        heads + states + origins as u64 + self.mems.bytes()
+        let pasts = self.pasts.capacity() * (size_of::<(u32, past::Past)>() + 1);
+        heads + states + (origins + pasts) as u64 + self.listings.bytes() + self.mems.bytes()
     }
 
     /// Bytes of memory of the leaves that are in it.
@@ -421,6 +438,8 @@ pub(crate) const WORST_BYTES_PER_BLOCK: u64 =
 /// The most that one clear can add: a chunk, or a state with all its parts.
 pub(crate) const WORST_BYTES_PER_CLEAR: u64 =
     checkpoint::CHUNK_BYTES + checkpoint::STATE_BYTES + PARTS as u64 * checkpoint::STATE_PART_BYTES;
+/// The most that a chunk can add that joins: a chunk, and what it says of its past.
+pub(crate) const WORST_BYTES_PER_JOIN: u64 = checkpoint::CHUNK_BYTES + checkpoint::PAST_BYTES;
 /// The most memory that one block can take for good: a chunk's head, or a state.
 pub(crate) const WORST_MEMORY_PER_BLOCK: u64 = 2 * size_of::<Chunk>() as u64;
 /// Bytes of a leaf in memory at most.

@@ -53,6 +53,10 @@ pub struct Counters {
     pub drops: u64,
     /// Chunks cloned.
     pub clones: u64,
+    /// Chunks that have become incomplete.
+    pub joins: u64,
+    /// Entries replaced to bring the store up to date or to repair it.
+    pub mended: u64,
     /// Fences answered.
     pub fences: u64,
     /// Requests refused.

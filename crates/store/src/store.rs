@@ -9,9 +9,10 @@
 //! | `snapshot` | snapshots are dropped, chunks deleted and cloned |
 //! | `merge` | changes are made ready; sub-block writes are merged with what was there |
 //! | `roll` | roll-forwards are collected from their parts |
+//! | `join`, `mend` | a store is brought up to date, and repaired |
 //! | `commit`, `pages` | the changes of a pass become one batch: data and log in parallel |
 //! | `durable` | a batch is durable: its changes become visible and are answered |
-//! | `read` | reads, and what else asks and changes nothing |
+//! | `read`, `verify`, `list` | reads, and what else asks and changes nothing |
 //! | `fence` | fences wait, drain and are logged |
 //! | `discard` | the device is told what holds nothing any more |
 //! | `space` | what is free, granted and kept back |
@@ -24,8 +25,11 @@ mod discard;
 mod durable;
 mod fence;
 mod io;
+mod join;
 mod leaf;
+mod list;
 mod look;
+mod mend;
 mod merge;
 mod mount;
 mod op;
@@ -35,6 +39,7 @@ mod replay;
 mod roll;
 mod snapshot;
 mod space;
+mod verify;
 mod write;
 
 use crate::allocator::{Allocator, Freed, ReadWindow};
@@ -224,23 +229,21 @@ impl Store {
         if let RequestBody::Fence {
             owner,
             in_sync,
-            syncing: _,
+            syncing,
             blocks_per_chunk,
         } = request.body
         {
-            return self.fence(asker, &scope, owner, in_sync, blocks_per_chunk);
+            return self.fence(asker, &scope, owner, in_sync, &syncing, blocks_per_chunk);
         }
         let scope = self.planted_scope(scope);
-        let blocks = match self.fences.check(&scope) {
-            Ok((volume, blocks)) => {
-                asker.volume = Some(volume);
-                blocks
-            }
+        let right = match self.fences.check(&scope) {
+            Ok(right) => right,
             Err(refusal) => return self.refuse(asker, refusal),
         };
+        asker.volume = Some(right.volume);
         self.credits
             .open(AccountId::new(link, request.id), scope.volume, scope.generation);
-        self.dispatch(asker, &scope, blocks, request.body, payload);
+        self.dispatch(asker, &scope, right, request.body, payload);
     }
 
     /// The planted faults: an older epoch or generation is taken for the present one.
@@ -276,6 +279,7 @@ impl Store {
                 self.commit();
                 self.checkpoint_step();
                 self.evict_leaves();
+                self.index.listings.drop_old(self.now);
                 self.discard_step();
                 self.flush_step();
             }

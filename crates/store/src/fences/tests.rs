@@ -4,6 +4,7 @@ use super::*;
 use amita_cluster::{GroupIndex, PoolId, SnapshotId};
 
 const VOLUME: VolumeId = VolumeId(4);
+const OWN: StoreId = StoreId(5);
 const PROMISE: Duration = Duration::from_millis(250);
 
 fn group() -> GroupId {
@@ -21,7 +22,8 @@ fn fence(generation: u32, epoch: u64) -> Fence {
         group: group(),
         epoch: Epoch(epoch),
         blocks_per_chunk: 256,
-        in_sync: MemberSet::new(),
+        in_sync: [OWN].into_iter().collect(),
+        syncing: MemberSet::new(),
     }
 }
 
@@ -41,6 +43,7 @@ fn at(ms: u64) -> Time {
 
 fn adopted() -> Fences {
     let mut fences = Fences::default();
+    fences.set_own(OWN);
     assert_eq!(fences.check(&scope(1, 1)), Err(Refusal::NotFenced));
     assert_eq!(fences.judge(&fence(1, 1), at(0), true), Verdict::Log);
     fences.adopt(&fence(1, 1));
@@ -50,7 +53,12 @@ fn adopted() -> Fences {
 #[test]
 fn requests_need_exactly_what_was_adopted() {
     let fences = adopted();
-    assert_eq!(fences.check(&scope(1, 1)), Ok((VolumeKey(0), 256)));
+    let right = Right {
+        volume: VolumeKey(0),
+        blocks: 256,
+        serves: true,
+    };
+    assert_eq!(fences.check(&scope(1, 1)), Ok(right));
     assert_eq!(fences.check(&scope(2, 1)), Err(Refusal::NotFenced));
     assert_eq!(fences.check(&scope(1, 2)), Err(Refusal::NotFenced));
     assert_eq!(fences.check(&scope(1, 0)), Err(Refusal::StaleEpoch { epoch: Epoch(1) }));

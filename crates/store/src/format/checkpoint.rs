@@ -62,6 +62,7 @@ mod kind {
     pub const STATE: u16 = 8;
     pub const SLOTS: u16 = 9;
     pub const SHARED: u16 = 10;
+    pub const PAST: u16 = 11;
 }
 
 on_disk! {
@@ -115,6 +116,8 @@ pub mod flag {
     pub const DELETED: u32 = 1;
     /// There is no such chunk any more: nothing but `position` means anything.
     pub const GONE: u32 = 2;
+    /// Versions do not say which entries the chunk shares with its newest snapshot: its history was once another one.
+    pub const LOOSE: u32 = 4;
 }
 
 on_disk! {
@@ -134,6 +137,18 @@ on_disk! {
         volume: u64,
         /// The index.
         chunk: u64,
+    }
+}
+
+on_disk! {
+    /// The last chunk's history was once another one (rule R5).
+    pub struct RawPast [16] {
+        /// The version at which it was last whole.
+        base: u64,
+        /// What it has for snapshots up to this one may not be what they were.
+        unsure: u32,
+        /// 1: it is incomplete; 0: it is whole, and `base` means nothing.
+        incomplete: u32,
     }
 }
 
@@ -251,6 +266,8 @@ pub const CHUNK_BYTES: u64 =
     (Head::BYTES + RawChunk::BYTES) as u64 + PARTS as u64 * CLEARED_BYTES + (Head::BYTES + RawOrigin::BYTES) as u64;
 const CLEARED_BYTES: u64 = (Head::BYTES + RawCleared::BYTES) as u64;
 const _: () = assert!(RawLeaf::BYTES as u64 <= CLEARED_BYTES);
+/// Bytes that it takes to say that a chunk is or was incomplete.
+pub const PAST_BYTES: u64 = (Head::BYTES + RawPast::BYTES) as u64;
 /// Bytes that a state takes besides its parts.
 pub const STATE_BYTES: u64 = (Head::BYTES + RawState::BYTES) as u64;
 /// Bytes that a part of a state takes at most.
@@ -362,6 +379,15 @@ pub struct ChunkItem {
     pub leaves: Leaves,
 }
 
+/// A chunk whose history was once another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastItem {
+    /// Incomplete: the version at which it was last whole.
+    pub base: Option<Version>,
+    /// What it has for snapshots up to this one may not be what they were.
+    pub unsure: SnapshotId,
+}
+
 /// A chunk as it was for some snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateItem {
@@ -457,7 +483,7 @@ impl<'a> PageWriter<'a> {
 
     /// A group's fence; of a [`Fence`] without its volume.
     pub fn group(&mut self, fence: &Fence) {
-        let bytes = RawFence::BYTES + fence.in_sync.len() * 16;
+        let bytes = RawFence::BYTES + (fence.in_sync.len() + fence.syncing.len()) * 16;
         put_fence(fence, self.item(kind::GROUP, bytes));
     }
 
@@ -495,6 +521,16 @@ impl<'a> PageWriter<'a> {
             chunk: origin.index.0,
         }
         .put(self.item(kind::ORIGIN, RawOrigin::BYTES));
+    }
+
+    /// The last chunk's history was once another one.
+    pub fn past(&mut self, item: PastItem) {
+        RawPast {
+            base: item.base.unwrap_or_default().0,
+            unsure: item.unsure.0,
+            incomplete: u32::from(item.base.is_some()),
+        }
+        .put(self.item(kind::PAST, RawPast::BYTES));
     }
 
     /// The last chunk as it was for some snapshots.

@@ -34,10 +34,18 @@ pub mod kind {
     pub const DROP: u8 = 8;
     /// A part of a clone.
     pub const CLONE: u8 = 9;
+    /// The history of a chunk goes on at another version; the chunk is incomplete.
+    pub const JOIN: u8 = 10;
+    /// Entries of a chunk are replaced one by one.
+    pub const MEND: u8 = 11;
+    /// A chunk is whole again.
+    pub const WHOLE: u8 = 12;
 }
 
 /// Flag of the last part of a roll-forward or a clone: with it the chunk has the new version.
 pub const FLAG_LAST: u8 = 1;
+/// Flag of a mend whose entries are all that their leaf has: what it held was lost.
+pub const FLAG_LEAF: u8 = 2;
 
 on_disk! {
     /// What every record begins with.
@@ -165,7 +173,55 @@ on_disk! {
 }
 
 on_disk! {
-    /// A fence, after its [`Head`]; goes on with `members` times 16 bytes of store UUID.
+    /// The history of a chunk goes on at another version (rule R5); after its [`Head`].
+    pub struct RawJoin [48] {
+        /// The volume.
+        volume: u64,
+        /// The chunk.
+        chunk: u64,
+        /// The version that the next change follows.
+        version: u64,
+        /// The version that it had.
+        previous: u64,
+        /// The version at which it was last whole.
+        base: u64,
+        /// The volume's newest snapshot.
+        snapshot: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+on_disk! {
+    /// Entries that are replaced, after its [`Head`]; goes on with `count` times a [`RawEntry`]. All parts lie in one batch.
+    pub struct RawMend [28] {
+        /// The volume.
+        volume: u64,
+        /// The chunk.
+        chunk: u64,
+        /// The chunk's version, which stays.
+        version: u64,
+        /// Entries that follow.
+        count: u16,
+        /// Zero.
+        reserved: u16,
+    }
+}
+
+on_disk! {
+    /// A chunk is whole; after its [`Head`].
+    pub struct RawWhole [24] {
+        /// The volume.
+        volume: u64,
+        /// The chunk.
+        chunk: u64,
+        /// The version at which it is.
+        version: u64,
+    }
+}
+
+on_disk! {
+    /// A fence, after its [`Head`]; goes on with `members` and then `syncing` times 16 bytes of store UUID.
     pub struct RawFence [40] {
         /// The volume.
         volume: u64,
@@ -183,8 +239,10 @@ on_disk! {
         blocks_per_chunk: u16,
         /// How many in-sync stores follow.
         members: u16,
+        /// How many stores follow that are being brought up to date. Versions 1 and 2: zero.
+        syncing: u16,
         /// Zero.
-        reserved: u32,
+        reserved: u16,
     }
 }
 
@@ -214,9 +272,11 @@ pub struct Fence {
     pub blocks_per_chunk: u16,
     /// The in-sync stores.
     pub in_sync: MemberSet,
+    /// The stores that are being brought up to date; with the others at most [`MAX_MEMBERS`].
+    pub syncing: MemberSet,
 }
 
-/// A block's entry in a roll-forward.
+/// A block's entry in a roll-forward, a clone or a mend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollEntry {
     /// The block.
@@ -231,7 +291,7 @@ pub struct RollEntry {
 
 /// Entries of a roll-forward or a clone that fit one record.
 pub const MAX_ROLL_ENTRIES: usize = (RECORDS_BYTES - Head::BYTES - RawClone::BYTES) / RawEntry::BYTES;
-const _: () = assert!(Roll::BYTES <= RawClone::BYTES);
+const _: () = assert!(Roll::BYTES <= RawClone::BYTES && RawMend::BYTES <= RawClone::BYTES);
 
 /// The most bytes of one record; it fits a page.
 pub const MAX_RECORD_BYTES: usize = Head::BYTES + Blocks::BYTES + MAX_PIECES * (RawRun::BYTES + 4);
@@ -311,6 +371,37 @@ pub enum Record {
     },
     /// A fence was adopted.
     Fence(Fence),
+    /// The history of a chunk goes on at another version.
+    Join {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The version that the next change follows.
+        version: Version,
+        /// The version that it had.
+        previous: Version,
+        /// The version at which it was last whole.
+        base: Version,
+        /// The volume's newest snapshot.
+        snapshot: SnapshotId,
+    },
+    /// A part of a mend.
+    Mend {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Its version, which stays.
+        version: Version,
+        /// The new entries. With [`Version::NONE`]: as if the block had never been written.
+        entries: Vec<RollEntry>,
+        /// Are they all that their leaf has?
+        leaf: bool,
+    },
+    /// A chunk is whole.
+    Whole {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Its version.
+        version: Version,
+    },
 }
 
 /// Bytes that a write of `blocks` blocks in `runs` runs takes.
@@ -331,8 +422,18 @@ pub fn clone_bytes(entries: usize) -> usize {
     Head::BYTES + RawClone::BYTES + entries * RawEntry::BYTES
 }
 
+/// Bytes that a mend of `entries` entries takes as one record.
+#[must_use]
+pub fn mend_bytes(entries: usize) -> usize {
+    Head::BYTES + RawMend::BYTES + entries * RawEntry::BYTES
+}
+
 /// Bytes that a drop takes.
 pub const DROP_BYTES: usize = Head::BYTES + RawDrop::BYTES;
+/// Bytes that a join takes.
+pub const JOIN_BYTES: usize = Head::BYTES + RawJoin::BYTES;
+/// Bytes that it takes to say that a chunk is whole.
+pub const WHOLE_BYTES: usize = Head::BYTES + RawWhole::BYTES;
 
 /// What a record says of its chunk.
 #[derive(Clone, Copy, Debug)]
@@ -495,6 +596,50 @@ impl<'a> RecordWriter<'a> {
         self.at += RawDrop::BYTES;
     }
 
+    /// The history of a chunk goes on at another version; it was last whole at `base`.
+    pub fn join(&mut self, change: &Change, base: Version) {
+        self.head(kind::JOIN, 0, JOIN_BYTES);
+        RawJoin {
+            volume: change.chunk.volume.0,
+            chunk: change.chunk.index.0,
+            version: change.version.0,
+            previous: change.previous.0,
+            base: base.0,
+            snapshot: change.snapshot.0,
+            reserved: 0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawJoin::BYTES;
+    }
+
+    /// A part of a mend; with `leaf` its entries are all that their leaf has.
+    pub fn mend(&mut self, chunk: ChunkId, version: Version, entries: &[RollEntry], leaf: bool, last: bool) {
+        let flags = if last { FLAG_LAST } else { 0 } | if leaf { FLAG_LEAF } else { 0 };
+        self.head(kind::MEND, flags, mend_bytes(entries.len()));
+        RawMend {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: version.0,
+            count: entries.len() as u16,
+            reserved: 0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawMend::BYTES;
+        self.entries(entries);
+    }
+
+    /// A chunk is whole.
+    pub fn whole(&mut self, chunk: ChunkId, version: Version) {
+        self.head(kind::WHOLE, 0, WHOLE_BYTES);
+        RawWhole {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: version.0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawWhole::BYTES;
+    }
+
     /// A fence.
     pub fn fence(&mut self, fence: &Fence) {
         self.head(kind::FENCE, 0, fence_bytes(fence));
@@ -507,7 +652,7 @@ impl<'a> RecordWriter<'a> {
 /// Bytes that a fence takes as a record.
 #[must_use]
 pub fn fence_bytes(fence: &Fence) -> usize {
-    Head::BYTES + RawFence::BYTES + fence.in_sync.len() * 16
+    Head::BYTES + RawFence::BYTES + (fence.in_sync.len() + fence.syncing.len()) * 16
 }
 
 /// Writes a fence without its head.
@@ -521,10 +666,12 @@ pub(super) fn put_fence(fence: &Fence, out: &mut [u8]) {
         epoch: fence.epoch.0,
         blocks_per_chunk: fence.blocks_per_chunk,
         members: fence.in_sync.len() as u16,
+        syncing: fence.syncing.len() as u16,
         reserved: 0,
     }
     .put(out);
-    for (member, place) in fence.in_sync.iter().zip(out[RawFence::BYTES..].chunks_exact_mut(16)) {
+    let members = fence.in_sync.iter().chain(&fence.syncing);
+    for (member, place) in members.zip(out[RawFence::BYTES..].chunks_exact_mut(16)) {
         place.copy_from_slice(&member.0.to_le_bytes());
     }
 }
@@ -533,9 +680,11 @@ pub(super) fn put_fence(fence: &Fence, out: &mut [u8]) {
 pub(super) fn get_fence(bytes: &[u8]) -> Result<Fence, &'static str> {
     let raw = RawFence::get(bytes).ok_or("a fence is cut off")?;
     let members = &bytes[RawFence::BYTES..];
-    if usize::from(raw.members) > MAX_MEMBERS || members.len() != usize::from(raw.members) * 16 {
+    let count = usize::from(raw.members) + usize::from(raw.syncing);
+    if count > MAX_MEMBERS || members.len() != count * 16 {
         return Err("a fence names too many members, or is cut off");
     }
+    let (in_sync, syncing) = members.split_at(usize::from(raw.members) * 16);
     if raw.generation > Generation::MAX.0 {
         return Err("a fence has an impossible generation");
     }
@@ -554,6 +703,7 @@ pub(super) fn get_fence(bytes: &[u8]) -> Result<Fence, &'static str> {
         },
         epoch: Epoch(raw.epoch),
         blocks_per_chunk: raw.blocks_per_chunk,
-        in_sync: members.chunks_exact(16).map(id).collect(),
+        in_sync: in_sync.chunks_exact(16).map(id).collect(),
+        syncing: syncing.chunks_exact(16).map(id).collect(),
     })
 }

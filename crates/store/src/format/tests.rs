@@ -51,7 +51,7 @@ fn superblocks_are_read_as_written() {
 fn the_bytes_of_a_superblock_stay_where_they_are() {
     let page = superblock().encode();
     assert_eq!(&page[..8], b"AMITASTO");
-    assert_eq!(page[8..16], [2, 0, 0, 0, 0, 16, 0, 0]);
+    assert_eq!(page[8..16], [3, 0, 0, 0, 0, 16, 0, 0]);
     assert_eq!(page[24..32], 3u64.to_le_bytes());
     assert_eq!(page[32..40], [0x10, 0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x09]);
     assert_eq!(page[64..72], (1u64 << 30).to_le_bytes());
@@ -116,7 +116,54 @@ fn fence(members: usize) -> Fence {
         in_sync: (0..members)
             .map(|n| StoreId(n as u128 + (1 << 100)))
             .collect::<MemberSet>(),
+        syncing: MemberSet::new(),
     }
+}
+
+/// With stores that are being brought up to date.
+fn syncing_fence() -> Fence {
+    Fence {
+        syncing: [StoreId(77), StoreId(1 << 90)].into_iter().collect(),
+        ..fence(MAX_MEMBERS - 2)
+    }
+}
+
+/// What version 3 added.
+fn newer_records() -> Vec<Record> {
+    let entries = |count: u16| {
+        (0..count).map(|n| RollEntry {
+            block: BlockIndex(n),
+            version: Version(u64::from(n)),
+            slot: if n % 3 == 0 { Slot::NONE } else { Slot(u32::from(n)) },
+            sum: u32::from(n) * 77,
+        })
+    };
+    vec![
+        Record::Fence(syncing_fence()),
+        Record::Join {
+            chunk: chunk(),
+            version: Version(3),
+            previous: Version(9),
+            base: Version(7),
+            snapshot: SnapshotId(12),
+        },
+        Record::Mend {
+            chunk: chunk(),
+            version: Version(3),
+            entries: entries(32).collect(),
+            leaf: false,
+        },
+        Record::Mend {
+            chunk: chunk(),
+            version: Version(5),
+            entries: entries(128).collect(),
+            leaf: true,
+        },
+        Record::Whole {
+            chunk: chunk(),
+            version: Version(5),
+        },
+    ]
 }
 
 fn records() -> Vec<Record> {
@@ -224,18 +271,33 @@ fn put(writer: &mut RecordWriter<'_>, record: &Record) {
             snapshot,
             kept_for,
         } => writer.drop(*chunk, *snapshot, *kept_for),
+        Record::Join {
+            chunk,
+            version,
+            previous,
+            base,
+            snapshot,
+        } => writer.join(&change(*chunk, *version, *previous, *snapshot), *base),
+        Record::Mend {
+            chunk,
+            version,
+            entries,
+            leaf,
+        } => writer.mend(*chunk, *version, entries, *leaf, true),
+        Record::Whole { chunk, version } => writer.whole(*chunk, *version),
     }
 }
 
 #[test]
 fn records_are_read_as_written() {
-    for record in records() {
+    for record in records().into_iter().chain(newer_records()) {
         let mut bytes = vec![0; RECORDS_BYTES];
         let mut writer = RecordWriter::resume(&mut bytes, 0, 0);
         put(&mut writer, &record);
         let (used, count) = writer.used();
         assert_eq!(count, 1);
-        assert!(used <= MAX_RECORD_BYTES || matches!(record, Record::Roll { .. } | Record::Clone { .. }));
+        let long = matches!(record, Record::Roll { .. } | Record::Clone { .. } | Record::Mend { .. });
+        assert!(used <= MAX_RECORD_BYTES || long);
         let mut reader = RecordReader::new(&bytes[..used]);
         assert_eq!(reader.next(), Some(Ok(record)));
         assert_eq!(reader.next(), None);
@@ -252,10 +314,12 @@ fn records_are_read_as_written() {
 proptest! {
     /// A page whose checksum is right but whose records are anything at all.
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), which in 0..7usize, at in 0..200usize) {
+    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), which in 0..12usize, at in 0..200usize) {
         let mut page = vec![0; RECORDS_BYTES];
         let mut writer = RecordWriter::resume(&mut page, 0, 0);
-        put(&mut writer, &records()[which]);
+        let mut all = records();
+        all.extend(newer_records());
+        put(&mut writer, &all[which]);
         let (used, _) = writer.used();
         let at = at % used;
         let end = (at + bytes.len()).min(used);
@@ -388,6 +452,13 @@ fn items_are_read_as_written() {
     writer.origin(chunk());
     writer.cleared(1, Version(10));
     writer.state(&state_item());
+    let past = checkpoint::PastItem {
+        base: Some(Version(11)),
+        unsure: SnapshotId(12),
+    };
+    writer.past(past);
+    writer.past(checkpoint::PastItem { base: None, ..past });
+    writer.group(&syncing_fence());
     writer.slots(13, 0, &bits);
     bits[3] = 0xff00_ff00;
     // Put aside in the middle.
@@ -408,18 +479,21 @@ fn items_are_read_as_written() {
     let (first, count) = (128, 128);
     assert_eq!(items[4], Item::Cleared { first, count, version });
     assert_eq!(items[5], Item::State(state_item()));
+    assert_eq!(items[6], Item::Past(past));
+    assert_eq!(items[7], Item::Past(checkpoint::PastItem { base: None, ..past }));
+    assert_eq!(items[8], Item::Group(syncing_fence()));
     let Item::Slots {
         position: 14,
         first: 4096,
         bits: read,
-    } = items[7]
+    } = items[10]
     else {
-        panic!("{:?}", items[7])
+        panic!("{:?}", items[10])
     };
     assert!(read.words().eq(bits));
-    let Item::Shared(counts) = &items[8] else { panic!() };
+    let Item::Shared(counts) = &items[11] else { panic!() };
     assert!(counts.iter().eq([(Slot(4296), 3), (Slot(4297), 1)]));
-    let Item::Slots { bits: read, .. } = items[9] else {
+    let Item::Slots { bits: read, .. } = items[12] else {
         panic!()
     };
     assert!(read.words().all(|word| word == u64::MAX));
@@ -521,6 +595,11 @@ fn the_bytes_of_log_checkpoint_and_leaves_stay_where_they_are() {
         version: Version(u64::from(n)),
     });
     leaf::encode(&mut leaf_page, StoreId(2), chunk(), 6, 5, entries);
+    // All that has changed with version 3 is the number.
+    for page in [&mut checkpoint_pages, &mut leaf_page] {
+        assert_eq!(page[4..8], 3u32.to_le_bytes());
+        page[4..8].copy_from_slice(&2u32.to_le_bytes());
+    }
     let bodies = [
         &records_bytes[..at],
         &page,
@@ -529,4 +608,26 @@ fn the_bytes_of_log_checkpoint_and_leaves_stay_where_they_are() {
     ];
     let sums = bodies.map(amita_cluster::crc32c);
     assert_eq!(sums, [1_385_941_818, 1_725_839_359, 416_906_105, 1_687_514_895]);
+}
+
+/// The same for what version 3 has added.
+#[test]
+fn the_bytes_of_version_3_stay_where_they_are() {
+    let mut records_bytes = vec![0; 4 * RECORDS_BYTES];
+    let mut at = 0;
+    for record in newer_records() {
+        let mut writer = RecordWriter::resume(&mut records_bytes[at..], 0, 0);
+        put(&mut writer, &record);
+        at += writer.used().0;
+    }
+    let mut pages = vec![0; PAGE_BYTES];
+    let mut writer = checkpoint::PageWriter::new(&mut pages, StoreId(2), 3, 4);
+    writer.group(&syncing_fence());
+    writer.past(checkpoint::PastItem {
+        base: Some(Version(11)),
+        unsure: SnapshotId(12),
+    });
+    assert_eq!(writer.finish().pages, 1);
+    let sums = [&records_bytes[..at], &pages[..PAGE_BODY_BYTES]].map(amita_cluster::crc32c);
+    assert_eq!(sums, [1_598_434_872, 2_754_671_833]);
 }

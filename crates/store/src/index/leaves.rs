@@ -342,7 +342,7 @@ impl Index {
             if !leaf.is_lost() {
                 for block in 0..LEAF_ENTRIES {
                     let entry = self.entry_of(leaf, block);
-                    if entry.has_data() && !self.in_a_state(key, entry) {
+                    if entry.has_data() && !self.in_a_state(key, part * LEAF_ENTRIES + block, entry) {
                         freed(entry.slot);
                     }
                 }
@@ -377,6 +377,19 @@ impl Index {
         (first..end)
             .map(move |part| self.location(key, view, part))
             .filter(|&at| self.leaf(at) != Leaf::Here)
+    }
+
+    /// The first block from `from` on, below `end`, that may have been written: parts that never were are left out.
+    pub fn next_written(&self, key: ChunkKey, view: View, from: u32, end: u32) -> Option<BlockIndex> {
+        let mut block = from;
+        while block < end {
+            let part = block as usize / LEAF_ENTRIES;
+            if !self.leaf_ref(self.location(key, view, part)).is_never() {
+                return Some(BlockIndex(block as u16));
+            }
+            block = (part as u32 + 1) * LEAF_ENTRIES as u32;
+        }
+        None
     }
 
     /// A leaf begins to be read; until it ends it is [`Leaf::Loading`]. Returns its place in memory.

@@ -15,7 +15,7 @@ use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, LeafRef, Location, PART
 use crate::format::Slot;
 use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
 use crate::format::record::RollEntry;
-use amita_cluster::{BlockIndex, SnapshotId, Version};
+use amita_cluster::{BlockIndex, BlockRange, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
 
 /// A chunk as it was.
 #[derive(Debug)]
@@ -168,7 +168,9 @@ impl Index {
     pub fn needed_to_drop(&self, key: ChunkKey, place: Option<usize>) -> Vec<Location> {
         let chunk = self.chunk(key);
         let Some(place) = place else {
-            return (0..PARTS).map(|part| self.location(key, View::Head, part)).collect();
+            let own = (0..PARTS).map(|part| self.location(key, View::Head, part));
+            let whole = BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16);
+            return own.chain(self.missing_of_states(key, whole)).collect();
         };
         let state = &chunk.states()[place];
         let mut needed = Vec::new();
@@ -279,7 +281,7 @@ impl Index {
                     if !leaf.is_lost() {
                         for block in 0..LEAF_ENTRIES {
                             let entry = self.entry_of(leaf, block);
-                            if entry.has_data() && !self.in_a_state(key, entry) {
+                            if entry.has_data() && !self.in_a_state(key, part * LEAF_ENTRIES + block, entry) {
                                 freed(entry.slot);
                             }
                         }
@@ -288,6 +290,7 @@ impl Index {
                 }
             }
         }
+        self.whole(key);
         self.chunk_mut(key).deleted = true;
     }
 
@@ -332,12 +335,15 @@ impl Index {
             position,
             born: chunk.born,
             snapshot: chunk.snapshot,
-            flags: if chunk.deleted { flag::DELETED } else { 0 },
+            flags: if chunk.deleted { flag::DELETED } else { 0 } | if chunk.loose { flag::LOOSE } else { 0 },
             leaves,
         });
         let origin = self.origin(key);
         if origin != chunk.id {
             writer.origin(origin);
+        }
+        if let Some(past) = self.past_item(key) {
+            writer.past(past);
         }
         for (part, version) in cleared.drain(..) {
             writer.cleared(part, version);
@@ -371,9 +377,10 @@ impl Index {
 
     /// The most bytes that [`Index::dump`] writes for a chunk.
     pub fn dump_bytes(&self, key: ChunkKey) -> u64 {
-        use crate::format::checkpoint::{CHUNK_BYTES, STATE_BYTES, STATE_PART_BYTES};
+        use crate::format::checkpoint::{CHUNK_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES};
         let states = self.chunk(key).states().iter();
         CHUNK_BYTES
+            + if self.past_item(key).is_some() { PAST_BYTES } else { 0 }
             + states
                 .map(|state| STATE_BYTES + state.parts.len() as u64 * STATE_PART_BYTES)
                 .sum::<u64>()
@@ -392,6 +399,7 @@ impl Index {
         chunk.snapshot = item.snapshot;
         chunk.accepted_snapshot = item.snapshot;
         chunk.deleted = item.flags & flag::DELETED != 0;
+        chunk.loose = item.flags & flag::LOOSE != 0;
         self.load_leaves(key, HEAD, &item.leaves);
         Some(key)
     }
@@ -402,7 +410,7 @@ impl Index {
         let last = chunk.states().last();
         let right = item.above < item.to
             && item.to <= chunk.snapshot
-            && last.is_none_or(|last| last.to <= item.above && last.version <= item.version);
+            && last.is_none_or(|last| last.to <= item.above && (chunk.loose || last.version <= item.version));
         if !right {
             return None;
         }

@@ -12,7 +12,7 @@ use crate::format::checkpoint::{Item, flag};
 use crate::format::superblock::{Fault, Superblock};
 use crate::format::{PAGE_BYTES, Slot};
 use crate::held::Held;
-use crate::index::{ChunkKey, Entry, LEAF_ENTRIES, Location, StateLook};
+use crate::index::{Chunk, ChunkKey, Entry, LEAF_ENTRIES, Location, StateLook};
 use amita_cluster::{BlockIndex, ChunkId, SnapshotId, Version};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -153,18 +153,18 @@ fn once(
 
 /// Says of a checkpoint that cannot be mounted whose states are out of order.
 fn states_on_disk(reader: &impl ReadAt, superblock: &Superblock, report: &mut Report, most: usize) {
-    let mut chunk: Option<(ChunkId, SnapshotId)> = None;
+    let mut chunk: Option<(ChunkId, SnapshotId, bool)> = None;
     let mut last: Option<(SnapshotId, Version)> = None;
     checkpoint_items(reader, superblock, &mut |place, item| match item {
         Ok(Item::Chunk(item)) => {
             let known = item.flags & flag::GONE == 0;
-            chunk = known.then_some((item.chunk, item.snapshot));
+            chunk = known.then_some((item.chunk, item.snapshot, item.flags & flag::LOOSE != 0));
             last = None;
         }
         Ok(Item::State(item)) => {
-            let Some((id, snapshot)) = chunk else { return };
+            let Some((id, snapshot, loose)) = chunk else { return };
             let state = (item.above, item.to, item.version);
-            if let Some(what) = wrong_state(state, last, snapshot) {
+            if let Some(what) = wrong_state(state, last, snapshot, loose) {
                 let (above, to) = (item.above, item.to);
                 let offset = Some(place.offset);
                 report.add(
@@ -184,17 +184,19 @@ fn states_on_disk(reader: &impl ReadAt, superblock: &Superblock, report: &mut Re
     });
 }
 
-/// What is wrong with a state (above, to, version) that follows another one (to, version) of a chunk?
+/// What is wrong with a state (above, to, version) that follows another one (to, version) of a chunk? In a `loose` one
+/// versions go up and down.
 fn wrong_state(
     (above, to, version): (SnapshotId, SnapshotId, Version),
     last: Option<(SnapshotId, Version)>,
     newest: SnapshotId,
+    loose: bool,
 ) -> Option<&'static str> {
     match last {
         _ if above >= to => Some("stands for no snapshot"),
         _ if to > newest => Some("stands for snapshots that the chunk has not seen"),
         Some((before, _)) if above < before => Some("overlaps the state before it"),
-        Some((_, before)) if version < before => Some("is older than the state before it"),
+        Some((_, before)) if version < before && !loose => Some("is older than the state before it"),
         _ => None,
     }
 }
@@ -312,7 +314,7 @@ impl<R: ReadAt> Checker<'_, R> {
         let chunk = index.chunk(key);
         let states = index.look_states(key);
         self.report.seen.states += states.len() as u64;
-        self.states(chunk.id, chunk.snapshot, chunk.durable, &states);
+        self.states(chunk, &states);
         let origin = index.origin(key);
         if origin.index != chunk.id.index {
             self.add(Problem::Origin {
@@ -329,19 +331,27 @@ impl<R: ReadAt> Checker<'_, R> {
                 let (chunk, part) = (chunk.id, at.part);
                 self.add(Problem::DeletedHasBlocks { chunk, part });
             }
-            self.leaf(at, leaf_at(chunk.id, &states, at), limit(&states, chunk.durable, at));
+            // What joined another history holds what is above its version, until it is whole.
+            let limit = if chunk.loose {
+                Version(u64::MAX)
+            } else {
+                limit(&states, chunk.durable, at)
+            };
+            self.leaf(at, leaf_at(chunk.id, &states, at), limit);
         }
         if self.options.data {
             self.verify(index.place(key));
         }
     }
 
-    fn states(&mut self, chunk: ChunkId, newest: SnapshotId, durable: Version, states: &[StateLook]) {
+    fn states(&mut self, chunk: &Chunk, states: &[StateLook]) {
+        let (newest, durable, loose) = (chunk.snapshot, chunk.durable, chunk.loose);
+        let chunk = chunk.id;
         let mut last = None;
         for state in states {
             let (above, to) = (state.above, state.to);
-            let mut what = wrong_state((above, to, state.version), last, newest);
-            if what.is_none() && state.version > durable {
+            let mut what = wrong_state((above, to, state.version), last, newest, loose);
+            if what.is_none() && state.version > durable && !loose {
                 what = Some("is newer than the chunk");
             }
             if let Some(what) = what {

@@ -15,6 +15,8 @@ pub struct Counts {
     pub chunks: u64,
     /// Chunks that are clones.
     pub clones: u64,
+    /// Chunks that lack changes.
+    pub incomplete: u64,
     /// States of chunks: what they were for snapshots.
     pub states: u64,
     /// Slots that hold leaves.
@@ -62,6 +64,8 @@ pub struct GroupLook {
     pub blocks_per_chunk: u16,
     /// The in-sync stores.
     pub in_sync: Vec<StoreId>,
+    /// The stores that are being brought up to date.
+    pub syncing: Vec<StoreId>,
 }
 
 /// A part of a chunk, or of a state of it.
@@ -103,6 +107,10 @@ pub struct ChunkLook {
     pub born: SnapshotId,
     /// The newest snapshot that a change of it has named.
     pub snapshot: SnapshotId,
+    /// Where it is incomplete: the version at which it was last whole.
+    pub incomplete: Option<Version>,
+    /// What it has for snapshots up to this one may not be what they were: it was once incomplete.
+    pub unsure: SnapshotId,
     /// Is only what it was for its snapshots left?
     pub deleted: bool,
     /// Where its blocks were first written: itself, or what it is a clone of.
@@ -121,6 +129,7 @@ impl<R: ReadAt> Offline<R> {
         Counts {
             chunks: index.len() as u64,
             clones: index.origins() as u64,
+            incomplete: index.keys().filter(|&key| index.chunk(key).incomplete).count() as u64,
             states: index.look_state_count(),
             leaf_pages: index.pages(),
             blocks: held.count() - index.pages(),
@@ -166,6 +175,7 @@ impl<R: ReadAt> Offline<R> {
                 epoch: group.epoch,
                 blocks_per_chunk: group.blocks_per_chunk,
                 in_sync: group.in_sync.iter().copied().collect(),
+                syncing: group.syncing.iter().copied().collect(),
             })
             .collect();
         list.sort_unstable_by_key(|look| look.group);
@@ -207,6 +217,8 @@ impl<R: ReadAt> Offline<R> {
             version: chunk.durable,
             born: chunk.born,
             snapshot: chunk.snapshot,
+            incomplete: index.incomplete(key),
+            unsure: index.unsure(key),
             deleted: chunk.deleted,
             origin: index.origin(key),
             parts: parts(None),

@@ -239,6 +239,7 @@ impl Store {
                 epoch: group.epoch,
                 blocks_per_chunk: group.blocks_per_chunk,
                 in_sync: group.in_sync.clone(),
+                syncing: group.syncing.clone(),
             });
             self.checkpoint.groups += 1;
         }

@@ -271,7 +271,7 @@ impl Store {
                 };
                 left -= count;
             }
-            if let Change::Roll(roll) = &mut op.change {
+            if let Some(roll) = op.change.entries_mut() {
                 let mut slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
                 for (entry, &with_data) in roll.entries.iter_mut().zip(&roll.with_data) {
                     if with_data {

@@ -116,9 +116,35 @@ impl Store {
                 freed.push(slot, position, reads);
             }
         };
-        self.index.begin_change(chunk, op.snapshot);
         match &op.change {
-            Change::Fence(_) | Change::Keep(_) => unreachable!("taken above"),
+            // None of them is a change of the volume.
+            Change::Join(_) | Change::Mend(_) | Change::Whole => {}
+            _ => self.index.begin_change(chunk, op.snapshot),
+        }
+        match &op.change {
+            Change::Fence(_) | Change::Keep(_) | Change::Say(_) => unreachable!("taken above, or never logged"),
+            Change::Join(base) => {
+                self.counters.joins += 1;
+                self.index.join(chunk, *base, op.snapshot);
+            }
+            Change::Whole => self.index.whole(chunk),
+            Change::Mend(mend) => {
+                self.counters.mended += mend.change.entries.len() as u64;
+                for entry in &mend.change.entries {
+                    let new = Entry {
+                        slot: entry.slot,
+                        sum: entry.sum,
+                        version: entry.version,
+                    };
+                    if let Some(old) = self.index.set(chunk, entry.block, new) {
+                        free(old);
+                    }
+                }
+                for run in &op.runs {
+                    claim(&mut self.held, *run);
+                }
+                self.index.loosen(chunk);
+            }
             Change::Clear => {
                 self.counters.clears += 1;
                 self.index.clear(chunk, op.range, version, free);
@@ -171,8 +197,17 @@ impl Store {
         self.space.unapplied_bytes -= op.index_bytes;
         self.space.unapplied_leaves -= u64::from(op.leaves);
         let (asker, resent) = (op.asker, op.resent);
+        let body = match &mut self.ops.get_mut(key).change {
+            Change::Join(base) => AnswerBody::Joined {
+                incomplete: Some(*base),
+            },
+            Change::Mend(mend) => AnswerBody::Mended {
+                skipped: std::mem::take(&mut mend.skipped),
+            },
+            _ => AnswerBody::Done,
+        };
         if let Some(asker) = asker {
-            self.answer(asker, AnswerBody::Done, Slice::default());
+            self.answer(asker, body, Slice::default());
         }
         if resent {
             self.answer_resends(key, |store, asker| {

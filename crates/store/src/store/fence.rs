@@ -7,8 +7,8 @@ use crate::credits::AccountId;
 use crate::fences::Verdict;
 use crate::format::record::Fence;
 use crate::index::ChunkKey;
-use amita_cluster::message::{AnswerBody, MemberSet, Problem, Refusal, Scope};
-use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId};
+use amita_cluster::message::{AnswerBody, MAX_MEMBERS, MemberSet, Problem, Refusal, Scope};
+use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId, StoreId};
 use amita_reactor::{Slice, Time};
 
 /// A fence that is not logged yet.
@@ -27,9 +27,11 @@ impl Store {
         scope: &Scope,
         owner: NodeId,
         in_sync: MemberSet,
+        syncing: &[StoreId],
         blocks_per_chunk: u16,
     ) {
-        if !in_sync.contains(&self.id) {
+        let named = in_sync.contains(&self.id) || syncing.contains(&self.id);
+        if !named || in_sync.len() + syncing.len() > MAX_MEMBERS {
             return self.invalid(asker, Problem::Members);
         }
         if !blocks_per_chunk.is_power_of_two() || u32::from(blocks_per_chunk) > MAX_BLOCKS_PER_CHUNK {
@@ -49,6 +51,7 @@ impl Store {
             epoch: scope.epoch,
             blocks_per_chunk,
             in_sync,
+            syncing: syncing.iter().copied().collect(),
         };
         self.fence_queue.push(PendingFence {
             asker,

@@ -41,24 +41,34 @@ impl Store {
         match &self.ops.get(key).change {
             Change::Keep(_) => return self.prepare_keep(key),
             Change::Clone(_) => return self.prepare_clone(key),
+            Change::Mend(_) => return self.prepare_mend(key),
+            Change::Say(say) => return self.prepare_say(key, *say),
+            Change::Join(_) | Change::Whole => return Some(true),
             Change::Write | Change::Clear | Change::Roll(_) | Change::Fence(_) => {}
         }
+        match self.have_changed_leaves(key) {
+            Ok(true) => self.merge(key).then_some(true),
+            Ok(false) => None,
+            Err(lost) => {
+                self.drop_from(key, Refusal::Damaged { block: lost.0 });
+                Some(false)
+            }
+        }
+    }
+
+    /// Are the leaves here that a change needs? Else they are read, and it waits.
+    pub(super) fn have_changed_leaves(&mut self, key: u32) -> Result<bool, LostLeaf> {
         let op = self.ops.get(key);
         let (chunk, range) = (op.chunk, op.changed());
         let mut missing = self.index.missing(chunk, View::Head, range).peekable();
-        if missing.peek().is_some() {
-            let missing: Vec<Location> = missing.collect();
-            match self.want_leaves(&missing) {
-                Ok(at) => self.wait_for_leaf(at, Waiter::Chunk(chunk)),
-                Err(lost) => {
-                    self.drop_from(key, Refusal::Damaged { block: lost.0 });
-                    return Some(false);
-                }
-            }
-            return None;
+        let of_states = self.index.missing_of_states(chunk, range);
+        if missing.peek().is_none() && of_states.is_empty() {
+            return Ok(true);
         }
-        drop(missing);
-        self.merge(key).then_some(true)
+        let missing: Vec<Location> = missing.chain(of_states).collect();
+        let at = self.want_leaves(&missing)?;
+        self.wait_for_leaf(at, Waiter::Chunk(chunk));
+        Ok(false)
     }
 
     /// A leaf that the first change of a chunk waits for cannot be read: the change cannot be made.
@@ -68,7 +78,7 @@ impl Store {
             return;
         }
         let refusal = Refusal::Damaged { block: lost.0 };
-        if matches!(self.ops.get(key).change, Change::Keep(_)) {
+        if self.ops.get(key).change.is_aside() {
             self.end_unlogged(key, Err(refusal));
             self.advance_chunk(chunk);
         } else {
@@ -103,13 +113,13 @@ impl Store {
     }
 
     /// Binds the checksums of a change's blocks to their place (rule D8).
-    fn bind_sums(&mut self, key: u32) {
+    pub(super) fn bind_sums(&mut self, key: u32) {
         let op = self.ops.get_mut(key);
         let place = self.index.place(op.chunk);
         for (block, sum) in op.range.iter().zip(&mut op.sums) {
             *sum = place.bind(block, *sum);
         }
-        if let Change::Roll(roll) = &mut op.change {
+        if let Some(roll) = op.change.entries_mut() {
             for (entry, &with_data) in roll.entries.iter_mut().zip(&roll.with_data) {
                 if with_data {
                     entry.sum = place.bind(entry.block, entry.sum);
@@ -220,6 +230,7 @@ impl Store {
             let op = self.ops.get(dropped);
             let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
             let (leaves, keep) = (op.leaves, matches!(op.change, Change::Keep(_)));
+            let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
             next = op.next;
             self.space.reserved -= u64::from(blocks);
             self.space.unapplied_bytes -= index_bytes;
@@ -227,7 +238,7 @@ impl Store {
             self.unlogged_less(asker);
             let why = match refusal.take() {
                 Some(why) => why,
-                None if keep => Refusal::Busy,
+                None if aside => Refusal::Busy,
                 None => Refusal::WrongPredecessor { current: previous },
             };
             if keep {

@@ -333,6 +333,7 @@ impl Store {
             mount.slot_positions = Some(vec![0; parts]);
         }
         self.id = superblock.store;
+        self.fences.set_own(superblock.store);
         self.superblock = superblock;
         self.held = Held::new(geometry.slots);
         Ok(())
@@ -388,6 +389,10 @@ impl Store {
             Item::Origin(origin) => {
                 let (key, _) = mount.chunk.ok_or("an origin without a chunk")?;
                 self.index.set_origin(key, *origin);
+            }
+            Item::Past(item) => {
+                let (key, _) = mount.chunk.ok_or("a past without a chunk")?;
+                self.index.load_past(key, *item);
             }
             Item::State(item) => {
                 let (key, _) = mount.chunk.ok_or("a snapshot without a chunk")?;

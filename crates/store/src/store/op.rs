@@ -1,5 +1,7 @@
 //! Accepted changes: from request to durable.
 
+use super::join::Say;
+use super::mend::MendChange;
 use super::snapshot::{CloneChange, Keep};
 use super::{Asker, Store};
 use crate::format::record::{Fence, RollEntry, Run};
@@ -22,6 +24,44 @@ pub(super) enum Change {
     Keep(Box<Keep>),
     /// The chunk becomes what another one was.
     Clone(Box<CloneChange>),
+    /// The chunk's history goes on at another version; it was last whole at this one.
+    Join(Version),
+    /// Entries are replaced one by one.
+    Mend(Box<MendChange>),
+    /// The chunk is whole.
+    Whole,
+    /// Nothing is changed; something is said when all before it is durable.
+    Say(Say),
+}
+
+impl Change {
+    /// Entries with their data, where there are any.
+    pub fn entries(&self) -> Option<&RollChange> {
+        match self {
+            Change::Roll(roll) => Some(roll),
+            Change::Mend(mend) => Some(&mend.change),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn entries_mut(&mut self) -> Option<&mut RollChange> {
+        match self {
+            Change::Roll(roll) => Some(roll),
+            Change::Mend(mend) => Some(&mut mend.change),
+            _ => None,
+        }
+    }
+
+    /// Is it no part of the chain of versions, so that it can end without those behind it?
+    pub fn is_aside(&self) -> bool {
+        match self {
+            Change::Keep(_) | Change::Mend(_) | Change::Whole | Change::Say(_) => true,
+            Change::Write | Change::Clear | Change::Roll(_) | Change::Fence(_) | Change::Clone(_) | Change::Join(_) => {
+                false
+            }
+        }
+    }
 }
 
 /// A roll-forward, whole.
@@ -203,12 +243,11 @@ impl Op {
     /// The blocks whose entries it changes lie in here.
     pub fn changed(&self) -> BlockRange {
         match &self.change {
-            Change::Roll(roll) => match (roll.entries.first(), roll.entries.last()) {
-                (Some(first), Some(last)) => BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1),
+            Change::Write | Change::Clear => self.range,
+            change => match change.entries().map(|roll| (roll.entries.first(), roll.entries.last())) {
+                Some((Some(first), Some(last))) => BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1),
                 _ => BlockRange::default(),
             },
-            Change::Write | Change::Clear => self.range,
-            Change::Fence(_) | Change::Keep(_) | Change::Clone(_) => BlockRange::default(),
         }
     }
 
@@ -216,10 +255,10 @@ impl Op {
     pub fn block(&self, block: BlockIndex) -> Option<Slice> {
         let inside = |range: BlockRange| (u32::from(range.first.0)..range.end()).contains(&u32::from(block.0));
         match &self.change {
-            Change::Fence(_) | Change::Keep(_) | Change::Clone(_) => None,
             Change::Clear => inside(self.range).then(Slice::default),
             Change::Write => inside(self.range).then(|| self.block_of_write(block.0 - self.range.first.0)),
-            Change::Roll(roll) => {
+            change => {
+                let roll = change.entries()?;
                 let at = roll.entries.iter().position(|entry| entry.block == block)?;
                 if !roll.with_data[at] {
                     return Some(Slice::default());
@@ -250,8 +289,6 @@ impl Op {
     /// Piece `at` of the change's data, in the order of its slots; it may be empty. `None` behind the last one.
     pub fn slice(&self, at: usize) -> Option<Slice> {
         match &self.change {
-            Change::Fence(_) | Change::Clear | Change::Keep(_) | Change::Clone(_) => None,
-            Change::Roll(roll) => roll.payload.get(at).cloned(),
             Change::Write => match at {
                 0 => Some(self.merged[0].clone()),
                 1 => {
@@ -271,6 +308,7 @@ impl Op {
                 2 => Some(self.merged[1].clone()),
                 _ => None,
             },
+            change => change.entries()?.payload.get(at).cloned(),
         }
     }
 

@@ -44,7 +44,14 @@ impl Pages<'_> {
             snapshot: op.snapshot,
         };
         match &op.change {
-            Change::Fence(_) => unreachable!("taken above"),
+            Change::Fence(_) | Change::Say(_) => unreachable!("taken above, or never logged"),
+            Change::Join(base) => self.put(record::JOIN_BYTES, |writer| writer.join(&change, *base)),
+            Change::Whole => self.put(record::WHOLE_BYTES, |writer| {
+                writer.whole(change.chunk, change.version);
+            }),
+            Change::Mend(mend) => self.parts(&mend.change.entries, record::mend_bytes(0), |writer, entries, last| {
+                writer.mend(change.chunk, change.version, entries, mend.leaf, last);
+            }),
             Change::Write => {
                 let bytes = record::write_bytes(op.sums.len(), op.runs.len());
                 self.put(bytes, |writer| writer.write(&change, op.range, &op.runs, &op.sums));
@@ -116,6 +123,10 @@ pub(super) fn record_bytes(op: &Op) -> usize {
         Change::Keep(_) => record::DROP_BYTES,
         Change::Roll(roll) => entries_bytes(roll.entries.len()),
         Change::Clone(clone) => entries_bytes(clone.entries.len()),
+        Change::Join(_) => record::JOIN_BYTES,
+        Change::Whole => record::WHOLE_BYTES,
+        Change::Mend(mend) => entries_bytes(mend.change.entries.len()),
+        Change::Say(_) => unreachable!("what is only said is not logged"),
     }
 }
 

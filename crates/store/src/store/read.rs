@@ -1,12 +1,15 @@
 //! Reads, and what else asks and changes nothing. None of it ever sees what is not durable.
 
+use super::join::Say;
 use super::leaf::{LostLeaf, Waiter};
+use super::op::Change as OpChange;
+use super::verify::Verifying;
 use super::{Asker, Store, io::Io};
 use crate::State;
 use crate::config::Plant;
 use crate::format::PAGE_BYTES;
 use crate::format::Place;
-use crate::index::{ChunkKey, Entry, Location, Seen, View};
+use crate::index::{ChunkKey, Entry, Location, NO_OP, Seen, View};
 use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal, Sums};
 use amita_cluster::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, SnapshotId, Version};
 use amita_reactor::{BufMut, Slice};
@@ -14,21 +17,31 @@ use std::io;
 
 /// What a reader wants to know once the chunk is new enough.
 #[derive(Clone, Copy, Debug)]
-enum Want {
+pub(super) enum Want {
     Data(BlockRange),
+    /// So many blocks has the chunk.
+    Verify(BlockRange, u32),
     Allocation,
     Version,
-    Changes { since: Version, from: BlockIndex },
+    Changes {
+        since: Version,
+        from: BlockIndex,
+    },
 }
 
 impl Want {
     /// The blocks whose entries it looks at.
     fn blocks(self) -> BlockRange {
         match self {
-            Want::Data(range) => range,
+            Want::Data(range) | Want::Verify(range, _) => range,
             Want::Version => BlockRange::default(),
             Want::Allocation | Want::Changes { .. } => BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16),
         }
+    }
+
+    /// Is what it gets handed on as what the volume holds?
+    fn is_served(self) -> bool {
+        matches!(self, Want::Data(_) | Want::Allocation)
     }
 }
 
@@ -54,15 +67,17 @@ struct WaitingRead {
 
 /// A read that is under way on the device. Its vectors are used again by later ones.
 #[derive(Debug, Default)]
-struct ReadOp {
+pub(super) struct ReadOp {
     asker: Option<Asker>,
-    place: Option<Place>,
-    first: BlockIndex,
-    entries: Vec<Entry>,
+    pub place: Option<Place>,
+    pub first: BlockIndex,
+    pub entries: Vec<Entry>,
     /// One after the other they are the answer's payload; (first block, buffer). The buffer is away while it is read.
     parts: Vec<(u16, Option<BufMut>)>,
     left: u32,
     damaged: Option<BlockIndex>,
+    /// Nothing but this is wanted.
+    verifying: Option<Verifying>,
     window: u64,
 }
 
@@ -109,8 +124,25 @@ impl Store {
 
     /// The chunk's version: what is accepted counts, and is answered when it is durable.
     pub(super) fn open_chunk(&mut self, asker: Asker, chunk: ChunkId, snapshot: SnapshotId) {
+        // A join may make it an older one.
+        let joins = |key| self.pending_is(key, |change| matches!(change, OpChange::Join(_) | OpChange::Whole));
+        if snapshot == SnapshotId::HEAD && self.index.find(chunk).is_some_and(joins) {
+            return self.say(asker, chunk, Say::Opened);
+        }
         let least = self.accepted_version(chunk, snapshot);
         self.look(asker, chunk, snapshot, least, Want::Version);
+    }
+
+    fn pending_is(&self, key: ChunkKey, is: impl Fn(&OpChange) -> bool) -> bool {
+        let mut pending = self.index.chunk(key).first_pending;
+        while pending != NO_OP {
+            let op = self.ops.get(pending);
+            if is(&op.change) {
+                return true;
+            }
+            pending = op.next;
+        }
+        false
     }
 
     pub(super) fn changes(
@@ -139,11 +171,20 @@ impl Store {
     }
 
     /// Rule R8: a read names the least version that it must include; one that is under way is waited for.
-    fn look(&mut self, asker: Asker, id: ChunkId, snapshot: SnapshotId, least: Version, want: Want) {
+    pub(super) fn look(&mut self, asker: Asker, id: ChunkId, snapshot: SnapshotId, least: Version, want: Want) {
         let found = self
             .index
             .find(id)
             .map(|key| (key, self.index.chunk(key).seen(snapshot)));
+        // Rule R5: what is not the volume's is not served.
+        if let Some((key, seen)) = found {
+            let unsure = snapshot > SnapshotId::HEAD && snapshot <= self.index.unsure(key);
+            let unfit = want.is_served() && (self.index.chunk(key).incomplete || unsure);
+            let none = seen == Seen::NotKept && unsure;
+            if none || (unfit && !self.config.planted.has(Plant::ServesSyncing)) {
+                return self.refuse(asker, Refusal::Incomplete);
+            }
+        }
         let (key, view) = match found {
             None | Some((_, Seen::Unborn)) => {
                 if least > Version::NONE {
@@ -197,6 +238,11 @@ impl Store {
     /// The leaf that a read waited for is there, or cannot be read.
     pub(super) fn unpark(&mut self, read: ParkedRead, lost: Option<LostLeaf>) {
         match lost {
+            Some(_) if matches!(read.want, Want::Verify(..)) => {
+                if let Want::Verify(range, end) = read.want {
+                    self.verified_lost(read.asker, range, end);
+                }
+            }
             None => self.look(read.asker, read.chunk, read.snapshot, read.least, read.want),
             Some(LostLeaf(block)) => {
                 let first = read.want.blocks().first;
@@ -250,6 +296,11 @@ impl Store {
                 entries: Vec::new(),
                 more: None,
             },
+            Want::Verify(..) => AnswerBody::Verified {
+                entries: Vec::new(),
+                damaged: Vec::new(),
+                more: None,
+            },
         };
         self.answer(asker, body, Slice::default());
     }
@@ -257,10 +308,11 @@ impl Store {
     /// All leaves that it needs are in memory.
     fn serve(&mut self, asker: Asker, key: ChunkKey, view: View, want: Want) {
         let body = match want {
-            Want::Data(range) => return self.read_blocks(asker, key, view, range),
+            Want::Data(range) => return self.read_blocks(asker, key, view, range, None),
+            Want::Verify(range, end) => return self.verify_blocks(asker, key, view, range, end),
             Want::Version => AnswerBody::Opened {
                 version: self.index.chunk(key).version(view),
-                incomplete: None,
+                incomplete: self.index.incomplete(key),
             },
             Want::Allocation => {
                 let mut allocated = Box::new([0u64; 16]);
@@ -299,7 +351,14 @@ impl Store {
         AnswerBody::Changes { entries, more: None }
     }
 
-    fn read_blocks(&mut self, asker: Asker, key: ChunkKey, view: View, range: BlockRange) {
+    pub(super) fn read_blocks(
+        &mut self,
+        asker: Asker,
+        key: ChunkKey,
+        view: View,
+        range: BlockRange,
+        verifying: Option<Verifying>,
+    ) {
         let bound_to = self.index.place(key);
         let reads = &mut self.reads;
         let place = reads.free.pop().unwrap_or_else(|| {
@@ -311,11 +370,18 @@ impl Store {
             reads.places.len() as u32 - 1
         });
         let read = &mut reads.places[place as usize];
+        read.place = Some(bound_to);
+        read.first = range.first;
         read.entries.clear();
         read.entries
             .extend(range.iter().map(|block| self.index.entry(key, view, block)));
         let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
         if !read.entries.iter().any(|entry| entry.has_data()) {
+            if let Some(verifying) = verifying {
+                let body = verifying.body(read);
+                reads.free.push(place);
+                return self.answer(asker, body, Slice::default());
+            }
             reads.free.push(place);
             self.counters.reads += 1;
             let sums = Sums::new();
@@ -328,9 +394,8 @@ impl Store {
         // The slots stay as they are until the read has ended (rule D6).
         read.window = self.window.begin();
         read.asker = Some(asker);
-        read.place = Some(bound_to);
-        read.first = range.first;
         read.damaged = None;
+        read.verifying = verifying;
         read.parts.clear();
         let mut at = 0;
         while at < read.entries.len() {
@@ -380,7 +445,11 @@ impl Store {
     /// An error on a read changed nothing on the disk: the block is as good as rotten, the store is not.
     fn block_damaged(&mut self, place: u32, at: usize) {
         let read = &mut self.reads.places[place as usize];
-        read.damaged.get_or_insert(BlockIndex(read.first.0 + at as u16));
+        let block = BlockIndex(read.first.0 + at as u16);
+        read.damaged.get_or_insert(block);
+        if let Some(verifying) = &mut read.verifying {
+            verifying.damaged.push(block);
+        }
         self.counters.damaged += 1;
     }
 
@@ -398,10 +467,15 @@ impl Store {
             let block = BlockIndex(read.first.0 + (first + n) as u16);
             bound_to.bind(block, amita_cluster::crc32c(bytes)) != read.entries[first + n].sum
         };
-        let mut bad = buffer[skip..skip + blocks * PAGE_BYTES]
+        let mut blocks = buffer[skip..skip + blocks * PAGE_BYTES]
             .chunks_exact(PAGE_BYTES)
             .enumerate();
-        if let Some(n) = bad.position(wrong) {
+        if read.verifying.is_some() {
+            let bad: Vec<usize> = blocks.filter(|&block| wrong(block)).map(|(n, _)| n).collect();
+            for n in bad {
+                self.block_damaged(place, first + n);
+            }
+        } else if let Some(n) = blocks.position(wrong) {
             self.block_damaged(place, first + n);
         }
     }
@@ -439,7 +513,8 @@ impl Store {
             self.block_damaged(place, at);
         }
         // The first damaged block is the answer.
-        if self.reads.places[place as usize].damaged.is_some() || n + 1 == blocks {
+        let read = &self.reads.places[place as usize];
+        if (read.damaged.is_some() && read.verifying.is_none()) || n + 1 == blocks {
             self.part_ended(place);
         } else {
             self.probe(place, part, n + 1);
@@ -450,6 +525,13 @@ impl Store {
         let read = &mut self.reads.places[place as usize];
         let asker = read.asker.take().expect("a read under way has an asker");
         self.window.end(read.window);
+        if let Some(verifying) = read.verifying.take() {
+            let body = verifying.body(read);
+            read.parts.clear();
+            self.reads.free.push(place);
+            self.answer(asker, body, Slice::default());
+            return self.reclaim();
+        }
         let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
         let damaged = read.damaged;
         let bound_to = read.place.expect("a read under way has a place");

@@ -318,6 +318,39 @@ impl Store {
                 self.replay_entries(key, entries, first, User::Another)?;
                 self.replayed(key, if last { version } else { Version::NONE });
             }
+            Record::Join {
+                chunk,
+                version,
+                previous,
+                base,
+                snapshot,
+            } => {
+                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
+                    return Ok(());
+                };
+                self.index.join(key, base, snapshot);
+                self.replayed(key, version);
+            }
+            Record::Mend {
+                chunk,
+                version,
+                entries,
+                leaf: _,
+            } => {
+                let Some(key) = self.replayed_chunk(chunk, version, first)? else {
+                    return Ok(());
+                };
+                self.replay_entries(key, entries, first, User::First)?;
+                self.index.loosen(key);
+                self.replayed(key, version);
+            }
+            Record::Whole { chunk, version } => {
+                let Some(key) = self.replayed_chunk(chunk, version, first)? else {
+                    return Ok(());
+                };
+                self.index.whole(key);
+                self.replayed(key, version);
+            }
             Record::Drop {
                 chunk,
                 snapshot,

@@ -88,12 +88,13 @@ impl Store {
             // What would have made the chunk has come to nothing.
             None if !keep.head && !chunk.deleted && chunk.is_there() => SnapshotId::HEAD,
             None => {
-                self.end_unlogged(key, Ok(()));
+                self.end_unlogged(key, Ok(AnswerBody::Done));
                 return Some(false);
             }
         };
         // A snapshot since which the chunk was not changed has it as it is.
-        let newest = keep.live.last().filter(|&&newest| newest > chunk.snapshot);
+        let newest = keep.live.last();
+        let newest = newest.filter(|&&newest| newest > chunk.snapshot && !chunk.incomplete);
         let kept_for = match dropping {
             SnapshotId::HEAD => newest.copied().unwrap_or_default(),
             _ => SnapshotId::HEAD,
@@ -180,11 +181,13 @@ impl Store {
     }
 
     /// A change that came to nothing, or cannot be made, ends; those behind it go on.
-    pub(super) fn end_unlogged(&mut self, key: u32, result: Result<(), Refusal>) {
+    pub(super) fn end_unlogged(&mut self, key: u32, result: Result<AnswerBody, Refusal>) {
         self.unlink(key);
         let op = self.ops.get_mut(key);
         let (chunk, asker, index_bytes, leaves) = (op.chunk, op.asker.take(), op.index_bytes, op.leaves);
-        if result.is_err() || !self.index.chunk(chunk).is_there() {
+        let keep = matches!(op.change, Change::Keep(_));
+        self.space.reserved -= u64::from(op.blocks);
+        if keep && (result.is_err() || !self.index.chunk(chunk).is_there()) {
             self.index.chunk_mut(chunk).deleting = false;
         }
         self.space.unapplied_bytes -= index_bytes;
@@ -192,7 +195,7 @@ impl Store {
         self.unlogged_less(asker);
         if let Some(asker) = asker {
             match result {
-                Ok(()) => self.answer(asker, AnswerBody::Done, Slice::default()),
+                Ok(body) => self.answer(asker, body, Slice::default()),
                 Err(refusal) => self.refuse(asker, refusal),
             }
         }
@@ -224,6 +227,9 @@ impl Store {
         let origin_chunk = self.index.chunk(origin);
         if origin_chunk.first_pending != NO_OP {
             return self.refuse(asker, Refusal::Busy);
+        }
+        if origin_chunk.incomplete || at <= self.index.unsure(origin) {
+            return self.refuse(asker, Refusal::Incomplete);
         }
         let view = match origin_chunk.seen(at) {
             Seen::As(view) if origin_chunk.version(view) > Version::NONE => view,

@@ -6,8 +6,9 @@ use super::snapshot::Keep;
 use super::{Asker, Store};
 use crate::config::Plant;
 use crate::credits::AccountId;
+use crate::fences::Right;
 use crate::format::PAGE_BYTES;
-use crate::index::{LEAF_ENTRIES, NO_OP, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
+use crate::index::{LEAF_ENTRIES, NO_OP, PARTS, Sieve, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
 use amita_cluster::message::{AnswerBody, Problem, Refusal, RequestBody, Scope, Sums};
 use amita_cluster::{BLOCK_BYTES, BlockRange, ChunkId, MAX_IO_BYTES, SnapshotId, Version};
 use amita_reactor::Slice;
@@ -48,7 +49,19 @@ enum Admission {
 
 impl Store {
     /// Everything but fences.
-    pub(super) fn dispatch(&mut self, asker: Asker, scope: &Scope, blocks: u32, body: RequestBody, payload: Slice) {
+    pub(super) fn dispatch(&mut self, asker: Asker, scope: &Scope, right: Right, body: RequestBody, payload: Slice) {
+        let serves = right.serves || self.config.planted.has(Plant::ServesSyncing);
+        let serving = matches!(
+            body,
+            RequestBody::Read { .. }
+                | RequestBody::Allocation { .. }
+                | RequestBody::Roll { .. }
+                | RequestBody::Clone { .. }
+        );
+        if !serves && serving {
+            return self.refuse(asker, Refusal::Incomplete);
+        }
+        let blocks = right.blocks;
         let volume = scope.volume;
         let snapshot = scope.snapshot;
         let id = |index| ChunkId { volume, index };
@@ -123,11 +136,21 @@ impl Store {
                 };
                 self.clone_chunk(asker, id(chunk), from, at);
             }
-            RequestBody::Chunks { .. }
-            | RequestBody::Join { .. }
-            | RequestBody::Mend { .. }
-            | RequestBody::Whole { .. }
-            | RequestBody::Verify { .. } => self.invalid(asker, Problem::Range),
+            RequestBody::Join { chunk, at } => self.join(asker, right, id(chunk), at, snapshot),
+            RequestBody::Mend { chunk, entries } => self.mend(asker, blocks, id(chunk), entries, payload),
+            RequestBody::Whole { chunk, version } => self.whole(asker, id(chunk), version),
+            RequestBody::Verify { chunk, from, least } => {
+                self.verify(asker, blocks, id(chunk), snapshot, from, least);
+            }
+            RequestBody::Chunks {
+                from,
+                core,
+                cores,
+                groups,
+            } => {
+                let sieve = Sieve { volume, groups, cores };
+                self.list_chunks(asker, sieve, scope.group.index, core, from);
+            }
             RequestBody::Confirm => self.answer(asker, AnswerBody::Confirmed, Slice::default()),
             RequestBody::Fence { .. } => unreachable!("fences were taken before"),
         }

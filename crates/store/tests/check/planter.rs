@@ -4,7 +4,7 @@ use super::common::BLOCK;
 use amita_cluster::{ChunkId, NodeId, Version};
 use amita_store::Entry;
 use amita_store::format::checkpoint::{
-    ChunkItem, Item, LeafPlace, Leaves, PageWriter, RawVolume, SLOTS_PER_ITEM, StateItem,
+    ChunkItem, Item, LeafPlace, Leaves, PageWriter, PastItem, RawVolume, SLOTS_PER_ITEM, StateItem,
 };
 use amita_store::format::record::Fence;
 use amita_store::format::superblock::{OFFSETS, Superblock};
@@ -18,6 +18,7 @@ pub enum Line {
     Volume(RawVolume),
     Chunk(ChunkItem),
     Origin(ChunkId),
+    Past(PastItem),
     State(StateItem),
     Cleared(u32, Version),
     Slots {
@@ -46,6 +47,7 @@ impl Planter {
                 Item::Volume(volume) => Line::Volume(volume),
                 Item::Chunk(chunk) => Line::Chunk(chunk),
                 Item::Origin(origin) => Line::Origin(origin),
+                Item::Past(past) => Line::Past(past),
                 Item::State(state) => Line::State(state),
                 Item::Cleared { first, version, .. } => Line::Cleared(first / 128, version),
                 Item::Slots { position, first, bits } => Line::Slots {
@@ -85,6 +87,7 @@ impl Planter {
                 }
                 Line::Chunk(item) => writer.chunk(item),
                 Line::Origin(origin) => writer.origin(*origin),
+                Line::Past(past) => writer.past(*past),
                 Line::State(item) => writer.state(item),
                 Line::Cleared(part, version) => writer.cleared(*part, *version),
                 Line::Slots {

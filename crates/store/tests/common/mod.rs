@@ -413,6 +413,8 @@ pub struct Asker {
     pub generation: Generation,
     pub epoch: Epoch,
     pub blocks_per_chunk: u16,
+    /// The store is being brought up to date.
+    pub syncing: bool,
     next: u64,
 }
 
@@ -424,6 +426,7 @@ impl Asker {
             generation: Generation(1),
             epoch: Epoch(1),
             blocks_per_chunk: 1024,
+            syncing: false,
             next: link << 40,
         }
     }
@@ -453,10 +456,15 @@ impl Asker {
 
     pub fn fence_request(&mut self) -> Request {
         let mut in_sync = MemberSet::new();
-        in_sync.push(STORE);
+        let mut syncing = Vec::new();
+        if self.syncing {
+            syncing.push(STORE);
+        } else {
+            in_sync.push(STORE);
+        }
         in_sync.push(StoreId(0xabcd_0002));
         self.request(RequestBody::Fence {
-            syncing: Vec::new(),
+            syncing,
             owner: NodeId(self.link.0 as u32),
             in_sync,
             blocks_per_chunk: self.blocks_per_chunk,

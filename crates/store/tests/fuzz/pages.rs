@@ -95,6 +95,7 @@ fn fits(found: &Record) -> bool {
     match found {
         Record::Roll { entries, .. } => record::roll_bytes(entries.len()) <= RECORDS_BYTES,
         Record::Clone { entries, .. } => record::clone_bytes(entries.len()) <= RECORDS_BYTES,
+        Record::Mend { entries, .. } => record::mend_bytes(entries.len()) <= RECORDS_BYTES,
         _ => true,
     }
 }
@@ -144,6 +145,20 @@ fn write(writer: &mut RecordWriter<'_>, record: &Record) {
             snapshot,
             kept_for,
         } => writer.drop(*chunk, *snapshot, *kept_for),
+        Record::Join {
+            chunk,
+            version,
+            previous,
+            base,
+            snapshot,
+        } => writer.join(&change(*chunk, *version, *previous, *snapshot), *base),
+        Record::Mend {
+            chunk,
+            version,
+            entries,
+            leaf,
+        } => writer.mend(*chunk, *version, entries, *leaf, true),
+        Record::Whole { chunk, version } => writer.whole(*chunk, *version),
     }
 }
 
@@ -212,6 +227,7 @@ fn put(writer: &mut PageWriter<'_>, item: &Item<'_>) {
             writer.slots(*position, *first, &bits.words().collect::<Vec<u64>>());
         }
         Item::Shared(counts) => writer.shared(&counts.iter().collect::<Vec<_>>()),
+        Item::Past(past) => writer.past(*past),
         Item::Entries1(_) => unreachable!("not written any more"),
     }
 }

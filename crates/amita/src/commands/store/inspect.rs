@@ -3,7 +3,7 @@
 use super::{InspectArguments, open, show};
 use crate::error::{Failure, Kind, Result};
 use crate::table::Table;
-use amita_cluster::ChunkId;
+use amita_cluster::{ChunkId, StoreId};
 use amita_store::format::PAGE_BYTES;
 use amita_store::format::superblock::{OFFSETS, Superblock};
 use amita_store::offline::{ChunkLook, Offline, PartLook, ReadAt};
@@ -98,14 +98,15 @@ fn text<R: ReadAt>(path: &str, offline: &Offline<R>) -> String {
     }
     out.push_str(&volumes.text());
     out.push('\n');
-    let mut groups = Table::new(&["group", "epoch", "blocks per chunk", "in sync"]);
+    let mut groups = Table::new(&["group", "epoch", "blocks per chunk", "in sync", "syncing"]);
     for group in offline.groups() {
-        let stores: Vec<String> = group.in_sync.iter().map(ToString::to_string).collect();
+        let list = |stores: &[StoreId]| stores.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         groups.row([
             group.group.to_string(),
             group.epoch.to_string(),
             group.blocks_per_chunk.to_string(),
-            stores.join(" "),
+            list(&group.in_sync),
+            list(&group.syncing),
         ]);
     }
     out.push_str(&groups.text());
@@ -115,6 +116,7 @@ fn text<R: ReadAt>(path: &str, offline: &Offline<R>) -> String {
     for (name, count) in [
         ("chunks", counts.chunks),
         ("clones", counts.clones),
+        ("incomplete chunks", counts.incomplete),
         ("states for snapshots", counts.states),
         ("leaves on the disk", counts.leaf_pages),
         ("blocks of data", counts.blocks),
@@ -147,6 +149,7 @@ fn value<R: ReadAt>(path: &str, offline: &Offline<R>) -> Value {
                 "epoch": g.epoch.0,
                 "blocks_per_chunk": g.blocks_per_chunk,
                 "in_sync": g.in_sync,
+                "syncing": g.syncing,
             })
         })
         .collect();
@@ -164,6 +167,7 @@ fn value<R: ReadAt>(path: &str, offline: &Offline<R>) -> Value {
         "groups": groups,
         "chunks": counts.chunks,
         "clones": counts.clones,
+        "incomplete": counts.incomplete,
         "states": counts.states,
         "leaf_pages": counts.leaf_pages,
         "blocks": counts.blocks,
@@ -187,6 +191,15 @@ fn chunk_text(chunk: &ChunkLook) -> String {
         out.push_str(&format!(
             "a clone: its blocks were first written as chunk {}\n",
             chunk.origin
+        ));
+    }
+    if let Some(base) = chunk.incomplete {
+        out.push_str(&format!("incomplete: it was last whole at version {base}\n"));
+    }
+    if chunk.unsure.0 > 0 {
+        out.push_str(&format!(
+            "it was incomplete once: what it has for snapshots up to {} is not served\n",
+            chunk.unsure
         ));
     }
     out.push_str(&format!(
@@ -269,6 +282,8 @@ fn chunk_value(chunk: &ChunkLook) -> Value {
         "born": chunk.born.0,
         "snapshot": chunk.snapshot.0,
         "deleted": chunk.deleted,
+        "incomplete": chunk.incomplete.map(|base| base.to_string()),
+        "unsure": chunk.unsure.0,
         "origin": chunk.origin.to_string(),
         "parts": parts(&chunk.parts),
         "states": states,

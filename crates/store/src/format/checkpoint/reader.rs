@@ -1,9 +1,9 @@
 //! Reading items that came from a disk: everything is checked.
 
 use super::{
-    BITS_BYTES, BLOCKS_PER_PAGE_1, ChunkItem, Head, Header, Leaves, MAGIC, RawChunk, RawChunk1, RawCleared, RawCount,
-    RawData1, RawEntries1, RawOrigin, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves,
-    kind,
+    BITS_BYTES, BLOCKS_PER_PAGE_1, ChunkItem, Head, Header, Leaves, MAGIC, PastItem, RawChunk, RawChunk1, RawCleared,
+    RawCount, RawData1, RawEntries1, RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM,
+    StateItem, get_leaves, kind,
 };
 use crate::format::record::{Fence, get_fence};
 use crate::format::{FORMAT_VERSION, FORMAT_VERSION_1, Sealed, Slot, page, sealed};
@@ -21,6 +21,8 @@ pub enum Item<'a> {
     Chunk(ChunkItem),
     /// Where the last chunk's blocks were first written.
     Origin(ChunkId),
+    /// The last chunk's history was once another one.
+    Past(PastItem),
     /// The last chunk as it was for some snapshots.
     State(StateItem),
     /// Blocks of the last chunk or state were cleared by one write: the first, how many.
@@ -172,6 +174,13 @@ impl<'a> PageReader<'a> {
             kind::ORIGIN => {
                 let raw = RawOrigin::get(body).ok_or(CUT)?;
                 Ok(Item::Origin(id(raw.volume, raw.chunk)))
+            }
+            kind::PAST => {
+                let raw = RawPast::get(body).ok_or(CUT)?;
+                Ok(Item::Past(PastItem {
+                    base: (raw.incomplete != 0).then_some(Version(raw.base)),
+                    unsure: SnapshotId(raw.unsure),
+                }))
             }
             kind::STATE => {
                 let raw = RawState::get(body).ok_or(CUT)?;

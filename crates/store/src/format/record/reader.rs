@@ -1,8 +1,8 @@
 //! Reading records that came from a disk: everything is checked.
 
 use super::{
-    BLOCKS_1_BYTES, Blocks, FLAG_LAST, Head, ROLL_1_BYTES, RawClone, RawDrop, RawEntry, RawRun, Record, Roll,
-    RollEntry, Run, get_fence, kind,
+    BLOCKS_1_BYTES, Blocks, FLAG_LAST, FLAG_LEAF, Head, ROLL_1_BYTES, RawClone, RawDrop, RawEntry, RawJoin, RawMend,
+    RawRun, RawWhole, Record, Roll, RollEntry, Run, get_fence, kind,
 };
 use crate::format::{Place, Slot};
 use amita_cluster::message::MAX_PIECES;
@@ -40,6 +40,32 @@ impl<'a> RecordReader<'a> {
                     chunk: id(raw.volume, raw.chunk),
                     snapshot: SnapshotId(raw.snapshot),
                     kept_for: SnapshotId(raw.kept_for),
+                })
+            }
+            kind::JOIN => {
+                let raw = RawJoin::get(body).ok_or("a join is cut off")?;
+                Ok(Record::Join {
+                    chunk: id(raw.volume, raw.chunk),
+                    version: Version(raw.version),
+                    previous: Version(raw.previous),
+                    base: Version(raw.base),
+                    snapshot: SnapshotId(raw.snapshot),
+                })
+            }
+            kind::MEND => {
+                let raw = RawMend::get(body).ok_or("a mend is cut off")?;
+                Ok(Record::Mend {
+                    chunk: id(raw.volume, raw.chunk),
+                    version: Version(raw.version),
+                    entries: entries(body.get(RawMend::BYTES..), raw.count)?,
+                    leaf: head.flags & FLAG_LEAF != 0,
+                })
+            }
+            kind::WHOLE => {
+                let raw = RawWhole::get(body).ok_or("what says that a chunk is whole is cut off")?;
+                Ok(Record::Whole {
+                    chunk: id(raw.volume, raw.chunk),
+                    version: Version(raw.version),
                 })
             }
             kind::WRITE_1 => Self::write(Self::blocks_1(body)?).map(bound),
@@ -190,7 +216,8 @@ fn bound(mut record: Record) -> Record {
                 entry.sum = place.bind(entry.block, entry.sum);
             }
         }
-        Record::Clear { .. } | Record::Fence(_) | Record::Clone { .. } | Record::Drop { .. } => {}
+        // Version 1 had no others.
+        _ => {}
     }
     record
 }

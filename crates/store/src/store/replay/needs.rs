@@ -45,12 +45,15 @@ pub(super) fn needed(index: &Index, mount: &Mount, record: &Record, first: u64, 
                     .missing(key, View::Head, range)
                     .filter(|&at| index.leaf(at) != Leaf::Lost),
             );
+            out.extend(index.missing_of_states(key, range));
         }
     };
     match record {
-        Record::Fence(_) => {}
+        Record::Fence(_) | Record::Join { .. } | Record::Whole { .. } => {}
         Record::Write { chunk, range, .. } | Record::Clear { chunk, range, .. } => of_blocks(*chunk, *range, out),
-        Record::Roll { chunk, entries, .. } | Record::Clone { chunk, entries, .. } => {
+        Record::Roll { chunk, entries, .. }
+        | Record::Clone { chunk, entries, .. }
+        | Record::Mend { chunk, entries, .. } => {
             let blocks = || entries.iter().map(|entry| entry.block.0);
             if let (Some(low), Some(high)) = (blocks().min(), blocks().max()) {
                 of_blocks(*chunk, BlockRange::new(low, high - low + 1), out);
@@ -119,7 +122,7 @@ pub(super) fn runs_of(records: &[Record], slots: u32, index: &Index) -> VecDeque
                     add(slot, place.bind(block, sum));
                 }
             }
-            Record::Roll { chunk, entries, .. } => {
+            Record::Roll { chunk, entries, .. } | Record::Mend { chunk, entries, .. } => {
                 let place = place(&origins, *chunk);
                 for entry in entries.iter().filter(|entry| entry.slot != Slot::NONE) {
                     add(entry.slot, place.bind(entry.block, entry.sum));
@@ -128,7 +131,11 @@ pub(super) fn runs_of(records: &[Record], slots: u32, index: &Index) -> VecDeque
             Record::Clone { chunk, origin, .. } => {
                 origins.insert(*chunk, *origin);
             }
-            Record::Clear { .. } | Record::Fence(_) | Record::Drop { .. } => {}
+            Record::Clear { .. }
+            | Record::Fence(_)
+            | Record::Drop { .. }
+            | Record::Join { .. }
+            | Record::Whole { .. } => {}
         }
     }
     runs

@@ -160,20 +160,54 @@ pub(super) fn record(page: u64, record: &Record) -> Line {
             },
             json!({ "record": "drop", "chunk": chunk.to_string(), "snapshot": snapshot.0, "kept_for": kept_for.0 }),
         ),
+        Record::Join {
+            chunk,
+            version,
+            previous,
+            base,
+            snapshot,
+        } => (
+            format!("join {chunk} version {version} after {previous} snapshot {snapshot}, incomplete since {base}"),
+            json!({
+                "record": "join", "chunk": chunk.to_string(), "version": version.to_string(),
+                "previous": previous.to_string(), "base": base.to_string(), "snapshot": snapshot.0,
+            }),
+        ),
+        Record::Mend {
+            chunk,
+            version,
+            entries: list,
+            leaf,
+        } => {
+            let (text, list) = entries(list);
+            let of_leaf = if *leaf { " (all of a leaf)" } else { "" };
+            (
+                format!("mend {chunk} at version {version}{of_leaf}: {text}"),
+                json!({
+                    "record": "mend", "chunk": chunk.to_string(), "version": version.to_string(), "leaf": leaf,
+                    "entries": list,
+                }),
+            )
+        }
+        Record::Whole { chunk, version } => (
+            format!("whole {chunk} at version {version}"),
+            json!({ "record": "whole", "chunk": chunk.to_string(), "version": version.to_string() }),
+        ),
         Record::Fence(fence) => (
             format!(
-                "fence volume {} generation {} owner {} group {} epoch {}, {} in sync",
+                "fence volume {} generation {} owner {} group {} epoch {}, {} in sync, {} syncing",
                 fence.volume,
                 fence.generation,
                 fence.owner,
                 fence.group,
                 fence.epoch,
-                fence.in_sync.len()
+                fence.in_sync.len(),
+                fence.syncing.len()
             ),
             json!({
                 "record": "fence", "volume": fence.volume.0, "generation": fence.generation.0, "owner": fence.owner.0,
                 "group": fence.group.to_string(), "epoch": fence.epoch.0, "blocks_per_chunk": fence.blocks_per_chunk,
-                "in_sync": fence.in_sync.as_slice(),
+                "in_sync": fence.in_sync.as_slice(), "syncing": fence.syncing.as_slice(),
             }),
         ),
     };
@@ -210,15 +244,17 @@ pub(super) fn item(item: &Item<'_>) -> Vec<Line> {
     let (text, value) = match item {
         Item::Group(fence) => (
             format!(
-                "group {} epoch {}, {} blocks a chunk, {} in sync",
+                "group {} epoch {}, {} blocks a chunk, {} in sync, {} syncing",
                 fence.group,
                 fence.epoch,
                 fence.blocks_per_chunk,
-                fence.in_sync.len()
+                fence.in_sync.len(),
+                fence.syncing.len()
             ),
             json!({
                 "item": "group", "group": fence.group.to_string(), "epoch": fence.epoch.0,
                 "blocks_per_chunk": fence.blocks_per_chunk, "in_sync": fence.in_sync.as_slice(),
+                "syncing": fence.syncing.as_slice(),
             }),
         ),
         Item::Volume(raw) => (
@@ -256,6 +292,16 @@ pub(super) fn item(item: &Item<'_>) -> Vec<Line> {
             format!("  origin {origin}"),
             json!({ "item": "origin", "origin": origin.to_string() }),
         ),
+        Item::Past(item) => {
+            let incomplete = item.base.map(|base| base.to_string());
+            (
+                match &incomplete {
+                    Some(base) => format!("  incomplete since {base}, unsure of snapshots up to {}", item.unsure),
+                    None => format!("  unsure of snapshots up to {}", item.unsure),
+                },
+                json!({ "item": "past", "incomplete": incomplete, "unsure": item.unsure.0 }),
+            )
+        }
         Item::State(item) => {
             let (text, list) = leaves(&item.leaves);
             (
