@@ -12,7 +12,7 @@ mod lead;
 mod lease;
 mod watcher;
 
-use amita_cluster::NodeId;
+use amita_cluster::{NodeId, StoreId};
 use amita_meta::{Call, Client, Error, Reply, WatchStop};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -193,6 +193,28 @@ pub struct Agent {
     /// Calls that wait or are under way.
     waiting: Arc<AtomicUsize>,
     endpoints: String,
+    services: Services,
+}
+
+/// What a node says of its stores: a handle, also for work that [`Agent::run`] runs.
+#[derive(Clone)]
+pub struct Services(lease::Shared);
+
+impl Services {
+    /// The store is mounted and serves: to be shown.
+    pub fn serves(&self, store: StoreId) {
+        self.0.mark(store, true);
+    }
+
+    /// The store has failed, or was closed: to be shown.
+    pub fn fails(&self, store: StoreId) {
+        self.0.mark(store, false);
+    }
+
+    /// Has the node's liveness record say so. Where the metadata does not answer, it is done when the lease is renewed.
+    pub fn show(&self, client: &Client) {
+        self.0.show(client);
+    }
 }
 
 impl Agent {
@@ -212,7 +234,7 @@ impl Agent {
             let (client, queue) = (client.clone(), queue.clone());
             threads.push(thread("amita-call", move || worker(&client, &queue)));
         }
-        let shared = lease::Shared::new(held);
+        let shared = lease::Shared::new(config, held);
         {
             let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
             let shared = shared.clone();
@@ -229,6 +251,7 @@ impl Agent {
         }
         {
             let (client, config, sink) = (client.clone(), config.clone(), sink.clone());
+            let shared = shared.clone();
             threads.push(thread("amita-lead", move || {
                 lead::run(&client, &config, &sink, &inputs, &shared)
             }));
@@ -242,6 +265,7 @@ impl Agent {
             threads,
             waiting: Arc::new(AtomicUsize::new(0)),
             endpoints: client.endpoints(),
+            services: Services(shared),
         })
     }
 
@@ -264,6 +288,26 @@ impl Agent {
             waiting.fetch_sub(1, Ordering::Relaxed);
             sink(Notice::Reply { call: number, result });
         });
+    }
+
+    /// What the node says of its stores.
+    #[must_use]
+    pub fn services(&self) -> Services {
+        self.services.clone()
+    }
+
+    /// A store is mounted and serves: the node's liveness record names it from now on. It does not block.
+    pub fn store_serves(&self, store: StoreId) {
+        self.services.serves(store);
+        let services = self.services();
+        self.run(move |client| services.show(client));
+    }
+
+    /// A store has failed: the node's liveness record no longer names it. It does not block.
+    pub fn store_failed(&self, store: StoreId) {
+        self.services.fails(store);
+        let services = self.services();
+        self.run(move |client| services.show(client));
     }
 
     /// Runs something that needs the metadata on one of the agent's threads.

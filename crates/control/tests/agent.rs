@@ -109,6 +109,7 @@ impl Running {
     fn start(client: Client, id: NodeId, session: u64) -> Running {
         let (sink, heard) = sink();
         let agent = Agent::start(&client, &config(id, session), sink).unwrap();
+        agent.store_serves(store_of(id));
         Running { id, agent, heard }
     }
 
@@ -412,5 +413,34 @@ fn a_lost_lease_is_taken_anew() {
     assert_eq!(node.warnings("lease had ended"), 1);
     eventually("it leads again, under the new lease", || {
         there(&client, &election_key()).is_some() && node.leads()
+    });
+}
+
+#[test]
+fn a_store_that_fails_is_evicted_and_taken_back_when_it_serves_again() {
+    let scene = Scene::new();
+    let client = scene.client();
+    let nodes: Vec<Running> = ["a", "b", "c"].iter().map(|name| scene.node(name, 1)).collect();
+    eventually("all stores are shown", || {
+        let shown = |node: &Running| {
+            let live = there(&client, &map::live_key(node.id)).unwrap();
+            serde_json::from_slice::<Live>(&live).unwrap().stores == Some(vec![store_of(node.id)])
+        };
+        nodes.iter().all(shown)
+    });
+    make_pool(&client, 3, 2);
+    eventually("somebody leads", || nodes.iter().any(Running::leads));
+    let failed = store_of(nodes[1].id);
+    nodes[1].agent.store_failed(failed);
+    eventually("it is evicted", || {
+        groups(&client)
+            .iter()
+            .all(|group| group.in_sync.len() == 2 && !group.in_sync.contains(&failed))
+    });
+    nodes[1].agent.store_serves(failed);
+    eventually("it is taken back", || {
+        groups(&client)
+            .iter()
+            .all(|group| group.in_sync.contains(&failed) && group.syncing.is_empty() && group.epoch.0 == 4)
     });
 }

@@ -13,12 +13,13 @@ pub use settings::ServeConfig;
 
 use crate::control::{FromCore, Record, ToCore};
 use crate::token;
-use amita_cluster::{ClusterId, NodeId};
+use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_control::admin::{self, AdminError};
 use amita_control::agent::{self, Agent, Notice};
 use amita_meta::Client;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use core_thread::{Hatch, ToCores};
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io::ErrorKind;
@@ -219,6 +220,7 @@ fn control(
 ) {
     // Only the start listens, and only to the first word on each store.
     let mut untold = stores;
+    let mut serving: BTreeMap<String, StoreId> = BTreeMap::new();
     for input in inputs {
         match input {
             Control::Stop => return,
@@ -230,7 +232,9 @@ fn control(
                 report,
             }) => {
                 log(Level::Info, &format!("store {store} on {path} serves: {report}"));
-                let (log, mounted) = (log.clone(), mounted.clone());
+                let (log, mounted, services) = (log.clone(), mounted.clone(), agent.services());
+                serving.insert(path.clone(), store);
+                services.serves(store);
                 let first = untold > 0;
                 untold -= usize::from(first);
                 agent.run(move |client| {
@@ -242,6 +246,7 @@ fn control(
                             &format!("store {store} could not be registered: {why}; restart the node"),
                         );
                     }
+                    services.show(client);
                     if first {
                         let _ = mounted.send(Ok(()));
                     }
@@ -250,6 +255,9 @@ fn control(
             Control::FromCore(FromCore::StoreFailed { path, why }) => {
                 let text = format!("store {path} does not serve: {why}");
                 log(Level::Error, &text);
+                if let Some(store) = serving.remove(&path) {
+                    agent.store_failed(store);
+                }
                 if untold > 0 {
                     untold -= 1;
                     let _ = mounted.send(Err(text));

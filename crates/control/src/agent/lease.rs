@@ -2,26 +2,117 @@
 
 use super::{Config, NameTaken, Notice, Patience, STOPPED, Sink, Stop};
 use amita_cluster::map::{self, Live};
-use amita_meta::{Call, Client, Compare, Error, LeaseId, Op, Refusal};
-use std::sync::{Arc, Mutex, PoisonError};
+use amita_cluster::{NodeId, StoreId};
+use amita_meta::{Call, Client, Compare, Error, KeyValue, LeaseId, Op, Refusal};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The lease that is held now, for the coordinator's campaign.
+/// How often a rewriting of the node's key that lost a race is tried again at once.
+const SHOWS: u32 = 8;
+
+/// The lease that is held now, and the stores that the node serves: what its key says.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Mutex<LeaseId>>);
+pub(super) struct Shared {
+    node: NodeId,
+    session: u64,
+    held: Arc<Mutex<Held>>,
+}
+
+struct Held {
+    lease: LeaseId,
+    stores: BTreeSet<StoreId>,
+    /// Does the key name just these stores? It is rewritten until it does.
+    shown: bool,
+}
 
 impl Shared {
-    pub(super) fn new(lease: LeaseId) -> Shared {
-        Shared(Arc::new(Mutex::new(lease)))
+    pub(super) fn new(config: &Config, lease: LeaseId) -> Shared {
+        let held = Held {
+            lease,
+            stores: BTreeSet::new(),
+            shown: true,
+        };
+        Shared {
+            node: config.node,
+            session: config.session,
+            held: Arc::new(Mutex::new(held)),
+        }
     }
 
     pub(super) fn get(&self) -> LeaseId {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().lease
     }
 
-    fn set(&self, lease: LeaseId) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// A store is served, or no longer.
+    pub(super) fn mark(&self, store: StoreId, serves: bool) {
+        let mut held = self.lock();
+        let changed = if serves {
+            held.stores.insert(store)
+        } else {
+            held.stores.remove(&store)
+        };
+        held.shown &= !changed;
+    }
+
+    /// Rewrites the node's key, if it does not name the stores that are served. What fails is tried again when the
+    /// lease is next renewed.
+    pub(super) fn show(&self, client: &Client) {
+        let key = map::live_key(self.node);
+        for _ in 0..SHOWS {
+            if self.lock().shown {
+                return;
+            }
+            let Ok(reply) = client.txn(&Call::get(key.as_str())) else {
+                return;
+            };
+            // Gone, or another's: the thread that keeps the lease sees to it.
+            let ours = |found: &&KeyValue| found.json::<Live>().is_ok_and(|live| live.session == self.session);
+            let Some(found) = reply.value(0).filter(ours) else {
+                return;
+            };
+            // Only now, after the key was read: whoever changes the stores meanwhile changes the key after us, or makes
+            // us fail.
+            let (live, lease, count) = {
+                let held = self.lock();
+                (live(self.session, &held.stores), held.lease, held.stores.clone())
+            };
+            let call = Call {
+                compares: vec![Compare::ModRevision {
+                    key: key.clone(),
+                    equals: found.mod_revision,
+                }],
+                then: vec![Op::Put {
+                    key: key.clone(),
+                    value: live,
+                    lease: Some(lease),
+                }],
+                otherwise: Vec::new(),
+            };
+            match client.txn(&call) {
+                Ok(reply) if reply.succeeded => {
+                    let mut held = self.lock();
+                    held.shown = held.stores == count;
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// The key's value of a process that serves these stores.
+fn live(session: u64, stores: &BTreeSet<StoreId>) -> Vec<u8> {
+    let live = Live {
+        stores: Some(stores.iter().copied().collect()),
+        session,
+        pid: std::process::id(),
+    };
+    serde_json::to_vec(&live).expect("plain data")
 }
 
 enum Taken {
@@ -29,16 +120,11 @@ enum Taken {
     Other(Live),
 }
 
-/// Grants a lease and shows the node alive, unless another process does.
-fn attempt(client: &Client, config: &Config) -> Result<Taken, Error> {
+/// Grants a lease and shows the node alive with these stores, unless another process does.
+fn attempt(client: &Client, config: &Config, stores: &BTreeSet<StoreId>) -> Result<Taken, Error> {
     let lease = client.lease_grant(config.lease_ttl_s)?.id;
     let key = map::live_key(config.node);
-    let live = Live {
-        stores: None,
-        session: config.session,
-        pid: std::process::id(),
-    };
-    let value = serde_json::to_vec(&live).expect("plain data");
+    let value = live(config.session, stores);
     let put = Op::Put {
         key: key.clone(),
         value: value.clone(),
@@ -98,8 +184,9 @@ pub(super) fn take(client: &Client, config: &Config, sink: &Sink, stop: &Stop) -
     let step = Duration::from_millis(200);
     let mut waited = Duration::ZERO;
     let longest = Duration::from_secs(config.lease_ttl_s * 3 + 2);
+    let none = BTreeSet::new();
     loop {
-        match attempt(client, config) {
+        match attempt(client, config, &none) {
             Ok(Taken::Held(lease)) => return Ok(lease),
             Ok(Taken::Other(other)) => {
                 if waited.is_zero() {
@@ -129,15 +216,23 @@ pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, s
     let pause = Duration::from_secs(config.lease_ttl_s).max(Duration::from_secs(1)) / 3;
     while !stop.wait(pause) {
         match client.lease_keepalive(shared.get()) {
-            Ok(_) => patience.worked(sink, "the node's lease"),
+            Ok(_) => {
+                patience.worked(sink, "the node's lease");
+                shared.show(client);
+            }
             Err(Error::Refused {
                 reason: Refusal::LeaseNotFound(_),
             }) => {
                 sink(Notice::Warn(
                     "the node's lease had ended (it was renewed too late); taking a new one".to_owned(),
                 ));
-                match attempt(client, config) {
-                    Ok(Taken::Held(lease)) => shared.set(lease),
+                let stores = shared.lock().stores.clone();
+                match attempt(client, config, &stores) {
+                    Ok(Taken::Held(lease)) => {
+                        let mut held = shared.lock();
+                        held.lease = lease;
+                        held.shown = held.stores == stores;
+                    }
                     Ok(Taken::Other(other)) => {
                         let taken = NameTaken {
                             node: config.node,
