@@ -8,6 +8,10 @@
 //! ("Consistent hashing with bounded loads", Mirrokni, Thorup, Zadimoghaddam, 2016): a full store is passed over for the
 //! next in the group's order.
 //!
+//! A pool that has groups already is planned anew by [`replan_pool`]: copies stay where they are unless their store is no
+//! longer a candidate, breaks the rule, or has far too many; and a store that has far too few takes copies from those that
+//! have most. What moves is what must.
+//!
 //! The result is stored in the metadata and is not computed by anybody else, so these functions may become better
 //! without moving data; still, all arithmetic is on integers, so that every machine draws the same.
 
@@ -18,6 +22,10 @@ use crate::message::MAX_MEMBERS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+mod plan;
+
+pub use plan::{Plan, is_lawful, plan_pool, replan_pool};
 
 /// What may fail as one: no two copies of a group lie in the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,23 +73,27 @@ pub struct Candidate {
     pub weight: u32,
     /// Where it stands.
     pub location: Location,
+    /// It keeps what it has and gets nothing new: it does not serve at present.
+    pub keeps_only: bool,
 }
 
-impl From<&map::Store> for Candidate {
-    fn from(store: &map::Store) -> Candidate {
+impl Candidate {
+    /// A store where its node's record says that it stands.
+    #[must_use]
+    pub fn new(store: &map::Store, node: Option<&map::Node>) -> Candidate {
         let location = Location {
+            site: node.map(|node| node.site.clone()).unwrap_or_default(),
+            rack: node.map(|node| node.rack.clone()).unwrap_or_default(),
             node: store.node,
-            ..Location::default()
         };
         Candidate {
             store: store.id,
             weight: store.weight,
             location,
+            keeps_only: false,
         }
     }
-}
 
-impl Candidate {
     /// The failure domain that the store lies in.
     fn domain(&self, level: Level) -> Domain<'_> {
         let Location { site, rack, node } = &self.location;
@@ -183,51 +195,6 @@ pub fn place(
     Ok(members)
 }
 
-/// The stores of all groups of a pool, each store near its share: the result's index is the group's.
-///
-/// # Errors
-/// As [`place`]; and when the number of groups is not a power of two.
-pub fn plan_pool(
-    pool: PoolId,
-    groups: u32,
-    candidates: &[Candidate],
-    copies: usize,
-    level: Level,
-) -> Result<Vec<Vec<StoreId>>, PlacementError> {
-    if !groups.is_power_of_two() {
-        return Err(PlacementError::BadGroups { groups });
-    }
-    check(candidates, copies, level)?;
-    let limits = limits(groups, candidates, copies, level);
-    let mut loads = vec![0_u64; candidates.len()];
-    let plan = (0..groups).map(|group| {
-        let ranking = ranking(pool, GroupIndex(group), candidates);
-        let mut used = BTreeSet::new();
-        let mut chosen: Vec<usize> = Vec::with_capacity(copies);
-        for &index in &ranking {
-            if chosen.len() < copies && loads[index] < limits[index] && used.insert(candidates[index].domain(level)) {
-                chosen.push(index);
-            }
-        }
-        while chosen.len() < copies {
-            // What has room lies in domains that are taken: the least overfull store of another domain.
-            let next = ranking
-                .iter()
-                .copied()
-                .filter(|&index| !used.contains(&candidates[index].domain(level)))
-                .min_by_key(|&index| (loads[index] + 1) * 1_000_000 / limits[index].max(1))
-                .expect("the domains were counted");
-            used.insert(candidates[next].domain(level));
-            chosen.push(next);
-        }
-        for &index in &chosen {
-            loads[index] += 1;
-        }
-        chosen.into_iter().map(|index| candidates[index].store).collect()
-    });
-    Ok(plan.collect())
-}
-
 /// Doubles the groups of a pool: group `i` keeps its chunks with the next hash bit clear, its child `i + n` gets the
 /// others, and inherits members, in-sync set and epoch, since its chunks lie where they lay.
 ///
@@ -265,18 +232,20 @@ fn check(candidates: &[Candidate], copies: usize, level: Level) -> Result<(), Pl
     Ok(())
 }
 
+/// How much a group wants a store, apart from the store's weight: the less the more.
+fn want(pool: PoolId, group: GroupIndex, store: StoreId) -> u64 {
+    let seed = mix(mix(u64::from(pool.0) ^ 0x706f_6f6c_0000_0000) ^ u64::from(group.0));
+    let draw = mix(mix(seed ^ (store.0 >> 64) as u64) ^ store.0 as u64);
+    minus_log2(draw)
+}
+
 /// The indices of the candidates in the order in which the group wants them.
 fn ranking(pool: PoolId, group: GroupIndex, candidates: &[Candidate]) -> Vec<usize> {
-    let seed = mix(mix(u64::from(pool.0) ^ 0x706f_6f6c_0000_0000) ^ u64::from(group.0));
     let mut ranked: Vec<(u64, usize)> = candidates
         .iter()
         .enumerate()
         .filter(|(_, candidate)| candidate.weight > 0)
-        .map(|(index, candidate)| {
-            let id = candidate.store.0;
-            let draw = mix(mix(seed ^ (id >> 64) as u64) ^ id as u64);
-            (minus_log2(draw), index)
-        })
+        .map(|(index, candidate)| (want(pool, group, candidate.store), index))
         .collect();
     // By weight / -ln(u), largest first: compared crosswise, so that nothing is divided. Equal ones by their UUID.
     ranked.sort_unstable_by(|&(a_log, a), &(b_log, b)| {
@@ -312,10 +281,29 @@ fn minus_log2(draw: u64) -> u64 {
     ((u64::from(whole) + 1) << PLACES).saturating_sub(log).max(1)
 }
 
-/// The most groups that each store gets: its share by weight, and a tenth on top.
+/// What part of a pool's groups a store should hold: `part / of`.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    part: u128,
+    of: u128,
+}
+
+impl Share {
+    /// So many of these groups, rounded down.
+    fn due(self, groups: u64) -> u64 {
+        (u128::from(groups) * self.part / self.of) as u64
+    }
+
+    /// The most groups that the store gets: its share, and a tenth on top.
+    fn limit(self, groups: u64) -> u64 {
+        (u128::from(groups) * self.part * 11).div_ceil(self.of * 10) as u64
+    }
+}
+
+/// The share of each store, by its weight.
 ///
 /// A domain takes at most one copy of a group, so what a heavy domain cannot take is shared among the others.
-fn limits(groups: u32, candidates: &[Candidate], copies: usize, level: Level) -> Vec<u64> {
+fn shares(candidates: &[Candidate], copies: usize, level: Level) -> Vec<Share> {
     let mut weights: BTreeMap<Domain<'_>, u64> = BTreeMap::new();
     for candidate in candidates {
         *weights.entry(candidate.domain(level)).or_default() += u64::from(candidate.weight);
@@ -341,11 +329,7 @@ fn limits(groups: u32, candidates: &[Candidate], copies: usize, level: Level) ->
                 } else {
                     (u128::from(candidate.weight) * u128::from(places), u128::from(left))
                 };
-                if part == 0 {
-                    0
-                } else {
-                    (u128::from(groups) * part * 11).div_ceil(of * 10) as u64
-                }
+                Share { part, of: of.max(1) }
             };
             return candidates.iter().map(share).collect();
         }

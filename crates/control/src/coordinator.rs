@@ -17,6 +17,7 @@
 //! * [`evict`]: who must leave because it is gone.
 //! * [`reconcile`]: who may join, who is up to date, who is no longer wanted.
 //! * [`claims`]: whether all owners say that a syncing store is whole.
+//! * [`plan`]: which stores should hold the groups.
 //! * [`batch`]: the transactions, and what became of them.
 //!
 //! **Limits.** An in-sync set never shrinks below the pool's `min_copies` (R10). Where too few living members would be
@@ -30,13 +31,14 @@ mod batch;
 mod claims;
 mod evict;
 mod learn;
+mod plan;
 mod reconcile;
 mod warning;
 
 pub use reconcile::{Concurrency, Recovery};
 pub use warning::Warning;
 
-use amita_cluster::map::{self, Group};
+use amita_cluster::map::{self, Group, Node, Pool, Store};
 use amita_cluster::{GroupId, NodeId, PoolId, StoreId};
 use amita_meta::{Call, Error, KeyValue, Reply};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +65,12 @@ pub struct Config {
     pub backoff: (Duration, Duration),
     /// How many groups are brought up to date at once.
     pub recovery: Recovery,
+    /// Does the coordinator change which stores should hold a group? Else that is done by hand.
+    pub planning: bool,
+    /// How long changes of stores, nodes and pools are gathered before groups are placed anew.
+    pub plan_pause: Duration,
+    /// How long after it could be evicted a store is still waited for, before others take its place.
+    pub out_after: Duration,
 }
 
 impl Default for Config {
@@ -73,6 +81,9 @@ impl Default for Config {
             rejoin_pause: Duration::from_secs(1),
             backoff: (Duration::from_secs(1), Duration::from_secs(60)),
             recovery: Recovery::default(),
+            planning: true,
+            plan_pause: Duration::from_secs(5),
+            out_after: Duration::from_secs(600),
         }
     }
 }
@@ -171,7 +182,7 @@ struct KnownGroup {
 
 #[derive(Clone, Debug)]
 struct KnownPool {
-    name: String,
+    pool: Pool,
     copies: usize,
     min_copies: usize,
 }
@@ -192,7 +203,9 @@ pub struct Coordinator {
     config: Config,
     settled: bool,
     elected: Option<u64>,
-    stores: BTreeMap<StoreId, NodeId>,
+    stores: BTreeMap<StoreId, Store>,
+    /// The nodes' records by their keys.
+    hosts: BTreeMap<String, Node>,
     pools: BTreeMap<PoolId, KnownPool>,
     /// The pools' names and numbers: a deletion tells only the key.
     pool_keys: BTreeMap<String, PoolId>,
@@ -210,6 +223,14 @@ pub struct Coordinator {
     rest: BTreeMap<StoreId, Moment>,
     setbacks: BTreeMap<(GroupId, StoreId), Setback>,
     claims: claims::Claims,
+    /// How many groups name a store, in whatever set.
+    named: BTreeMap<StoreId, usize>,
+    /// When groups are placed anew: something has changed that placement rests on.
+    plan_at: Option<Moment>,
+    /// When that was done last.
+    planned: Moment,
+    /// The members that groups are to get.
+    desired: BTreeMap<GroupId, Vec<StoreId>>,
     /// The newest revision that was told, and the newest up to which all was told.
     told: u64,
     complete: u64,
@@ -259,9 +280,13 @@ impl Coordinator {
                 self.stirred |= std::mem::take(&mut self.claims.changed);
                 self.complete = self.told;
             }
-            Event::Elected { revision } => self.elected = Some(revision),
+            Event::Elected { revision } => {
+                self.elected = Some(revision);
+                self.plan_soon();
+            }
             Event::Deposed => {
                 self.elected = None;
+                self.desired.clear();
                 self.standing.clear();
             }
             Event::Ended { call, result } => self.ended(call, result),
@@ -304,6 +329,7 @@ impl Coordinator {
             self.evict();
         }
         self.reconcile();
+        self.plan();
         self.tidy();
     }
 
@@ -342,9 +368,14 @@ impl Coordinator {
         }
     }
 
+    /// The node that serves the store.
+    fn home(&self, store: StoreId) -> Option<NodeId> {
+        self.stores.get(&store).map(|store| store.node)
+    }
+
     /// Does the store's node hold its key, and serve the store? One of an unknown node does not.
     fn is_serving(&self, store: StoreId) -> bool {
-        match self.stores.get(&store).and_then(|node| self.nodes.get(node)) {
+        match self.home(store).and_then(|node| self.nodes.get(&node)) {
             Some(Life::Alive { stopped, stores, .. }) => {
                 !stopped && stores.as_ref().is_none_or(|stores| stores.contains(&store))
             }

@@ -2,10 +2,12 @@
 //!
 //! * [`admin`]: the operator's changes of the metadata, each one transaction, with errors that say what to do.
 //! * [`coordinator`]: a pure state machine that sees liveness and groups and says what to change.
+//! * [`candidates`]: which stores may hold a pool's groups.
 //! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
 //!   run the coordinator while this node is elected.
 #![deny(unsafe_code)]
 
 pub mod admin;
 pub mod agent;
+pub mod candidates;
 pub mod coordinator;

@@ -167,6 +167,7 @@ fn make_pool(client: &Client, copies: u8, min_copies: u8) {
         groups: 16,
         chunk_bytes: admin::DEFAULT_CHUNK_BYTES,
         level: Level::Node,
+        class: None,
     };
     admin::create_pool(client, &spec).unwrap();
 }

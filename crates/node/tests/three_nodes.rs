@@ -91,6 +91,7 @@ impl Trial {
             groups: 16,
             chunk_bytes: admin::DEFAULT_CHUNK_BYTES,
             level: Level::Node,
+            class: None,
         };
         admin::create_pool(&client, &spec).unwrap();
         admin::create_volume(&client, "v", "fast", 96 << 20).unwrap();

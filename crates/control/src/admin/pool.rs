@@ -1,12 +1,13 @@
 //! Pools: their settings, and where their groups are placed.
 
 use super::{AdminError, Result, check_name, get, json, list, next_number, nodes, number, put_if, stores};
-use amita_cluster::map::{self, Group, Pool, PoolKind, Store};
+use crate::candidates::{Standing, candidates};
+use amita_cluster::map::{self, Group, Node, Pool, PoolKind, Store};
 use amita_cluster::message::MAX_MEMBERS;
-use amita_cluster::placement::{self, Candidate, Level};
+use amita_cluster::placement::{self, Level};
 use amita_cluster::{BLOCK_BYTES, Epoch, GroupIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES, NodeId, PoolId, StoreId};
 use amita_meta::{Call, Compare, MAX_OPS, Op, Transact};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most groups of a pool: one range read of all of them stays within etcd's usual limits.
 pub const MAX_GROUPS: u32 = 1 << 16;
@@ -28,6 +29,8 @@ pub struct PoolSpec {
     pub chunk_bytes: u32,
     /// What may fail as one.
     pub level: Level,
+    /// Only stores of this class; `None`: any.
+    pub class: Option<String>,
 }
 
 /// All pools by name.
@@ -63,7 +66,8 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
         });
     }
     let id = PoolId(number(next_number(meta, "pools")?, "pools")?);
-    let plan = plan(meta, id, spec)?;
+    let pool = pool_of(id, spec);
+    let plan = plan(meta, &pool, spec)?;
     let records: Vec<(String, Vec<u8>)> = plan
         .into_iter()
         .enumerate()
@@ -102,9 +106,18 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
             });
         }
     }
-    let pool = Pool {
-        failure_domain: amita_cluster::placement::Level::Node,
-        class: None,
+    if put_if(meta, &key, 0, &pool)? {
+        Ok(pool)
+    } else {
+        Err(AdminError::Exists {
+            what: "pool",
+            name: spec.name.clone(),
+        })
+    }
+}
+
+fn pool_of(id: PoolId, spec: &PoolSpec) -> Pool {
+    Pool {
         id,
         name: spec.name.clone(),
         kind: PoolKind::Replicated {
@@ -113,14 +126,8 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
         },
         groups: spec.groups,
         chunk_bytes: spec.chunk_bytes,
-    };
-    if put_if(meta, &key, 0, &pool)? {
-        Ok(pool)
-    } else {
-        Err(AdminError::Exists {
-            what: "pool",
-            name: spec.name.clone(),
-        })
+        failure_domain: spec.level,
+        class: spec.class.clone(),
     }
 }
 
@@ -158,14 +165,15 @@ fn check_pool(spec: &PoolSpec) -> Result<()> {
     Ok(())
 }
 
-/// Places the groups on the stores of nodes that are alive: a member that is not there would hold up every write.
-fn plan(meta: &dyn Transact, id: PoolId, spec: &PoolSpec) -> Result<Vec<Vec<StoreId>>> {
-    let alive = super::status::alive(meta)?;
-    let (there, away): (Vec<Store>, Vec<Store>) =
-        stores(meta)?.into_iter().partition(|store| alive.contains(&store.node));
+/// Places the groups on stores that serve: a member that is not there would hold up every write.
+fn plan(meta: &dyn Transact, pool: &Pool, spec: &PoolSpec) -> Result<Vec<Vec<StoreId>>> {
+    let lives = super::status::lives(meta)?;
+    let (there, away): (Vec<Store>, Vec<Store>) = stores(meta)?.into_iter().partition(|store| lives.serve(store));
+    let hosts = nodes(meta)?;
+    let by_id: BTreeMap<NodeId, &Node> = hosts.iter().map(|node| (node.id, node)).collect();
     let place = |stores: &mut dyn Iterator<Item = &Store>| {
-        let candidates: Vec<Candidate> = stores.map(Candidate::from).collect();
-        placement::plan_pool(id, spec.groups, &candidates, usize::from(spec.copies), spec.level)
+        let candidates = candidates(pool, stores, &by_id, |_| Standing::Serving);
+        placement::plan_pool(pool.id, spec.groups, &candidates, usize::from(spec.copies), spec.level)
     };
     let why = match place(&mut there.iter()) {
         Ok(plan) => return Ok(plan),
@@ -178,10 +186,10 @@ fn plan(meta: &dyn Transact, id: PoolId, spec: &PoolSpec) -> Result<Vec<Vec<Stor
         });
     }
     let away: BTreeSet<NodeId> = away.iter().map(|store| store.node).collect();
-    let away = nodes(meta)?
-        .into_iter()
+    let away = hosts
+        .iter()
         .filter(|node| away.contains(&node.id))
-        .map(|node| node.name)
+        .map(|node| node.name.clone())
         .collect();
     Err(AdminError::NodesAway {
         pool: spec.name.clone(),

@@ -6,7 +6,7 @@ use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, Volume}
 use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_meta::{Call, KeyValue, Transact};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
@@ -93,12 +93,12 @@ pub struct VolumeStatus {
 /// No cluster yet, the metadata is away, or a record is not readable.
 pub fn status(meta: &dyn Transact) -> Result<Status> {
     let cluster = cluster(meta)?;
-    let alive = alive(meta)?;
+    let lives = lives(meta)?;
     let nodes = nodes(meta)?;
     let names: BTreeMap<NodeId, String> = nodes.iter().map(|node| (node.id, node.name.clone())).collect();
     let stores = stores(meta)?;
-    let homes: BTreeMap<StoreId, NodeId> = stores.iter().map(|store| (store.id, store.node)).collect();
-    let is_alive = |store: &StoreId| homes.get(store).is_some_and(|node| alive.contains(node));
+    let homes: BTreeMap<StoreId, &Store> = stores.iter().map(|store| (store.id, store)).collect();
+    let is_alive = |store: &StoreId| homes.get(store).is_some_and(|store| lives.serve(store));
 
     let mut member: BTreeMap<StoreId, usize> = BTreeMap::new();
     let mut in_sync: BTreeMap<StoreId, usize> = BTreeMap::new();
@@ -125,7 +125,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         nodes: nodes
             .into_iter()
             .map(|node| NodeStatus {
-                alive: alive.contains(&node.id),
+                alive: lives.alive(node.id),
                 node,
             })
             .collect(),
@@ -133,7 +133,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
             .into_iter()
             .map(|store| StoreStatus {
                 node_name: names.get(&store.node).cloned().unwrap_or_default(),
-                alive: alive.contains(&store.node),
+                alive: lives.alive(store.node),
                 groups: member.get(&store.id).copied().unwrap_or(0),
                 in_sync: in_sync.get(&store.id).copied().unwrap_or(0),
                 store,
@@ -144,22 +144,38 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
             .into_iter()
             .map(|volume| VolumeStatus {
                 owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
-                owner_alive: volume.owner.is_some_and(|owner| alive.contains(&owner)),
+                owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
                 volume,
             })
             .collect(),
     })
 }
 
-/// The nodes that hold their lease and have not said that they stop.
-pub(super) fn alive(meta: &dyn Transact) -> Result<BTreeSet<NodeId>> {
+/// The nodes that hold their lease and have not said that they stop, and what they serve.
+pub(super) struct Lives(BTreeMap<NodeId, Option<Vec<StoreId>>>);
+
+impl Lives {
+    pub(super) fn alive(&self, node: NodeId) -> bool {
+        self.0.contains_key(&node)
+    }
+
+    /// Does the store's node live, and serve it?
+    pub(super) fn serve(&self, store: &Store) -> bool {
+        let served = self.0.get(&store.node);
+        served.is_some_and(|stores| stores.as_ref().is_none_or(|stores| stores.contains(&store.id)))
+    }
+}
+
+pub(super) fn lives(meta: &dyn Transact) -> Result<Lives> {
     let prefix = format!("{}live/", map::PREFIX);
     let reply = meta.txn(&Call::prefix(prefix.as_str()))?;
     let node = |found: &KeyValue| {
-        let stopped = found.json::<Live>().is_ok_and(|live| live.pid == STOPPED);
-        found.key.strip_prefix(&prefix)?.parse().ok().filter(|_| !stopped)
+        let live = found.json::<Live>().ok();
+        let stopped = live.as_ref().is_some_and(|live| live.pid == STOPPED);
+        let node = found.key.strip_prefix(&prefix)?.parse().ok().filter(|_| !stopped)?;
+        Some((node, live.and_then(|live| live.stores)))
     };
-    Ok(reply.values(0).iter().filter_map(node).collect())
+    Ok(Lives(reply.values(0).iter().filter_map(node).collect()))
 }
 
 fn count(pool: &Pool, groups: &[Group], is_alive: impl Fn(&StoreId) -> bool) -> GroupCounts {

@@ -49,6 +49,7 @@ fn spec(copies: u8) -> PoolSpec {
         groups: 64,
         chunk_bytes: DEFAULT_CHUNK_BYTES,
         level: Level::Node,
+        class: None,
     }
 }
 

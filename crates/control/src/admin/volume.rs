@@ -111,7 +111,7 @@ pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool) -> Result<Vol
     for _ in 0..RACES {
         let (volume, revision) = find_volume(meta, name)?;
         if let Some(owner) = volume.owner.filter(|_| !force)
-            && super::status::alive(meta)?.contains(&owner)
+            && super::status::lives(meta)?.alive(owner)
         {
             return Err(AdminError::InUse {
                 name: name.to_owned(),

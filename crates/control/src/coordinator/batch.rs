@@ -2,6 +2,7 @@
 
 use super::{Action, CallNumber, Coordinator, RETRY_PAUSE, Warning, election_key};
 use amita_cluster::map::{self, Group};
+use amita_cluster::message::MAX_MEMBERS;
 use amita_cluster::{GroupId, NodeId, PoolId, StoreId, VolumeId};
 use amita_meta::{Call, Compare, Error, MAX_OPS, Op, Reply};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ pub(super) enum Cause {
     Change,
     /// Members are up to date.
     Promotion,
+    /// Others should be members. The sets stay as they are, and with them the epoch.
+    Placement,
 }
 
 /// A group as it is to be, and the records that this rests on: keys and their revisions, zero where there is none.
@@ -137,6 +140,13 @@ impl Coordinator {
     /// R2, R10, R12: guarded here once more, whatever led to a move.
     fn assert_lawful(&self, id: GroupId, old: &Group, new: &Group, cause: Cause) {
         let min_copies = self.pools[&id.pool].min_copies;
+        if cause == Cause::Placement {
+            let sets = |group: &Group| (group.epoch, group.in_sync.clone(), group.syncing.clone());
+            assert_eq!(sets(old), sets(new), "group {id}: placement changes the members only");
+            assert!(!new.members.is_empty() && new.members.len() <= MAX_MEMBERS);
+            return;
+        }
+        assert_eq!(new.members, old.members, "group {id}: members are the planner's");
         assert_eq!(new.epoch, old.epoch.next(), "group {id} moves by one epoch");
         let stays = |store: &StoreId| old.in_sync.contains(store);
         let shrinks = old.in_sync.iter().any(|store| !new.in_sync.contains(store));

@@ -88,7 +88,7 @@ impl Coordinator {
     }
 
     pub(super) fn dead_home(&self, store: StoreId) -> Option<Home> {
-        let node = *self.stores.get(&store)?;
+        let node = self.home(store)?;
         if self.is_dead(node) {
             return Some(Home::Dead(node));
         }
@@ -104,7 +104,7 @@ impl Coordinator {
                 let known = &self.pools[&pool];
                 let nodes = nodes.into_iter().collect();
                 Warning::TooFewAlive {
-                    pool: known.name.clone(),
+                    pool: known.pool.name.clone(),
                     groups,
                     nodes,
                     min_copies: known.min_copies,

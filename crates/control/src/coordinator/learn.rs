@@ -1,10 +1,11 @@
 //! What the coordinator knows, and how records change it.
 
 use super::{Action, Coordinator, KnownGroup, KnownPool, Life, Setback, Warning};
-use amita_cluster::map::{self, Group, Live, Pool, PoolKind, Store, Volume, Whole};
+use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, Volume, Whole};
 use amita_cluster::{GroupId, NodeId, PoolId, StoreId, VolumeId};
 use amita_meta::KeyValue;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 
 impl Coordinator {
     pub(super) fn record(&mut self, record: &KeyValue) {
@@ -14,11 +15,23 @@ impl Coordinator {
             Kind::Store => {
                 self.dirty = true;
                 if let Some(store) = self.parse::<Store>(record) {
-                    let (id, node) = (store.id, store.node);
-                    self.stores.insert(id, node);
+                    let node = store.node;
+                    if self.stores.get(&store.id) != Some(&store) {
+                        self.plan_soon();
+                    }
+                    self.stores.insert(store.id, store);
                     let until = self.now.plus(self.config.start_patience);
                     self.nodes.entry(node).or_insert(Life::Unseen(until));
                     self.look_at_service(node);
+                }
+            }
+            Kind::Node => {
+                if let Some(node) = self.parse::<Node>(record)
+                    && self.hosts.get(&record.key) != Some(&node)
+                {
+                    self.stirred = true;
+                    self.hosts.insert(record.key.clone(), node);
+                    self.plan_soon();
                 }
             }
             Kind::Pool => {
@@ -28,12 +41,16 @@ impl Coordinator {
                         return;
                     };
                     self.pool_keys.insert(record.key.clone(), pool.id);
+                    if self.pools.get(&pool.id).is_none_or(|known| known.pool != pool) {
+                        self.plan_soon();
+                    }
+                    let id = pool.id;
                     let known = KnownPool {
-                        name: pool.name,
+                        pool,
                         copies: usize::from(copies),
                         min_copies: usize::from(min_copies),
                     };
-                    self.pools.insert(pool.id, known);
+                    self.pools.insert(id, known);
                 }
             }
             Kind::Group(id) => {
@@ -100,13 +117,14 @@ impl Coordinator {
         let own: Vec<StoreId> = self
             .stores
             .iter()
-            .filter(|(_, home)| **home == node)
+            .filter(|(_, store)| store.node == node)
             .map(|(store, _)| *store)
             .collect();
         for store in own {
             if self.is_serving(store) {
                 self.unserved.remove(&store);
                 if self.serving.insert(store) {
+                    self.plan_soon();
                     self.rest.insert(store, self.now.plus(self.config.rejoin_pause));
                 }
             } else {
@@ -151,6 +169,7 @@ impl Coordinator {
         } else {
             self.open.insert(id);
         }
+        self.count_named(old_group.as_ref(), Some(&group));
         match self.groups.get_mut(&id) {
             Some(known) => {
                 known.group = group;
@@ -191,8 +210,21 @@ impl Coordinator {
     }
 
     pub(super) fn forget(&mut self, id: GroupId) {
-        self.groups.remove(&id);
+        let old = self.groups.remove(&id);
+        self.count_named(old.as_ref().map(|known| &known.group), None);
         self.open.remove(&id);
+        self.desired.remove(&id);
+    }
+
+    fn count_named(&mut self, old: Option<&Group>, new: Option<&Group>) {
+        for store in new.map(everybody).unwrap_or_default() {
+            *self.named.entry(store).or_default() += 1;
+        }
+        for store in old.map(everybody).unwrap_or_default() {
+            if let Some(count) = self.named.get_mut(&store) {
+                *count -= 1;
+            }
+        }
     }
 
     pub(super) fn gone(&mut self, key: &str, revision: u64) {
@@ -207,17 +239,24 @@ impl Coordinator {
                     self.actions.push(Action::Warn(Warning::NodeGone { node }));
                 }
                 let stores = &self.stores;
-                self.unserved.retain(|store, _| stores.get(store) != Some(&node));
-                self.serving.retain(|store| stores.get(store) != Some(&node));
+                let elsewhere = |store: &StoreId| stores.get(store).is_none_or(|store| store.node != node);
+                self.unserved.retain(|store, _| elsewhere(store));
+                self.serving.retain(elsewhere);
+                self.plan_soon();
             }
             Some(Kind::Store) => {
                 let id = key.rsplit('/').next().and_then(|text| text.parse::<StoreId>().ok());
                 if let Some(id) = id {
                     self.stores.remove(&id);
+                    self.plan_soon();
                     self.unserved.remove(&id);
                     self.serving.remove(&id);
                     self.rest.remove(&id);
                 }
+            }
+            Some(Kind::Node) => {
+                self.hosts.remove(key);
+                self.plan_soon();
             }
             Some(Kind::Pool) => {
                 if let Some(pool) = self.pool_keys.remove(key) {
@@ -269,9 +308,17 @@ impl Coordinator {
     }
 }
 
+/// Whoever a group names, in whatever set.
+fn everybody(group: &Group) -> BTreeSet<StoreId> {
+    let syncing = group.syncing.iter().map(|member| member.store);
+    let sets = group.members.iter().chain(&group.in_sync).copied();
+    sets.chain(syncing).collect()
+}
+
 /// What a key is about, as far as it matters here.
 enum Kind {
     Live(NodeId),
+    Node,
     Store,
     Pool,
     Group(GroupId),
@@ -285,6 +332,7 @@ impl Kind {
         let (kind, rest) = key.strip_prefix(map::PREFIX)?.split_once('/')?;
         match kind {
             "live" => rest.parse().ok().map(Kind::Live),
+            "nodes" => Some(Kind::Node),
             "stores" => Some(Kind::Store),
             "pools" => Some(Kind::Pool),
             "groups" => {

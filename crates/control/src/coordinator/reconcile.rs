@@ -95,7 +95,7 @@ impl Coordinator {
             }
             let agreed = claims
                 .entry(id.pool)
-                .or_insert_with(|| self.claims.of_pool(id.pool, &pool.name));
+                .or_insert_with(|| self.claims.of_pool(id.pool, &pool.pool.name));
             let raised = self.claims.raised_by(id.pool, self.complete);
             let ready = |member: &&Syncing| {
                 known.group.members.contains(&member.store)
@@ -229,9 +229,9 @@ impl Coordinator {
 
     /// The liveness records that say that these stores are served, so that a transaction can compare them.
     fn still_there(&self, stores: &[StoreId]) -> BTreeMap<String, u64> {
-        let nodes = stores.iter().filter_map(|store| self.stores.get(store));
+        let nodes = stores.iter().filter_map(|store| self.home(*store));
         nodes
-            .filter_map(|node| Some((map::live_key(*node), *self.life_revisions.get(node)?)))
+            .filter_map(|node| Some((map::live_key(node), *self.life_revisions.get(&node)?)))
             .collect()
     }
 }

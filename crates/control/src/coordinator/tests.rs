@@ -1,5 +1,6 @@
 mod evict;
 mod game;
+mod plan;
 mod reconcile;
 
 use super::*;
@@ -46,7 +47,10 @@ impl Scene {
     fn new(nodes: u32, groups: u32, min_copies: u8) -> Scene {
         let mut scene = Scene {
             state: State::new(),
-            machine: Coordinator::new(Config::default()),
+            machine: Coordinator::new(Config {
+                planning: false,
+                ..Config::default()
+            }),
             now: Moment::default(),
             told: 0,
             calls: Vec::new(),

@@ -70,6 +70,33 @@ pub enum Warning {
         /// How many members a write needs.
         min_copies: usize,
     },
+    /// Groups are to be held by other stores.
+    Placed {
+        /// The pool's name.
+        pool: String,
+        /// How many of its groups.
+        groups: usize,
+        /// How many copies move.
+        copies: usize,
+    },
+    /// A pool's rule cannot be met.
+    RuleUnmet {
+        /// The pool's name.
+        pool: String,
+        /// For how many groups.
+        groups: usize,
+        /// How many copies the rule wants.
+        copies: usize,
+        /// In different what.
+        level: String,
+        /// On stores of which class; empty: any.
+        class: String,
+    },
+    /// A store that drains holds nothing any more.
+    Drained {
+        /// The store.
+        store: StoreId,
+    },
     /// A record that this build does not understand is left alone.
     Unreadable {
         /// Its key.
@@ -107,6 +134,8 @@ impl Warning {
                 | Warning::Dropped { .. }
                 | Warning::Promoted { .. }
                 | Warning::Left { .. }
+                | Warning::Placed { .. }
+                | Warning::Drained { .. }
         )
     }
 }
@@ -183,6 +212,29 @@ impl fmt::Display for Warning {
                  start them again",
                 Nodes(nodes)
             ),
+            Warning::Placed { pool, groups, copies } => write!(
+                f,
+                "pool {pool}: {copies} copies of {groups} groups move to other stores"
+            ),
+            Warning::RuleUnmet {
+                pool,
+                groups,
+                copies,
+                level,
+                class,
+            } => {
+                let of = if class.is_empty() {
+                    String::new()
+                } else {
+                    format!(" of class {class}")
+                };
+                write!(
+                    f,
+                    "pool {pool}: the rule cannot be met for {groups} groups: no store{of} can take a copy, {copies} of \
+                     them on different {level}s; they stay where they are: add stores, or end drains"
+                )
+            }
+            Warning::Drained { store } => write!(f, "store {store} is drained: no group needs it, it can be taken out"),
             Warning::Unreadable { key, what } => write!(f, "{key} is left alone: {what}"),
         }
     }

@@ -167,10 +167,11 @@ proptest! {
     /// sync whom not all owners call whole ([`Scene::judge`]). Once all is quiet, no dead store is in sync where enough
     /// living ones are; and once all live and the owners do their work, every group is as it should be.
     #[test]
-    fn random_lives_keep_the_rules(min_copies in 1..=3_u8, narrow in any::<bool>(), steps in steps()) {
+    fn random_lives_keep_the_rules(min_copies in 1..=3_u8, narrow in any::<bool>(), planning in any::<bool>(), steps in steps()) {
         let mut scene = Scene::led(4, 6, min_copies);
         scene.spare(5);
         scene.make_volume(1);
+        scene.machine.config.planning = planning;
         if narrow {
             let one = Concurrency { per_store: 1, per_pool: 2 };
             scene.machine.config.recovery = Recovery { critical: one, degraded: one, rebalance: one };
