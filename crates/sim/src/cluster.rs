@@ -29,7 +29,7 @@ use crate::solo::write_format;
 use crate::stamp::{SECTORS_PER_BLOCK, Sector};
 use crate::workload::{Ask, Workload};
 use amita_cluster::map;
-use amita_cluster::{Generation, GroupId, GroupIndex, PoolId, VolumeId};
+use amita_cluster::{Generation, GroupId, GroupIndex, PoolId, StoreId, VolumeId};
 use amita_meta::Event;
 use amita_node::control::{FromCore, Record, ToCore};
 use amita_reactor::Time;
@@ -44,6 +44,12 @@ use strike::Strikes;
 
 /// After the faults have ended, everything that is under way ends within this (virtual) time.
 pub const SETTLE: Duration = Duration::from_secs(30);
+/// And every group has all of its members in sync within this.
+const RECOVER: Duration = Duration::from_secs(90);
+/// Operations that clients ask for while stores are brought up to date.
+const RECOVERY_OPERATIONS: u32 = 150;
+/// Do stores come back?
+const RESYNC: bool = false;
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
@@ -148,7 +154,7 @@ impl Cluster {
         self.tell(|| format!("{:#?}", self.setup));
         self.work()?;
         self.heal();
-        if self.settle()? && self.close()? {
+        if self.settle()? && self.recover()? && self.close()? {
             self.judge_stores()?;
         } else {
             self.coverage.hit("run.blocked_for_good");
@@ -341,16 +347,21 @@ impl Cluster {
                     self.metadata
                         .call(now, node_id(member), process, Caller::Core(core, call), request);
                 }
-                FromCore::StoreServes { report, .. } => {
+                FromCore::StoreServes { report, store, .. } => {
                     self.coverage.hit("node.store_serves");
-                    self.tell(|| format!("node {}: its store serves: {report}", member + 1));
+                    self.tell(|| format!("node {}: store {store} serves: {report}", member + 1));
+                    self.nodes[member].serving.push(store);
+                    self.announce(member);
                 }
                 FromCore::StoreFailed { why, path } => {
                     self.coverage.hit("node.store_failed");
                     self.tell(|| format!("node {}: {path} fails: {why}", member + 1));
                     let place = (0..self.setup.stores).find(|place| disk(member, *place) == path);
                     let place = place.expect("a node fails by its own stores");
-                    self.nodes[member].failed.insert(store_id(member, place), why);
+                    let store = store_id(member, place);
+                    self.nodes[member].failed.insert(store, why);
+                    self.nodes[member].serving.retain(|serving| *serving != store);
+                    self.announce(member);
                 }
                 FromCore::Description(_) => {}
                 FromCore::Warning(what) => {
@@ -370,14 +381,24 @@ impl Cluster {
             .setup
             .coordinator
             .map(|config| Lead::new(member, process, config, lag));
-        let live = map::Live {
-            stores: None,
-            session: process,
-            pid: 1,
-        };
-        let value = json(&live);
+        let value = self.live(member);
         self.metadata.session(now, node_id(member), process, value);
         self.metadata.watch(now, node_id(member), process);
+    }
+
+    /// What the node's liveness key says.
+    fn live(&self, member: Member) -> Vec<u8> {
+        json(&map::Live {
+            stores: Some(self.nodes[member].serving.clone()),
+            session: self.nodes[member].process,
+            pid: 1,
+        })
+    }
+
+    /// The node serves other stores than before.
+    fn announce(&mut self, member: Member) {
+        let (now, value) = (self.world.now(), self.live(member));
+        self.metadata.announce(now, node_id(member), value);
     }
 
     fn end(&mut self, member: Member, power_cut: bool) {
@@ -436,6 +457,53 @@ impl Cluster {
             self.step(limit)?;
         }
         Ok(true)
+    }
+
+    /// Every group gets back to full strength, now that nothing is wrong any more; in half of the runs while clients go
+    /// on. False when that may rightly never be.
+    fn recover(&mut self) -> Result<bool, String> {
+        if !RESYNC || self.setup.coordinator.is_none() || self.missing().is_empty() {
+            return Ok(true);
+        }
+        if self.random.percent(50) {
+            self.workload.go_on(RECOVERY_OPERATIONS);
+        }
+        let limit = self.world.now().plus(RECOVER);
+        let mut looked = 0;
+        loop {
+            let revision = self.metadata.state().revision();
+            if std::mem::replace(&mut looked, revision) != revision && self.missing().is_empty() {
+                break;
+            }
+            if self.world.now() >= limit {
+                if self.is_blocked_by_right() {
+                    return Ok(false);
+                }
+                return Err(format!(
+                    "nothing is wrong any more, and after {RECOVER:?} these are not in sync: {:?}\n{}",
+                    self.missing(),
+                    self.describe()
+                ));
+            }
+            self.step(limit)?;
+        }
+        self.coverage.hit("run.recovered");
+        self.workload.stop();
+        self.settle()
+    }
+
+    /// Members of groups that are not in sync.
+    fn missing(&self) -> Vec<(GroupId, StoreId)> {
+        let of = |id| {
+            let group = self.group(id).ok();
+            let lacks = |group: map::Group| {
+                let is_missing = |store: &StoreId| !group.in_sync.contains(store);
+                group.members.iter().copied().filter(is_missing).collect()
+            };
+            let stores: Vec<StoreId> = group.map(lacks).unwrap_or_default();
+            stores.into_iter().map(move |store| (id, store))
+        };
+        self.groups().flat_map(of).collect()
     }
 
     /// I/O that sequencers have not ended.

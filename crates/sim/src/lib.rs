@@ -10,6 +10,7 @@
 //! * [`history`] and [`linear`]: what the hosts saw, and whether one order explains it.
 //! * [`stamp`] and [`workload`]: what the clients write, and when; [`faults`]: what goes wrong; [`metadata`]: the
 //!   service.
+//! * [`mutants`]: the product with a rule switched off, and how many seeds it takes to find it.
 //! * [`campaign`] and [`coverage`], [`paths`]: many seeds, and what they must have met.
 #![deny(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod faults;
 pub mod history;
 pub mod linear;
 pub mod metadata;
+pub mod mutants;
 pub mod paths;
 pub mod random;
 pub mod scenarios;

@@ -1,7 +1,7 @@
 //! `amita-sim`: runs the simulated cluster over many seeds, replays one, plays the named scenarios.
 
 use amita_sim::campaign::{MAX_FAILURES, Run, Summary, run_all, run_caught};
-use amita_sim::{cluster, paths, scenarios, solo};
+use amita_sim::{cluster, mutants, paths, scenarios, solo};
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -18,8 +18,12 @@ USAGE
         for ranges too small to take them all).
     amita-sim run --first SEED --seconds N [--profile cluster|store] [--jobs N]
         Runs seeds from SEED on until the time is over; which paths they take is not judged.
-    amita-sim replay SEED [--profile cluster|store] [--trace]
+    amita-sim replay SEED [--profile cluster|store] [--mutant NAME] [--trace]
         Runs one seed again, exactly as before; --trace tells what happens.
+    amita-sim mutants [--only TEXT] [--seeds N] [--quick]
+        Switches each rule off in turn and runs random seeds (at most N, default 20000) until a
+        checker objects; prints how many it took. --quick: seeds that are known to find a mutant are
+        tried first. Needs a build with `--features planted`.
     amita-sim scenarios [--only TEXT] [--seeds N]
         Plays the histories of docs/protocol.md, each by its rule's number. Built with
         `--features planted`, each is also played with its rule switched off, and must then fail.
@@ -31,6 +35,9 @@ PROFILES
 EXIT STATUS
     0 all held    1 something failed    2 wrong arguments
 ";
+
+/// Seeds after which a mutant counts as not found.
+const MOST_SEEDS: u64 = 20_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
@@ -69,6 +76,8 @@ struct Arguments {
     jobs: usize,
     profile: Profile,
     only: Option<String>,
+    mutant: Option<String>,
+    quick: bool,
     trace: bool,
     any_coverage: bool,
 }
@@ -83,6 +92,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
         jobs: cores,
         profile: Profile::Cluster,
         only: None,
+        mutant: None,
+        quick: false,
         trace: false,
         any_coverage: false,
     };
@@ -95,6 +106,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--seconds" => parsed.seconds = Some(number("--seconds", &value("--seconds")?)?),
             "--jobs" => parsed.jobs = number("--jobs", &value("--jobs")?)? as usize,
             "--only" => parsed.only = Some(value("--only")?),
+            "--mutant" => parsed.mutant = Some(value("--mutant")?),
+            "--quick" => parsed.quick = true,
             "--profile" => {
                 parsed.profile = match value("--profile")?.as_str() {
                     "cluster" => Profile::Cluster,
@@ -145,14 +158,25 @@ fn main() -> ExitCode {
             }
             ["replay", seed] => {
                 let seed = seed.parse().map_err(|_| format!("{seed:?} is no seed"))?;
-                Ok(replay(&arguments, seed))
+                replay(&arguments, seed)
+            }
+            ["mutants"] => {
+                let seeds = arguments.seeds.as_deref().map(str::parse).transpose();
+                let most = seeds.map_err(|_| "--seeds needs a number here".to_owned())?;
+                let most = most.unwrap_or(MOST_SEEDS);
+                Ok(mutants::search_all(
+                    arguments.only.as_deref(),
+                    most,
+                    arguments.quick,
+                    arguments.jobs,
+                ))
             }
             ["scenarios"] => {
                 let seeds = arguments.seeds.as_deref().map(str::parse).transpose();
                 let seeds = seeds.map_err(|_| "--seeds needs a number here".to_owned())?;
                 Ok(scenarios::play_all(arguments.only.as_deref(), seeds, arguments.jobs))
             }
-            _ => Err("run, replay SEED or scenarios?".to_owned()),
+            _ => Err("run, replay SEED, mutants or scenarios?".to_owned()),
         }
     });
     match result {
@@ -221,12 +245,20 @@ fn report(summary: &Summary, profile: Profile) {
     }
 }
 
-fn replay(arguments: &Arguments, seed: u64) -> bool {
+fn replay(arguments: &Arguments, seed: u64) -> Result<bool, String> {
     let profile = arguments.profile;
-    let run = run_caught(seed, |seed| profile.run(seed, arguments.trace));
+    let run = match &arguments.mutant {
+        None => run_caught(seed, |seed| profile.run(seed, arguments.trace)),
+        Some(name) => {
+            let all = mutants::all();
+            let mutant = all.iter().find(|mutant| mutant.name == name);
+            let mutant = mutant.ok_or_else(|| format!("there is no mutant {name:?}"))?;
+            run_caught(seed, |seed| mutant.run(seed, arguments.trace))
+        }
+    };
     print!("{}", run.coverage);
     println!("seed {seed} of profile {}: trace {:016x}", profile.name(), run.trace);
-    match run.failure {
+    Ok(match run.failure {
         None => {
             println!("it holds");
             true
@@ -235,5 +267,5 @@ fn replay(arguments: &Arguments, seed: u64) -> bool {
             println!("FAILED: {why}");
             false
         }
-    }
+    })
 }

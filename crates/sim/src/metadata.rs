@@ -89,6 +89,8 @@ enum Due<T> {
     Deliver(Delivery<T>),
     /// Renew a session.
     Renew { node: NodeId, process: u64 },
+    /// Write a session's key again, because its value has changed.
+    Announce { node: NodeId, process: u64 },
 }
 
 struct Watcher {
@@ -297,6 +299,16 @@ impl<T: Clone> Metadata<T> {
         self.push(now, ONE_WAY_NS.0, Due::Renew { node, process });
     }
 
+    /// What the liveness key of the node's session says from now on, as soon as the service is reached.
+    pub fn announce(&mut self, now: Time, node: NodeId, value: Vec<u8>) {
+        if let Some(session) = self.sessions.get_mut(&node) {
+            session.value = value;
+            let process = session.process;
+            let delay = self.one_way();
+            self.push(now, delay, Due::Announce { node, process });
+        }
+    }
+
     /// The node's process is gone: nobody renews, nobody watches.
     pub fn process_ended(&mut self, node: NodeId) {
         self.sessions.remove(&node);
@@ -337,6 +349,7 @@ impl<T: Clone> Metadata<T> {
                 }
                 Due::Deliver(delivery) => out.push(delivery),
                 Due::Renew { node, process } => self.renew(now, node, process, frozen(node)),
+                Due::Announce { node, process } => self.write_session(now, node, process, frozen(node)),
             }
         }
         self.feed_watchers(now);
@@ -415,6 +428,32 @@ impl<T: Clone> Metadata<T> {
             }
         }
         self.push(now, RENEW_NS, Due::Renew { node, process });
+    }
+
+    fn write_session(&mut self, now: Time, node: NodeId, process: u64, frozen: bool) {
+        let reaches = self.reaches(now, node) && !frozen;
+        let Some(session) = self.sessions.get(&node).filter(|session| session.process == process) else {
+            return;
+        };
+        let Some(lease) = session.lease else {
+            // The renewal that begins the session writes it.
+            return;
+        };
+        let op = Op::Put {
+            key: amita_cluster::map::live_key(node),
+            value: session.value.clone(),
+            lease: Some(lease),
+        };
+        let call = Call {
+            then: vec![op],
+            ..Call::default()
+        };
+        // A lease that has run out is replaced by the next renewal.
+        if !reaches {
+            self.push(now, RENEW_NS, Due::Announce { node, process });
+        } else if self.state.txn(&call).is_err() {
+            self.push(now, RENEW_NS, Due::Announce { node, process });
+        }
     }
 
     fn feed_watchers(&mut self, now: Time) {

@@ -94,6 +94,20 @@ impl fmt::Debug for Scenario {
     }
 }
 
+/// Rules whose history cannot be played, and why.
+pub const NOT_YET: &[(&str, &str)] = &[
+    (
+        "R5",
+        "no store takes writes of a chunk that is incomplete in this version",
+    ),
+    ("R9", "I/O is not forwarded between gateways in this version"),
+    ("R11", "sequencers take no snapshots in this version"),
+    (
+        "D8",
+        "sequencers make no clones in this version; the store's own model test plays them",
+    ),
+];
+
 /// All of them.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
@@ -106,6 +120,9 @@ pub fn all() -> Vec<Scenario> {
 /// Plays all whose name contains `only`, and prints how they went; false when one did not hold.
 pub fn play_all(only: Option<&str>, seeds: Option<u64>, jobs: usize) -> bool {
     let mut good = true;
+    for (rule, why) in NOT_YET {
+        println!("{rule}: not played: {why}");
+    }
     for scenario in all() {
         if only.is_some_and(|only| !scenario.name.contains(only)) {
             continue;
@@ -151,7 +168,7 @@ macro_rules! plant {
         }
     };
 }
-use plant;
+pub(crate) use plant;
 
 #[cfg(test)]
 mod tests;

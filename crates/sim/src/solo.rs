@@ -14,9 +14,9 @@ use crate::coverage::Coverage;
 use crate::random::Random;
 use amita_cluster::{ClusterId, StoreId};
 use amita_reactor::Time;
-use amita_reactor::sim::{DiskConfig, SimConfig, SimDriver, World};
+use amita_reactor::sim::{Backing, DiskConfig, SimConfig, SimDriver, World};
 use amita_store::format::page::LogPage;
-use amita_store::{Counters, FormatParams, State};
+use amita_store::{Counters, Discard, FormatParams, State};
 use player::Player;
 use service::StoreService;
 use std::path::Path;
@@ -44,6 +44,10 @@ pub struct Profile {
     pub volatile_cache: bool,
     /// The disk's alignment.
     pub alignment: u32,
+    /// What is beneath the disk.
+    pub backing: Backing,
+    /// Is free space discarded?
+    pub discard: Discard,
     /// Reads take up to so long.
     pub slowest_read: Duration,
     /// How many requests are under way at most.
@@ -85,6 +89,8 @@ impl Profile {
             log_bytes: *random.pick(&[64 * 4096, 64 * 4096, 100 * 4096, 256 * 4096]),
             volatile_cache: random.percent(60),
             alignment: *random.pick(&[1, 512, 4096]),
+            backing: *random.pick(&[Backing::Device, Backing::Device, Backing::File, Backing::SparseFile]),
+            discard: *random.pick(&[Discard::Never, Discard::Devices, Discard::Always]),
             slowest_read: Duration::from_micros(*random.pick(&[120, 120, 3000])),
             depth: *random.pick(&[1, 4, 16, 32]),
             lives: random.within(2, 6) as u32,
@@ -157,6 +163,7 @@ impl Solo {
         let disk = DiskConfig {
             volatile_cache: profile.volatile_cache,
             alignment: profile.alignment,
+            backing: profile.backing,
             read: (Duration::from_micros(40), profile.slowest_read),
             ..DiskConfig::flash(profile.store_bytes)
         };
@@ -199,6 +206,7 @@ impl Solo {
         let mut driver = self.world.driver(NODE);
         let config = amita_store::Config {
             cluster: Some(CLUSTER),
+            discard: self.profile.discard,
             planted: self.planted,
             ..amita_store::Config::default()
         };
@@ -370,6 +378,7 @@ pub fn count_store(coverage: &mut Coverage, counters: &Counters) {
     coverage.add("store.copied_blocks", counters.copied_blocks);
     coverage.add("store.log_waits", counters.log_waits);
     coverage.add("store.mark_pages", counters.mark_pages);
+    coverage.add("store.discarded_bytes", counters.discarded_bytes);
 }
 
 /// Formats a simulated disk. A new one is full of zeros, so only the superblocks are left to write.

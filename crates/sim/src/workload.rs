@@ -61,7 +61,7 @@ impl Profile {
             clear_percent: *random.pick(&[0, 3, 10]),
             part_percent: *random.pick(&[0, 5, 20]),
             max_blocks: *random.pick(&[1, 2, 4, 8]),
-            pause_ns: *random.pick(&[100_000, 1_000_000, 5_000_000, 20_000_000]),
+            pause_ns: *random.pick(&[100_000, 1_000_000, 5_000_000, 20_000_000, 100_000_000]),
         }
     }
 
@@ -140,6 +140,11 @@ impl Workload {
     /// Nothing more is asked for.
     pub fn stop(&mut self) {
         self.profile.operations = self.asked;
+    }
+
+    /// So many operations more.
+    pub fn go_on(&mut self, operations: u32) {
+        self.profile.operations = self.asked + operations;
     }
 
     /// How many operations have been asked for.

@@ -105,4 +105,14 @@ fn count_sequencer(coverage: &mut crate::coverage::Coverage, counters: &amita_vo
     coverage.add("volume.unknown", counters.unknown);
     coverage.add("volume.lost_races", counters.lost_races);
     coverage.add("volume.damaged", counters.damaged);
+    coverage.add("sync.started", counters.sync_started);
+    coverage.add("sync.dropped", counters.sync_dropped);
+    coverage.add("sync.whole", counters.sync_whole);
+    coverage.add("sync.promoted", counters.sync_promoted);
+    coverage.add("sync.joined", counters.joined);
+    coverage.add("sync.mended", counters.mended);
+    coverage.add("sync.mended_blocks", counters.mended_blocks);
+    coverage.add("sync.mend_skipped", counters.mend_skipped);
+    coverage.add("sync.mend_restarts", counters.mend_restarts);
+    coverage.add("sync.mend_held", counters.mend_held);
 }

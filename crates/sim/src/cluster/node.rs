@@ -84,6 +84,8 @@ pub struct Node {
     pub frozen_until: Time,
     /// Its stores whose mount failed, or that met an error, and what they said.
     pub failed: BTreeMap<StoreId, String>,
+    /// Its stores that serve.
+    pub serving: Vec<StoreId>,
 }
 
 impl Node {
@@ -97,6 +99,7 @@ impl Node {
             completions: Vec::new(),
             frozen_until: Time::default(),
             failed: BTreeMap::new(),
+            serving: Vec::new(),
         }
     }
 
@@ -111,6 +114,7 @@ impl Node {
         assert!(!self.is_up(), "node {} runs already", self.member);
         self.process += 1;
         self.failed.clear();
+        self.serving.clear();
         let cores = setup.cores[self.member];
         let drivers: Vec<SimDriver> = (0..cores).map(|core| world.driver(place(self.member, core))).collect();
         let mails = mails(&drivers);

@@ -134,9 +134,32 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The setup of a seed.
+    /// The setup of a seed. One in forty has disks that are smaller than its volume, and nothing else wrong.
     #[must_use]
     pub fn draw(seed: u64) -> Setup {
+        match seed % 40 {
+            39 => Setup::cramped(seed),
+            _ => Setup::draw_roomy(seed),
+        }
+    }
+
+    /// Disks that are smaller than the volume.
+    #[must_use]
+    pub fn cramped(seed: u64) -> Setup {
+        let mut setup = Setup::quiet(seed);
+        setup.store_bytes = 1 << 20;
+        setup.groups = 1;
+        (setup.blocks, setup.profile.blocks) = (288, 288);
+        setup.profile.hot_percent = 5;
+        setup.profile.read_percent = 10;
+        setup.profile.clear_percent = 5;
+        setup.profile.max_blocks = 8;
+        setup.profile.operations = 400;
+        (setup.expect_full, setup.expect_no_eviction) = (true, true);
+        setup
+    }
+
+    fn draw_roomy(seed: u64) -> Setup {
         let mut random = Random::new(seed).fork(1);
         // One run in thirty lives for hours, with long silences and faults of minutes.
         let long = random.below(30) == 0;
@@ -251,6 +274,8 @@ fn patience(patience_ms: u64) -> coordinator::Config {
     coordinator::Config {
         patience: Duration::from_millis(patience_ms),
         start_patience: Duration::from_millis(3 * patience_ms),
+        rejoin_pause: Duration::from_millis(patience_ms / 2),
+        backoff: (Duration::from_millis(300), Duration::from_secs(4)),
         ..coordinator::Config::default()
     }
 }

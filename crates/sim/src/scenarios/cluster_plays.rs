@@ -197,21 +197,6 @@ fn rival_gateways(seed: u64) -> Setup {
     setup
 }
 
-/// The disks are smaller than the volume.
-fn full(seed: u64) -> Setup {
-    let mut setup = Setup::quiet(seed);
-    setup.store_bytes = 1 << 20;
-    setup.groups = 1;
-    (setup.blocks, setup.profile.blocks) = (288, 288);
-    setup.profile.hot_percent = 5;
-    setup.profile.read_percent = 10;
-    setup.profile.clear_percent = 5;
-    setup.profile.max_blocks = 8;
-    setup.profile.operations = 400;
-    (setup.expect_full, setup.expect_no_eviction) = (true, true);
-    setup
-}
-
 /// A member's disk forgets the end of its log, and the node starts again.
 fn shorter_log(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -412,7 +397,7 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "R7: space is settled before a version is given out",
             "v10 is on M1, M2 and M3 is full: it can be neither completed nor undone.",
-            full,
+            Setup::cramped,
             plant!(plants => plants.volume.no_credits = true),
         ),
         scenario(

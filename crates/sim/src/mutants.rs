@@ -1,0 +1,163 @@
+//! Mutants: the product with one rule switched off (feature `planted`), each to be found by random seeds.
+//!
+//! A scenario steers towards the one interleaving that its rule forbids. That shows the rule to be needed; it does not
+//! show that the simulator would have found the fault had nobody thought of it. So each mutant is also let loose on the
+//! seeds that every run uses, and what counts is how many of them it takes until a checker objects. A mutant that takes
+//! thousands says where the faults and the workloads are too tame.
+
+mod list;
+
+pub use list::all;
+
+use crate::campaign::{Run, run_all};
+use crate::cluster::{Plants, Setup, run_setup};
+use crate::random::Random;
+use crate::solo;
+
+/// Where a mutant is let loose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// A store on its own.
+    Store,
+    /// A cluster.
+    Cluster,
+}
+
+impl Ground {
+    /// As the option `--profile` has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Ground::Store => "store",
+            Ground::Cluster => "cluster",
+        }
+    }
+}
+
+/// The product with one rule switched off.
+#[derive(Clone, Copy)]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// The rule that it breaks; `I`: one that needs no number, such as that an answer means durable.
+    pub rule: &'static str,
+    /// Where it is let loose.
+    pub ground: Ground,
+    /// Switches the rule off.
+    pub plant: fn(&mut Plants),
+    /// Seeds that found it when they were last looked for: tried first. They belong to a version of the code.
+    pub known: &'static [u64],
+}
+
+/// What came of a search.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The first seed that fails.
+    pub seed: u64,
+    /// Seeds that were run until then.
+    pub tried: u64,
+    /// What the checker said.
+    pub why: String,
+}
+
+impl Mutant {
+    /// One seed.
+    #[must_use]
+    pub fn run(&self, seed: u64, trace: bool) -> Run {
+        let mut plants = Plants::default();
+        (self.plant)(&mut plants);
+        match self.ground {
+            Ground::Store => {
+                let profile = solo::Profile::draw(&mut Random::new(seed).fork(1));
+                solo::run_with(seed, profile, plants.store)
+            }
+            Ground::Cluster => run_setup(
+                Setup {
+                    plants,
+                    ..Setup::draw(seed)
+                },
+                trace,
+            ),
+        }
+    }
+
+    /// Runs the seeds from 0 on, `most` of them at most, until one fails.
+    #[must_use]
+    pub fn search(&self, most: u64, jobs: usize) -> Option<Found> {
+        let summary = run_all(0..most, None, jobs, 1, |seed| self.run(seed, false), |_| {});
+        let (seed, why) = summary.failures.into_iter().next()?;
+        Some(Found {
+            seed,
+            tried: summary.runs,
+            why,
+        })
+    }
+
+    /// Runs the seeds that are known to find it.
+    #[must_use]
+    pub fn try_known(&self, jobs: usize) -> Option<Found> {
+        self.known.iter().zip(1..).find_map(|(&seed, tried)| {
+            let summary = run_all(
+                seed..seed + 1,
+                None,
+                jobs.min(1),
+                1,
+                |seed| self.run(seed, false),
+                |_| {},
+            );
+            let (seed, why) = summary.failures.into_iter().next()?;
+            Some(Found { seed, tried, why })
+        })
+    }
+}
+
+/// Searches for all whose name contains `only` and prints the table; false when one was not found. `quick`: seeds that
+/// are known to find a mutant are tried first.
+pub fn search_all(only: Option<&str>, most: u64, quick: bool, jobs: usize) -> bool {
+    if !cfg!(feature = "planted") {
+        println!("build with --features planted: without it there is no rule to switch off");
+        return false;
+    }
+    println!(
+        "{:<26}{:<6}{:<9}{:>7}{:>9}  what the checker said",
+        "mutant", "rule", "profile", "seeds", "found by"
+    );
+    let (mut found_all, mut count) = (true, 0);
+    for mutant in all() {
+        if only.is_some_and(|only| !mutant.name.contains(only) && mutant.rule != only) {
+            continue;
+        }
+        count += 1;
+        let known = if quick { mutant.try_known(jobs) } else { None };
+        let found = known.or_else(|| mutant.search(most, jobs));
+        let (name, rule, ground) = (mutant.name, mutant.rule, mutant.ground.name());
+        match found {
+            Some(Found { seed, tried, why }) => {
+                println!("{name:<26}{rule:<6}{ground:<9}{tried:>7}{seed:>9}  {}", shorten(&why));
+            }
+            None => {
+                println!("{name:<26}{rule:<6}{ground:<9}{most:>7}        -  NOT FOUND");
+                found_all = false;
+            }
+        }
+    }
+    println!(
+        "{count} mutants, {}",
+        if found_all { "all found" } else { "NOT ALL FOUND" }
+    );
+    found_all
+}
+
+/// A message's first line, and of a panic what it says.
+fn shorten(why: &str) -> String {
+    let mut lines = why.lines();
+    let first = lines.next().unwrap_or_default();
+    let line = match first.starts_with("panicked at") {
+        true => lines.next().unwrap_or(first),
+        false => first,
+    };
+    line.chars().take(110).collect()
+}
+
+#[cfg(test)]
+mod tests;
