@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod cpu;
+pub mod faulty_disk;
 pub mod fio;
 pub mod interrupt;
 pub mod nbd;

@@ -120,7 +120,10 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     admin::register_node(
         &client,
         &config.name,
-        &advertised(fabric).to_string(),
+        &config
+            .advertise_fabric
+            .unwrap_or_else(|| advertised(fabric))
+            .to_string(),
         nbd_text.as_deref(),
         config.cores as u32,
     )?;

@@ -39,6 +39,10 @@ pub struct Arguments {
     /// The address to tell the others, where --fabric or --nbd is every address of the host
     #[arg(long, env = "AMITA_ADVERTISE", value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
+    /// Where the others reach --fabric, when its port is another one for them: behind address translation or a
+    /// forwarder. Core I is at this port plus I
+    #[arg(long, env = "AMITA_ADVERTISE_FABRIC", value_name = "ADDRESS:PORT")]
+    pub advertise_fabric: Option<SocketAddr>,
     /// How many cores serve; stores and chunks are spread over them
     #[arg(long, env = "AMITA_CORES", value_name = "N", default_value_t = 1)]
     pub cores: usize,
@@ -107,6 +111,7 @@ impl Arguments {
         let mut config = ServeConfig::new(name, metadata.list()?, self.fabric);
         config.nbd = self.nbd;
         config.advertise = self.advertise;
+        config.advertise_fabric = self.advertise_fabric;
         config.stores.clone_from(&self.stores);
         config.cores = self.cores;
         config.pin = self.pin;

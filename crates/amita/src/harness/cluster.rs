@@ -4,6 +4,7 @@ use crate::error::{Context, Failure, Result};
 use crate::harness::process::{Process, dying_with_us};
 use crate::harness::tool::{self, Output};
 use crate::harness::{interrupt, ports};
+use rustix::process::Signal;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,6 +59,8 @@ pub struct Node {
     pub fabric: SocketAddr,
     /// Where clients reach it.
     pub nbd: SocketAddr,
+    /// Where the other nodes are told to reach it, when that is not `fabric`: at a forwarder, say.
+    pub advertised: Option<SocketAddr>,
     /// The process, while it was not killed.
     pub process: Option<Process>,
 }
@@ -86,14 +89,22 @@ impl Cluster {
         for index in 0..cluster.config.nodes {
             cluster.format_store(index)?;
         }
-        for index in 0..cluster.config.nodes {
-            cluster.start_node(index)?;
-        }
-        for index in 0..cluster.config.nodes {
-            cluster.await_node(index)?;
-        }
-        cluster.await_stores()?;
+        cluster.start_nodes()?;
         Ok(cluster)
+    }
+
+    /// Starts all nodes of a cluster whose stores are formatted, and waits until all of them serve.
+    ///
+    /// # Errors
+    /// When one does not start: with its last words.
+    pub fn start_nodes(&mut self) -> Result<()> {
+        for index in 0..self.nodes.len() {
+            self.start_node(index)?;
+        }
+        for index in 0..self.nodes.len() {
+            self.await_node(index)?;
+        }
+        self.await_stores()
     }
 
     /// Waits until the metadata knows every node as living, and every store.
@@ -126,6 +137,7 @@ impl Cluster {
                 stores: vec![config.store_folder.join(format!("n{number}.store"))],
                 fabric: loopback(),
                 nbd: loopback(),
+                advertised: None,
                 process: None,
             })
             .collect();
@@ -206,6 +218,9 @@ impl Cluster {
             .arg(node.fabric.to_string())
             .arg("--nbd")
             .arg(node.nbd.to_string());
+        if let Some(advertised) = node.advertised {
+            command.arg("--advertise-fabric").arg(advertised.to_string());
+        }
         for store in &node.stores {
             command.arg("--store").arg(store);
         }
@@ -239,6 +254,7 @@ impl Cluster {
             stores: Vec::new(),
             fabric: loopback(),
             nbd: loopback(),
+            advertised: None,
             process: None,
         };
         self.nodes.push(node);
@@ -251,6 +267,45 @@ impl Cluster {
     /// Kills a node with SIGKILL.
     pub fn kill_node(&mut self, index: usize) {
         self.nodes[index].process = None;
+    }
+
+    /// Stops the process of a node (SIGSTOP): it does nothing, and its connections stay.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn freeze_node(&self, index: usize) -> Result<()> {
+        self.signal_node(index, Signal::STOP)
+    }
+
+    /// Lets a frozen node go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn thaw_node(&self, index: usize) -> Result<()> {
+        self.signal_node(index, Signal::CONT)
+    }
+
+    fn signal_node(&self, index: usize, signal: Signal) -> Result<()> {
+        let node = &self.nodes[index];
+        let process = node.process.as_ref();
+        let process = process.ok_or_else(|| Failure::new(format!("node {} is not running", node.name)))?;
+        process.signal(signal)
+    }
+
+    /// The metadata server's process, where it was started here and was not killed.
+    #[must_use]
+    pub fn metadata_process(&self) -> Option<&Process> {
+        self.metadata.as_ref()
+    }
+
+    /// Has the others told to reach a node somewhere else: from its next start on.
+    pub fn advertise(&mut self, index: usize, address: SocketAddr) {
+        self.nodes[index].advertised = Some(address);
+    }
+
+    /// Gives a node other stores: from its next start on.
+    pub fn set_stores(&mut self, index: usize, stores: Vec<PathBuf>) {
+        self.nodes[index].stores = stores;
     }
 
     /// Asks a node to end; was that orderly?

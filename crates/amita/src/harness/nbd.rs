@@ -1,6 +1,10 @@
-//! A small blocking NBD client at depth 1, for the probe that measures how long writes pause. It speaks the fixed
+//! A small blocking NBD client, for the probe that measures how long writes pause and for tests. It speaks the fixed
 //! newstyle handshake and simple replies (the NBD protocol, "Newstyle negotiation" and "Transmission phase").
+//!
+//! Whoever wants one thing at a time calls [`Client::read`] and [`Client::write`]. Whoever wants more under way begins
+//! with [`Client::ask`] and takes the answers, in the order in which they come, with [`Client::answer`].
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -18,8 +22,59 @@ const INFO_EXPORT: u16 = 0;
 const CMD_READ: u16 = 0;
 const CMD_WRITE: u16 = 1;
 const CMD_DISC: u16 = 2;
+const CMD_FLUSH: u16 = 3;
+const CMD_TRIM: u16 = 4;
+const CMD_WRITE_ZEROES: u16 = 6;
 /// An answer to an option longer than this is not believed.
 const MAX_OPTION_REPLY: usize = 64 * 1024;
+
+/// What a client may ask of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask<'a> {
+    /// Read so many bytes.
+    Read {
+        /// From here on.
+        offset: u64,
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// Write these bytes.
+    Write {
+        /// From here on.
+        offset: u64,
+        /// What.
+        data: &'a [u8],
+    },
+    /// These bytes are not needed any more.
+    Trim {
+        /// From here on.
+        offset: u64,
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// Make zeros of these bytes.
+    WriteZeroes {
+        /// From here on.
+        offset: u64,
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// Make everything durable that was acknowledged.
+    Flush,
+}
+
+/// The number of a request under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(u64);
+
+/// What the server said to a request: what was read (nothing otherwise), or its error.
+#[derive(Debug)]
+pub struct Answered {
+    /// Which request.
+    pub handle: Handle,
+    /// How it ended.
+    pub result: io::Result<Vec<u8>>,
+}
 
 /// An open export.
 #[derive(Debug)]
@@ -27,6 +82,8 @@ pub struct Client {
     stream: TcpStream,
     size_bytes: u64,
     next_handle: u64,
+    /// What is under way, with the bytes that follow a good answer.
+    under_way: BTreeMap<u64, usize>,
 }
 
 fn refused(message: String) -> io::Error {
@@ -47,6 +104,7 @@ impl Client {
             stream,
             size_bytes: 0,
             next_handle: 1,
+            under_way: BTreeMap::new(),
         };
         if client.u64()? != NBDMAGIC || client.u64()? != IHAVEOPT {
             return Err(refused(format!("{server} is no NBD server of the newstyle")));
@@ -96,29 +154,86 @@ impl Client {
         self.size_bytes
     }
 
-    /// Writes, and waits for the answer.
+    /// Writes, and waits for the answer. Nothing else may be under way.
     ///
     /// # Errors
     /// When the server answers with an error, or the connection breaks: then nothing is known of the write.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let handle = self.request(CMD_WRITE, offset, data.len() as u32, data)?;
-        self.reply(handle)
+        let handle = self.ask(Ask::Write { offset, data })?;
+        self.only(handle).map(drop)
     }
 
-    /// Reads into `buffer`.
+    /// Reads into `buffer`. Nothing else may be under way.
     ///
     /// # Errors
     /// When the server answers with an error, or the connection breaks.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let handle = self.request(CMD_READ, offset, buffer.len() as u32, &[])?;
-        self.reply(handle)?;
-        self.stream.read_exact(buffer)
+        let bytes = buffer.len() as u32;
+        let handle = self.ask(Ask::Read { offset, bytes })?;
+        buffer.copy_from_slice(&self.only(handle)?);
+        Ok(())
+    }
+
+    /// Sends a request, and does not wait for its answer.
+    ///
+    /// # Errors
+    /// When the connection breaks: then nothing is known of anything that is under way.
+    pub fn ask(&mut self, ask: Ask<'_>) -> io::Result<Handle> {
+        let none: &[u8] = &[];
+        let (handle, answer_bytes) = match ask {
+            Ask::Read { offset, bytes } => (self.request(CMD_READ, offset, bytes, none)?, bytes as usize),
+            Ask::Write { offset, data } => (self.request(CMD_WRITE, offset, data.len() as u32, data)?, 0),
+            Ask::Trim { offset, bytes } => (self.request(CMD_TRIM, offset, bytes, none)?, 0),
+            Ask::WriteZeroes { offset, bytes } => (self.request(CMD_WRITE_ZEROES, offset, bytes, none)?, 0),
+            Ask::Flush => (self.request(CMD_FLUSH, 0, 0, none)?, 0),
+        };
+        self.under_way.insert(handle, answer_bytes);
+        Ok(Handle(handle))
+    }
+
+    /// How many requests are under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Waits for the next answer, whichever request it is for.
+    ///
+    /// # Errors
+    /// When the connection breaks, the server says nothing for longer than the client's patience, or what it says is no
+    /// answer to anything.
+    pub fn answer(&mut self) -> io::Result<Answered> {
+        let (magic, error, handle) = (self.u32()?, self.u32()?, self.u64()?);
+        let bytes = self.under_way.remove(&handle);
+        let (REPLY_MAGIC, Some(bytes)) = (magic, bytes) else {
+            return Err(refused(format!(
+                "a reply with magic {magic:#x} for handle {handle}, which nobody has asked"
+            )));
+        };
+        let result = if error == 0 {
+            let mut data = vec![0; bytes];
+            self.stream.read_exact(&mut data)?;
+            Ok(data)
+        } else {
+            Err(io::Error::from_raw_os_error(error as i32))
+        };
+        let handle = Handle(handle);
+        Ok(Answered { handle, result })
     }
 
     /// Says good-bye.
     pub fn close(mut self) {
         // The server may be gone already; then there is nobody to say it to.
         let _ = self.request(CMD_DISC, 0, 0, &[]);
+    }
+
+    /// The answer to the only request under way.
+    fn only(&mut self, handle: Handle) -> io::Result<Vec<u8>> {
+        let answered = self.answer()?;
+        if answered.handle != handle {
+            return Err(refused("an answer to an earlier request".to_owned()));
+        }
+        answered.result
     }
 
     fn request(&mut self, command: u16, offset: u64, length: u32, payload: &[u8]) -> io::Result<u64> {
@@ -134,19 +249,6 @@ impl Client {
         frame.extend(payload);
         self.stream.write_all(&frame)?;
         Ok(handle)
-    }
-
-    fn reply(&mut self, handle: u64) -> io::Result<()> {
-        let (magic, error, of) = (self.u32()?, self.u32()?, self.u64()?);
-        if magic != REPLY_MAGIC || of != handle {
-            return Err(refused(format!(
-                "a reply with magic {magic:#x} for handle {of} where {handle} was asked"
-            )));
-        }
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(error as i32));
-        }
-        Ok(())
     }
 
     fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {

@@ -26,6 +26,9 @@ pub struct ServeConfig {
     pub nbd: Option<SocketAddr>,
     /// The address to tell others, where the node listens on all of its addresses.
     pub advertise: Option<IpAddr>,
+    /// Where others reach `fabric`, when that is another port too (address translation, a forwarder): core `i` at this
+    /// port plus `i`.
+    pub advertise_fabric: Option<SocketAddr>,
     /// Paths of stores: formatted block devices or files.
     pub stores: Vec<PathBuf>,
     /// How many cores serve.
@@ -65,6 +68,7 @@ impl ServeConfig {
             fabric,
             nbd: None,
             advertise: None,
+            advertise_fabric: None,
             stores: Vec::new(),
             cores: 1,
             pin: None,
@@ -133,7 +137,18 @@ impl ServeConfig {
                 "port 0 with several cores: they need ports that follow each other".to_owned(),
             );
         }
-        let addresses = [Some(self.fabric), self.nbd].into_iter().flatten();
+        if let Some(address) = self.advertise_fabric
+            && (address.port() == 0
+                || usize::from(address.port()) + self.cores > usize::from(u16::MAX)
+                || !is_dialable(address.ip()))
+        {
+            return bad(
+                "advertise-fabric",
+                format!("{address}: others dial this port, and one more for each further core; name a real one"),
+            );
+        }
+        let fabric = self.advertise_fabric.is_none().then_some(self.fabric);
+        let addresses = [fabric, self.nbd].into_iter().flatten();
         for address in addresses {
             if !is_dialable(address.ip()) && self.advertise.is_none() {
                 return bad(
