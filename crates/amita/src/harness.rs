@@ -6,10 +6,12 @@
 
 pub mod cluster;
 pub mod cpu;
+pub mod etcd;
 pub mod faulty_disk;
 pub mod fio;
 pub mod interrupt;
 pub mod nbd;
+pub mod observe;
 pub mod ports;
 pub mod probe;
 pub mod process;

@@ -2,57 +2,17 @@
 
 use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, World, check_job, scratch, stamped, verify_job};
 use amita::harness::cluster::Metadata;
-use amita::harness::process::Process;
-use amita::harness::scratch::Scratch;
-use amita::harness::{interrupt, ports, tool};
-use std::net::TcpStream;
+use amita::harness::etcd::Etcd;
 use std::time::Duration;
 
 /// What the nodes may say while the metadata is away.
 const METADATA_IS_AWAY: &[&str] = &["metadata", "lease", "watch"];
 
-/// A real etcd on free ports, its data in memory or a temporary folder.
-struct Etcd {
-    _process: Process,
-    endpoint: String,
-    _scratch: Scratch,
-}
-
-fn etcd() -> Etcd {
-    let scratch = scratch(64 << 20);
-    let (client, peer) = (ports::free(), ports::free());
-    let (endpoint, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-    let data = scratch.stores().join("etcd");
-    let arguments = [
-        "--data-dir".to_owned(),
-        data.display().to_string(),
-        format!("--listen-client-urls={endpoint}"),
-        format!("--advertise-client-urls={endpoint}"),
-        format!("--listen-peer-urls={peer}"),
-        format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=default={peer}"),
-        "--log-level=error".to_owned(),
-    ];
-    let process = tool::start(scratch.folder(), "etcd", arguments).expect("etcd starts");
-    let listens = interrupt::poll(Duration::from_secs(30), Duration::from_millis(20), || {
-        Ok(TcpStream::connect(("127.0.0.1", client)).ok().map(drop))
-    });
-    assert!(
-        listens.expect("polled").is_some(),
-        "etcd does not listen:\n{}",
-        process.last_words()
-    );
-    Etcd {
-        _process: process,
-        endpoint,
-        _scratch: scratch,
-    }
-}
-
 #[test]
 fn the_same_on_a_real_etcd() {
-    let etcd = etcd();
-    let mut world = World::on(Metadata::External(etcd.endpoint.clone()));
+    let beside = scratch(64 << 20);
+    let etcd = Etcd::start(beside.folder(), beside.stores()).expect("etcd starts");
+    let mut world = World::on(Metadata::External(etcd.endpoint()));
     let folder = world.folder().to_owned();
     verify_job("verify", &world.uri(0), 0, 16 << 20, 21)
         .run(&folder, PATIENCE)
@@ -70,7 +30,7 @@ fn the_same_on_a_real_etcd() {
     // What a person sees in etcd is readable.
     let keys = world.done(
         "etcdctl",
-        &["--endpoints", &etcd.endpoint, "get", "--prefix", "/amita/volumes/"],
+        &["--endpoints", &etcd.endpoint(), "get", "--prefix", "/amita/volumes/"],
     );
     assert!(
         keys.contains(&format!("/amita/volumes/{VOLUME}")) && keys.contains("\"size_bytes\""),

@@ -39,6 +39,7 @@ mod opcode {
     pub const OPEN: u32 = 14;
     pub const READ: u32 = 15;
     pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
     pub const RELEASE: u32 = 18;
     pub const FSYNC: u32 = 20;
     pub const INIT: u32 = 26;
@@ -188,6 +189,15 @@ impl Server {
                 let written = self.disk.write(offset, data)?;
                 Ok(Body::default().half(written as u32).half(0).0)
             }
+            // No room is left: blocks, free and free for users, files and free ones, then sizes in bytes.
+            opcode::STATFS => Ok(Body::default()
+                .word(self.disk.size_bytes.div_ceil(PAGE as u64))
+                .zeros(4 * 8)
+                .half(PAGE as u32)
+                .half(255)
+                .half(PAGE as u32)
+                .zeros(7 * 4)
+                .0),
             opcode::FSYNC => self.disk.flush().map(|()| Vec::new()),
             opcode::RELEASE | opcode::DESTROY => Ok(Vec::new()),
             // What is not there the kernel does without: extended attributes, holes, locks of others. FLUSH, which comes

@@ -1,0 +1,115 @@
+//! One cycle: a volume of its own, clients that fight for a few of its blocks, faults as planned; then everything heals,
+//! every block is read through every gateway, and what all of them saw must have one order.
+
+use crate::clients::{Crowd, Recorder};
+use crate::plan::{Fault, Plan};
+use crate::world::{NODES, PATIENCE, World};
+use amita::harness::fio::{self, Job};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of a cycle's volume, as the command takes it.
+const VOLUME: &str = "32M";
+/// Where fio's blocks lie: behind those that the clients fight for.
+const FIO_OFFSET: u64 = 16 << 20;
+const FIO_BYTES: u64 = 4 << 20;
+/// How long to look at the plan's next step.
+const STEP: Duration = Duration::from_millis(2);
+
+/// What came of a cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Result {
+    /// Operations that clients asked for.
+    pub asked: u64,
+    /// Of those, answered without error.
+    pub done: u64,
+    /// How long it took until all gateways served everything again, after all faults had ended.
+    pub healed_after: Duration,
+}
+
+fn fio_job(world: &World, volume: &str, node: usize, seed: u64) -> Job {
+    let mut more = fio::verify_options(seed);
+    more.push("--do_verify=0".to_owned());
+    Job {
+        name: format!("fio-{seed}-{node}"),
+        target: fio::nbd(&world.cluster.uri(node, volume)),
+        pattern: "randwrite",
+        block_bytes: 4096,
+        depth: 16,
+        offset_bytes: FIO_OFFSET,
+        size_bytes: FIO_BYTES,
+        run: None,
+        more,
+    }
+}
+
+/// Carries the plan out, while clients work.
+fn strike(world: &mut World, plan: &Plan, crowd: &Crowd) {
+    let started = Instant::now();
+    let mut next = plan.strikes.iter().peekable();
+    let mut lasting: Vec<(Duration, Fault)> = Vec::new();
+    while started.elapsed() < plan.length {
+        let now = started.elapsed();
+        let (over, rest): (Vec<_>, Vec<_>) = lasting.into_iter().partition(|(until, _)| *until <= now);
+        lasting = rest;
+        for (_, fault) in over {
+            world.finish(fault);
+        }
+        while let Some(strike) = next.next_if(|strike| strike.at <= now) {
+            if let Fault::Move(gateway) = strike.fault {
+                crowd.turn_to(gateway);
+            }
+            let fault = world.begin(strike.fault);
+            lasting.push((strike.at + strike.length, fault));
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// Plays one cycle on a cluster that is well. Panics with what is wrong, after it has said how to play it again.
+pub fn play(world: &mut World, number: u32, plan: &Plan) -> Result {
+    let volume = format!("v{number}");
+    world.make_volume(&volume, VOLUME);
+    let gateways = world.gateways();
+    let first = plan.seed as usize % NODES;
+    let folder = world.folder().to_owned();
+    let job = fio_job(world, &volume, first, plan.seed);
+    job.run(&folder, PATIENCE).expect("fio writes");
+
+    let recorder = Arc::new(Recorder::new(number));
+    let crowd = Crowd::start(&recorder, &gateways, &volume, plan.seed);
+    strike(world, plan, &crowd);
+    crowd.finish();
+
+    world.heal(&plan.poisons());
+    let healing = Instant::now();
+    for &gateway in &gateways {
+        recorder
+            .read_all(gateway, &volume, PATIENCE)
+            .expect("everything heals, and all blocks are read");
+    }
+    let healed_after = healing.elapsed();
+    let mut job = fio_job(world, &volume, (first + 1) % NODES, plan.seed);
+    job.more.retain(|option| option != "--do_verify=0");
+    job.more.push("--verify_only".to_owned());
+    job.run(&folder, PATIENCE)
+        .expect("fio's blocks are what was acknowledged to it");
+
+    if let Err(violation) = recorder.check() {
+        panic!("not one order explains what the clients of {volume} saw:\n{violation}");
+    }
+    let tally = recorder.tally();
+    println!(
+        "  {plan}\n    {} asked, {} done, errors {:?}; healed after {:.1} s; {}",
+        tally.asked,
+        tally.done,
+        recorder.errors(),
+        healed_after.as_secs_f64(),
+        world.struck()
+    );
+    Result {
+        asked: tally.asked,
+        done: tally.done,
+        healed_after,
+    }
+}

@@ -1,0 +1,17 @@
+//! Chaos: real `amita serve` processes on loopback are killed and frozen, their links delayed and cut in the middle of
+//! frames, their disks made to fail and their metadata taken away, while many clients write, read and clear the same few
+//! blocks over NBD. Afterwards one order must explain everything that the clients saw (`amita_sim::history`), and every
+//! gateway must show the same. Nothing acknowledged may be lost, nothing stale may be read.
+//!
+//! A cycle comes from a seed, which is printed. To play one again:
+//!
+//! ```text
+//! AMITA_CHAOS_SEED=17 cargo nextest run -p amita --test chaos --run-ignored only -E 'test(=replay)' --no-capture
+//! ```
+
+mod clients;
+mod cycle;
+mod cycles;
+mod plan;
+mod proxy;
+mod world;
