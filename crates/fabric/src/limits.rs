@@ -106,6 +106,12 @@ pub const SEND_STALL: Duration = Duration::from_secs(10);
 /// The first pause before connecting again; each further one is twice as long.
 pub const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 
+/// A link that was up for so long has carried something, and is not given up on when it breaks.
+pub const USEFUL_LINK: Duration = Duration::from_millis(100);
+
+/// Such a link is dialled again as if so many attempts had failed, at most: after 80 ms.
+pub const BROKEN_FAILURES: u32 = 3;
+
 /// The longest pause before connecting again.
 pub const BACKOFF_LAST: Duration = Duration::from_secs(1);
 

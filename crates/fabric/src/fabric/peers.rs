@@ -6,13 +6,14 @@ use crate::codec::{Hello, Refuse, encode_hello};
 use crate::connection::{Connection, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
 use crate::handshake::{hello, judge};
-use crate::limits::{MAX_ATTEMPTS, MAX_WINDOW_BYTES, MAX_WINDOW_REQUESTS};
+use crate::limits::{BROKEN_FAILURES, MAX_ATTEMPTS, MAX_WINDOW_BYTES, MAX_WINDOW_REQUESTS, USEFUL_LINK};
 use crate::window::Window;
 use amita_cluster::NodeId;
 use amita_reactor::{Driver, SocketId, Time};
 use arrayvec::ArrayVec;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A node that this one keeps links to.
 #[derive(Debug)]
@@ -272,12 +273,16 @@ impl Fabric {
 
     /// An outgoing connection has ended: it is to be made again.
     pub(super) fn lost(&mut self, peer: NodeId, link: Link, was_up: bool, since: Time) {
-        let stable = was_up && self.now.since(since) >= self.config.timeouts.backoff_last;
+        let lasted = if was_up { self.now.since(since) } else { Duration::ZERO };
+        let stable = lasted >= self.config.timeouts.backoff_last;
         let Some(lane) = self.lane_of(peer, |lane| lane.link == Some(link)) else {
             return;
         };
         if stable {
             lane.failures = 0;
+        } else if lasted >= USEFUL_LINK {
+            // Links that break often must be up together now and then, or no write is answered by all.
+            lane.failures = lane.failures.min(BROKEN_FAILURES);
         }
         let index = lane.index;
         lane.link = None;

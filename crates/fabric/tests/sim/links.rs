@@ -241,6 +241,22 @@ fn a_link_that_does_not_last_is_not_made_again_in_a_frenzy() {
 }
 
 #[test]
+fn a_link_that_breaks_again_and_again_is_there_most_of_the_time() {
+    let mut cluster = pair(12);
+    let mut away = Duration::ZERO;
+    for _ in 0..30 {
+        cluster.run(millis(200));
+        let ups = cluster.node(1).ups();
+        let connection = cluster.world.connections().last().expect("a link").connection;
+        cluster.world.reset(connection);
+        let reset = cluster.world.now();
+        cluster.run_till(|cluster| cluster.node(1).ups() > ups);
+        away = away.max(cluster.world.now().since(reset));
+    }
+    assert!(away < millis(110), "{away:?}");
+}
+
+#[test]
 fn a_peer_that_moves_is_followed_and_one_that_is_forgotten_is_left() {
     let mut cluster = pair(11);
     cluster.start(3, Node::new(config(2)));
