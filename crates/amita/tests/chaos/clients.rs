@@ -44,8 +44,8 @@ pub struct Recorder {
     started: Instant,
     /// Reads that returned what nobody can have written there.
     corrupt: Mutex<Vec<String>>,
-    /// Errors that were answered, by their number.
-    errors: Mutex<BTreeMap<i32, u64>>,
+    /// Errors that were answered, and ways in which connections broke.
+    errors: Mutex<BTreeMap<String, u64>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,12 +97,12 @@ impl Recorder {
         lock(&self.history).complete(self.now(), id, stamps);
     }
 
-    fn error(&self, number: i32) {
-        *lock(&self.errors).entry(number).or_default() += 1;
+    fn error(&self, what: String) {
+        *lock(&self.errors).entry(what).or_default() += 1;
     }
 
-    /// Errors that were answered: their numbers, and how often.
-    pub fn errors(&self) -> BTreeMap<i32, u64> {
+    /// Errors that were answered and ways in which connections broke, and how often.
+    pub fn errors(&self) -> BTreeMap<String, u64> {
         lock(&self.errors).clone()
     }
 
@@ -275,13 +275,19 @@ impl Worker {
             if client.under_way() == 0 {
                 return Ok(());
             }
-            let Answered { handle, result } = client.answer()?;
+            let Answered { handle, result } = match client.answer() {
+                Ok(answered) => answered,
+                Err(error) => {
+                    self.recorder.error(format!("{:?}", error.kind()));
+                    return Err(error);
+                }
+            };
             let operation = self.under_way.remove(&handle).flatten();
             match (result, operation) {
                 (Ok(data), Some(id)) => self.recorder.complete(id, &data),
                 (Ok(_), None) => {}
                 (Err(error), _) => {
-                    self.recorder.error(error.raw_os_error().unwrap_or_default());
+                    self.recorder.error(format!("answered {error}"));
                     return Err(error);
                 }
             }
@@ -346,5 +352,57 @@ impl Worker {
                 (Sector(block * per_block), per_block as u32)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(recorder: &Recorder) -> (OperationId, Vec<u8>) {
+        let id = recorder.invoke(0, Kind::Write, Sector(8), 8);
+        let mut data = vec![0; 4096];
+        stamp::fill(&mut data, recorder.volume, Sector(8), id.stamp());
+        recorder.complete(id, &[]);
+        (id, data)
+    }
+
+    fn shows(recorder: &Recorder, data: &[u8]) {
+        let id = recorder.invoke(1, Kind::Read, Sector(8), 8);
+        recorder.complete(id, data);
+    }
+
+    #[test]
+    fn what_is_lost_stale_torn_or_foreign_is_found() {
+        let recorder = Recorder::new(1);
+        let (_, first) = written(&recorder);
+        shows(&recorder, &first);
+        let (_, second) = written(&recorder);
+        shows(&recorder, &second);
+        assert_eq!(recorder.check(), Ok(()));
+        assert_eq!(recorder.tally(), Tally { asked: 4, done: 4 });
+
+        let stale = Recorder::new(1);
+        let (_, first) = written(&stale);
+        written(&stale);
+        shows(&stale, &first);
+        assert!(stale.check().is_err());
+
+        let lost = Recorder::new(1);
+        written(&lost);
+        shows(&lost, &[0; 4096]);
+        assert!(lost.check().is_err());
+
+        let torn = Recorder::new(1);
+        let (_, mut data) = written(&torn);
+        data[700] ^= 1;
+        shows(&torn, &data);
+        assert!(torn.check().is_err());
+
+        let foreign = Recorder::new(1);
+        let (_, _) = written(&foreign);
+        let (_, data) = written(&Recorder::new(2));
+        shows(&foreign, &data);
+        assert!(foreign.check().is_err());
     }
 }

@@ -40,7 +40,7 @@ fn play(seeds: impl IntoIterator<Item = u64>, longest: impl Fn(u64) -> Duration)
             continue;
         }
         let mut world = World::start(shape(&plan), seed);
-        done += cycle::play(&mut world, 1, &plan).done;
+        done += cycle::play(&mut world, 1, &plan);
         cycles += 1;
         world.end(if plan.poisons().is_empty() { &[] } else { A_DISK_FAILED });
     }

@@ -12,6 +12,7 @@
 mod clients;
 mod cycle;
 mod cycles;
+mod directed;
 mod plan;
 mod proxy;
 mod world;

@@ -40,7 +40,6 @@ pub struct World {
     files: Vec<PathBuf>,
     numbers: Vec<NodeId>,
     pub observer: Observer,
-    pub shape: Shape,
     scratch: Scratch,
 }
 
@@ -103,7 +102,6 @@ impl World {
             files,
             numbers,
             observer,
-            shape,
             scratch,
         };
         world.done(&["pool", "create", POOL, "--copies", "3", "--min-copies", "2"]);
@@ -127,11 +125,6 @@ impl World {
     /// Where clients reach the nodes.
     pub fn gateways(&self) -> Vec<SocketAddr> {
         self.cluster.nodes().iter().map(|node| node.nbd).collect()
-    }
-
-    /// The file beneath a node's store.
-    pub fn file(&self, node: Member) -> &Path {
-        &self.files[node]
     }
 
     pub fn disk(&self, node: Member) -> &FaultyDisk {
@@ -335,6 +328,11 @@ impl World {
         for node in 0..NODES {
             self.cluster.await_node(node).expect("it serves again");
         }
+    }
+
+    /// Links that were cut in the middle of a frame.
+    pub fn links_cut(&self) -> u64 {
+        self.proxies.iter().map(|proxy| proxy.counts().0).sum()
     }
 
     /// What has been struck so far, for a person to read.
