@@ -1,0 +1,304 @@
+//! Everything that a step can see or change.
+//!
+//! All that belongs to a store stands in its [`Store`], also what the metadata and the sequencers know of it. So stores can be
+//! told apart by their contents only, and states that differ in the stores' names alone are one (they are sorted).
+
+use crate::config::{Kind, Off, Size};
+
+/// Most stores.
+pub const STORES: usize = 3;
+/// Most volumes.
+pub const VOLUMES: usize = 2;
+/// Most chunks.
+pub const CHUNKS: usize = 2;
+/// Blocks of a chunk.
+pub const BLOCKS: usize = 2;
+/// Most sequencers: generations times volumes.
+pub const SEQUENCERS: usize = 4;
+/// Most writes.
+pub const WRITES: usize = 7;
+/// Most changes that a store has accepted and that are not durable.
+pub const TAIL: usize = 4;
+/// No write, no base.
+pub const NONE: u8 = 0xff;
+
+/// A write, by its number from 1. Number 0 is the state of a chunk that was never written.
+pub type Id = u8;
+
+/// A block's entry: the last write, whose version it has, and what its sectors hold (the checksum).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    /// The write whose version the entry has.
+    pub last: Id,
+    /// Whose data each sector holds.
+    pub sectors: [Id; 2],
+}
+
+/// A chunk on a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Chunk {
+    /// The stream's version: the next write must follow it.
+    pub stream: Id,
+    /// [`NONE`]: whole. Else incomplete, and this was its version when it was last whole.
+    pub base: u8,
+    /// The entries.
+    pub blocks: [Entry; BLOCKS],
+}
+
+/// What a store has on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Disk {
+    /// The newest generation of each volume.
+    pub generation: [u8; VOLUMES],
+    /// The newest epoch.
+    pub epoch: u8,
+    /// Whether it is in sync, as of that epoch.
+    pub in_sync: bool,
+    /// Its chunks.
+    pub chunks: [Chunk; CHUNKS],
+}
+
+/// A change that a store has accepted, and that is not durable yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Change {
+    /// Nothing.
+    #[default]
+    None,
+    /// A generation, an epoch, and whether the store is in sync.
+    Fence { q: u8, epoch: u8, in_sync: bool },
+    /// A write.
+    Write(Id),
+    /// A roll-forward.
+    Roll { q: u8, chunk: u8, stream: Id, blocks: [Entry; BLOCKS], last: bool },
+    /// The stream begins anew behind this version.
+    Join { chunk: u8, at: Id },
+    /// A block's entry from a member in sync.
+    Mend { chunk: u8, block: u8, put: Entry },
+    /// The chunk is whole.
+    Whole { q: u8, chunk: u8 },
+}
+
+/// What a sequencer knows of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Known {
+    /// Bits: [`IN`], [`SYNCING`], [`FENCED`], [`PROMISE`], [`JOINED`] and [`WHOLE`] of each chunk.
+    pub flags: u8,
+    /// In which epoch it was added, if it is syncing.
+    pub since: u8,
+    /// The writes that are on the link, or to be sent when the store is fenced: a mask of [`Id`]s.
+    pub link: u8,
+    /// The unacknowledged writes that it has answered: a mask.
+    pub answered: u8,
+    /// What it answered when it was asked to open a chunk, plus one; 0: no answer yet.
+    pub open: [u8; CHUNKS],
+}
+
+/// In sync, as far as the sequencer knows.
+pub const IN: u8 = 1;
+/// Syncing, as far as the sequencer knows.
+pub const SYNCING: u8 = 2;
+/// Has answered the fence of the sequencer's epoch.
+pub const FENCED: u8 = 4;
+/// Has promised to let nobody else in, and the time is not over.
+pub const PROMISE: u8 = 8;
+/// Chunk 0 is joined (chunk 1: the next bit).
+pub const JOINED: u8 = 16;
+/// Chunk 0 is whole (chunk 1: the next bit).
+pub const WHOLE: u8 = 64;
+
+/// A store, and what all others hold of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Store {
+    /// In sync, in the metadata.
+    pub in_sync: bool,
+    /// Syncing, in the metadata.
+    pub syncing: bool,
+    /// In which epoch it was added, if it is syncing.
+    pub since: u8,
+    /// The claims of each volume: generation (0: none) and since.
+    pub claims: [(u8, u8); VOLUMES],
+    /// What is durable.
+    pub disk: Disk,
+    /// What is accepted beyond that, oldest first.
+    pub tail: [Change; TAIL],
+    /// A mask of the volumes whose present owner it has promised to let nobody else in.
+    pub promised: u8,
+    /// Its disk has lost something that it had called durable.
+    pub lied: bool,
+    /// What the sequencers know.
+    pub known: [Known; SEQUENCERS],
+}
+
+/// Where a sequencer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Life {
+    /// Its generation was not raised yet.
+    #[default]
+    Unborn,
+    /// It has read the group, but its generation is not raised yet (a rule switched off).
+    Early,
+    /// It runs (or stands still for as long as it likes).
+    Running,
+    /// It has learned that it is deposed.
+    Stopped,
+}
+
+/// A read that a store has answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Read {
+    /// Chunk and block.
+    pub place: (u8, u8),
+    /// What the store has answered.
+    pub entry: Entry,
+    /// The writes that clients had seen when it was asked: a mask.
+    pub seen: u8,
+}
+
+/// What a sequencer holds of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Held {
+    /// Opened.
+    pub open: bool,
+    /// The opening has rolled some member forward.
+    pub rolled: bool,
+    /// The newest write given out.
+    pub issued: Id,
+    /// The newest acknowledged one.
+    pub committed: Id,
+    /// The syncing member's base and entries, as listed.
+    pub target: Option<(u8, [Entry; BLOCKS])>,
+    /// The entries of a member in sync, as listed.
+    pub source: Option<[Entry; BLOCKS]>,
+}
+
+/// A sequencer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Sequencer {
+    /// Where it is.
+    pub life: Life,
+    /// The epoch that it knows.
+    pub epoch: u8,
+    /// Its chunks.
+    pub chunks: [Held; CHUNKS],
+    /// A read on its way.
+    pub read: Option<Read>,
+}
+
+/// A write that was given out. The checker's own memory, but for its version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Write {
+    /// Its sequencer; [`NONE`]: an owner of the past.
+    pub q: u8,
+    /// Its counter.
+    pub counter: u8,
+    /// The write that it follows.
+    pub after: Id,
+    /// What it writes.
+    pub kind: u8,
+    /// Acknowledged.
+    pub acked: bool,
+    /// Acknowledged, or shown by a read.
+    pub seen: bool,
+}
+
+/// What a client has met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// Nothing wrong.
+    #[default]
+    None,
+    /// A read returned something older than what was acknowledged, or had been read, before it was asked.
+    StaleRead,
+    /// A read returned what nobody wrote.
+    TornRead,
+    /// A new owner opened a chunk without something that a client had seen.
+    OpenedWithout,
+}
+
+/// What may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Left {
+    /// Evictions and drops.
+    pub evictions: u8,
+    /// Additions.
+    pub additions: u8,
+    /// Starts of a store.
+    pub crashes: u8,
+    /// Breaks of a link.
+    pub resets: u8,
+    /// Reads.
+    pub reads: u8,
+    /// Lies of a disk.
+    pub lies: u8,
+}
+
+/// The whole state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The volumes' generations, in the metadata.
+    pub generation: [u8; VOLUMES],
+    /// The group's epoch, in the metadata.
+    pub epoch: u8,
+    /// How often a generation of the pool was raised, in the metadata.
+    pub raised: u8,
+    /// What the coordinator saw when it found all claims: epoch and `raised`.
+    pub look: Option<(u8, u8)>,
+    /// How many writes were given out.
+    pub written: u8,
+    /// They.
+    pub writes: [Write; WRITES],
+    /// The sequencers, volume by volume.
+    pub sequencers: [Sequencer; SEQUENCERS],
+    /// The stores.
+    pub stores: [Store; STORES],
+    /// What may still happen.
+    pub left: Left,
+    /// What a client has met.
+    pub fault: Fault,
+}
+
+/// A model of a size, with some rules switched off.
+#[derive(Clone, Debug, Default)]
+pub struct Replication {
+    /// The bounds.
+    pub size: Size,
+    /// What is switched off.
+    pub off: Off,
+}
+
+impl Replication {
+    /// The volume of a sequencer.
+    #[must_use]
+    pub fn volume(&self, q: usize) -> usize {
+        q / self.size.generations
+    }
+
+    /// The generation of a sequencer, from 1.
+    #[must_use]
+    pub fn generation(&self, q: usize) -> u8 {
+        (q % self.size.generations) as u8 + 1
+    }
+
+    /// How many sequencers there can be.
+    #[must_use]
+    pub fn sequencers(&self) -> usize {
+        self.size.generations * self.size.volumes
+    }
+
+    /// The chunks of a sequencer's volume.
+    pub fn chunks(&self, q: usize) -> impl Iterator<Item = usize> + use<> {
+        (self.volume(q)..self.size.chunks).step_by(self.size.volumes)
+    }
+
+    /// What a write writes.
+    #[must_use]
+    pub fn kind(&self, write: &Write) -> Kind {
+        self.size.kinds[usize::from(write.kind)]
+    }
+}
+
+/// The mask of one write.
+#[must_use]
+pub fn bit(id: Id) -> u8 {
+    1 << id
+}
