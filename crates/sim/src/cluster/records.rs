@@ -66,7 +66,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
                 size_bytes: setup.store_bytes,
                 weight: 1,
             };
-            candidates.push(Candidate::from(&store));
+            candidates.push(Candidate::new(&store, Some(&record)));
             put(map::store_key(store.id), json(&store));
         }
     }
