@@ -79,7 +79,18 @@ impl Default for Size {
             volumes: 1,
             chunks: 1,
             generations: 2,
-            kinds: vec![Kind { chunk: 0, block: 0, sectors: 0b11 }, Kind { chunk: 0, block: 1, sectors: 0b11 }],
+            kinds: vec![
+                Kind {
+                    chunk: 0,
+                    block: 0,
+                    sectors: 0b11,
+                },
+                Kind {
+                    chunk: 0,
+                    block: 1,
+                    sectors: 0b11,
+                },
+            ],
             writes: 2,
             window: 1,
             min_copies: 1,

@@ -14,8 +14,19 @@ impl Replication {
             return (0, 0);
         }
         let write = &s.writes[usize::from(id) - 1];
-        let generation = if write.q == NONE { 0 } else { self.generation(usize::from(write.q)) };
-        (if self.off.holds(Rule::Generations) { generation } else { 0 }, write.counter)
+        let generation = if write.q == NONE {
+            0
+        } else {
+            self.generation(usize::from(write.q))
+        };
+        (
+            if self.off.holds(Rule::Generations) {
+                generation
+            } else {
+                0
+            },
+            write.counter,
+        )
     }
 
     /// Whether `old` is `new`, or one of those that `new` follows.

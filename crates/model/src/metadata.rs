@@ -8,7 +8,11 @@ impl Replication {
     #[must_use]
     pub fn evict(&self, s: &State, m: usize, by: Option<usize>) -> Option<State> {
         let in_sync = s.stores.iter().filter(|store| store.in_sync).count();
-        let least = if self.off.holds(Rule::MinCopies) { self.size.min_copies } else { 0 };
+        let least = if self.off.holds(Rule::MinCopies) {
+            self.size.min_copies
+        } else {
+            0
+        };
         if !s.stores[m].in_sync || in_sync <= least {
             return None;
         }
@@ -190,7 +194,11 @@ impl Replication {
             if !stays {
                 let answered = if keep { old.answered } else { 0 };
                 target_left |= old.flags & SYNCING != 0;
-                *known = Known { answered, flags: old.flags & crate::state::PROMISE, ..Known::default() };
+                *known = Known {
+                    answered,
+                    flags: old.flags & crate::state::PROMISE,
+                    ..Known::default()
+                };
             } else if promoted {
                 target_left = true;
             }
@@ -222,7 +230,8 @@ impl Replication {
                 && known.flags & IN == 0
                 && !(known.flags & SYNCING != 0 && self.chunks(q).all(|chunk| known.flags & (WHOLE << chunk) != 0))
         });
-        if (deposed && self.off.holds(Rule::GenerationWithEpoch)) || (foreign && self.off.holds(Rule::ForeignPromotion)) {
+        if (deposed && self.off.holds(Rule::GenerationWithEpoch)) || (foreign && self.off.holds(Rule::ForeignPromotion))
+        {
             next.sequencers[q].life = Life::Stopped;
         } else {
             self.read_group(&mut next, q);

@@ -4,8 +4,8 @@ use stateright::{Model, Property};
 
 use crate::config::{Rule, Start};
 use crate::state::{
-    BLOCKS, CHUNKS, Change, Chunk, Disk, Entry, FENCED, Fault, IN, Known, Left, Life, NONE, Replication, SEQUENCERS, STORES,
-    Sequencer, State, Store, TAIL, VOLUMES, WRITES, Write, bit,
+    BLOCKS, CHUNKS, Change, Chunk, Disk, Entry, FENCED, Fault, IN, Known, Left, Life, NONE, Replication, SEQUENCERS,
+    STORES, Sequencer, State, Store, TAIL, VOLUMES, WRITES, Write, bit,
 };
 
 /// A step. Numbers are sequencers, stores, chunks, blocks, in this order; stores are numbered anew after each step.
@@ -80,8 +80,19 @@ impl Replication {
         for (i, past) in start.past.iter().enumerate() {
             let (id, chunk) = (i as u8 + 1, self.size.kinds[past.kind].chunk);
             let after = if past.inside { inside[chunk] } else { outside[chunk] };
-            let counter = if after == 0 { 1 } else { writes[usize::from(after) - 1].counter + 1 };
-            writes[i] = Write { q: NONE, counter, after, kind: past.kind as u8, acked: past.inside, seen: past.inside };
+            let counter = if after == 0 {
+                1
+            } else {
+                writes[usize::from(after) - 1].counter + 1
+            };
+            writes[i] = Write {
+                q: NONE,
+                counter,
+                after,
+                kind: past.kind as u8,
+                acked: past.inside,
+                seen: past.inside,
+            };
             if past.inside {
                 inside[chunk] = id;
             }
@@ -89,8 +100,17 @@ impl Replication {
                 outside[chunk] = id;
             }
         }
-        let empty = Chunk { stream: 0, base: NONE, blocks: [Entry::default(); BLOCKS] };
-        let disk = Disk { generation: [0; VOLUMES], epoch: 0, in_sync: false, chunks: [empty; CHUNKS] };
+        let empty = Chunk {
+            stream: 0,
+            base: NONE,
+            blocks: [Entry::default(); BLOCKS],
+        };
+        let disk = Disk {
+            generation: [0; VOLUMES],
+            epoch: 0,
+            in_sync: false,
+            chunks: [empty; CHUNKS],
+        };
         let none = Store {
             in_sync: false,
             syncing: false,
@@ -175,20 +195,25 @@ impl Replication {
 
     /// Every acknowledged write is durable on every store in sync, so that any one of them is enough.
     fn kept(&self, s: &State) -> bool {
-        (1..=s.written).filter(|id| s.writes[usize::from(*id) - 1].acked).all(|id| {
-            let chunk = self.chunk_of(s, id);
-            s.stores
-                .iter()
-                .filter(|store| self.sound(store))
-                .all(|store| self.follows(s, store.disk.chunks[chunk].stream, id))
-        })
+        (1..=s.written)
+            .filter(|id| s.writes[usize::from(*id) - 1].acked)
+            .all(|id| {
+                let chunk = self.chunk_of(s, id);
+                s.stores
+                    .iter()
+                    .filter(|store| self.sound(store))
+                    .all(|store| self.follows(s, store.disk.chunks[chunk].stream, id))
+            })
     }
 
     /// Of two stores in sync one holds a prefix of what the other holds.
     fn agree(&self, s: &State) -> bool {
         (0..self.size.chunks).all(|chunk| {
             let streams = || {
-                s.stores.iter().filter(|store| self.sound(store)).map(|store| store.disk.chunks[chunk].stream)
+                s.stores
+                    .iter()
+                    .filter(|store| self.sound(store))
+                    .map(|store| store.disk.chunks[chunk].stream)
             };
             streams().all(|a| streams().all(|b| self.follows(s, a, b) || self.follows(s, b, a)))
         })

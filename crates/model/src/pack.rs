@@ -27,7 +27,13 @@ impl Bytes {
             Change::None => self.put([0]),
             Change::Fence { q, epoch, in_sync } => self.put([1, *q, *epoch, u8::from(*in_sync)]),
             Change::Write(id) => self.put([2, *id]),
-            Change::Roll { q, chunk, stream, blocks, last } => {
+            Change::Roll {
+                q,
+                chunk,
+                stream,
+                blocks,
+                last,
+            } => {
                 self.put([3, *q, *chunk, *stream, u8::from(*last)]);
                 blocks.iter().for_each(|entry| self.entry(entry));
             }
@@ -44,13 +50,26 @@ impl Bytes {
         if *known == Known::default() {
             self.put([0]);
         } else {
-            self.put([1, known.flags, known.since, known.link, known.answered, known.open[0], known.open[1]]);
+            self.put([
+                1,
+                known.flags,
+                known.since,
+                known.link,
+                known.answered,
+                known.open[0],
+                known.open[1],
+            ]);
         }
     }
 
     fn store(&mut self, store: &Store) {
         let roles = u8::from(store.in_sync) | u8::from(store.syncing) << 1 | u8::from(store.lied) << 2;
-        self.put([roles | u8::from(store.disk.in_sync) << 3, store.since, store.promised, store.disk.epoch]);
+        self.put([
+            roles | u8::from(store.disk.in_sync) << 3,
+            store.since,
+            store.promised,
+            store.disk.epoch,
+        ]);
         for (generation, since) in store.claims {
             self.put([generation, since]);
         }
@@ -72,7 +91,12 @@ impl Bytes {
         if *held == Held::default() {
             return self.put([0]);
         }
-        self.put([1, u8::from(held.open) | u8::from(held.rolled) << 1, held.issued, held.committed]);
+        self.put([
+            1,
+            u8::from(held.open) | u8::from(held.rolled) << 1,
+            held.issued,
+            held.committed,
+        ]);
         match &held.target {
             None => self.put([0]),
             Some((base, blocks)) => {
@@ -108,7 +132,10 @@ impl Bytes {
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let mut bytes = Bytes { all: [0; MOST], used: 0 };
+        let mut bytes = Bytes {
+            all: [0; MOST],
+            used: 0,
+        };
         bytes.put(self.generation);
         bytes.put([self.epoch, self.raised, self.written, self.fault as u8]);
         let (epoch, raised) = self.look.unwrap_or((NONE, NONE));
@@ -120,7 +147,14 @@ impl Hash for State {
         self.sequencers.iter().for_each(|sequencer| bytes.sequencer(sequencer));
         self.stores.iter().for_each(|store| bytes.store(store));
         let left = &self.left;
-        bytes.put([left.evictions, left.additions, left.crashes, left.resets, left.reads, left.lies]);
+        bytes.put([
+            left.evictions,
+            left.additions,
+            left.crashes,
+            left.resets,
+            left.reads,
+            left.lies,
+        ]);
         state.write(&bytes.all[..bytes.used]);
     }
 }

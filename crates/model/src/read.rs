@@ -29,7 +29,11 @@ impl Replication {
         let accepted = self.accepted(s, m);
         let disk = &s.stores[m].disk;
         let held = disk.chunks[chunk];
-        let roles = if self.off.holds(Rule::SyncingServesNothing) { IN } else { IN | SYNCING };
+        let roles = if self.off.holds(Rule::SyncingServesNothing) {
+            IN
+        } else {
+            IN | SYNCING
+        };
         if !sequencer.chunks[chunk].open
             || sequencer.read.is_some()
             || known.flags & FENCED == 0
@@ -54,7 +58,11 @@ impl Replication {
                 write.seen && kind.chunk == chunk && kind.block == block
             })
             .fold(0, |mask, id| mask | bit(id));
-        next.sequencers[q].read = Some(Read { place: (chunk as u8, block as u8), entry: held.blocks[block], seen });
+        next.sequencers[q].read = Some(Read {
+            place: (chunk as u8, block as u8),
+            entry: held.blocks[block],
+            seen,
+        });
         Some(next)
     }
 
@@ -65,16 +73,27 @@ impl Replication {
         if s.sequencers[q].life != Life::Running {
             return None;
         }
-        let roles = if self.off.holds(Rule::PromisesSyncing) { IN | SYNCING } else { IN };
+        let roles = if self.off.holds(Rule::PromisesSyncing) {
+            IN | SYNCING
+        } else {
+            IN
+        };
         let members = self.members(s, q, roles).count();
-        let promises = self.members(s, q, roles).filter(|m| s.stores[*m].known[q].flags & PROMISE != 0).count();
+        let promises = self
+            .members(s, q, roles)
+            .filter(|m| s.stores[*m].known[q].flags & PROMISE != 0)
+            .count();
         if promises + self.size.min_copies <= members && self.off.holds(Rule::Promises) {
             return None;
         }
         let last = read.entry.last;
         if last != 0 && self.off.holds(Rule::HoldReads) {
             let write = &s.writes[usize::from(last) - 1];
-            let roles = if self.off.holds(Rule::HoldReadsSyncing) { IN | SYNCING } else { IN };
+            let roles = if self.off.holds(Rule::HoldReadsSyncing) {
+                IN | SYNCING
+            } else {
+                IN
+            };
             if usize::from(write.q) == q && !write.acked && !self.everywhere(s, q, last, roles) {
                 return None;
             }

@@ -40,7 +40,15 @@ impl Replication {
         if follows || equal || !self.off.holds(Rule::Join) {
             return Some(next);
         }
-        self.accept(&mut next, m, Change::Join { chunk: chunk as u8, at: held.committed }).then_some(next)
+        self.accept(
+            &mut next,
+            m,
+            Change::Join {
+                chunk: chunk as u8,
+                at: held.committed,
+            },
+        )
+        .then_some(next)
     }
 
     /// The syncing member lists its entries, those that are accepted and not yet durable included.
@@ -105,7 +113,8 @@ impl Replication {
             let (from_version, to_version) = (self.version(s, from.last), self.version(s, to.last));
             let newer = |version| floor.is_some_and(|floor| version > floor);
             let listed = newer(from_version) || (newer(to_version) && self.off.holds(Rule::CompareTarget));
-            let equal = from_version == to_version && (from.sectors == to.sectors || !self.off.holds(Rule::CompareContent));
+            let equal =
+                from_version == to_version && (from.sectors == to.sectors || !self.off.holds(Rule::CompareContent));
             if !listed || equal {
                 continue;
             }
@@ -125,7 +134,10 @@ impl Replication {
         if differs && self.off.holds(Rule::WholeBehind) {
             return Some(next);
         }
-        let whole = Change::Whole { q: q as u8, chunk: chunk as u8 };
+        let whole = Change::Whole {
+            q: q as u8,
+            chunk: chunk as u8,
+        };
         if !self.off.holds(Rule::WholeDurable) {
             self.answer(&mut next, m, whole);
         }
@@ -135,7 +147,11 @@ impl Replication {
     /// Above which version entries are compared: a window behind the base.
     fn floor(&self, s: &State, base: u8) -> Version {
         let (generation, counter) = self.version(s, base);
-        let back = if self.off.holds(Rule::BaseWindow) { self.size.window } else { 0 };
+        let back = if self.off.holds(Rule::BaseWindow) {
+            self.size.window
+        } else {
+            0
+        };
         (generation, counter.saturating_sub(back))
     }
 
@@ -144,6 +160,14 @@ impl Replication {
         if entry != expect && self.off.holds(Rule::ExactEntry) {
             return true;
         }
-        self.accept(s, m, Change::Mend { chunk: chunk as u8, block: block as u8, put })
+        self.accept(
+            s,
+            m,
+            Change::Mend {
+                chunk: chunk as u8,
+                block: block as u8,
+                put,
+            },
+        )
     }
 }

@@ -1,9 +1,7 @@
 //! A sequencer: fence, open, write.
 
 use crate::config::Rule;
-use crate::state::{
-    Change, FENCED, IN, Id, JOINED, Life, NONE, Replication, SYNCING, State, Write, bit,
-};
+use crate::state::{Change, FENCED, IN, Id, JOINED, Life, NONE, Replication, SYNCING, State, Write, bit};
 
 impl Replication {
     /// The members that a sequencer knows of and that have one of the roles.
@@ -14,7 +12,11 @@ impl Replication {
     /// Whether every member has answered the fence of the sequencer's epoch.
     #[must_use]
     pub fn fenced(&self, s: &State, q: usize) -> bool {
-        let roles = if self.off.holds(Rule::FenceSyncing) { IN | SYNCING } else { IN };
+        let roles = if self.off.holds(Rule::FenceSyncing) {
+            IN | SYNCING
+        } else {
+            IN
+        };
         let fenced = |m: usize| s.stores[m].known[q].flags & FENCED != 0;
         if self.off.holds(Rule::FenceAll) {
             self.members(s, q, roles).all(fenced)
@@ -46,7 +48,11 @@ impl Replication {
             next.stores[m].known[q].flags |= FENCED;
             return Some(next);
         }
-        let change = Change::Fence { q: q as u8, epoch: sequencer.epoch, in_sync: known.flags & IN != 0 };
+        let change = Change::Fence {
+            q: q as u8,
+            epoch: sequencer.epoch,
+            in_sync: known.flags & IN != 0,
+        };
         if self.under_way(s, m, |other| *other == change) {
             return None;
         }
@@ -93,7 +99,10 @@ impl Replication {
             return None;
         }
         let mut next: Option<State> = None;
-        for m in self.members(s, q, IN).filter(|m| s.stores[*m].known[q].open[chunk] == 0) {
+        for m in self
+            .members(s, q, IN)
+            .filter(|m| s.stores[*m].known[q].open[chunk] == 0)
+        {
             next = Some(self.ask(next.as_ref().unwrap_or(s), q, chunk, m)?);
         }
         next
@@ -128,7 +137,9 @@ impl Replication {
         }
         let (longest, _) = self.longest(s, q, chunk)?;
         let from = known.open[chunk] - 1;
-        let source = self.members(s, q, IN).find(|m| s.stores[*m].known[q].open[chunk] == longest + 1)?;
+        let source = self
+            .members(s, q, IN)
+            .find(|m| s.stores[*m].known[q].open[chunk] == longest + 1)?;
         let accepted = self.accepted(s, m);
         let rolling = self.under_way(s, m, |change| matches!(change, Change::Roll { .. }));
         if from == longest || rolling || !self.serves(s, &accepted, q, m) || accepted.chunks[chunk].stream != from {
@@ -141,14 +152,26 @@ impl Replication {
             if self.version(s, entry.last) > self.version(s, from) {
                 blocks[block] = *entry;
                 if !self.off.holds(Rule::AtomicRoll) {
-                    let part = Change::Roll { q: q as u8, chunk: chunk as u8, stream: longest, blocks, last: false };
+                    let part = Change::Roll {
+                        q: q as u8,
+                        chunk: chunk as u8,
+                        stream: longest,
+                        blocks,
+                        last: false,
+                    };
                     if !self.accept(&mut next, m, part) {
                         return None;
                     }
                 }
             }
         }
-        let change = Change::Roll { q: q as u8, chunk: chunk as u8, stream: longest, blocks, last: true };
+        let change = Change::Roll {
+            q: q as u8,
+            chunk: chunk as u8,
+            stream: longest,
+            blocks,
+            last: true,
+        };
         self.accept(&mut next, m, change).then_some(next)
     }
 
@@ -172,8 +195,9 @@ impl Replication {
         for store in &mut next.stores {
             store.known[q].open[chunk] = 0;
         }
-        let lost = (1..=s.written)
-            .any(|id| s.writes[usize::from(id) - 1].seen && self.chunk_of(s, id) == chunk && !self.follows(s, longest, id));
+        let lost = (1..=s.written).any(|id| {
+            s.writes[usize::from(id) - 1].seen && self.chunk_of(s, id) == chunk && !self.follows(s, longest, id)
+        });
         if lost {
             next.fault = crate::state::Fault::OpenedWithout;
         }
@@ -205,7 +229,13 @@ impl Replication {
         let id = next.written;
         let held = &mut next.sequencers[q].chunks[chunk];
         let (_, counter) = self.version(s, held.issued);
-        let write = Write { q: q as u8, counter: counter + 1, after: held.issued, kind: kind as u8, ..Write::default() };
+        let write = Write {
+            q: q as u8,
+            counter: counter + 1,
+            after: held.issued,
+            kind: kind as u8,
+            ..Write::default()
+        };
         next.writes[usize::from(s.written)] = write;
         held.issued = id;
         for store in &mut next.stores {
@@ -221,14 +251,19 @@ impl Replication {
     /// Whether every member whose answer is required has answered a write.
     #[must_use]
     pub fn everywhere(&self, s: &State, q: usize, id: Id, roles: u8) -> bool {
-        self.members(s, q, roles).all(|m| s.stores[m].known[q].answered & bit(id) != 0)
+        self.members(s, q, roles)
+            .all(|m| s.stores[m].known[q].answered & bit(id) != 0)
     }
 
     /// The oldest unacknowledged write of a chunk is acknowledged.
     #[must_use]
     pub fn acknowledge(&self, s: &State, q: usize, chunk: usize) -> Option<State> {
         let id = self.in_flight(s, q, chunk).next()?;
-        let roles = if self.off.holds(Rule::SyncingAnswers) { IN | SYNCING } else { IN };
+        let roles = if self.off.holds(Rule::SyncingAnswers) {
+            IN | SYNCING
+        } else {
+            IN
+        };
         if s.sequencers[q].life != Life::Running || !self.everywhere(s, q, id, roles) {
             return None;
         }

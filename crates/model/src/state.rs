@@ -69,7 +69,13 @@ pub enum Change {
     /// A write.
     Write(Id),
     /// A roll-forward.
-    Roll { q: u8, chunk: u8, stream: Id, blocks: [Entry; BLOCKS], last: bool },
+    Roll {
+        q: u8,
+        chunk: u8,
+        stream: Id,
+        blocks: [Entry; BLOCKS],
+        last: bool,
+    },
     /// The stream begins anew behind this version.
     Join { chunk: u8, at: Id },
     /// A block's entry from a member in sync.

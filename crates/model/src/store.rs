@@ -28,7 +28,9 @@ impl Replication {
                 let chunk = self.chunk_of(s, id);
                 self.apply(s, &mut disk.chunks[chunk], id);
             }
-            Change::Roll { chunk, stream, blocks, .. } => {
+            Change::Roll {
+                chunk, stream, blocks, ..
+            } => {
                 let chunk = &mut disk.chunks[usize::from(chunk)];
                 chunk.stream = stream;
                 chunk.blocks = blocks;
@@ -92,7 +94,13 @@ impl Replication {
                     known.answered |= bit(id);
                 }
             }
-            Change::Roll { q, chunk, stream, last: true, .. } => {
+            Change::Roll {
+                q,
+                chunk,
+                stream,
+                last: true,
+                ..
+            } => {
                 let known = &mut s.stores[m].known[usize::from(q)];
                 if known.open[usize::from(chunk)] != 0 {
                     known.open[usize::from(chunk)] = stream + 1;
@@ -152,7 +160,11 @@ impl Replication {
         let mut next = s.clone();
         next.left.crashes = left;
         next.stores[m].tail = [Change::None; TAIL];
-        next.stores[m].promised = if self.off.holds(Rule::WaitAfterStart) { (1 << self.size.volumes) - 1 } else { 0 };
+        next.stores[m].promised = if self.off.holds(Rule::WaitAfterStart) {
+            (1 << self.size.volumes) - 1
+        } else {
+            0
+        };
         for q in 0..self.sequencers() {
             self.new_link(&mut next, q, m);
         }
@@ -231,7 +243,10 @@ impl Replication {
             let volume = self.volume(q);
             let deposed = s.generation[volume] > self.generation(q);
             if s.sequencers[q].life == Life::Stopped {
-                s.sequencers[q] = crate::state::Sequencer { life: Life::Stopped, ..Default::default() };
+                s.sequencers[q] = crate::state::Sequencer {
+                    life: Life::Stopped,
+                    ..Default::default()
+                };
                 for store in &mut s.stores {
                     store.known[q] = Known::default();
                 }

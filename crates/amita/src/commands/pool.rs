@@ -75,6 +75,7 @@ fn create(arguments: &CreateArguments, metadata: &Endpoints) -> Result<()> {
             Domain::Disk => Level::Disk,
             Domain::Node => Level::Node,
         },
+        class: None,
     };
     let pool = admin::create_pool(Admin::connect(metadata)?.client(), &spec).described()?;
     print(arguments.json, &pool, || {
