@@ -5,6 +5,7 @@ mod bad_input;
 mod commands;
 mod demo;
 mod failures;
+mod healing;
 mod metadata;
 mod stock_clients;
 mod store_tools;

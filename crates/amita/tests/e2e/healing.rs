@@ -1,0 +1,161 @@
+//! What was missed is brought up to date, and what has rotted is repaired, by real processes.
+
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World, pattern, stamped};
+use amita::harness::observe::Observer;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// What a gateway says when it finds and repairs damage.
+const DAMAGE: &[&str] = &["has a damaged copy of block", "was repaired on store"];
+
+fn await_in_sync(world: &World) {
+    let observer = Observer::connect(world.cluster.endpoint()).expect("the metadata answers");
+    let whole = observer.await_whole(PATIENCE).expect("nobody interrupts");
+    assert!(whole, "not all copies were brought up to date");
+}
+
+#[test]
+fn a_node_that_returns_is_brought_up_to_date_and_then_serves_alone_with_another() {
+    let mut world = World::with_volume();
+    let offsets: Vec<u64> = (0..512u64).map(|number| number * 64 * 1024).collect();
+    let mut client = world.open(0);
+    for &offset in &offsets {
+        client.write(offset, &stamped(offset, 1)).expect("written");
+    }
+    world.cluster.kill_node(2);
+    for &offset in offsets.iter().step_by(3) {
+        client
+            .write(offset, &stamped(offset, 2))
+            .expect("written without the third");
+    }
+    world.cluster.start_node(2).expect("it starts again");
+    world.cluster.await_node(2).expect("it serves again");
+    // While it is brought up to date writes go on, of parts of blocks as well.
+    for &offset in offsets.iter().skip(1).step_by(3) {
+        client.write(offset + 100, &pattern(offset, 300)).expect("written");
+    }
+    await_in_sync(&world);
+    client.close();
+    // Now one of those that had everything all the time dies: what the returned one holds is needed, and read.
+    world.cluster.kill_node(0);
+    let mut client = world.open(2);
+    for (number, &offset) in offsets.iter().enumerate() {
+        let mut expected = stamped(offset, if number % 3 == 0 { 2 } else { 1 });
+        if number % 3 == 1 {
+            expected[100..400].copy_from_slice(&pattern(offset, 300));
+        }
+        let mut read = vec![0; 4096];
+        client.read(offset, &mut read).expect("read");
+        assert!(read == expected, "not what was written at {offset}");
+    }
+    client.close();
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
+#[test]
+fn a_volume_that_nobody_has_open_is_brought_up_to_date_too() {
+    let mut world = World::with_volume();
+    let mut client = world.open(0);
+    for number in 0..64u64 {
+        client.write(number << 20, &stamped(number, 1)).expect("written");
+    }
+    world.cluster.kill_node(1);
+    for number in 0..64u64 {
+        client.write(number << 20, &stamped(number, 2)).expect("written");
+    }
+    client.close();
+    // Its owner dies as well; then all are back, and no host asks for it.
+    world.cluster.kill_node(0);
+    for node in [0, 1] {
+        world.cluster.start_node(node).expect("it starts again");
+        world.cluster.await_node(node).expect("it serves again");
+    }
+    await_in_sync(&world);
+    world.cluster.kill_node(2);
+    let mut client = world.open(1);
+    for number in 0..64u64 {
+        let mut read = vec![0; 4096];
+        client.read(number << 20, &mut read).expect("read");
+        assert!(read == stamped(number, 2), "stale data at {number} MiB");
+    }
+    client.close();
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
+/// Spoils one bit of the copy of these bytes on a store's file.
+fn spoil(path: &std::path::Path, bytes: &[u8]) {
+    let image = std::fs::read(path).expect("read");
+    let place = image
+        .chunks_exact(4096)
+        .position(|block| block == bytes)
+        .expect("the block lies on the store as it is");
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("opened");
+    file.write_all_at(&[bytes[1000] ^ 4], place as u64 * 4096 + 1000)
+        .expect("spoiled");
+    file.sync_all().expect("on the disk");
+}
+
+#[test]
+fn a_flipped_bit_on_any_copy_is_found_repaired_and_counted_by_a_scrub() {
+    let world = World::with_volume();
+    let mut client = world.open(0);
+    let blocks: Vec<Vec<u8>> = (0..300u64).map(|number| pattern(number + 1, 4096)).collect();
+    for (number, block) in blocks.iter().enumerate() {
+        client.write(number as u64 * 4096, block).expect("written");
+    }
+    for node in 0..3 {
+        let path = world.cluster.nodes()[node].stores[0].clone();
+        spoil(&path, &blocks[70 * node + 3]);
+        spoil(&path, &blocks[70 * node + 9]);
+    }
+    let found = world.json(&["volume", "scrub", VOLUME]);
+    assert_eq!(found["report"]["damaged"], 6, "{found}");
+    assert_eq!(found["report"]["repaired"], 6, "{found}");
+    assert_eq!(found["report"]["differing"], 0, "{found}");
+    assert_eq!(found["report"]["skipped"], 0, "{found}");
+    let again = world.json(&["volume", "scrub", VOLUME]);
+    assert_eq!(again["report"]["damaged"], 0, "{again}");
+    assert_eq!(again["finished"], 2, "{again}");
+    assert!(again["report"]["copies"].as_u64() >= Some(3), "{again}");
+    let text = world.amita_done(&["volume", "scrub", "--last", VOLUME]);
+    assert!(text.contains("0 damaged blocks"), "{text}");
+    for (number, block) in blocks.iter().enumerate() {
+        let mut read = vec![0; 4096];
+        client.read(number as u64 * 4096, &mut read).expect("read");
+        assert!(read == *block, "block {number}");
+    }
+    client.close();
+    for node in 0..3 {
+        let path = world.cluster.nodes()[node].stores[0].display().to_string();
+        let report = world.json(&["store", "check", "--data", &path]);
+        assert_eq!(report["clean"], true, "{report}");
+    }
+    world.end(DAMAGE);
+}
+
+#[test]
+fn a_read_that_meets_a_flipped_bit_is_answered_and_the_copy_repaired_on_the_way() {
+    let world = World::with_volume();
+    let mut client = world.open(0);
+    let block = pattern(77, 4096);
+    client.write(8 << 20, &block).expect("written");
+    // The gateway reads its own disk first.
+    let path = world.cluster.nodes()[0].stores[0].clone();
+    spoil(&path, &block);
+    let text = path.display().to_string();
+    assert_eq!(
+        world.amita(&["store", "check", "--data", &text]).status.code(),
+        Some(1),
+        "the spoiled block is seen"
+    );
+    let mut read = vec![0; 4096];
+    client.read(8 << 20, &mut read).expect("read");
+    assert!(read == block, "it is served from another copy");
+    let end = Instant::now() + PATIENCE;
+    while world.amita(&["store", "check", "--data", &text]).status.code() != Some(0) {
+        assert!(Instant::now() < end, "the copy was not repaired");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    client.close();
+    world.end(DAMAGE);
+}
