@@ -64,6 +64,10 @@ pub struct Size {
     pub lies: u8,
     /// Whether what a store has accepted becomes durable by a step of its own. If not, it is durable at once.
     pub volatile: bool,
+    /// Whether a link delivers in order.
+    pub ordered: bool,
+    /// Whether one store is silent for good: nothing reaches it.
+    pub silent: bool,
     /// Whether the coordinator evicts.
     pub coordinator: bool,
     /// Whether sequencers evict.
@@ -101,6 +105,8 @@ impl Default for Size {
             reads: 0,
             lies: 0,
             volatile: false,
+            ordered: true,
+            silent: false,
             coordinator: true,
             sequencers_evict: false,
             starts: vec![Start::default()],
@@ -198,6 +204,8 @@ pub enum Rule {
     SkipNewer,
     /// Resync: an entry that was left alone counts as a difference.
     SkipIsDifference,
+    /// Resync: an entry that has the source's version and other contents is not left alone.
+    MendEqualVersion,
     /// Resync: a pass ends with its link.
     PassEndsWithLink,
     /// Resync: a claim needs every chunk of the volume.
@@ -271,6 +279,7 @@ pub const ALL: &[Rule] = &[
     Rule::BaseKept,
     Rule::SkipNewer,
     Rule::SkipIsDifference,
+    Rule::MendEqualVersion,
     Rule::PassEndsWithLink,
     Rule::ClaimAllChunks,
     Rule::WholeDurable,

@@ -83,10 +83,9 @@ impl Replication {
             self.chunks(q).any(whole)
         };
         let claim = (self.generation(q), known.since);
-        let own = s.generation[volume] == self.generation(q);
         let store = &s.stores[m];
         let since = store.syncing && store.since == known.since;
-        if !all || !own || store.claims[volume] == claim || !(since || !self.off.holds(Rule::ClaimSince)) {
+        if !all || store.claims[volume] >= claim || (!since && self.off.holds(Rule::ClaimSince)) {
             return None;
         }
         let mut next = s.clone();

@@ -5,7 +5,7 @@ use stateright::{Model, Property};
 use crate::config::{Rule, Start};
 use crate::state::{
     BLOCKS, CHUNKS, Change, Chunk, Disk, Entry, FENCED, Fault, IN, Known, Left, Life, NONE, Replication, SEQUENCERS,
-    STORES, Sequencer, State, Store, TAIL, VOLUMES, WRITES, Write, bit,
+    STORES, Sequencer, State, Store, TAIL, VOLUMES, WRITES, Write,
 };
 
 /// A step. Numbers are sequencers, stores, chunks, blocks, in this order; stores are numbered anew after each step.
@@ -29,8 +29,8 @@ pub enum Action {
     Opened(usize, usize),
     /// A write of a kind is given out.
     Issue(usize, usize),
-    /// A chunk's oldest write on the link reaches a store.
-    Deliver(usize, usize, usize),
+    /// A write on the link reaches a store: the chunk's oldest one, or (links without order) the next after so many.
+    Deliver(usize, usize, usize, usize),
     /// A chunk's oldest write is acknowledged.
     Acknowledge(usize, usize),
     /// A store promises.
@@ -119,6 +119,7 @@ impl Replication {
             disk,
             tail: [Change::None; TAIL],
             promised: 0,
+            silent: false,
             lied: false,
             known: [Known::default(); SEQUENCERS],
         };
@@ -145,16 +146,20 @@ impl Replication {
             let member = m >= start.out;
             let store = &mut state.stores[m];
             store.in_sync = member;
+            store.silent = self.size.silent && m == start.out;
             store.disk.in_sync = member;
             store.disk.epoch = u8::from(member);
             for volume in 0..self.size.volumes {
                 store.disk.generation[volume] = u8::from(member);
             }
             let streams = if member { inside } else { outside };
-            for chunk in 0..self.size.chunks {
-                let (stream, base) = (streams[chunk], NONE);
+            for (chunk, stream) in streams.into_iter().enumerate().take(self.size.chunks) {
                 let blocks = self.content(&state, stream);
-                state.stores[m].disk.chunks[chunk] = Chunk { stream, base, blocks };
+                state.stores[m].disk.chunks[chunk] = Chunk {
+                    stream,
+                    base: NONE,
+                    blocks,
+                };
             }
         }
         for volume in 0..self.size.volumes {
@@ -184,6 +189,11 @@ impl Replication {
         store.in_sync && !store.lied
     }
 
+    /// The first state that breaks anything is the one that is reported: breadth first, its way is as short as any.
+    fn is_first(&self, s: &State) -> bool {
+        self.first.get_or_init(|| s.clone()) == s
+    }
+
     /// In sync means: every chunk is whole, and holds block for block what the history says at its version.
     fn whole(&self, s: &State) -> bool {
         s.stores.iter().filter(|store| self.sound(store)).all(|store| {
@@ -193,16 +203,15 @@ impl Replication {
         })
     }
 
-    /// Every acknowledged write is durable on every store in sync, so that any one of them is enough.
+    /// Every acknowledged write is durable on every store in sync, `min_copies` at least, so that any one of them is enough.
     fn kept(&self, s: &State) -> bool {
         (1..=s.written)
             .filter(|id| s.writes[usize::from(*id) - 1].acked)
             .all(|id| {
                 let chunk = self.chunk_of(s, id);
-                s.stores
-                    .iter()
-                    .filter(|store| self.sound(store))
-                    .all(|store| self.follows(s, store.disk.chunks[chunk].stream, id))
+                let has = |store: &Store| self.follows(s, store.disk.chunks[chunk].stream, id);
+                let in_sync = s.stores.iter().filter(|store| store.in_sync).count();
+                in_sync >= self.size.min_copies && s.stores.iter().filter(|store| self.sound(store)).all(has)
             })
     }
 
@@ -228,6 +237,15 @@ pub const IN_SYNC_IS_WHOLE: &str = "a store in sync is whole, block for block";
 pub const AGREE: &str = "of two stores in sync one holds a prefix of the other's history";
 /// The name of the property that clients see no fault.
 pub const CLIENTS: &str = "reads are linearizable, also across a takeover";
+
+/// What happens somewhere at every size.
+pub const ACKNOWLEDGED: &str = "a write is acknowledged";
+/// What happens somewhere where stores come back.
+pub const PROMOTED: &str = "a store that came back is in sync beside all others";
+/// What happens somewhere where there are takeovers.
+pub const TAKEN_OVER: &str = "a new owner has opened a chunk";
+/// What happens somewhere where there are reads.
+pub const READ_RETURNED: &str = "a client has got its read's answer";
 
 impl Model for Replication {
     type State = State;
@@ -266,9 +284,12 @@ impl Model for Replication {
                     actions.extend([
                         Action::Ask(q, chunk, m),
                         Action::Roll(q, chunk, m),
-                        Action::Deliver(q, m, chunk),
+                        Action::Deliver(q, m, chunk, 0),
                         Action::ListSource(q, chunk, m),
                     ]);
+                    if !self.size.ordered {
+                        actions.push(Action::Deliver(q, m, chunk, 1));
+                    }
                     if s.left.reads > 0 {
                         actions.extend((0..BLOCKS).map(|block| Action::Read(q, m, chunk, block)));
                     }
@@ -304,7 +325,7 @@ impl Model for Replication {
             Action::Roll(q, chunk, m) => self.roll(s, q, chunk, m),
             Action::Opened(q, chunk) => self.opened(s, q, chunk),
             Action::Issue(q, kind) => self.issue(s, q, kind),
-            Action::Deliver(q, m, chunk) => self.deliver(s, q, m, chunk),
+            Action::Deliver(q, m, chunk, skip) => self.deliver(s, q, m, chunk, skip),
             Action::Acknowledge(q, chunk) => self.acknowledge(s, q, chunk),
             Action::Confirm(q, m) => self.confirm(s, q, m),
             Action::Read(q, m, chunk, block) => self.read(s, q, m, chunk, block),
@@ -336,19 +357,26 @@ impl Model for Replication {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(KEPT, |model, s| model.kept(s)),
-            Property::always(IN_SYNC_IS_WHOLE, |model, s| model.whole(s)),
-            Property::always(AGREE, |model, s| model.agree(s)),
-            Property::always(CLIENTS, |_, s: &State| s.fault == Fault::None),
-            Property::sometimes("a write is acknowledged", |_, s: &State| {
+            Property::always(KEPT, |model: &Self, s| model.kept(s) || !model.is_first(s)),
+            Property::always(IN_SYNC_IS_WHOLE, |model: &Self, s| model.whole(s) || !model.is_first(s)),
+            Property::always(AGREE, |model: &Self, s| model.agree(s) || !model.is_first(s)),
+            Property::always(CLIENTS, |model: &Self, s: &State| {
+                s.fault == Fault::None || !model.is_first(s)
+            }),
+            Property::sometimes(ACKNOWLEDGED, |_, s: &State| {
                 s.writes.iter().any(|write| write.acked && write.q != NONE)
+            }),
+            Property::sometimes(PROMOTED, |model: &Self, s: &State| {
+                let in_sync = s.stores.iter().filter(|store| store.in_sync).count();
+                model.size.additions > s.left.additions && in_sync == model.size.stores
+            }),
+            Property::sometimes(TAKEN_OVER, |model: &Self, s: &State| {
+                (0..model.sequencers())
+                    .any(|q| model.generation(q) > 1 && model.chunks(q).any(|chunk| s.sequencers[q].chunks[chunk].open))
+            }),
+            Property::sometimes(READ_RETURNED, |model: &Self, s: &State| {
+                model.size.reads > s.left.reads && s.sequencers.iter().all(|sequencer| sequencer.read.is_none())
             }),
         ]
     }
-}
-
-/// The numbers of the writes in a mask.
-#[must_use]
-pub fn ids(mask: u8) -> Vec<u8> {
-    (1..=WRITES as u8).filter(|id| mask & bit(*id) != 0).collect()
 }

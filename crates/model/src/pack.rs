@@ -64,6 +64,7 @@ impl Bytes {
 
     fn store(&mut self, store: &Store) {
         let roles = u8::from(store.in_sync) | u8::from(store.syncing) << 1 | u8::from(store.lied) << 2;
+        let roles = roles | u8::from(store.silent) << 4;
         self.put([
             roles | u8::from(store.disk.in_sync) << 3,
             store.since,

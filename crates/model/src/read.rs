@@ -39,8 +39,8 @@ impl Replication {
             || known.flags & FENCED == 0
             || known.flags & roles == 0
             || !self.serves(s, &accepted, q, m)
-            || !(disk.in_sync || !self.off.holds(Rule::SyncingServesNothing))
-            || !(held.base == NONE || !self.off.holds(Rule::IncompleteServesNothing))
+            || (!disk.in_sync && self.off.holds(Rule::SyncingServesNothing))
+            || (held.base != NONE && self.off.holds(Rule::IncompleteServesNothing))
         {
             return None;
         }

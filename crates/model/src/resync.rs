@@ -118,7 +118,9 @@ impl Replication {
             if !listed || equal {
                 continue;
             }
-            let own = to_version.0 == self.generation(q) && to_version > from_version;
+            let newer =
+                to_version > from_version || (to_version == from_version && !self.off.holds(Rule::MendEqualVersion));
+            let own = to_version.0 == self.generation(q) && newer;
             if own && self.off.holds(Rule::SkipNewer) {
                 differs |= self.off.holds(Rule::SkipIsDifference);
                 continue;

@@ -3,7 +3,9 @@
 //! All that belongs to a store stands in its [`Store`], also what the metadata and the sequencers know of it. So stores can be
 //! told apart by their contents only, and states that differ in the stores' names alone are one (they are sorted).
 
-use crate::config::{Kind, Off, Size};
+use std::sync::OnceLock;
+
+use crate::config::{Kind, Off, Rule, Size};
 
 /// Most stores.
 pub const STORES: usize = 3;
@@ -65,23 +67,52 @@ pub enum Change {
     #[default]
     None,
     /// A generation, an epoch, and whether the store is in sync.
-    Fence { q: u8, epoch: u8, in_sync: bool },
+    Fence {
+        /// Whose: the generation, and the volume.
+        q: u8,
+        /// The epoch.
+        epoch: u8,
+        /// Whether the store is in sync.
+        in_sync: bool,
+    },
     /// A write.
     Write(Id),
     /// A roll-forward.
     Roll {
+        /// Who rolls.
         q: u8,
+        /// The chunk.
         chunk: u8,
+        /// The stream's version after it.
         stream: Id,
+        /// The chunk's entries after it.
         blocks: [Entry; BLOCKS],
+        /// Whether nothing follows (always so, but with a rule switched off).
         last: bool,
     },
     /// The stream begins anew behind this version.
-    Join { chunk: u8, at: Id },
+    Join {
+        /// The chunk.
+        chunk: u8,
+        /// The version.
+        at: Id,
+    },
     /// A block's entry from a member in sync.
-    Mend { chunk: u8, block: u8, put: Entry },
+    Mend {
+        /// The chunk.
+        chunk: u8,
+        /// The block.
+        block: u8,
+        /// Its entry from now on.
+        put: Entry,
+    },
     /// The chunk is whole.
-    Whole { q: u8, chunk: u8 },
+    Whole {
+        /// Who says so.
+        q: u8,
+        /// The chunk.
+        chunk: u8,
+    },
 }
 
 /// What a sequencer knows of a store.
@@ -129,6 +160,8 @@ pub struct Store {
     pub tail: [Change; TAIL],
     /// A mask of the volumes whose present owner it has promised to let nobody else in.
     pub promised: u8,
+    /// Nothing reaches it any more.
+    pub silent: bool,
     /// Its disk has lost something that it had called durable.
     pub lied: bool,
     /// What the sequencers know.
@@ -270,9 +303,21 @@ pub struct Replication {
     pub size: Size,
     /// What is switched off.
     pub off: Off,
+    /// The first state that was found to break something.
+    pub first: OnceLock<State>,
 }
 
 impl Replication {
+    /// A model of a size, with these rules switched off.
+    #[must_use]
+    pub fn new(size: Size, off: &[Rule]) -> Self {
+        Self {
+            size,
+            off: Off::these(off),
+            first: OnceLock::new(),
+        }
+    }
+
     /// The volume of a sequencer.
     #[must_use]
     pub fn volume(&self, q: usize) -> usize {

@@ -82,10 +82,8 @@ impl Replication {
     /// The answer to a change arrives.
     pub fn answer(&self, s: &mut State, m: usize, change: Change) {
         match change {
-            Change::Fence { q, epoch, .. } => {
-                if s.sequencers[usize::from(q)].epoch == epoch {
-                    s.stores[m].known[usize::from(q)].flags |= FENCED;
-                }
+            Change::Fence { q, epoch, .. } if s.sequencers[usize::from(q)].epoch == epoch => {
+                s.stores[m].known[usize::from(q)].flags |= FENCED;
             }
             Change::Write(id) => {
                 let write = s.writes[usize::from(id) - 1];
@@ -120,15 +118,17 @@ impl Replication {
     #[must_use]
     pub fn serves(&self, s: &State, accepted: &Disk, q: usize, m: usize) -> bool {
         s.sequencers[q].life == Life::Running
+            && !s.stores[m].silent
             && s.stores[m].known[q].flags & FENCED != 0
             && accepted.generation[self.volume(q)] == self.generation(q)
             && (accepted.epoch == s.sequencers[q].epoch || !self.off.holds(Rule::StoreEpoch))
     }
 
-    /// A write arrives.
-    pub fn deliver(&self, s: &State, q: usize, m: usize, chunk: usize) -> Option<State> {
+    /// A write arrives: the oldest of the chunk on the link, but for the `skip` oldest ones.
+    pub fn deliver(&self, s: &State, q: usize, m: usize, chunk: usize, skip: usize) -> Option<State> {
         let link = s.stores[m].known[q].link;
-        let id = (1..=s.written).find(|id| link & bit(*id) != 0 && self.chunk_of(s, *id) == chunk)?;
+        let mut on_link = (1..=s.written).filter(|id| link & bit(*id) != 0 && self.chunk_of(s, *id) == chunk);
+        let id = on_link.nth(skip)?;
         let accepted = self.accepted(s, m);
         if !self.serves(s, &accepted, q, m) {
             return None;

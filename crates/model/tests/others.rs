@@ -1,0 +1,56 @@
+//! R7, R9 and R11, each in its own small model, with and without it.
+
+use amita_model::explore::{Seen, explore};
+use amita_model::gateway::Gateways;
+use amita_model::snapshot::Snapshots;
+use amita_model::space::Space;
+
+fn print(name: &str, seen: &Seen) {
+    println!(
+        "{name:40} {:5} states, breaks after {} steps: {:?}",
+        seen.states,
+        seen.length(),
+        seen.broken
+    );
+}
+
+#[test]
+fn r7_credits() {
+    let seen = explore(Space {
+        credits: true,
+        free: [2, 3],
+    });
+    print("R7", &seen);
+    assert!(seen.broken.is_empty() && seen.happened.len() == 1);
+    let seen = explore(Space {
+        credits: false,
+        free: [2, 3],
+    });
+    print("R7 without credits", &seen);
+    assert!(!seen.broken.is_empty());
+}
+
+#[test]
+fn r9_forwarded_input() {
+    let seen = explore(Gateways {
+        session: true,
+        drops_input: true,
+    });
+    print("R9", &seen);
+    assert!(seen.broken.is_empty() && seen.happened.len() == 1);
+    for (session, drops_input) in [(false, true), (true, false)] {
+        let seen = explore(Gateways { session, drops_input });
+        print(&format!("R9: session {session}, drops input {drops_input}"), &seen);
+        assert!(!seen.broken.is_empty());
+    }
+}
+
+#[test]
+fn r11_snapshots() {
+    let seen = explore(Snapshots { hold: true });
+    print("R11", &seen);
+    assert!(seen.broken.is_empty() && seen.happened.len() == 1);
+    let seen = explore(Snapshots { hold: false });
+    print("R11 without the hold", &seen);
+    assert!(!seen.broken.is_empty());
+}
