@@ -128,8 +128,6 @@ pub enum Rule {
     SyncingAnswers,
     /// R2: a sequencer reads its generation with every new epoch.
     GenerationWithEpoch,
-    /// R2: every member has adopted the syncing epoch before anything is compared.
-    AdoptBeforeResync,
     /// R2: a store refuses an older epoch.
     StoreEpoch,
     /// R2: claims count only under the volume's present generation.
@@ -142,8 +140,6 @@ pub enum Rule {
     PromotionEpoch,
     /// R2: a sequencer that finds a store in sync that it did not claim stops.
     ForeignPromotion,
-    /// A leaving member's old answers are not looked at.
-    OldAnswers,
     /// R3: a read is held until every member has what it shows.
     HoldReads,
     /// R3: syncing members are among those.
@@ -154,7 +150,7 @@ pub enum Rule {
     WaitPromises,
     /// R4: a store that has started waits before it accepts a newer generation.
     WaitAfterStart,
-    /// R4: syncing members promise and are counted.
+    /// R4: syncing members that were said to be whole are among those whose promises count.
     PromisesSyncing,
     /// R5: an incomplete chunk is marked.
     JoinMarks,
@@ -168,8 +164,6 @@ pub enum Rule {
     WholeBehind,
     /// R6: the generation is raised, then the group is read.
     RaiseThenRead,
-    /// R6: syncing members are fenced too.
-    FenceSyncing,
     /// R6: a fence is answered behind everything that was accepted before.
     Drain,
     /// R6: a roll-forward is one record.
@@ -212,8 +206,10 @@ pub enum Rule {
     ClaimAllChunks,
     /// Resync: whole is durable before it is answered.
     WholeDurable,
-    /// Resync: all writes in flight are sent after Join.
-    JoinSendsInFlight,
+    /// Resync: what was given out before the join is on every member in sync before anything is listed.
+    SettleFirst,
+    /// Resync: equal lists count only for a chunk that has nothing under way.
+    EqualSettled,
 }
 
 /// The rules that are switched off.
@@ -241,14 +237,12 @@ pub const ALL: &[Rule] = &[
     Rule::TakeWhatDiffers,
     Rule::SyncingAnswers,
     Rule::GenerationWithEpoch,
-    Rule::AdoptBeforeResync,
     Rule::StoreEpoch,
     Rule::ClaimGeneration,
     Rule::ClaimSince,
     Rule::Raised,
     Rule::PromotionEpoch,
     Rule::ForeignPromotion,
-    Rule::OldAnswers,
     Rule::HoldReads,
     Rule::HoldReadsSyncing,
     Rule::Promises,
@@ -261,7 +255,6 @@ pub const ALL: &[Rule] = &[
     Rule::ExactEntry,
     Rule::WholeBehind,
     Rule::RaiseThenRead,
-    Rule::FenceSyncing,
     Rule::Drain,
     Rule::AtomicRoll,
     Rule::EndCheck,
@@ -283,5 +276,6 @@ pub const ALL: &[Rule] = &[
     Rule::PassEndsWithLink,
     Rule::ClaimAllChunks,
     Rule::WholeDurable,
-    Rule::JoinSendsInFlight,
+    Rule::SettleFirst,
+    Rule::EqualSettled,
 ];

@@ -183,7 +183,7 @@ impl Replication {
 
     /// A sequencer reads the group's record.
     pub fn read_group(&self, s: &mut State, q: usize) {
-        let (mut target_left, keep) = (false, !self.off.holds(Rule::OldAnswers));
+        let mut target_left = false;
         for store in &mut s.stores[..self.size.stores] {
             let old = store.known[q];
             let known = &mut store.known[q];
@@ -191,10 +191,8 @@ impl Replication {
             let promoted = old.flags & SYNCING != 0 && role == IN;
             let stays = promoted || (old.flags & (IN | SYNCING) == role && old.since == store.since);
             if !stays {
-                let answered = if keep { old.answered } else { 0 };
                 target_left |= old.flags & SYNCING != 0;
                 *known = Known {
-                    answered,
                     flags: old.flags & crate::state::PROMISE,
                     ..Known::default()
                 };

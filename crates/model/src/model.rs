@@ -41,6 +41,8 @@ pub enum Action {
     Complete(usize),
     /// A chunk is joined on the syncing store.
     Join(usize, usize),
+    /// A chunk is seen to be equal and whole everywhere.
+    Equal(usize, usize),
     /// The syncing store lists a chunk.
     ListTarget(usize, usize),
     /// A store in sync lists a chunk.
@@ -271,6 +273,7 @@ impl Model for Replication {
                     Action::Opened(q, chunk),
                     Action::Acknowledge(q, chunk),
                     Action::Join(q, chunk),
+                    Action::Equal(q, chunk),
                     Action::ListTarget(q, chunk),
                     Action::Decide(q, chunk),
                 ]);
@@ -331,6 +334,7 @@ impl Model for Replication {
             Action::Read(q, m, chunk, block) => self.read(s, q, m, chunk, block),
             Action::Complete(q) => self.complete(s, q),
             Action::Join(q, chunk) => self.join(s, q, chunk),
+            Action::Equal(q, chunk) => self.equal(s, q, chunk),
             Action::ListTarget(q, chunk) => self.list_target(s, q, chunk),
             Action::ListSource(q, chunk, m) => self.list_source(s, q, chunk, m),
             Action::Decide(q, chunk) => self.decide(s, q, chunk),

@@ -50,15 +50,9 @@ impl Bytes {
         if *known == Known::default() {
             self.put([0]);
         } else {
-            self.put([
-                1,
-                known.flags,
-                known.since,
-                known.link,
-                known.answered,
-                known.open[0],
-                known.open[1],
-            ]);
+            let [low, high] = known.flags.to_le_bytes();
+            self.put([1, low, high, known.since, known.link, known.due, known.answered]);
+            self.put(known.open);
         }
     }
 
@@ -97,6 +91,7 @@ impl Bytes {
             u8::from(held.open) | u8::from(held.rolled) << 1,
             held.issued,
             held.committed,
+            held.mark,
         ]);
         match &held.target {
             None => self.put([0]),

@@ -1,7 +1,7 @@
 //! Reads: promises, what is held back, and what a client may see.
 
 use crate::config::Rule;
-use crate::state::{FENCED, Fault, IN, Life, NONE, PROMISE, Read, Replication, SYNCING, State, bit};
+use crate::state::{FENCED, Fault, IN, Life, NONE, PROMISE, Read, Replication, SYNCING, State, WHOLE, bit};
 
 impl Replication {
     /// A member answers something, and promises.
@@ -73,15 +73,17 @@ impl Replication {
         if s.sequencers[q].life != Life::Running {
             return None;
         }
-        let roles = if self.off.holds(Rule::PromisesSyncing) {
-            IN | SYNCING
-        } else {
-            IN
-        };
-        let members = self.members(s, q, roles).count();
-        let promises = self
-            .members(s, q, roles)
-            .filter(|m| s.stores[*m].known[q].flags & PROMISE != 0)
+        let promisers: Vec<usize> = (0..self.size.stores)
+            .filter(|m| {
+                let flags = s.stores[*m].known[q].flags;
+                let whole = flags & SYNCING != 0 && self.chunks(q).all(|chunk| flags & (WHOLE << chunk) != 0);
+                flags & IN != 0 || (whole && self.off.holds(Rule::PromisesSyncing))
+            })
+            .collect();
+        let members = promisers.len();
+        let promises = promisers
+            .iter()
+            .filter(|m| s.stores[**m].known[q].flags & PROMISE != 0)
             .count();
         if promises + self.size.min_copies <= members && self.off.holds(Rule::Promises) {
             return None;

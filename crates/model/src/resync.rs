@@ -2,7 +2,7 @@
 
 use crate::config::Rule;
 use crate::history::Version;
-use crate::state::{BLOCKS, Change, Entry, FENCED, IN, JOINED, NONE, Replication, SYNCING, State, WHOLE, bit};
+use crate::state::{BLOCKS, Change, ENTERED, Entry, IN, JOINED, NONE, Replication, SYNCING, State, WHOLE, bit};
 
 impl Replication {
     /// The syncing member, as far as a sequencer knows.
@@ -12,43 +12,68 @@ impl Replication {
     }
 
     fn ready(&self, s: &State, q: usize, m: usize) -> bool {
-        let accepted = self.accepted(s, m);
-        let adopted = self.members(s, q, IN).all(|m| s.stores[m].known[q].flags & FENCED != 0);
-        self.serves(s, &accepted, q, m) && (adopted || !self.off.holds(Rule::AdoptBeforeResync))
+        self.serves(s, &self.accepted(s, m), q, m) && s.stores[m].known[q].flags & ENTERED != 0
     }
 
-    /// Before the first write of a chunk to the syncing member: where its stream goes on.
+    /// Whether what was given out before the join, or before the pass, is on every member in sync.
+    fn settled(&self, s: &State, q: usize, chunk: usize) -> bool {
+        let held = &s.sequencers[q].chunks[chunk];
+        self.version(s, held.committed) >= self.version(s, held.mark) || !self.off.holds(Rule::SettleFirst)
+    }
+
+    /// Before the first write of a chunk to the syncing member, and before anything is compared: where its stream goes on. What
+    /// was given out before it was fenced does not go to it.
     #[must_use]
     pub fn join(&self, s: &State, q: usize, chunk: usize) -> Option<State> {
         let m = self.target(s, q)?;
+        let known = s.stores[m].known[q];
         let held = &s.sequencers[q].chunks[chunk];
-        if !held.open || s.stores[m].known[q].flags & (JOINED << chunk) != 0 || !self.ready(s, q, m) {
+        if !held.open || known.flags & (JOINED << chunk) != 0 || !self.ready(s, q, m) {
             return None;
         }
+        let first = self.in_flight(s, q, chunk).find(|id| known.link & bit(*id) != 0);
+        let at = first.map_or(held.issued, |id| s.writes[usize::from(id) - 1].after);
         let mut next = s.clone();
-        let unacked = self.in_flight(s, q, chunk).fold(0, |mask, id| mask | bit(id));
-        let known = &mut next.stores[m].known[q];
-        known.flags |= JOINED << chunk;
-        if self.off.holds(Rule::JoinSendsInFlight) {
-            known.link |= unacked;
-        }
+        next.sequencers[q].chunks[chunk].mark = held.issued;
+        next.stores[m].known[q].flags |= JOINED << chunk;
         let on_disk = self.accepted(s, m).chunks[chunk];
-        let (stream, at) = (self.version(s, on_disk.stream), self.version(s, held.committed));
+        let (stream, from) = (self.version(s, on_disk.stream), self.version(s, at));
         let own = stream.0 == self.generation(q) || !self.off.holds(Rule::JoinGeneration);
-        let follows = own && at <= stream;
-        let equal = on_disk.base == NONE && (stream == at || !self.off.holds(Rule::JoinVersion));
+        let follows = own && from <= stream;
+        let equal = stream == from || (on_disk.base == NONE && !self.off.holds(Rule::JoinVersion));
         if follows || equal || !self.off.holds(Rule::Join) {
             return Some(next);
         }
-        self.accept(
-            &mut next,
-            m,
-            Change::Join {
-                chunk: chunk as u8,
-                at: held.committed,
-            },
-        )
-        .then_some(next)
+        self.accept(&mut next, m, Change::Join { chunk: chunk as u8, at })
+            .then_some(next)
+    }
+
+    /// The lists of chunks show one version everywhere, and whole: there is nothing to do, not even to open the chunk.
+    #[must_use]
+    pub fn equal(&self, s: &State, q: usize, chunk: usize) -> Option<State> {
+        let m = self.target(s, q)?;
+        let held = &s.sequencers[q].chunks[chunk];
+        let (disk, accepted) = (s.stores[m].disk.chunks[chunk], self.accepted(s, m).chunks[chunk]);
+        if s.stores[m].known[q].flags & (WHOLE << chunk) != 0
+            || !self.ready(s, q, m)
+            || !self.fenced(s, q)
+            || disk != accepted
+            || disk.base != NONE
+            || (held.open && held.issued != disk.stream && self.off.holds(Rule::EqualSettled))
+        {
+            return None;
+        }
+        for member in self.members(s, q, IN) {
+            let listed = &s.stores[member].disk;
+            let same =
+                listed.in_sync && listed.chunks[chunk].base == NONE && listed.chunks[chunk].stream == disk.stream;
+            if !same || !self.serves(s, &self.accepted(s, member), q, member) {
+                return None;
+            }
+        }
+        let mut next = s.clone();
+        next.stores[m].known[q].flags |= WHOLE << chunk;
+        Some(next)
     }
 
     /// The syncing member lists its entries, those that are accepted and not yet durable included.
@@ -59,7 +84,7 @@ impl Replication {
         if flags & (JOINED << chunk) == 0 || flags & (WHOLE << chunk) != 0 || !self.ready(s, q, m) {
             return None;
         }
-        if s.sequencers[q].chunks[chunk].target.is_some() {
+        if s.sequencers[q].chunks[chunk].target.is_some() || !self.settled(s, q, chunk) {
             return None;
         }
         let listed = self.accepted(s, m).chunks[chunk];
@@ -82,6 +107,7 @@ impl Replication {
             || !disk.in_sync
             || disk.chunks[chunk].base != NONE
             || held.source.is_some()
+            || !self.settled(s, q, chunk)
         {
             return None;
         }
@@ -104,7 +130,7 @@ impl Replication {
         }
         let mut next = s.clone();
         let held = &mut next.sequencers[q].chunks[chunk];
-        (held.target, held.source) = (None, None);
+        (held.target, held.source, held.mark) = (None, None, held.issued);
         // A chunk that stayed whole has nothing to be compared.
         let floor = if base == NONE { None } else { Some(self.floor(s, base)) };
         let mut differs = false;

@@ -1,25 +1,21 @@
 //! A sequencer: fence, open, write.
 
 use crate::config::Rule;
-use crate::state::{Change, FENCED, IN, Id, JOINED, Life, NONE, Replication, SYNCING, State, Write, bit};
+use crate::state::{Change, ENTERED, FENCED, IN, Id, Life, NONE, Replication, SYNCING, State, Write, bit};
 
 impl Replication {
     /// The members that a sequencer knows of and that have one of the roles.
-    pub fn members(&self, s: &State, q: usize, roles: u8) -> impl Iterator<Item = usize> {
+    pub fn members(&self, s: &State, q: usize, roles: u16) -> impl Iterator<Item = usize> {
         (0..self.size.stores).filter(move |m| s.stores[*m].known[q].flags & roles != 0)
     }
 
-    /// Whether every member has answered the fence of the sequencer's epoch.
+    /// Whether every member in sync has answered the fence of the sequencer's epoch. What syncing ones hold is looked at when they
+    /// join.
     #[must_use]
     pub fn fenced(&self, s: &State, q: usize) -> bool {
-        let roles = if self.off.holds(Rule::FenceSyncing) {
-            IN | SYNCING
-        } else {
-            IN
-        };
         let fenced = |m: usize| s.stores[m].known[q].flags & FENCED != 0;
         if self.off.holds(Rule::FenceAll) {
-            self.members(s, q, roles).all(fenced)
+            self.members(s, q, IN).all(fenced)
         } else {
             self.members(s, q, IN).any(fenced)
         }
@@ -45,7 +41,7 @@ impl Replication {
         let mut next = s.clone();
         let disk = &s.stores[m].disk;
         if disk.generation[volume] == generation && disk.epoch == sequencer.epoch {
-            next.stores[m].known[q].flags |= FENCED;
+            self.fence_answered(&mut next, q, m);
             return Some(next);
         }
         let change = Change::Fence {
@@ -198,7 +194,8 @@ impl Replication {
         let lost = (1..=s.written).any(|id| {
             s.writes[usize::from(id) - 1].seen && self.chunk_of(s, id) == chunk && !self.follows(s, longest, id)
         });
-        if lost {
+        // A deposed owner may open what it likes: it has no promises, so it shows nothing to anybody.
+        if lost && s.generation[self.volume(q)] == self.generation(q) {
             next.fault = crate::state::Fault::OpenedWithout;
         }
         Some(next)
@@ -240,9 +237,9 @@ impl Replication {
         held.issued = id;
         for store in &mut next.stores {
             let flags = store.known[q].flags;
-            let joined = flags & SYNCING != 0 && (flags & (JOINED << chunk) != 0 || !self.off.holds(Rule::Join));
-            if flags & IN != 0 || joined {
+            if flags & (IN | ENTERED) != 0 {
                 store.known[q].link |= bit(id);
+                store.known[q].due |= bit(id);
             }
         }
         Some(next)
@@ -250,9 +247,11 @@ impl Replication {
 
     /// Whether every member whose answer is required has answered a write.
     #[must_use]
-    pub fn everywhere(&self, s: &State, q: usize, id: Id, roles: u8) -> bool {
-        self.members(s, q, roles)
-            .all(|m| s.stores[m].known[q].answered & bit(id) != 0)
+    pub fn everywhere(&self, s: &State, q: usize, id: Id, roles: u16) -> bool {
+        self.members(s, q, roles).all(|m| {
+            let known = s.stores[m].known[q];
+            known.due & bit(id) == 0 || known.answered & bit(id) != 0
+        })
     }
 
     /// The oldest unacknowledged write of a chunk is acknowledged.
@@ -274,6 +273,7 @@ impl Replication {
         for store in &mut next.stores {
             let known = &mut store.known[q];
             known.answered &= !bit(id);
+            known.due &= !bit(id);
             if self.off.holds(Rule::SyncingAnswers) || known.flags & SYNCING == 0 {
                 known.link &= !bit(id);
             }

@@ -133,25 +133,35 @@ pub fn durability() -> Size {
     }
 }
 
-/// A store goes, comes back, goes again and comes back, beside writes and a takeover.
+/// A store goes and comes back, beside writes and a takeover.
 #[must_use]
 pub fn returns() -> Size {
     Size {
         writes: 2,
         evictions: 2,
-        additions: 2,
+        additions: 1,
         ..two()
     }
 }
 
-/// The same with three stores and one return.
+/// It goes again, and comes back again.
+#[must_use]
+pub fn returns_twice() -> Size {
+    Size {
+        additions: 2,
+        ..returns()
+    }
+}
+
+/// Three stores, of which one comes back.
 #[must_use]
 pub fn three() -> Size {
     Size {
         stores: 3,
         writes: 2,
-        evictions: 2,
+        evictions: 1,
         additions: 1,
+        starts: vec![behind(), astray()],
         ..two()
     }
 }
@@ -290,6 +300,7 @@ pub fn small() -> Vec<(&'static str, Size)> {
         ("start", start()),
         ("durability", durability()),
         ("returns", returns()),
+        ("returns twice", returns_twice()),
         ("three", three()),
         ("parts", parts()),
         ("generations", generations()),
@@ -337,12 +348,12 @@ pub fn large() -> Vec<(&'static str, Size)> {
                 ..reads()
             },
         ),
+        ("large: three return", Size { stores: 3, ..returns() }),
         (
-            "large: three, astray",
+            "large: generations",
             Size {
-                evictions: 1,
-                starts: vec![behind(), astray()],
-                ..three()
+                writes: 3,
+                ..generations()
             },
         ),
         (
@@ -350,13 +361,6 @@ pub fn large() -> Vec<(&'static str, Size)> {
             Size {
                 stores: 3,
                 ..reads_and_return()
-            },
-        ),
-        (
-            "large: generations",
-            Size {
-                writes: 3,
-                ..generations()
             },
         ),
     ]

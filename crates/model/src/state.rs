@@ -118,12 +118,14 @@ pub enum Change {
 /// What a sequencer knows of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Known {
-    /// Bits: [`IN`], [`SYNCING`], [`FENCED`], [`PROMISE`], [`JOINED`] and [`WHOLE`] of each chunk.
-    pub flags: u8,
+    /// Bits: [`IN`], [`SYNCING`], [`FENCED`], [`ENTERED`], [`PROMISE`], [`JOINED`] and [`WHOLE`] of each chunk.
+    pub flags: u16,
     /// In which epoch it was added, if it is syncing.
     pub since: u8,
     /// The writes that are on the link, or to be sent when the store is fenced: a mask of [`Id`]s.
     pub link: u8,
+    /// The unacknowledged writes that it must answer: a mask.
+    pub due: u8,
     /// The unacknowledged writes that it has answered: a mask.
     pub answered: u8,
     /// What it answered when it was asked to open a chunk, plus one; 0: no answer yet.
@@ -131,17 +133,19 @@ pub struct Known {
 }
 
 /// In sync, as far as the sequencer knows.
-pub const IN: u8 = 1;
+pub const IN: u16 = 1;
 /// Syncing, as far as the sequencer knows.
-pub const SYNCING: u8 = 2;
+pub const SYNCING: u16 = 2;
 /// Has answered the fence of the sequencer's epoch.
-pub const FENCED: u8 = 4;
+pub const FENCED: u16 = 4;
 /// Has promised to let nobody else in, and the time is not over.
-pub const PROMISE: u8 = 8;
+pub const PROMISE: u16 = 8;
 /// Chunk 0 is joined (chunk 1: the next bit).
-pub const JOINED: u8 = 16;
+pub const JOINED: u16 = 16;
 /// Chunk 0 is whole (chunk 1: the next bit).
-pub const WHOLE: u8 = 64;
+pub const WHOLE: u16 = 64;
+/// Syncing, and fenced in this stint: gets every write from then on, and must answer it.
+pub const ENTERED: u16 = 256;
 
 /// A store, and what all others hold of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -204,6 +208,8 @@ pub struct Held {
     pub issued: Id,
     /// The newest acknowledged one.
     pub committed: Id,
+    /// What must be acknowledged before anything is listed.
+    pub mark: Id,
     /// The syncing member's base and entries, as listed.
     pub target: Option<(u8, [Entry; BLOCKS])>,
     /// The entries of a member in sync, as listed.

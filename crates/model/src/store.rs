@@ -2,7 +2,8 @@
 
 use crate::config::Rule;
 use crate::state::{
-    CHUNKS, Change, Disk, FENCED, JOINED, Known, Life, NONE, PROMISE, Replication, State, TAIL, WHOLE, bit,
+    CHUNKS, Change, Disk, ENTERED, FENCED, IN, JOINED, Known, Life, NONE, PROMISE, Replication, SYNCING, State, TAIL,
+    WHOLE, bit,
 };
 
 impl Replication {
@@ -79,11 +80,17 @@ impl Replication {
         true
     }
 
+    /// A member has adopted a fence. A syncing one gets every write from now on.
+    pub fn fence_answered(&self, s: &mut State, q: usize, m: usize) {
+        let known = &mut s.stores[m].known[q];
+        known.flags |= FENCED | if known.flags & SYNCING != 0 { ENTERED } else { 0 };
+    }
+
     /// The answer to a change arrives.
     pub fn answer(&self, s: &mut State, m: usize, change: Change) {
         match change {
             Change::Fence { q, epoch, .. } if s.sequencers[usize::from(q)].epoch == epoch => {
-                s.stores[m].known[usize::from(q)].flags |= FENCED;
+                self.fence_answered(s, usize::from(q), m);
             }
             Change::Write(id) => {
                 let write = s.writes[usize::from(id) - 1];
@@ -130,7 +137,9 @@ impl Replication {
         let mut on_link = (1..=s.written).filter(|id| link & bit(*id) != 0 && self.chunk_of(s, *id) == chunk);
         let id = on_link.nth(skip)?;
         let accepted = self.accepted(s, m);
-        if !self.serves(s, &accepted, q, m) {
+        let flags = s.stores[m].known[q].flags;
+        let behind_join = flags & SYNCING == 0 || flags & (JOINED << chunk) != 0;
+        if !behind_join || !self.serves(s, &accepted, q, m) {
             return None;
         }
         let stream = self.version(s, accepted.chunks[chunk].stream);
@@ -159,6 +168,7 @@ impl Replication {
         let left = s.left.crashes.checked_sub(1)?;
         let mut next = s.clone();
         next.left.crashes = left;
+        let joining = self.joining(s, m);
         next.stores[m].tail = [Change::None; TAIL];
         next.stores[m].promised = if self.off.holds(Rule::WaitAfterStart) {
             (1 << self.size.volumes) - 1
@@ -166,7 +176,7 @@ impl Replication {
             0
         };
         for q in 0..self.sequencers() {
-            self.new_link(&mut next, q, m);
+            self.new_link(&mut next, q, m, &joining);
         }
         Some(next)
     }
@@ -188,25 +198,36 @@ impl Replication {
         self.crash(&next, m)
     }
 
-    /// A link breaks: what was on it is lost, in both directions, and everything that is not acknowledged will be sent again.
-    pub fn new_link(&self, s: &mut State, q: usize, m: usize) {
-        let unacked = (1..=s.written)
-            .filter(|id| usize::from(s.writes[usize::from(*id) - 1].q) == q && !s.writes[usize::from(*id) - 1].acked)
-            .fold(0, |mask, id| mask | bit(id));
-        let in_sync = s.stores[m].known[q].flags & crate::state::IN != 0;
-        let syncing = s.stores[m].known[q].flags & crate::state::SYNCING != 0;
+    /// A link breaks: what was on it is lost, in both directions, and all that is not acknowledged will be sent again.
+    pub fn new_link(&self, s: &mut State, q: usize, m: usize, joining: &[bool; CHUNKS]) {
         let known = &mut s.stores[m].known[q];
         known.flags &= !FENCED;
         known.answered = 0;
-        known.link = if in_sync { unacked } else { 0 };
-        if syncing {
-            known.flags &= !(JOINED | JOINED << 1);
+        known.link = known.due;
+        if known.flags & SYNCING == 0 {
+            return;
+        }
+        for (chunk, joining) in joining.iter().enumerate() {
+            if *joining {
+                // The answer will not come: it is asked again.
+                known.flags &= !(JOINED << chunk);
+            }
             if self.off.holds(Rule::PassEndsWithLink) {
-                for chunk in &mut s.sequencers[q].chunks {
-                    (chunk.target, chunk.source) = (None, None);
-                }
+                let held = &mut s.sequencers[q].chunks[chunk];
+                (held.target, held.source, held.mark) = (None, None, held.issued);
             }
         }
+    }
+
+    /// The chunks whose join is not durable yet.
+    fn joining(&self, s: &State, m: usize) -> [bool; CHUNKS] {
+        std::array::from_fn(|chunk| {
+            self.under_way(
+                s,
+                m,
+                |change| matches!(change, Change::Join { chunk: joining, .. } if usize::from(*joining) == chunk),
+            )
+        })
     }
 
     /// A link breaks by itself.
@@ -218,7 +239,8 @@ impl Replication {
         let left = s.left.resets.checked_sub(1)?;
         let mut next = s.clone();
         next.left.resets = left;
-        self.new_link(&mut next, q, m);
+        let joining = self.joining(s, m);
+        self.new_link(&mut next, q, m, &joining);
         Some(next)
     }
 
@@ -254,12 +276,12 @@ impl Replication {
             }
             for store in &mut s.stores[..self.size.stores] {
                 let known = &mut store.known[q];
-                if known.flags & (crate::state::IN | crate::state::SYNCING) == 0 {
+                if known.flags & (IN | SYNCING) == 0 {
                     *known = Known::default();
                 }
                 if deposed && store.disk.generation[volume] > self.generation(q) {
                     known.link = 0;
-                    known.flags &= crate::state::IN | crate::state::SYNCING | PROMISE;
+                    known.flags &= !(JOINED | JOINED << 1);
                     known.open = [0; CHUNKS];
                 }
             }

@@ -15,7 +15,7 @@ fn needed() -> Vec<(&'static [Rule], Size)> {
         (&[Rule::SyncingAnswers], sizes::returns()),
         (&[Rule::GenerationWithEpoch], sizes::returns()),
         (&[Rule::ClaimGeneration], sizes::returns()),
-        (&[Rule::ClaimSince], sizes::returns()),
+        (&[Rule::ClaimSince], sizes::returns_twice()),
         (&[Rule::Raised], sizes::returns()),
         (&[Rule::Raised], sizes::volumes()),
         (&[Rule::ClaimGeneration], sizes::volumes()),
@@ -60,7 +60,8 @@ fn needed() -> Vec<(&'static [Rule], Size)> {
         (&[Rule::PassEndsWithLink], sizes::crashes()),
         (&[Rule::ClaimAllChunks], sizes::chunks()),
         (&[Rule::WholeDurable], sizes::crashes()),
-        (&[Rule::JoinSendsInFlight], sizes::returns()),
+        (&[Rule::SettleFirst], sizes::returns()),
+        (&[Rule::EqualSettled], sizes::returns()),
     ]
 }
 
@@ -88,14 +89,11 @@ fn without_a_rule_something_breaks() {
 fn without_a_defence_nothing_breaks() {
     let sizes = [sizes::returns(), sizes::reads_and_return(), sizes::parts()];
     for rule in [
-        Rule::AdoptBeforeResync,
         Rule::StoreEpoch,
         Rule::PromotionEpoch,
         Rule::ForeignPromotion,
-        Rule::OldAnswers,
         Rule::IncompleteServesNothing,
         Rule::SyncingServesNothing,
-        Rule::FenceSyncing,
         Rule::EndCheck,
         Rule::MendEqualVersion,
     ] {
@@ -125,12 +123,9 @@ fn without_r12_a_silent_store_holds_writes_for_good() {
 #[test]
 fn every_switch_is_in_one_of_the_tables() {
     let defences = [
-        Rule::AdoptBeforeResync,
         Rule::StoreEpoch,
         Rule::PromotionEpoch,
         Rule::ForeignPromotion,
-        Rule::OldAnswers,
-        Rule::FenceSyncing,
         Rule::EndCheck,
         Rule::SequencerEvicts,
     ];
