@@ -39,7 +39,7 @@ pub struct Scope {
     pub group: GroupId,
     /// The group's epoch as the sequencer knows it.
     pub epoch: Epoch,
-    /// What changes a chunk (`Write`, `Clear`, `Roll`): the newest snapshot of the volume; a store that sees a newer one
+    /// What changes a chunk (`Write`, `Clear`, `Roll`, `Join`): the newest snapshot of the volume; a store that sees a newer one
     /// than the chunk's last change carried keeps the chunk as it was. What reads: the snapshot to read;
     /// [`SnapshotId::HEAD`]: the volume itself.
     pub snapshot: SnapshotId,

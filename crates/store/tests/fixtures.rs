@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The versions of the format of which there is a fixture.
-const VERSIONS: [u32; 2] = [1, 2];
+const VERSIONS: [u32; 3] = [1, 2, 3];
 
 fn path(format: u32) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/store-v{format}.txt"))
@@ -211,6 +211,12 @@ fn version_1_has_one_of_everything() {
 #[test]
 fn version_2_has_one_of_everything() {
     has(2, &[1, 2, 4, 6, 7, 8, 9, 10], &[4, 5, 6, 7, 8, 9], &[5, 6, 7]);
+}
+
+#[test]
+fn version_3_has_one_of_everything() {
+    let below = [4, 5, 6, 7, 8, 9, 10, 11, 12];
+    has(3, &[1, 2, 4, 6, 7, 8, 9, 10, 11], &below, &[5, 6, 7]);
 }
 
 /// What docs/format.md says of a version, read by itself: the checkpoint of its fixture has these items, the log these

@@ -545,9 +545,8 @@ fn a_rotten_block_is_mended() {
 
 #[test]
 fn chunks_are_listed_group_by_group_and_page_by_page() {
-    let mut test = Test::of(64 << 20);
-    let (groups, cores) = (2, 2);
-    let list = |test: &mut Test, core: u16| {
+    let mut test = Test::of(256 << 20);
+    let list = |test: &mut Test, (core, cores, groups): (u16, u16, u32)| {
         let mut all = Vec::new();
         let mut from = Some(ChunkIndex(0));
         while let Some(at) = from {
@@ -558,7 +557,7 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
                 groups,
             };
             let Ok(AnswerBody::Chunks { chunks, more }) = test.ask(body, &[]) else {
-                panic!()
+                panic!("a list is always given")
             };
             assert!(chunks.len() <= MAX_LISTED_CHUNKS);
             all.extend(chunks);
@@ -566,39 +565,47 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
         }
         all
     };
-    let mut expected = Vec::new();
+    let state = |chunk, version| ChunkState {
+        chunk,
+        version,
+        incomplete: None,
+    };
+    let mut expected = vec![state(CHUNK, version(1, 4))];
     let mut make = |test: &mut Test, index: u64| {
-        let id = ChunkId {
-            volume: VOLUME,
-            index: ChunkIndex(index),
-        };
+        let chunk = ChunkIndex(index);
         let clear = RequestBody::Clear {
-            chunk: id.index,
+            chunk,
             range: BlockRange::new(0, 1),
             version: version(1, 1),
             previous: Version::NONE,
         };
         assert_eq!(test.ask(clear, &[]), Ok(AnswerBody::Done));
-        if id.group(groups) == GroupIndex(0) && id.core(usize::from(cores)) == 1 {
-            expected.push(ChunkState {
-                chunk: id.index,
-                version: version(1, 1),
-                incomplete: None,
-            });
-        }
+        expected.push(state(chunk, version(1, 1)));
     };
-    for index in 100..1400 {
+    for index in 100..400 {
         make(&mut test, index);
     }
     // More of them come while the list is kept, before and behind those that it has.
-    assert!(list(&mut test, 1).len() > MAX_LISTED_CHUNKS);
-    for index in (10..100).chain(5000..5020) {
+    assert_eq!(list(&mut test, (0, 1, 1)).len(), 301);
+    for index in (10..30).chain(5000..5020) {
         make(&mut test, index);
     }
     expected.sort_unstable_by_key(|state| state.chunk);
-    let found = list(&mut test, 1);
-    assert_eq!(found, expected);
-    // Another owner's volume has none of them; a deleted one is not listed.
+    assert_eq!(list(&mut test, (0, 1, 1)), expected);
+    for core in 0..3 {
+        let found = list(&mut test, (core, 3, 4));
+        let own = |state: &&ChunkState| {
+            let id = ChunkId {
+                volume: VOLUME,
+                index: state.chunk,
+            };
+            id.group(4) == GroupIndex(0) && id.core(3) == usize::from(core)
+        };
+        let of_core: Vec<ChunkState> = expected.iter().filter(own).copied().collect();
+        assert!(of_core.len() > 10);
+        assert_eq!(found, of_core);
+    }
+    // A deleted one is not listed.
     let keep = RequestBody::Keep {
         chunk: expected[3].chunk,
         head: false,
@@ -608,7 +615,7 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
     };
     assert_eq!(test.ask(keep, &[]), Ok(AnswerBody::Done));
     expected.remove(3);
-    assert_eq!(list(&mut test, 1), expected);
+    assert_eq!(list(&mut test, (0, 1, 1)), expected);
     for (core, cores, groups) in [(0, 0, 4), (3, 3, 4), (0, 1, 3), (0, 1, 0)] {
         let body = RequestBody::Chunks {
             from: ChunkIndex(0),
@@ -616,8 +623,8 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
             cores,
             groups,
         };
-        let range = Problem::Range;
-        assert_eq!(test.ask(body, &[]), Err(Refusal::Invalid { what: range }));
+        let what = Problem::Range;
+        assert_eq!(test.ask(body, &[]), Err(Refusal::Invalid { what }));
     }
 }
 

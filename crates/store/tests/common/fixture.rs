@@ -5,8 +5,10 @@
 //! size 1048576
 //! 0: 414d495441... 3*00 256*'7/0/1@1:2.......'     bytes at an offset; what no line names is zeros
 //! fence volume 7 generation 2 owner 13 group 1/0 epoch 2 blocks 1024 in-sync abcd0001
+//! fence volume 13 ... in-sync abcd0002 syncing abcd0001   (version 3 on)
 //! newest 7 3                                       the newest snapshot of volume 7 (version 2 on)
 //! chunk 7/0 version 2:41
+//! chunk 13/1 version 4:9 incomplete 3:2            it was last whole at 3:2 (version 3 on)
 //! data 7/0/1 version 1:2 sum 0123abcd bytes 256*'7/0/1@1:2.......'
 //! cleared 7/0/64-127 version 1:5                   first and last block
 //! chunk 7@2/0 version 1:7                          the same at snapshot 2
@@ -35,6 +37,8 @@ pub struct Owner {
     pub node: u32,
     pub group: GroupId,
     pub in_sync: Vec<u128>,
+    /// The stores that are being brought up to date.
+    pub syncing: Vec<u128>,
     /// The newest snapshot of the volume: changes name it.
     pub newest: u32,
     /// The snapshot that is read; 0: the volume itself.
@@ -43,8 +47,8 @@ pub struct Owner {
 
 impl Owner {
     pub fn request(&mut self, body: RequestBody) -> Request {
-        use RequestBody::{Clear, Roll, Write};
-        let changes = matches!(body, Write { .. } | Clear { .. } | Roll { .. });
+        use RequestBody::{Clear, Join, Roll, Write};
+        let changes = matches!(body, Write { .. } | Clear { .. } | Roll { .. } | Join { .. });
         let mut request = self.asker.request(body);
         request.scope.group = self.group;
         request.scope.snapshot = SnapshotId(if changes { self.newest } else { self.reading });
@@ -53,7 +57,7 @@ impl Owner {
 
     pub fn fence_request(&mut self) -> Request {
         let body = RequestBody::Fence {
-            syncing: Vec::new(),
+            syncing: self.syncing.iter().map(|&id| StoreId(id)).collect(),
             owner: NodeId(self.node),
             in_sync: self.in_sync.iter().map(|&id| StoreId(id)).collect::<MemberSet>(),
             blocks_per_chunk: self.asker.blocks_per_chunk,
@@ -85,6 +89,8 @@ pub struct Expected {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     pub version: Version,
+    /// It was last whole at this version.
+    pub incomplete: Option<Version>,
     pub blocks: BTreeMap<u16, Expected>,
 }
 
@@ -148,7 +154,12 @@ impl Fixture {
                 Some("chunk") => {
                     let (place, []) = words.place();
                     let version = words.version();
-                    fixture.chunks.entry(place).or_default().version = version;
+                    let chunk = fixture.chunks.entry(place).or_default();
+                    chunk.version = version;
+                    chunk.incomplete = words.0.next().map(|word| {
+                        assert_eq!(word, "incomplete", "line {}", at + 1);
+                        version_of(words.next())
+                    });
                 }
                 Some("data") => {
                     let (place, [block]) = words.place();
@@ -191,10 +202,14 @@ impl Fixture {
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         for owner in &self.owners {
-            let members: Vec<String> = owner.in_sync.iter().map(|id| format!("{id:x}")).collect();
+            let list = |stores: &[u128]| stores.iter().map(|id| format!("{id:x}")).collect::<Vec<_>>().join(",");
+            let syncing = match &owner.syncing[..] {
+                [] => String::new(),
+                stores => format!(" syncing {}", list(stores)),
+            };
             let _ = writeln!(
                 out,
-                "fence volume {} generation {} owner {} group {}/{} epoch {} blocks {} in-sync {}",
+                "fence volume {} generation {} owner {} group {}/{} epoch {} blocks {} in-sync {}{syncing}",
                 owner.asker.volume.0,
                 owner.asker.generation.0,
                 owner.node,
@@ -202,14 +217,16 @@ impl Fixture {
                 owner.group.index.0,
                 owner.asker.epoch.0,
                 owner.asker.blocks_per_chunk,
-                members.join(",")
+                list(&owner.in_sync)
             );
         }
         for owner in self.owners.iter().filter(|owner| owner.newest > 0) {
             let _ = writeln!(out, "newest {} {}", owner.asker.volume.0, owner.newest);
         }
         for (place, chunk) in &self.chunks {
-            let _ = writeln!(out, "\nchunk {place} version {}", chunk.version);
+            let incomplete = chunk.incomplete.map(|base| format!(" incomplete {base}"));
+            let incomplete = incomplete.unwrap_or_default();
+            let _ = writeln!(out, "\nchunk {place} version {}{incomplete}", chunk.version);
             let mut blocks = chunk.blocks.iter().peekable();
             while let Some((block, expected)) = blocks.next() {
                 let version = expected.version;
@@ -281,14 +298,19 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
     let blocks = owner.asker.blocks_per_chunk;
     let (opened, _) = owner.ask(rig, RequestBody::Open { chunk: index }, &[]);
     let version = expected.version;
-    assert_eq!(
-        opened,
-        Ok(AnswerBody::Opened {
-            version,
-            incomplete: None
-        }),
-        "{place}"
-    );
+    let incomplete = expected.incomplete;
+    assert_eq!(opened, Ok(AnswerBody::Opened { version, incomplete }), "{place}");
+    check_entries(owner, rig, place, expected);
+    check_verified(owner, rig, place, expected);
+    if incomplete.is_some() || owner.syncing.contains(&super::STORE.0) {
+        let read = RequestBody::Read {
+            chunk: index,
+            range: BlockRange::new(0, 1),
+            least: Version::NONE,
+        };
+        assert_eq!(owner.ask(rig, read, &[]).0, Err(Refusal::Incomplete), "{place}");
+        return;
+    }
 
     let mut allocated = [0; 16];
     for first in (0..blocks).step_by(MAX_IO_BLOCKS as usize) {
@@ -332,7 +354,38 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
         Ok(AnswerBody::Allocation { allocated }),
         "{place}"
     );
+}
 
+/// Every block on the disk is what its entry says.
+fn check_verified(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk) {
+    let mut found = BTreeMap::new();
+    let mut from = Some(BlockIndex(0));
+    while let Some(first) = from {
+        let body = RequestBody::Verify {
+            chunk: ChunkIndex(place.chunk),
+            from: first,
+            least: expected.version,
+        };
+        let (Ok(AnswerBody::Verified { entries, damaged, more }), _) = owner.ask(rig, body, &[]) else {
+            panic!("{place}: not verified")
+        };
+        assert!(damaged.is_empty(), "{place}: {damaged:?}");
+        found.extend(entries.iter().map(|entry| (entry.block.0, (entry.version, entry.sum))));
+        from = more;
+    }
+    assert_eq!(found, entries_of(expected), "{place}");
+}
+
+fn entries_of(expected: &Chunk) -> BTreeMap<u16, (Version, Option<u32>)> {
+    let blocks = expected.blocks.iter();
+    let sum = |entry: &Expected| entry.data.as_ref().map(|(sum, _)| *sum);
+    blocks
+        .map(|(block, entry)| (*block, (entry.version, sum(entry))))
+        .collect()
+}
+
+fn check_entries(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk) {
+    let index = ChunkIndex(place.chunk);
     let mut found = BTreeMap::new();
     let mut from = Some(BlockIndex(0));
     while let Some(first) = from {
@@ -347,12 +400,15 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
         found.extend(entries.iter().map(|entry| (entry.block.0, (entry.version, entry.sum))));
         from = more;
     }
-    let all: BTreeMap<_, _> = expected
-        .blocks
-        .iter()
-        .map(|(block, entry)| (*block, (entry.version, entry.data.as_ref().map(|(sum, _)| *sum))))
-        .collect();
-    assert_eq!(found, all, "{place}");
+    assert_eq!(found, entries_of(expected), "{place}");
+}
+
+fn version_of(text: &str) -> Version {
+    let (generation, counter) = text.split_once(':').expect("generation:counter");
+    version(
+        generation.parse().expect("a generation"),
+        counter.parse().expect("a counter"),
+    )
 }
 
 struct Words<'a>(std::str::SplitWhitespace<'a>, usize);
@@ -384,11 +440,7 @@ impl<'a> Words<'a> {
     }
 
     fn version(&mut self) -> Version {
-        let (generation, counter) = self.named("version").split_once(':').expect("generation:counter");
-        version(
-            generation.parse().expect("a generation"),
-            counter.parse().expect("a counter"),
-        )
+        version_of(self.named("version"))
     }
 
     fn owner(&mut self) -> Owner {
@@ -401,7 +453,11 @@ impl<'a> Words<'a> {
         let blocks = number(self.named("blocks"));
         let id = |text| u128::from_str_radix(text, 16).expect("a UUID");
         let in_sync = self.named("in-sync").split(',').map(id).collect();
-        owner(
+        let syncing = self.0.next().map(|word| {
+            assert_eq!(word, "syncing", "line {}", self.1);
+            self.next().split(',').map(id).collect()
+        });
+        let owner = owner(
             volume,
             generation as u32,
             node,
@@ -409,7 +465,11 @@ impl<'a> Words<'a> {
             epoch,
             blocks as u16,
             in_sync,
-        )
+        );
+        Owner {
+            syncing: syncing.unwrap_or_default(),
+            ..owner
+        }
     }
 
     fn bytes(&mut self) -> Vec<u8> {
@@ -484,6 +544,7 @@ pub fn owner(
             index: GroupIndex(group.1),
         },
         in_sync,
+        syncing: Vec::new(),
         newest: 0,
         reading: 0,
     }

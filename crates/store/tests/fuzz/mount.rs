@@ -250,6 +250,8 @@ fn check_read(owner: &mut Owner, rig: &mut Rig, chunk: u64, block: u16, (version
         }
         Err(Refusal::Damaged { block: damaged }) => assert!(damaged.0 == block && sum.is_some()),
         Err(Refusal::Poisoned) => {}
+        // The disk says that another store is in sync, or that the chunk is not whole.
+        Err(Refusal::Incomplete) => {}
         // The entry lies outside what the fence on the disk says of chunks.
         Err(Refusal::Invalid { what: Problem::Range }) => assert!(block >= owner.asker.blocks_per_chunk),
         other => panic!("a read was answered with {other:?}"),
