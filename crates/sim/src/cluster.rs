@@ -49,7 +49,7 @@ const RECOVER: Duration = Duration::from_secs(90);
 /// Operations that clients ask for while stores are brought up to date.
 const RECOVERY_OPERATIONS: u32 = 150;
 /// Do stores come back?
-const RESYNC: bool = false;
+const RESYNC: bool = true;
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.

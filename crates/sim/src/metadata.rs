@@ -121,6 +121,8 @@ pub struct Metadata<T> {
     sessions: BTreeMap<NodeId, Session>,
     /// Who made each revision, by which call.
     authors: BTreeMap<u64, (NodeId, T)>,
+    /// When each was made.
+    made_at: BTreeMap<u64, Time>,
     /// The count of calls carried out, and at which each node last wrote a volume's record, and last read it together with
     /// groups.
     executed: u64,
@@ -145,6 +147,7 @@ impl<T: Clone> Metadata<T> {
             watchers: BTreeMap::new(),
             sessions: BTreeMap::new(),
             authors: BTreeMap::new(),
+            made_at: BTreeMap::new(),
             executed: 0,
             raised_at: BTreeMap::new(),
             groups_read_at: BTreeMap::new(),
@@ -340,6 +343,7 @@ impl<T: Clone> Metadata<T> {
                     let result = self.state.txn(&call).map_err(Error::from);
                     if let Ok(reply) = &result {
                         self.counts.compares_failed += u64::from(!reply.succeeded);
+                        self.made_at.insert(reply.revision, now);
                         self.remember(node, &tag, &call, reply);
                     }
                     if let Some(answer_ns) = answer_ns {
@@ -383,6 +387,12 @@ impl<T: Clone> Metadata<T> {
     #[must_use]
     pub fn author(&self, revision: u64) -> Option<&(NodeId, T)> {
         self.authors.get(&revision)
+    }
+
+    /// When a revision was made.
+    #[must_use]
+    pub fn made_at(&self, revision: u64) -> Time {
+        self.made_at.get(&revision).copied().unwrap_or_default()
     }
 
     /// The lease that a node's session rests on, as far as its process knows.

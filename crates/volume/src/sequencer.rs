@@ -49,8 +49,8 @@ use amita_reactor::{Slice, Time};
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 use state::{Chunk, Group, Store};
-use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The sequencer. See the module.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub struct Sequencer {
     id_base: u64,
     stores: Vec<Store>,
     store_index: FxHashMap<StoreId, u32>,
+    /// Stores that are none of the volume's, and to which there is a link: one of them may be brought up to date some day.
+    others_up: BTreeSet<StoreId>,
     groups: Vec<Group>,
     /// Groups that were touched, in order.
     touched: Vec<u32>,
@@ -127,6 +129,7 @@ impl Sequencer {
             id_base,
             stores: Vec::new(),
             store_index: FxHashMap::default(),
+            others_up: BTreeSet::new(),
             groups: Vec::new(),
             touched: Vec::new(),
             chunks: Vec::new(),
@@ -204,7 +207,7 @@ impl Sequencer {
         self.stores.push(Store {
             id,
             local: self.config.local_stores.contains(&id),
-            up: false,
+            up: self.others_up.remove(&id),
             lost: false,
             lost_at: now,
             unfit: false,

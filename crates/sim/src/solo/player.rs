@@ -313,6 +313,28 @@ impl Player {
             return Ok(Next::Pause(Duration::ZERO));
         }
         let chunk = self.random.below(self.profile.chunks);
+        if self.fenced > Generation(1) && self.fenced == self.generation && self.random.percent(1) {
+            // A sequencer of old goes on as if nothing had happened.
+            let last = self.lines[chunk as usize].last();
+            let version = last.next(Generation(self.fenced.0 - 1));
+            let range = BlockRange::new(0, 1);
+            let body = match version {
+                Some(version) if self.random.percent(50) => RequestBody::Clear {
+                    chunk: ChunkIndex(chunk),
+                    range,
+                    version,
+                    previous: last,
+                },
+                _ => RequestBody::Read {
+                    chunk: ChunkIndex(chunk),
+                    range,
+                    least: Version::NONE,
+                },
+            };
+            self.ask(service, Asked::OldFence, body, Slice::default());
+            self.hit("solo.old_owner");
+            return Ok(Next::Pause(Duration::ZERO));
+        }
         if self.random.percent(self.profile.gap_percent) {
             self.gap(service, chunk);
             return Ok(Next::Pause(Duration::ZERO));

@@ -13,6 +13,7 @@ impl Sequencer {
     /// There is an ordered link to the store, on which nothing was sent yet.
     pub fn store_up(&mut self, now: Time, id: StoreId) {
         let Some(&number) = self.store_index.get(&id) else {
+            self.others_up.insert(id);
             return;
         };
         if self.stopped {
@@ -39,6 +40,7 @@ impl Sequencer {
     /// The link to the store has ended. Requests stay and are sent again when there is a new one; reads go elsewhere.
     pub fn store_down(&mut self, now: Time, id: StoreId) {
         let Some(&number) = self.store_index.get(&id) else {
+            self.others_up.remove(&id);
             return;
         };
         if self.stopped || !self.stores[number as usize].up {

@@ -2,7 +2,7 @@
 //!
 //! * Generations and epochs only rise. The in-sync and syncing sets change only with a new epoch.
 //! * An owner of one of the pool's volumes takes members out: in-sync ones never below `min_copies`, syncing ones always.
-//! * The elected coordinator takes out stores of nodes whose live key is gone at that moment, and stores that are no
+//! * The elected coordinator takes out stores that no living node serves at that moment, and stores that are no
 //!   longer wanted, once enough of the wanted ones are in sync; it lists stores that are to be brought up to date, since
 //!   the very epoch that lists them; and it promotes those that every volume's present owner has called whole.
 //! * A store is never in sync without having been syncing, and never both.
@@ -23,7 +23,7 @@ struct Then {
     groups: BTreeMap<String, Group>,
     volumes: BTreeMap<VolumeId, map::Volume>,
     whole: BTreeMap<String, map::Whole>,
-    live: BTreeSet<String>,
+    live: BTreeMap<String, map::Live>,
     elected: Option<NodeId>,
     raised: BTreeSet<VolumeId>,
 }
@@ -131,7 +131,8 @@ impl Cluster {
 impl Then {
     fn note(&mut self, kv: &KeyValue, counts: &mut Counts) -> Result<(), String> {
         if kv.key.starts_with(&format!("{}live/", map::PREFIX)) {
-            self.live.insert(kv.key.clone());
+            let live = kv.json().map_err(|error| format!("{}: {error}", kv.key))?;
+            self.live.insert(kv.key.clone(), live);
         } else if kv.key == election_key() {
             self.elected = holder(kv);
         } else if kv.key.starts_with(&format!("{}whole/", map::PREFIX)) {
@@ -157,8 +158,10 @@ impl Then {
         self.elected = self.elected.filter(|_| key != election_key());
     }
 
+    /// Does the store's node live and serve it?
     fn is_live(&self, store: StoreId) -> bool {
-        self.live.contains(&map::live_key(node_id(home(store).0)))
+        let live = self.live.get(&map::live_key(node_id(home(store).0)));
+        live.is_some_and(|live| live.stores.as_ref().is_none_or(|serves| serves.contains(&store)))
     }
 
     /// Does every volume's present owner call the member whole?
@@ -254,7 +257,7 @@ impl Move<'_> {
             if !then.is_live(store) {
                 evicted += 1;
             } else if wanted(&store) || !enough {
-                return Err("the coordinator evicted a store whose node lives");
+                return Err("the coordinator evicted a store that a living node serves");
             }
         }
         for store in self.promoted() {

@@ -20,6 +20,10 @@ use amita_reactor::sim::SimDriver;
 use amita_store::{LinkId, State};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
+
+/// A change of a group that was made so long ago has been adopted by its members.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// What one store holds of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,7 +260,9 @@ impl Cluster {
         let key = map::group_key(pool_of(&self.setup, volume), group.index);
         let revision = self.metadata.state().get(&key).map_or(0, |record| record.mod_revision);
         let by_owner = matches!(self.metadata.author(revision), Some((_, Caller::Core(..))));
-        if group.epoch > Epoch(1) && by_owner && counts.unknown_done + counts.unknown_late == 0 {
+        // And where it was not made at the very end: whoever made it has told the members since.
+        let settled = self.metadata.made_at(revision).plus(SETTLED) < self.world.now();
+        if group.epoch > Epoch(1) && by_owner && settled && counts.unknown_done + counts.unknown_late == 0 {
             let older = Scope {
                 epoch: Epoch(group.epoch.0 - 1),
                 ..scope(generation.0)
