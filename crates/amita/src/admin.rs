@@ -52,7 +52,10 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 AdminError::Metadata(inner) => return metadata_failure(inner),
                 AdminError::BadName { .. } | AdminError::BadSetting { .. } => Kind::Usage,
                 AdminError::NoCluster | AdminError::NoSuch { .. } => Kind::NotFound,
-                AdminError::Exists { .. } | AdminError::InUse { .. } => Kind::Conflict,
+                AdminError::Exists { .. }
+                | AdminError::InUse { .. }
+                | AdminError::WouldWait { .. }
+                | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,
             };
             Failure::new(error.to_string()).kind(kind)

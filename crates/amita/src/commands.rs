@@ -9,3 +9,21 @@ pub mod serve;
 pub mod status;
 pub mod store;
 pub mod volume;
+
+use amita_control::admin::Outlook;
+
+/// What follows from a change of the topology, as people read it.
+pub(crate) fn outlook(found: Outlook) -> String {
+    let mut text = match found.moves {
+        0 => "No copy has to move.\n".to_owned(),
+        moves => format!("The coordinator moves {moves} copies of groups; `amita status` shows how far it is.\n"),
+    };
+    if found.unmet > 0 {
+        text.push_str(&format!(
+            "{} groups cannot be placed as their pool's rule wants: they stay where they are, and this waits until there \
+             are stores for them.\n",
+            found.unmet
+        ));
+    }
+    text
+}

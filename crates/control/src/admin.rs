@@ -7,12 +7,17 @@ mod error;
 mod pool;
 mod scrub;
 mod status;
+mod topology;
 mod volume;
 
 pub use error::AdminError;
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use status::{GroupCounts, NodeStatus, PoolStatus, Status, StoreStatus, VolumeStatus, status};
+pub use topology::{
+    Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
+    maintain_node, place_node, replace_store, weigh_store,
+};
 pub use volume::{MAX_VOLUME_BYTES, create_volume, delete_volume, volume, volumes};
 
 use amita_cluster::map::{self, Cluster, Node, Store};
@@ -100,10 +105,12 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
             Some((node, revision)) => (node.id, *revision),
             None => (NodeId(number(next_number(meta, "nodes")?, "nodes")?), 0),
         };
+        // Where it stands, and whether it is in maintenance, is the operator's.
+        let old = found.as_ref().map(|(node, _)| node);
         let node = Node {
-            site: String::new(),
-            rack: String::new(),
-            maintenance: false,
+            site: old.map(|node| node.site.clone()).unwrap_or_default(),
+            rack: old.map(|node| node.rack.clone()).unwrap_or_default(),
+            maintenance: old.is_some_and(|node| node.maintenance),
             id,
             name: name.to_owned(),
             fabric: fabric.to_owned(),
@@ -138,10 +145,14 @@ pub fn register_store(meta: &dyn Transact, store: &Store) -> Result<()> {
     for _ in 0..RACES {
         let found = get::<Store>(meta, &key)?;
         let (old, revision) = found.map_or((None, 0), |(old, revision)| (Some(old), revision));
-        // The weight is the operator's once it is set.
+        // The weight, the class and the duty are the operator's once they are set.
         let mut store = store.clone();
         if let Some(old) = &old {
             store.weight = old.weight;
+            store.duty = old.duty;
+            if !old.class.is_empty() {
+                store.class.clone_from(&old.class);
+            }
         }
         if old.as_ref() == Some(&store) || put_if(meta, &key, revision, &store)? {
             return Ok(());
@@ -216,8 +227,6 @@ fn json<T: Serialize>(record: &T) -> Vec<u8> {
 /// A store's record as a node registers it.
 #[must_use]
 pub fn store_record(id: StoreId, node: NodeId, path: &str, size_bytes: u64) -> Store {
-    // Weight in MiB: proportional to capacity unless an operator says otherwise.
-    let weight = (size_bytes >> 20).clamp(1, u64::from(u32::MAX)) as u32;
     Store {
         class: String::new(),
         duty: amita_cluster::map::StoreDuty::Normal,
@@ -225,8 +234,13 @@ pub fn store_record(id: StoreId, node: NodeId, path: &str, size_bytes: u64) -> S
         node,
         path: path.to_owned(),
         size_bytes,
-        weight,
+        weight: weight_of(size_bytes),
     }
+}
+
+/// A store's weight in MiB: proportional to its capacity unless an operator says otherwise.
+fn weight_of(size_bytes: u64) -> u32 {
+    (size_bytes >> 20).clamp(1, u64::from(u32::MAX)) as u32
 }
 
 #[cfg(test)]

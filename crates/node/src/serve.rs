@@ -127,6 +127,9 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         nbd_text.as_deref(),
         config.cores as u32,
     )?;
+    if config.site.is_some() || config.rack.is_some() {
+        admin::place_node(&client, &config.name, config.site.as_deref(), config.rack.as_deref())?;
+    }
     let (mounted, mounts) = channel();
     let control = {
         let (log, node, paths) = (log.clone(), node, config.stores.len());

@@ -1,5 +1,6 @@
 //! `amita disk`: makes stores of disks and files, and looks at what is on them.
 
+mod duty;
 mod format;
 mod list;
 
@@ -17,6 +18,85 @@ pub enum Command {
     Format(FormatArguments),
     /// Look at the stores on disks; without paths, list the stores that the cluster knows
     List(ListArguments),
+    /// Have a store's data moved to others; it serves until the last group is elsewhere
+    ///
+    /// What cannot go anywhere without breaking a pool's rule stays, and the drain waits for it: `amita status` says so.
+    Drain(DrainArguments),
+    /// Have a new store take the place of an old one, which is drained
+    ///
+    /// The groups of the old store are given to the new one, as far as the pools' rules allow; the rest is drained to
+    /// others. The old store may be dead already.
+    Replace(ReplaceArguments),
+    /// Set how many groups a store gets, relative to the others
+    Weight(WeightArguments),
+    /// Set the class of a store's device; pools may ask for one
+    Class(ClassArguments),
+    /// Take a store that nobody needs any more out of the cluster's records
+    Forget(StoreArguments),
+}
+
+/// `amita disk drain`.
+#[derive(Debug, clap::Args)]
+pub struct DrainArguments {
+    /// The store: its UUID, or the beginning of it
+    pub store: String,
+    /// End the drain: the store is used again
+    #[arg(long)]
+    pub undo: bool,
+    /// Say what follows as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita disk replace`.
+#[derive(Debug, clap::Args)]
+pub struct ReplaceArguments {
+    /// The store that goes: its UUID, or the beginning of it
+    pub old: String,
+    /// The store that takes its place
+    pub new: String,
+    /// Say what follows as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita disk weight`.
+#[derive(Debug, clap::Args)]
+pub struct WeightArguments {
+    /// The store: its UUID, or the beginning of it
+    pub store: String,
+    /// The weight; that of a store is its size in MiB unless it is set. 0 gives it nothing
+    #[arg(required_unless_present = "by_size")]
+    pub weight: Option<u32>,
+    /// By its size again
+    #[arg(long, conflicts_with = "weight")]
+    pub by_size: bool,
+    /// Say what follows as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita disk class`.
+#[derive(Debug, clap::Args)]
+pub struct ClassArguments {
+    /// The store: its UUID, or the beginning of it
+    pub store: String,
+    /// The class, as you call it: nvme, ssd, hdd, ...
+    #[arg(required_unless_present = "none")]
+    pub class: Option<String>,
+    /// It has none
+    #[arg(long, conflicts_with = "class")]
+    pub none: bool,
+    /// Say what follows as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A store.
+#[derive(Debug, clap::Args)]
+pub struct StoreArguments {
+    /// The store: its UUID, or the beginning of it
+    pub store: String,
 }
 
 /// `amita disk format`.
@@ -55,6 +135,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     match command {
         Command::Format(arguments) => format::run(arguments),
         Command::List(arguments) if arguments.paths.is_empty() => list::cluster(arguments.json, metadata),
+        Command::Drain(arguments) => duty::drain(arguments, metadata),
+        Command::Replace(arguments) => duty::replace(arguments, metadata),
+        Command::Weight(arguments) => duty::weigh(arguments, metadata),
+        Command::Class(arguments) => duty::classify(arguments, metadata),
+        Command::Forget(arguments) => duty::forget(arguments, metadata),
         Command::List(arguments) => list::paths(&arguments.paths, arguments.json),
     }
 }

@@ -1,9 +1,12 @@
 //! `amita node`.
 
-use crate::admin::Admin;
+use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use crate::commands::outlook;
 use crate::error::Result;
 use crate::table::{Table, print};
+use amita_cluster::map::Node;
+use amita_control::admin;
 
 /// What to do with nodes.
 #[derive(Debug, clap::Subcommand)]
@@ -14,6 +17,39 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Begin or end a node's maintenance: while it lasts, the node's absence is expected and its stores are not replaced
+    ///
+    /// It is refused while writes could not go on without the node.
+    Maintenance {
+        /// Begin or end it
+        #[arg(value_enum)]
+        state: State,
+        /// The node's name
+        node: String,
+        /// Also when writes of some groups will wait while it is away
+        #[arg(long)]
+        force: bool,
+    },
+    /// Say where a node stands, so that copies are kept apart
+    Place {
+        /// The node's name
+        node: String,
+        /// The site
+        #[arg(long, required_unless_present = "rack")]
+        site: Option<String>,
+        /// The rack, unique in its site
+        #[arg(long)]
+        rack: Option<String>,
+    },
+}
+
+/// Begin or end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum State {
+    /// It begins
+    On,
+    /// It ends
+    Off,
 }
 
 /// Does it.
@@ -21,10 +57,55 @@ pub enum Command {
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
-    let Command::List { json } = command;
+    match command {
+        Command::List { json } => list(*json, metadata),
+        Command::Maintenance { state, node, force } => maintain(*state, node, *force, metadata),
+        Command::Place { node, site, rack } => place(node, site.as_deref(), rack.as_deref(), metadata),
+    }
+}
+
+fn maintain(state: State, node: &str, force: bool, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    admin::maintain_node(admin.client(), node, state == State::On, force).described()?;
+    match state {
+        State::On => {
+            println!("Node {node} is in maintenance: it may be stopped, and its stores are not replaced meanwhile.")
+        }
+        State::Off => println!("Node {node} is no longer in maintenance."),
+    }
+    Ok(())
+}
+
+fn place(node: &str, site: Option<&str>, rack: Option<&str>, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let (record, found) = admin::place_node(admin.client(), node, site, rack).described()?;
+    print!("Node {node} stands in {}.\n{}", stands(&record), outlook(found));
+    Ok(())
+}
+
+fn stands(node: &Node) -> String {
+    match (node.site.as_str(), node.rack.as_str()) {
+        ("", "") => "no named place".to_owned(),
+        (site, "") => format!("site {site}"),
+        ("", rack) => format!("rack {rack}"),
+        (site, rack) => format!("site {site}, rack {rack}"),
+    }
+}
+
+fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
     let nodes = Admin::connect(metadata)?.status()?.nodes;
-    print(*json, &nodes, || {
-        let mut table = Table::new(&["node", "id", "alive", "cores", "fabric", "nbd"]);
+    print(as_json, &nodes, || {
+        let mut table = Table::new(&[
+            "node",
+            "id",
+            "alive",
+            "cores",
+            "fabric",
+            "nbd",
+            "site",
+            "rack",
+            "maintenance",
+        ]);
         for found in &nodes {
             let node = &found.node;
             table.row([
@@ -34,6 +115,9 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 node.cores.to_string(),
                 node.fabric.clone(),
                 node.nbd.clone().unwrap_or_default(),
+                node.site.clone(),
+                node.rack.clone(),
+                if node.maintenance { "on" } else { "" }.to_owned(),
             ]);
         }
         table.text()

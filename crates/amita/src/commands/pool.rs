@@ -2,18 +2,23 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use crate::commands::outlook;
 use crate::error::Result;
 use crate::size;
 use crate::table::{Table, print};
 use amita_cluster::map::PoolKind;
 use amita_cluster::placement::Level;
-use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolSpec};
+use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolChange, PoolSpec};
 
 /// What to do with pools.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Make a pool of the stores that the cluster knows
     Create(CreateArguments),
+    /// Change a pool's rule; its groups are placed anew, and move as far as they must
+    ///
+    /// It is refused when the rule could not be met with the stores that there are.
+    Set(SetArguments),
     /// List the pools, and how their groups are
     List {
         /// As JSON
@@ -39,6 +44,9 @@ pub struct CreateArguments {
     /// What may fail as one: copies are kept apart by it
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Domain::Node)]
     pub failure_domain: Domain,
+    /// Only stores of this class (`amita disk class`)
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<String>,
     /// Say what was made as JSON
     #[arg(long)]
     pub json: bool,
@@ -51,6 +59,47 @@ pub enum Domain {
     Disk,
     /// A host
     Node,
+    /// A rack of hosts (`amita node place`)
+    Rack,
+    /// A site of racks
+    Site,
+}
+
+impl From<Domain> for Level {
+    fn from(domain: Domain) -> Level {
+        match domain {
+            Domain::Disk => Level::Disk,
+            Domain::Node => Level::Node,
+            Domain::Rack => Level::Rack,
+            Domain::Site => Level::Site,
+        }
+    }
+}
+
+/// `amita pool set`.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true, id = "what", args = ["copies", "failure_domain", "class", "any_class"])]
+pub struct SetArguments {
+    /// Its name
+    pub name: String,
+    /// Copies of each block
+    #[arg(long, value_name = "N")]
+    pub copies: Option<u8>,
+    /// What may fail as one
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub failure_domain: Option<Domain>,
+    /// Only stores of this class
+    #[arg(long, value_name = "CLASS", conflicts_with = "any_class")]
+    pub class: Option<String>,
+    /// Stores of any class
+    #[arg(long)]
+    pub any_class: bool,
+    /// Also when the rule cannot be met with the stores that there are
+    #[arg(long)]
+    pub force: bool,
+    /// Say what follows as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Does it.
@@ -60,6 +109,7 @@ pub enum Domain {
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     match command {
         Command::Create(arguments) => create(arguments, metadata),
+        Command::Set(arguments) => set(arguments, metadata),
         Command::List { json } => list(*json, metadata),
     }
 }
@@ -71,11 +121,8 @@ fn create(arguments: &CreateArguments, metadata: &Endpoints) -> Result<()> {
         min_copies: arguments.min_copies,
         groups: arguments.groups,
         chunk_bytes: DEFAULT_CHUNK_BYTES,
-        level: match arguments.failure_domain {
-            Domain::Disk => Level::Disk,
-            Domain::Node => Level::Node,
-        },
-        class: None,
+        level: arguments.failure_domain.into(),
+        class: arguments.class.clone(),
     };
     let pool = admin::create_pool(Admin::connect(metadata)?.client(), &spec).described()?;
     print(arguments.json, &pool, || {
@@ -86,11 +133,38 @@ fn create(arguments: &CreateArguments, metadata: &Endpoints) -> Result<()> {
     })
 }
 
+fn set(arguments: &SetArguments, metadata: &Endpoints) -> Result<()> {
+    let change = PoolChange {
+        copies: arguments.copies,
+        level: arguments.failure_domain.map(Level::from),
+        class: arguments
+            .class
+            .clone()
+            .map(Some)
+            .or(arguments.any_class.then_some(None)),
+    };
+    let admin = Admin::connect(metadata)?;
+    let (pool, found) = admin::change_pool(admin.client(), &arguments.name, &change, arguments.force).described()?;
+    print(
+        arguments.json,
+        &serde_json::json!({ "pool": pool, "outlook": found }),
+        || {
+            format!(
+                "Pool {} keeps copies on different {}s.\n{}",
+                pool.name,
+                pool.failure_domain,
+                outlook(found)
+            )
+        },
+    )
+}
+
 fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
     let pools = Admin::connect(metadata)?.status()?.pools;
     print(as_json, &pools, || {
         let head = [
-            "pool", "id", "copies", "min", "chunk", "groups", "whole", "degraded", "at min", "waiting",
+            "pool", "id", "copies", "min", "apart by", "class", "chunk", "groups", "whole", "degraded", "at min",
+            "waiting", "below", "syncing",
         ];
         let mut table = Table::new(&head);
         for found in &pools {
@@ -105,12 +179,16 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
                 pool.id.to_string(),
                 copies,
                 least,
+                pool.failure_domain.to_string(),
+                pool.class.clone().unwrap_or_else(|| "any".to_owned()),
                 size::show(u64::from(pool.chunk_bytes)),
                 pool.groups.to_string(),
                 counts.whole.to_string(),
                 counts.degraded.to_string(),
                 counts.at_min_copies.to_string(),
                 counts.waiting.to_string(),
+                counts.below.to_string(),
+                counts.syncing.to_string(),
             ]);
         }
         table.text()

@@ -43,6 +43,12 @@ pub struct Arguments {
     /// forwarder. Core I is at this port plus I
     #[arg(long, env = "AMITA_ADVERTISE_FABRIC", value_name = "ADDRESS:PORT")]
     pub advertise_fabric: Option<SocketAddr>,
+    /// The site that the node stands in [default: as it was]
+    #[arg(long, env = "AMITA_SITE", value_name = "SITE")]
+    pub site: Option<String>,
+    /// The rack that the node stands in, unique in its site [default: as it was]
+    #[arg(long, env = "AMITA_RACK", value_name = "RACK")]
+    pub rack: Option<String>,
     /// How many cores serve; stores and chunks are spread over them
     #[arg(long, env = "AMITA_CORES", value_name = "N", default_value_t = 1)]
     pub cores: usize,
@@ -113,6 +119,8 @@ impl Arguments {
         config.advertise = self.advertise;
         config.advertise_fabric = self.advertise_fabric;
         config.stores.clone_from(&self.stores);
+        config.site.clone_from(&self.site);
+        config.rack.clone_from(&self.rack);
         config.cores = self.cores;
         config.pin = self.pin;
         config.buffer_bytes = usize::try_from(self.buffers).unwrap_or(usize::MAX);

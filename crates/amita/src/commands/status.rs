@@ -3,7 +3,8 @@
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use crate::error::Result;
-use crate::table::print;
+use crate::table::{Table, print};
+use amita_cluster::map::StoreDuty;
 use amita_control::admin::Status;
 
 /// `amita status`.
@@ -27,8 +28,7 @@ fn text(status: &Status) -> String {
     let alive = status.nodes.iter().filter(|node| node.alive).count();
     let serving = status.stores.iter().filter(|store| store.alive).count();
     let mut out = format!(
-        "cluster {}\nhealth  {}\nnodes   {alive} of {} alive\nstores  {serving} of {} on live nodes\npools   {}\n\
-         volumes {}\n",
+        "cluster {}\nhealth  {}\nnodes   {alive} of {} alive\nstores  {serving} of {} serve\npools   {}\nvolumes {}\n",
         status.cluster,
         status.health,
         status.nodes.len(),
@@ -36,43 +36,56 @@ fn text(status: &Status) -> String {
         status.pools.len(),
         status.volumes.len(),
     );
-    for line in findings(status) {
+    for line in &status.warnings {
         out.push_str(&format!("  {line}\n"));
     }
+    if !status.pools.is_empty() {
+        let head = [
+            "pool", "groups", "in sync", "degraded", "at min", "waiting", "below", "syncing", "to move",
+        ];
+        let mut table = Table::new(&head);
+        for found in &status.pools {
+            let counts = &found.group_counts;
+            let numbers = [
+                found.pool.groups as usize,
+                counts.whole,
+                counts.degraded,
+                counts.at_min_copies,
+                counts.waiting,
+                counts.below,
+                counts.syncing,
+                counts.moving,
+            ];
+            table.row(
+                [found.pool.name.clone()]
+                    .into_iter()
+                    .chain(numbers.map(|number| number.to_string())),
+            );
+        }
+        out.push_str(&format!("\n{}", table.text()));
+    }
+    if !status.stores.is_empty() {
+        let head = [
+            "store", "node", "serves", "duty", "class", "weight", "groups", "in sync", "syncing",
+        ];
+        let mut table = Table::new(&head);
+        for found in &status.stores {
+            table.row([
+                found.store.id.to_string(),
+                found.node_name.clone(),
+                if found.alive { "yes" } else { "NO" }.to_owned(),
+                match found.store.duty {
+                    StoreDuty::Normal => "normal".to_owned(),
+                    StoreDuty::Draining => format!("draining, {} to go", found.named),
+                },
+                found.store.class.clone(),
+                found.store.weight.to_string(),
+                found.groups.to_string(),
+                found.in_sync.to_string(),
+                found.syncing.to_string(),
+            ]);
+        }
+        out.push_str(&format!("\n{}", table.text()));
+    }
     out
-}
-
-/// What is not as it should be, a sentence each.
-fn findings(status: &Status) -> Vec<String> {
-    let mut lines = Vec::new();
-    for node in status.nodes.iter().filter(|node| !node.alive) {
-        lines.push(format!(
-            "Node {} does not hold its lease: it is down, or cut off.",
-            node.node.name
-        ));
-    }
-    for pool in &status.pools {
-        let (name, counts) = (&pool.pool.name, &pool.group_counts);
-        let missing = counts.degraded + counts.at_min_copies;
-        if missing > 0 {
-            lines.push(format!(
-                "Pool {name}: {missing} of {} groups lack a copy; I/O goes on.",
-                pool.pool.groups
-            ));
-        }
-        if counts.at_min_copies > 0 {
-            lines.push(format!(
-                "Pool {name}: {} of {} groups have no copy to spare; one more failure, and their writes wait.",
-                counts.at_min_copies, pool.pool.groups
-            ));
-        }
-        if counts.waiting > 0 {
-            lines.push(format!(
-                "Pool {name}: {} of {} groups name an in-sync store whose node is gone; I/O waits until it is evicted \
-                 or back.",
-                counts.waiting, pool.pool.groups
-            ));
-        }
-    }
-    lines
 }

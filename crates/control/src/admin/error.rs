@@ -1,7 +1,7 @@
 //! Why an operator's change was not made.
 
-use amita_cluster::NodeId;
 use amita_cluster::placement::PlacementError;
+use amita_cluster::{NodeId, StoreId};
 
 /// What, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +84,41 @@ pub enum AdminError {
         name: String,
         /// Who has it.
         owner: NodeId,
+    },
+    /// A node whose absence would hold up writes.
+    #[error(
+        "without node {node}, writes to {groups} groups of pool {pool} would wait: fewer than {min_copies} of their copies \
+         are elsewhere and in sync; let them be brought up to date first (`amita status`), or use --force"
+    )]
+    WouldWait {
+        /// The node.
+        node: String,
+        /// The first pool of which that is so.
+        pool: String,
+        /// How many of its groups.
+        groups: usize,
+        /// How many copies a write needs.
+        min_copies: usize,
+    },
+    /// A rule that the stores that there are cannot meet.
+    #[error(
+        "pool {pool}: with the stores that there are, {groups} groups could not obey that rule; add stores, or use --force"
+    )]
+    RuleUnmet {
+        /// The pool.
+        pool: String,
+        /// How many of its groups.
+        groups: usize,
+    },
+    /// A store that groups still name.
+    #[error(
+        "store {store} is still needed by {groups} groups; drain it first (`amita disk drain {store}`), and wait for it"
+    )]
+    StillNeeded {
+        /// The store.
+        store: StoreId,
+        /// How many groups.
+        groups: usize,
     },
     /// Others changed the record each time.
     #[error("{key} was changed by others again and again; try again")]

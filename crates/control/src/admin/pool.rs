@@ -116,6 +116,26 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
     }
 }
 
+/// Can a pool have so many copies, and need so many?
+pub(super) fn check_copies(name: &str, copies: u8, min_copies: u8) -> Result<()> {
+    let bad = |why: String| {
+        Err(AdminError::BadSetting {
+            what: "pool",
+            name: name.to_owned(),
+            why,
+        })
+    };
+    if copies == 0 || usize::from(copies) > MAX_MEMBERS {
+        return bad(format!("{copies} copies; choose 1 to {MAX_MEMBERS}"));
+    }
+    if min_copies == 0 || min_copies > copies {
+        return bad(format!(
+            "at least {min_copies} copies for a write; choose 1 to the number of copies, {copies}"
+        ));
+    }
+    Ok(())
+}
+
 fn pool_of(id: PoolId, spec: &PoolSpec) -> Pool {
     Pool {
         id,
@@ -140,15 +160,7 @@ fn check_pool(spec: &PoolSpec) -> Result<()> {
             why,
         })
     };
-    if spec.copies == 0 || usize::from(spec.copies) > MAX_MEMBERS {
-        return bad(format!("{} copies; choose 1 to {}", spec.copies, MAX_MEMBERS));
-    }
-    if spec.min_copies == 0 || spec.min_copies > spec.copies {
-        return bad(format!(
-            "at least {} copies for a write; choose 1 to the number of copies, {}",
-            spec.min_copies, spec.copies
-        ));
-    }
+    check_copies(&spec.name, spec.copies, spec.min_copies)?;
     if !spec.groups.is_power_of_two() || spec.groups > MAX_GROUPS {
         return bad(format!(
             "{} groups; choose a power of two up to {MAX_GROUPS}",

@@ -1,12 +1,13 @@
 //! The state of a cluster, as its metadata tells it.
 
-use super::{Result, cluster, list, nodes, pools, stores, volumes};
+use super::topology::{Outlook, Topology};
+use super::{Result, cluster, list, volumes};
 use crate::agent::STOPPED;
-use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, Volume};
+use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, StoreDuty, Volume};
 use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_meta::{Call, KeyValue, Transact};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
@@ -23,6 +24,8 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// Volumes by name.
     pub volumes: Vec<VolumeStatus>,
+    /// What is not as it should be, or not as it will be: a sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// A node.
@@ -43,12 +46,16 @@ pub struct StoreStatus {
     pub store: Store,
     /// Its node's name.
     pub node_name: String,
-    /// Does its node hold its lease?
+    /// Does its node hold its lease, and serve it?
     pub alive: bool,
     /// Groups that name it a member.
     pub groups: usize,
     /// Groups in which it is in sync.
     pub in_sync: usize,
+    /// Groups in which it is being brought up to date.
+    pub syncing: usize,
+    /// Groups that name it in whatever way: a store that is drained has none.
+    pub named: usize,
 }
 
 /// How many groups of a pool are how.
@@ -60,8 +67,14 @@ pub struct GroupCounts {
     pub degraded: usize,
     /// At the least number of copies that writes need.
     pub at_min_copies: usize,
-    /// Members in sync whose nodes are gone: writes wait until they are evicted or back.
+    /// Members in sync that are gone: writes wait until they are evicted or back.
     pub waiting: usize,
+    /// Of the waiting ones: so few members are left that nobody can be evicted. They wait until somebody is back.
+    pub below: usize,
+    /// Some member is being brought up to date.
+    pub syncing: usize,
+    /// Not all of those that should hold it are in sync, or others are as well: it is degraded, or it moves.
+    pub moving: usize,
 }
 
 /// A pool.
@@ -72,6 +85,8 @@ pub struct PoolStatus {
     pub pool: Pool,
     /// Its groups.
     pub group_counts: GroupCounts,
+    /// What the coordinator still has to do with it.
+    pub outlook: Outlook,
 }
 
 /// A volume.
@@ -93,52 +108,70 @@ pub struct VolumeStatus {
 /// No cluster yet, the metadata is away, or a record is not readable.
 pub fn status(meta: &dyn Transact) -> Result<Status> {
     let cluster = cluster(meta)?;
-    let lives = lives(meta)?;
-    let nodes = nodes(meta)?;
-    let names: BTreeMap<NodeId, String> = nodes.iter().map(|node| (node.id, node.name.clone())).collect();
-    let stores = stores(meta)?;
-    let homes: BTreeMap<StoreId, &Store> = stores.iter().map(|store| (store.id, store)).collect();
+    let topology = Topology::read(meta)?;
+    let lives = &topology.lives;
+    let names: BTreeMap<NodeId, String> = topology.nodes.iter().map(|node| (node.id, node.name.clone())).collect();
+    let homes: BTreeMap<StoreId, &Store> = topology.stores.iter().map(|store| (store.id, store)).collect();
     let is_alive = |store: &StoreId| homes.get(store).is_some_and(|store| lives.serve(store));
 
-    let mut member: BTreeMap<StoreId, usize> = BTreeMap::new();
-    let mut in_sync: BTreeMap<StoreId, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<StoreId, Named> = BTreeMap::new();
     let mut pool_status = Vec::new();
-    for pool in pools(meta)? {
+    for pool in &topology.pools {
         let groups: Vec<Group> = list(meta, &map::groups_prefix(pool.id))?;
         for group in &groups {
-            group
+            let syncing: Vec<StoreId> = group.syncing.iter().map(|member| member.store).collect();
+            let everybody: BTreeSet<StoreId> = group
                 .members
                 .iter()
-                .for_each(|store| *member.entry(*store).or_default() += 1);
-            group
-                .in_sync
-                .iter()
-                .for_each(|store| *in_sync.entry(*store).or_default() += 1);
+                .chain(&group.in_sync)
+                .chain(&syncing)
+                .copied()
+                .collect();
+            for store in everybody {
+                let own = counts.entry(store).or_default();
+                own.all += 1;
+                own.member += usize::from(group.members.contains(&store));
+                own.in_sync += usize::from(group.in_sync.contains(&store));
+                own.syncing += usize::from(syncing.contains(&store));
+            }
         }
-        let group_counts = count(&pool, &groups, is_alive);
-        pool_status.push(PoolStatus { pool, group_counts });
+        pool_status.push(PoolStatus {
+            group_counts: count(pool, &groups, is_alive),
+            outlook: topology.outlook_of(pool, &groups),
+            pool: pool.clone(),
+        });
     }
+    let store_status: Vec<StoreStatus> = topology
+        .stores
+        .iter()
+        .map(|store| {
+            let own = counts.get(&store.id).copied().unwrap_or_default();
+            StoreStatus {
+                node_name: names.get(&store.node).cloned().unwrap_or_default(),
+                alive: lives.serve(store),
+                groups: own.member,
+                in_sync: own.in_sync,
+                syncing: own.syncing,
+                named: own.all,
+                store: store.clone(),
+            }
+        })
+        .collect();
+    let node_status: Vec<NodeStatus> = topology
+        .nodes
+        .iter()
+        .map(|node| NodeStatus {
+            alive: lives.alive(node.id),
+            node: node.clone(),
+        })
+        .collect();
     let health = health(&pool_status);
     Ok(Status {
         cluster: cluster.id,
         health,
-        nodes: nodes
-            .into_iter()
-            .map(|node| NodeStatus {
-                alive: lives.alive(node.id),
-                node,
-            })
-            .collect(),
-        stores: stores
-            .into_iter()
-            .map(|store| StoreStatus {
-                node_name: names.get(&store.node).cloned().unwrap_or_default(),
-                alive: lives.alive(store.node),
-                groups: member.get(&store.id).copied().unwrap_or(0),
-                in_sync: in_sync.get(&store.id).copied().unwrap_or(0),
-                store,
-            })
-            .collect(),
+        warnings: warnings(&node_status, &store_status, &pool_status),
+        nodes: node_status,
+        stores: store_status,
         pools: pool_status,
         volumes: volumes(meta)?
             .into_iter()
@@ -149,6 +182,90 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
             })
             .collect(),
     })
+}
+
+/// In how many groups a store is what.
+#[derive(Clone, Copy, Debug, Default)]
+struct Named {
+    all: usize,
+    member: usize,
+    in_sync: usize,
+    syncing: usize,
+}
+
+/// What is not as it should be, a sentence each.
+fn warnings(nodes: &[NodeStatus], stores: &[StoreStatus], pools: &[PoolStatus]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for node in nodes {
+        let name = &node.node.name;
+        match (node.alive, node.node.maintenance) {
+            (false, true) => lines.push(format!("Node {name} is in maintenance and down.")),
+            (false, false) => lines.push(format!("Node {name} does not hold its lease: it is down, or cut off.")),
+            (true, true) => lines.push(format!("Node {name} is in maintenance: its stores get no new groups.")),
+            (true, false) => {}
+        }
+    }
+    let lives = |store: &StoreStatus| nodes.iter().any(|node| node.alive && node.node.id == store.store.node);
+    for store in stores.iter().filter(|store| !store.alive && lives(store)) {
+        lines.push(format!(
+            "Store {} is not served by node {}, which lives: see that node's log.",
+            store.store.id, store.node_name
+        ));
+    }
+    for store in stores.iter().filter(|store| store.store.duty == StoreDuty::Draining) {
+        let id = store.store.id;
+        lines.push(match store.named {
+            0 => format!("Store {id} is drained: it can be taken out (`amita disk forget {id}`)."),
+            left => format!("Store {id} is being drained: {left} groups to go."),
+        });
+    }
+    for pool in pools {
+        let (name, counts, all) = (&pool.pool.name, &pool.group_counts, pool.pool.groups);
+        let missing = counts.degraded + counts.at_min_copies;
+        if missing > 0 {
+            lines.push(format!(
+                "Pool {name}: {missing} of {all} groups lack a copy; I/O goes on."
+            ));
+        }
+        if counts.at_min_copies > 0 {
+            lines.push(format!(
+                "Pool {name}: {} of {all} groups have no copy to spare; one more failure, and their writes wait.",
+                counts.at_min_copies
+            ));
+        }
+        if counts.waiting > counts.below {
+            lines.push(format!(
+                "Pool {name}: {} of {all} groups name an in-sync store that is gone; I/O waits until it is evicted or back.",
+                counts.waiting - counts.below
+            ));
+        }
+        if counts.below > 0 {
+            lines.push(format!(
+                "Pool {name}: {} of {all} groups have too few copies that are there; their writes wait until the nodes of \
+                 the others are back.",
+                counts.below
+            ));
+        }
+        if counts.syncing > 0 {
+            lines.push(format!(
+                "Pool {name}: {} of {all} groups are being brought up to date; {} in all are not yet as they should be.",
+                counts.syncing, counts.moving
+            ));
+        }
+        if pool.outlook.unmet > 0 {
+            let class = pool
+                .pool
+                .class
+                .as_ref()
+                .map_or_else(String::new, |class| format!(" of class {class}"));
+            lines.push(format!(
+                "Pool {name}: the rule cannot be met for {} of {all} groups: not enough {}s with stores{class} that can take \
+                 a copy. They stay where they are: add stores, or end drains.",
+                pool.outlook.unmet, pool.pool.failure_domain
+            ));
+        }
+    }
+    lines
 }
 
 /// The nodes that hold their lease and have not said that they stop, and what they serve.
@@ -183,10 +300,12 @@ fn count(pool: &Pool, groups: &[Group], is_alive: impl Fn(&StoreId) -> bool) -> 
         return GroupCounts::default();
     };
     let mut counts = GroupCounts::default();
+    let (copies, least) = (usize::from(copies), usize::from(min_copies));
     for group in groups {
-        let (copies, least) = (usize::from(copies), usize::from(min_copies));
-        if !group.in_sync.iter().all(&is_alive) {
+        let alive = group.in_sync.iter().filter(|store| is_alive(store)).count();
+        if alive < group.in_sync.len() {
             counts.waiting += 1;
+            counts.below += usize::from(alive < least);
         } else if group.in_sync.len() >= copies {
             counts.whole += 1;
         } else if group.in_sync.len() > least {
@@ -194,6 +313,10 @@ fn count(pool: &Pool, groups: &[Group], is_alive: impl Fn(&StoreId) -> bool) -> 
         } else {
             counts.at_min_copies += 1;
         }
+        counts.syncing += usize::from(!group.syncing.is_empty());
+        let same = group.in_sync.len() == group.members.len()
+            && group.members.iter().all(|store| group.in_sync.contains(store));
+        counts.moving += usize::from(!same);
     }
     counts
 }

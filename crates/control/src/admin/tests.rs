@@ -1,3 +1,5 @@
+mod topology;
+
 use super::*;
 use crate::agent::STOPPED;
 use amita_cluster::map::Live;

@@ -29,6 +29,10 @@ pub struct ServeConfig {
     /// Where others reach `fabric`, when that is another port too (address translation, a forwarder): core `i` at this
     /// port plus `i`.
     pub advertise_fabric: Option<SocketAddr>,
+    /// The site that it stands in; none: as it was.
+    pub site: Option<String>,
+    /// The rack that it stands in; none: as it was.
+    pub rack: Option<String>,
     /// Paths of stores: formatted block devices or files.
     pub stores: Vec<PathBuf>,
     /// How many cores serve.
@@ -69,6 +73,8 @@ impl ServeConfig {
             nbd: None,
             advertise: None,
             advertise_fabric: None,
+            site: None,
+            rack: None,
             stores: Vec::new(),
             cores: 1,
             pin: None,

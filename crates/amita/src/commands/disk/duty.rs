@@ -1,0 +1,77 @@
+//! What is wanted of a store that a cluster has.
+
+use super::{ClassArguments, DrainArguments, ReplaceArguments, StoreArguments, WeightArguments};
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use crate::commands::outlook;
+use crate::error::Result;
+use crate::table::print;
+use amita_cluster::map::Store;
+use amita_control::admin::{self, Outlook};
+use serde_json::json;
+
+fn report(as_json: bool, done: &str, store: &Store, found: Outlook) -> Result<()> {
+    print(as_json, &json!({ "store": store, "outlook": found }), || {
+        format!("{done}\n{}", outlook(found))
+    })
+}
+
+pub(super) fn drain(arguments: &DrainArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
+    let (record, found) = admin::drain_store(admin.client(), store, arguments.undo).described()?;
+    let done = if arguments.undo {
+        format!("Store {store} is used again.")
+    } else {
+        format!("Store {store} is being drained; it serves until its last group is elsewhere.")
+    };
+    report(arguments.json, &done, &record, found)
+}
+
+pub(super) fn replace(arguments: &ReplaceArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let find = |name: &str| admin::find_store(admin.client(), name).described();
+    let (old, new) = (find(&arguments.old)?.id, find(&arguments.new)?.id);
+    let done = admin::replace_store(admin.client(), old, new).described()?;
+    print(arguments.json, &done, || {
+        let mut text = format!(
+            "Store {new} takes over {} groups of store {old}, which is drained.\n",
+            done.groups
+        );
+        if done.others > 0 {
+            text.push_str(&format!(
+                "It cannot take over {} more without breaking a rule: they go to others.\n",
+                done.others
+            ));
+        }
+        text
+    })
+}
+
+pub(super) fn weigh(arguments: &WeightArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
+    let (record, found) = admin::weigh_store(admin.client(), store, arguments.weight).described()?;
+    let done = format!("Store {store} has the weight {}.", record.weight);
+    report(arguments.json, &done, &record, found)
+}
+
+pub(super) fn classify(arguments: &ClassArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
+    let class = arguments.class.as_deref().unwrap_or("");
+    let (record, found) = admin::classify_store(admin.client(), store, class).described()?;
+    let done = match class {
+        "" => format!("Store {store} is of no class."),
+        class => format!("Store {store} is of class {class}."),
+    };
+    report(arguments.json, &done, &record, found)
+}
+
+pub(super) fn forget(arguments: &StoreArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
+    admin::forget_store(admin.client(), store).described()?;
+    println!("The cluster knows store {store} no more.");
+    Ok(())
+}
