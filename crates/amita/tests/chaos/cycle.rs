@@ -55,8 +55,35 @@ fn strike(world: &mut World, plan: &Plan, crowd: &Crowd) {
     }
 }
 
-/// Plays one cycle on a cluster that is well, and returns how many operations were answered. Panics with what is wrong.
-pub fn play(world: &mut World, number: u32, plan: &Plan) -> u64 {
+/// Do stores that were evicted come back by themselves? Until they do, a cycle that has cost one ends with its cluster.
+pub const STORES_RETURN: bool = false;
+
+/// A volume that clients have worked on, and what they saw.
+pub struct Seen {
+    volume: String,
+    recorder: Arc<Recorder>,
+}
+
+impl Seen {
+    /// How many operations were answered.
+    pub fn done(&self) -> u64 {
+        self.recorder.tally().done
+    }
+}
+
+/// Every block of a volume of an earlier cycle is still what its clients left.
+pub fn judge_again(world: &World, seen: &Seen) {
+    for gateway in world.gateways() {
+        let read = seen.recorder.read_all(gateway, &seen.volume, PATIENCE);
+        read.expect("what was written earlier is read");
+    }
+    if let Err(violation) = seen.recorder.check() {
+        panic!("{} has changed since its cycle:\n{violation}", seen.volume);
+    }
+}
+
+/// Plays one cycle on a cluster that is well, until it is well again. Panics with what is wrong.
+pub fn play(world: &mut World, number: u32, plan: &Plan) -> Seen {
     let volume = format!("v{number}");
     world.make_volume(&volume, VOLUME);
     let gateways = world.gateways();
@@ -78,6 +105,16 @@ pub fn play(world: &mut World, number: u32, plan: &Plan) -> u64 {
             .expect("everything heals, and all blocks are read");
     }
     let healed_after = healing.elapsed();
+    // The stores that were evicted are brought up to date and are in sync again; and then they show the same.
+    if STORES_RETURN {
+        let whole = world.observer.await_whole(PATIENCE).expect("not interrupted");
+        assert!(whole, "not all copies are in sync again:\n{}", world.missing_copies());
+    }
+    let whole_after = healing.elapsed();
+    for &gateway in &gateways {
+        let read = recorder.read_all(gateway, &volume, PATIENCE);
+        read.expect("all blocks are read from all copies");
+    }
     let mut job = fio_job(world, &volume, (first + 1) % NODES, plan.seed);
     job.more.retain(|option| option != "--do_verify=0");
     job.more.push("--verify_only".to_owned());
@@ -89,12 +126,13 @@ pub fn play(world: &mut World, number: u32, plan: &Plan) -> u64 {
     }
     let tally = recorder.tally();
     println!(
-        "  {plan}\n    {} asked, {} done, errors {:?}; healed after {:.1} s; {}",
+        "  {plan}\n    {} asked, {} done, errors {:?}; served after {:.1} s, whole after {:.1} s; {}",
         tally.asked,
         tally.done,
         recorder.errors(),
         healed_after.as_secs_f64(),
+        whole_after.as_secs_f64(),
         world.struck()
     );
-    tally.done
+    Seen { volume, recorder }
 }

@@ -16,42 +16,60 @@ const LONG_PERCENT: u64 = 10;
 /// What nodes say as an error when a disk fails, and what a person has to look after then.
 const A_DISK_FAILED: &[&str] = &["does not serve"];
 
-fn shape(plan: &Plan) -> Shape {
-    let mut random = Random::new(plan.seed).fork(2);
-    Shape {
-        disks: plan.needs_disks(),
-        etcd: random.percent(20) && tool::find("etcd").is_ok(),
-    }
-}
+/// So many cycles of a soak share a cluster.
+const SHARED: usize = 10;
 
-/// Plays the cycles of these seeds.
-fn play(seeds: impl IntoIterator<Item = u64>, longest: impl Fn(u64) -> Duration) {
-    let missing = disks_missing();
-    if let Some(why) = &missing {
-        println!("cycles with failing disks are left out: {why}");
-    }
+/// Plays the cycles of these seeds: those with failing disks on one cluster, the others on another. After each cycle
+/// every group must come to have all of its copies again, and the next one begins.
+fn play(seeds: &[u64], longest: impl Fn(u64) -> Duration) {
     let started = Instant::now();
-    let (mut cycles, mut done) = (0, 0);
-    for seed in seeds {
-        let plan = Plan::draw(seed, NODES, longest(seed));
-        println!("cycle {plan}");
-        println!("  again: AMITA_CHAOS_SEED={seed}");
-        if plan.needs_disks() && missing.is_some() {
-            continue;
-        }
-        let mut world = World::start(shape(&plan), seed);
-        done += cycle::play(&mut world, 1, &plan);
-        cycles += 1;
-        world.end(if plan.poisons().is_empty() { &[] } else { A_DISK_FAILED });
+    let plans: Vec<Plan> = seeds
+        .iter()
+        .map(|&seed| Plan::draw(seed, NODES, longest(seed)))
+        .collect();
+    let (disks, plain): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| plan.needs_disks());
+    let mut done = share(&plain, false);
+    if let Some(why) = disks_missing() {
+        println!("{} cycles with failing disks are left out: {why}", disks.len());
+    } else {
+        done += share(&disks, true);
     }
     println!(
-        "{cycles} cycles, {done} operations, {:.0} s: nothing lost, nothing stale",
+        "{} cycles, {done} operations, {:.0} s: nothing lost, nothing stale",
+        plans.len(),
         started.elapsed().as_secs_f64()
     );
 }
 
+/// Plays cycles on one cluster; how many operations were answered.
+fn share(plans: &[&Plan], disks: bool) -> u64 {
+    let Some(first) = plans.first() else { return 0 };
+    let etcd = Random::new(first.seed).fork(2).percent(20) && tool::find("etcd").is_ok();
+    let poisons = plans.iter().any(|plan| !plan.poisons().is_empty());
+    let allowed = if poisons { A_DISK_FAILED } else { &[] };
+    let mut world = World::start(Shape { disks, etcd }, first.seed);
+    let mut done = 0;
+    let mut before = None;
+    for (number, plan) in plans.iter().enumerate() {
+        if !world.observer.is_whole().expect("the metadata answers") {
+            world.end(allowed);
+            before = None;
+            world = World::start(Shape { disks, etcd }, plan.seed);
+        }
+        println!("cycle {plan}\n  alone: AMITA_CHAOS_SEED={}", plan.seed);
+        let seen = cycle::play(&mut world, number as u32 + 1, plan);
+        done += seen.done();
+        // What an earlier cycle has written stays as it is through the next one's faults.
+        if let Some(before) = before.replace(seen) {
+            cycle::judge_again(&world, &before);
+        }
+    }
+    world.end(allowed);
+    done
+}
+
 fn in_test(seeds: std::ops::Range<u64>) {
-    play(seeds, |_| LONGEST);
+    play(&seeds.collect::<Vec<_>>(), |_| LONGEST);
 }
 
 // Twenty cycles, in four tests so that each is a room of its own for who looks at a failure.
@@ -87,7 +105,7 @@ fn number(name: &str) -> Option<u64> {
 fn replay() {
     let first = number("AMITA_CHAOS_SEED").expect("AMITA_CHAOS_SEED says which seed");
     let count = number("AMITA_CHAOS_CYCLES").unwrap_or(1);
-    play(first..first + count, long_sometimes);
+    play(&(first..first + count).collect::<Vec<_>>(), long_sometimes);
 }
 
 fn long_sometimes(seed: u64) -> Duration {
@@ -112,8 +130,10 @@ fn soak() {
     let count = number("AMITA_CHAOS_CYCLES").unwrap_or(1000);
     let seconds = number("AMITA_CHAOS_SECONDS").map_or(Duration::MAX, Duration::from_secs);
     let started = Instant::now();
-    play(
-        (first..first + count).take_while(|_| started.elapsed() < seconds),
-        long_sometimes,
-    );
+    let seeds: Vec<u64> = (first..first + count).collect();
+    for some in seeds.chunks(SHARED) {
+        if started.elapsed() < seconds {
+            play(some, long_sometimes);
+        }
+    }
 }

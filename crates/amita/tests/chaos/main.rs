@@ -6,7 +6,7 @@
 //! A cycle comes from a seed, which is printed. To play one again:
 //!
 //! ```text
-//! AMITA_CHAOS_SEED=17 cargo nextest run -p amita --test chaos --run-ignored only -E 'test(=replay)' --no-capture
+//! AMITA_CHAOS_SEED=17 cargo test -p amita --test chaos -- --ignored --exact cycles::replay --nocapture
 //! ```
 
 mod clients;

@@ -335,6 +335,17 @@ impl World {
         self.proxies.iter().map(|proxy| proxy.counts().0).sum()
     }
 
+    /// The groups that do not have all of their copies, for a person to read.
+    pub fn missing_copies(&self) -> String {
+        let groups = self.observer.groups().unwrap_or_default();
+        let lines: Vec<String> = groups
+            .into_iter()
+            .filter(|(group, copies)| group.in_sync.len() < *copies || !group.syncing.is_empty())
+            .map(|(group, copies)| format!("{copies} copies: {group:?}"))
+            .collect();
+        lines.join("\n")
+    }
+
     /// What has been struck so far, for a person to read.
     pub fn struck(&self) -> String {
         let (mut cut, mut late, mut held) = (0, 0, 0);
