@@ -73,6 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         arguments.store_dir.as_deref(),
         store_bytes * NODES as u64 + arguments.size,
     )?;
+    let backing = scratch.backing();
     steps.step("the raw backing", || {
         raw::measure(&scratch, arguments.size, run, &mut figures)
     })?;
@@ -100,11 +101,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         pause::kill(&mut cluster, arguments.size, &mut figures)
     })?;
     drop(cluster);
+    drop(scratch);
+    pause::table(&mut steps, &arguments.serve_argument, &mut figures)?;
 
     println!("{}", figures.markdown());
     println!(
-        "Stores: {}. Cores: {}. All processes together, fio's share included.",
-        scratch.backing(),
+        "Stores: {backing}. Cores: {}. All processes together, fio's share included.",
         units.cores
     );
     figures.write(&arguments.output)?;

@@ -1,4 +1,11 @@
-//! What a kill costs the host: the longest time without an acknowledgement, as a writer at depth 1 sees it.
+//! What a failure costs the host: the longest time without an acknowledgement, as a writer at depth 1 sees it.
+//!
+//! The rows of the table (`pause.*_s`) each have a cluster of their own, so that none begins with what another left.
+
+mod bed;
+mod table;
+
+pub use table::table;
 
 use crate::bench::report::Figures;
 use crate::error::Result;

@@ -21,6 +21,8 @@ const WRITE_BYTES: usize = 4096;
 pub struct Pause {
     /// From the acknowledgement before it to the one after.
     pub length: Duration,
+    /// What 999 of 1000 gaps stayed below before anything was done.
+    pub usual: Duration,
     /// How many writes were acknowledged in all.
     pub writes: u64,
     /// How often it had to open the volume again.
@@ -82,6 +84,7 @@ impl Probe {
             .ok_or_else(|| Failure::new("no write of the probe was acknowledged after the kill: writes stand still"))?;
         Ok(Pause {
             length,
+            usual: usual_gap(&acks, since),
             writes: acks.len() as u64,
             reopened: self.reopened.load(Ordering::Relaxed),
         })
@@ -103,6 +106,15 @@ fn longest_gap(acks: &[Ack], since: Instant) -> Option<Duration> {
         .filter(|pair| pair[1].at >= since)
         .map(|pair| pair[1].at - pair[0].at)
         .max()
+}
+
+/// The gap that 999 of 1000 before `since` stay below.
+fn usual_gap(acks: &[Ack], since: Instant) -> Duration {
+    let before = acks.windows(2).filter(|pair| pair[1].at < since);
+    let mut gaps: Vec<Duration> = before.map(|pair| pair[1].at - pair[0].at).collect();
+    gaps.sort_unstable();
+    let at = gaps.len().saturating_sub(1).min(gaps.len() * 999 / 1000);
+    gaps.get(at).copied().unwrap_or_default()
 }
 
 fn write_until(
