@@ -1,6 +1,6 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
-use crate::commands::{disk, meta, node, pool, serve, status, store, volume};
+use crate::commands::{disk, meta, node, pool, recovery, serve, status, store, volume};
 use crate::error::{Failure, Kind, Result};
 use crate::{bench, demo};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -50,6 +50,9 @@ pub enum Command {
     /// Volumes: make, list and delete them
     #[command(subcommand)]
     Volume(volume::Command),
+    /// Recovery: how hard it may work, and what becomes of slow stores
+    #[command(subcommand)]
+    Recovery(recovery::Command),
     /// Is the cluster well?
     Status(status::Arguments),
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
@@ -104,6 +107,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Node(command) => node::run(&command, &metadata),
         Command::Pool(command) => pool::run(&command, &metadata),
         Command::Volume(command) => volume::run(&command, &metadata),
+        Command::Recovery(command) => recovery::run(&command, &metadata),
         Command::Status(arguments) => status::run(&arguments, &metadata),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -4,6 +4,7 @@ pub mod disk;
 pub mod meta;
 pub mod node;
 pub mod pool;
+pub mod recovery;
 pub mod serve;
 
 pub mod status;

@@ -9,6 +9,7 @@ pub mod layout;
 pub mod map;
 pub mod message;
 pub mod placement;
+pub mod recovery;
 pub mod sum;
 pub mod version;
 

@@ -5,6 +5,7 @@
 
 mod error;
 mod pool;
+mod recovery;
 mod scrub;
 mod status;
 mod topology;
@@ -12,6 +13,7 @@ mod volume;
 
 pub use error::AdminError;
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
+pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use status::{GroupCounts, NodeStatus, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub use topology::{

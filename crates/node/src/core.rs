@@ -11,6 +11,7 @@ use crate::control::{FromCore, Record, ToCore};
 use crate::directory::Directory;
 use crate::fronts::Fronts;
 use crate::mail::{CoreMessage, Mail};
+use crate::news::News;
 use crate::shards::{Shards, Want};
 use crate::stores::{Reply, Stores};
 use crate::token;
@@ -67,6 +68,7 @@ pub struct Core {
     /// The sessions of hosts.
     pub fronts: Fronts,
     directory: Directory,
+    news: News,
     peers: Peers,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
@@ -100,6 +102,7 @@ impl Core {
             fabric: Fabric::new(config.fabric.clone()),
             fronts: Fronts::default(),
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
+            news: News::new(config.node, config.core),
             peers: Peers::new(&config),
             local: Vec::new(),
             to_control: Vec::new(),
@@ -213,6 +216,9 @@ impl Core {
         self.stores.tick(now);
         self.shards.tick(now);
         self.directory.tick(now, &self.view);
+        if let Some((call, request)) = self.news.tick(now, &self.shards) {
+            self.to_control.push(FromCore::Metadata { call, request });
+        }
         if self.fabric.deadline().is_some_and(|at| at <= now) {
             self.fabric.tick(driver);
         }
@@ -227,6 +233,7 @@ impl Core {
             self.stores.deadline(),
             self.shards.deadline(),
             self.directory.deadline(),
+            self.news.deadline(),
             self.fabric.deadline(),
             self.fronts.deadline(),
             self.peers.deadline(),
@@ -285,6 +292,7 @@ impl Core {
                 sequencer.deadline()
             );
         }
+        let _ = write!(text, "\n  background work: {:?}", self.shards.pace());
         let _ = write!(text, "\n  fabric: {:?}", self.fabric.counters());
         self.fronts.describe(&mut text);
         text
@@ -299,6 +307,8 @@ impl Core {
         let core = token::id_core(call.0);
         if core != self.config.core {
             self.mail.send(core, CoreMessage::Metadata { call, result });
+        } else if token::id_shard(call.0) == crate::news::NEWS {
+            self.news.ended(now, result.is_ok());
         } else if token::id_shard(call.0) == crate::shards::DIRECTORY {
             self.directory.metadata(now, call, result);
         } else {
@@ -326,6 +336,7 @@ impl Core {
             }
             crate::view::Change::Group(group, pool) => {
                 if !group.syncing.is_empty() {
+                    self.news.stir(now);
                     self.directory.stir(now);
                 }
                 self.shards.hint(now, pool, &group);
@@ -335,6 +346,7 @@ impl Core {
                 self.directory.stir(now);
                 self.shards.hint_volume(now, volume, generation);
             }
+            crate::view::Change::Recovery(settings) => self.shards.set_recovery(&settings),
             crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
         }
     }

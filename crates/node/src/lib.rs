@@ -11,6 +11,7 @@ mod directory;
 mod duty;
 pub mod fronts;
 pub mod mail;
+mod news;
 mod scrubs;
 pub mod serve;
 pub mod shards;

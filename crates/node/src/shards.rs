@@ -4,11 +4,12 @@ use crate::mail::Origin;
 use crate::token;
 use amita_cluster::map::{ScrubReport, WholeMember};
 use amita_cluster::message::Answer;
+use amita_cluster::recovery::Recovery;
 use amita_cluster::{Generation, StoreId, VolumeId};
 use amita_meta as meta;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_volume::{CallId, Config, Effect, IoError, IoId, Op, Opened, Payload, Sequencer};
+use amita_volume::{CallId, Config, Effect, IoError, IoId, Op, Opened, Pacer, Payload, Sequencer};
 use rustc_hash::FxHashMap;
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
@@ -23,27 +24,34 @@ struct Shard {
     dirty: bool,
 }
 
-/// Where the I/O of the sequencers came from, by [`IoId`].
+/// An I/O of a sequencer: where it came from, when, and whether it is a write.
+struct Io {
+    origin: Origin,
+    began: Time,
+    write: bool,
+}
+
+/// All of them, by [`IoId`].
 #[derive(Default)]
 struct Ios {
-    slots: Vec<Option<Origin>>,
+    slots: Vec<Option<Io>>,
     free: Vec<u32>,
 }
 
 impl Ios {
-    fn put(&mut self, origin: Origin) -> IoId {
+    fn put(&mut self, io: Io) -> IoId {
         if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(origin);
+            self.slots[slot as usize] = Some(io);
             return IoId(u64::from(slot));
         }
-        self.slots.push(Some(origin));
+        self.slots.push(Some(io));
         IoId(self.slots.len() as u64 - 1)
     }
 
-    fn take(&mut self, io: IoId) -> Option<Origin> {
-        let origin = self.slots.get_mut(io.0 as usize)?.take()?;
-        self.free.push(io.0 as u32);
-        Some(origin)
+    fn take(&mut self, number: IoId) -> Option<Io> {
+        let io = self.slots.get_mut(number.0 as usize)?.take()?;
+        self.free.push(number.0 as u32);
+        Some(io)
     }
 }
 
@@ -72,6 +80,7 @@ pub struct Shards {
     next: u16,
     ios: Ios,
     dirty: Vec<u16>,
+    pacer: Pacer,
 }
 
 impl Shards {
@@ -80,6 +89,7 @@ impl Shards {
     pub fn new(core: usize, config: Config) -> Shards {
         Shards {
             core,
+            pacer: Pacer::new(&Recovery::default(), config.cores),
             config,
             shards: FxHashMap::default(),
             by_volume: FxHashMap::default(),
@@ -96,7 +106,7 @@ impl Shards {
         let pool = opened.pool.id;
         let chunk_bytes = opened.pool.chunk_bytes;
         self.remove(volume);
-        while self.next == DIRECTORY || self.shards.contains_key(&self.next) {
+        while self.next >= crate::news::NEWS || self.shards.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let number = self.next;
@@ -104,6 +114,7 @@ impl Shards {
         let mut config = self.config.clone();
         config.local_stores = local.to_vec();
         let mut sequencer = Sequencer::new(config, opened, token::id_base(self.core, number), now);
+        sequencer.share_pace(&self.pacer);
         for store in up {
             sequencer.store_up(now, *store);
         }
@@ -160,7 +171,11 @@ impl Shards {
         let Some(shard) = self.shards.get_mut(&number) else {
             return Err(origin);
         };
-        let io = self.ios.put(origin);
+        let io = self.ios.put(Io {
+            origin,
+            began: now,
+            write: op.is_write(),
+        });
         shard.sequencer.submit(now, io, op, payload);
         self.mark(number);
         Ok(())
@@ -277,7 +292,7 @@ impl Shards {
     }
 
     /// Collects what the sequencers want; true when there was anything.
-    pub fn run(&mut self, wants: &mut Vec<Want>) -> bool {
+    pub fn run(&mut self, now: Time, wants: &mut Vec<Want>) -> bool {
         let before = wants.len();
         for number in self.dirty.drain(..) {
             let Some(shard) = self.shards.get_mut(&number) else {
@@ -287,8 +302,9 @@ impl Shards {
             for effect in shard.sequencer.effects() {
                 match effect {
                     Effect::Done { io, result, payload } => {
-                        let origin = self.ios.take(io);
-                        wants.extend(origin.map(|origin| Want::Done(origin, result, payload)));
+                        let Some(io) = self.ios.take(io) else { continue };
+                        self.pacer.client(now, io.write, now.since(io.began));
+                        wants.push(Want::Done(io.origin, result, payload));
                     }
                     Effect::Whole { group, store, since } => {
                         let group = group.index;
@@ -306,6 +322,17 @@ impl Shards {
             }
         }
         wants.len() > before
+    }
+
+    /// The operator has set how hard background work may press.
+    pub fn set_recovery(&mut self, settings: &Recovery) {
+        self.pacer.set(settings, self.config.cores);
+    }
+
+    /// How background work is held back.
+    #[must_use]
+    pub fn pace(&self) -> amita_volume::pace::PaceStatus {
+        self.pacer.status()
     }
 
     /// The sequencers, for status and for the checkers of the simulator.

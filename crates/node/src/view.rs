@@ -4,6 +4,7 @@
 
 use crate::control::Record;
 use amita_cluster::map::{self, PREFIX};
+use amita_cluster::recovery::Recovery;
 use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
@@ -52,6 +53,8 @@ pub enum Change {
     Group(map::Group, PoolId),
     /// A volume's record changed: a hint for its sequencers.
     Volume(VolumeId, amita_cluster::Generation),
+    /// How hard background work may press.
+    Recovery(Box<Recovery>),
     /// The record is not readable; it was ignored.
     Unreadable(String),
 }
@@ -63,7 +66,11 @@ impl View {
             return Change::Nothing;
         };
         let Some((kind, rest)) = path.split_once('/') else {
-            return Change::Nothing;
+            return if path == "recovery" {
+                recovery(record)
+            } else {
+                Change::Nothing
+            };
         };
         match kind {
             "nodes" => self.node(rest, record),
@@ -247,6 +254,14 @@ impl View {
 
 fn parse<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
     serde_json::from_slice(value).map_err(|e| format!("{key}: not a record that this build can read: {e}"))
+}
+
+fn recovery(record: &Record) -> Change {
+    match record.value.as_ref().map(|value| parse(&record.key, value)) {
+        Some(Ok(settings)) => Change::Recovery(Box::new(settings)),
+        Some(Err(why)) => Change::Unreadable(why),
+        None => Change::Recovery(Box::default()),
+    }
 }
 
 /// An address may be a name; the control thread has resolved it before (this is a look-up in the hosts file at most).

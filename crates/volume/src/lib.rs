@@ -3,15 +3,18 @@
 //! * [`Opener`]: makes this node the owner of a volume.
 //! * [`Sequencer`]: orders the I/O of an open volume, one on each core.
 //! * [`io`]: what goes in and what comes out.
+//! * [`pace`]: how hard background work may press.
 //!
 //! Both are pure state machines: no I/O, no clock, no randomness.
 #![deny(unsafe_code)]
 
 mod config;
+mod histogram;
 pub mod io;
 #[cfg(test)]
 mod model;
 mod opener;
+pub mod pace;
 mod planted;
 mod sequencer;
 mod task;
@@ -22,5 +25,6 @@ pub use config::{
 };
 pub use io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
 pub use opener::{OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+pub use pace::Pacer;
 pub use planted::Planted;
-pub use sequencer::{Counters, Sequencer, Status};
+pub use sequencer::{Counters, Sequencer, Status, SyncProgress};

@@ -12,7 +12,7 @@
 //! * `group`: a group is fenced on first touch, after every change of epoch and after every reconnection.
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
 //! * `write`, `read`: the path of an I/O.
-//! * `sync`, `join`, `mend`: members that have missed something are brought up to date.
+//! * `sync`, `join`, `mend`: members that have missed something are brought up to date; `progress`: how far they have come.
 //! * `scrub`: copies are looked at, and damaged blocks repaired.
 //! * `store`: links, silence, promises, credits.
 //! * `metadata`: evictions, and reading records back.
@@ -26,6 +26,7 @@ mod join;
 mod mend;
 mod metadata;
 mod open;
+mod progress;
 mod read;
 mod roll;
 mod scrub;
@@ -36,6 +37,7 @@ mod submit;
 mod sync;
 mod write;
 
+pub use progress::SyncProgress;
 pub use status::{Counters, Status};
 
 use crate::config::Config;
@@ -91,6 +93,7 @@ pub struct Sequencer {
     to_touch: Vec<u32>,
     syncs: sync::Syncs,
     scrubs: scrub::Scrubs,
+    pacer: crate::pace::Pacer,
     /// Members that are left alone until then.
     pauses: Vec<(Time, u32, usize)>,
     metadata: metadata::Metadata,
@@ -145,6 +148,7 @@ impl Sequencer {
             to_touch: Vec::new(),
             syncs: sync::Syncs::default(),
             scrubs: scrub::Scrubs::default(),
+            pacer: crate::pace::Pacer::new(&amita_cluster::recovery::Recovery::default(), 1),
             pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
             wake: NEVER,
@@ -277,6 +281,7 @@ impl Sequencer {
             ios: self.ios,
             chunks: self.chunks.len(),
             stuck_groups: self.groups.iter().filter(stuck).map(|group| group.id).collect(),
+            syncs: self.progress().collect(),
             counters: self.counters,
         }
     }

@@ -5,7 +5,7 @@ use crate::cli::Endpoints;
 use crate::error::Result;
 use crate::table::{Table, print};
 use amita_cluster::map::StoreDuty;
-use amita_control::admin::Status;
+use amita_control::admin::{RecoveryStatus, Status};
 
 /// `amita status`.
 #[derive(Debug, clap::Args)]
@@ -38,6 +38,19 @@ fn text(status: &Status) -> String {
     );
     for line in &status.warnings {
         out.push_str(&format!("  {line}\n"));
+    }
+    for found in &status.recovery {
+        out.push_str(&format!("  {}\n", recovering(found)));
+    }
+    for found in &status.slow_stores {
+        out.push_str(&format!(
+            "  Store {} is slow, as {} of {} nodes that use it find, for {} s: {}. It is read from last.\n",
+            found.store,
+            found.slow.len(),
+            found.slow.len() + found.well.len(),
+            found.for_s,
+            found.why
+        ));
     }
     if !status.pools.is_empty() {
         let head = [
@@ -88,4 +101,22 @@ fn text(status: &Status) -> String {
         out.push_str(&format!("\n{}", table.text()));
     }
     out
+}
+
+fn recovering(found: &RecoveryStatus) -> String {
+    let left = match found.left_s {
+        Some(seconds) => format!("about {} s left", seconds),
+        None => "time left not known yet".to_owned(),
+    };
+    format!(
+        "Store {} is being brought up to date: {} of {} groups whole, {} of {} chunks compared, {} MiB moved at {:.1} MiB/s, \
+         {left}.",
+        found.store,
+        found.groups_done,
+        found.groups,
+        found.chunks_done,
+        found.chunks_to_do,
+        found.bytes_moved >> 20,
+        found.bytes_per_s as f64 / f64::from(1 << 20),
+    )
 }

@@ -1,5 +1,6 @@
 //! The state of a cluster, as its metadata tells it.
 
+use super::recovery::{RecoveryStatus, SlowStatus, progress, slow};
 use super::topology::{Outlook, Topology};
 use super::{Result, cluster, list, volumes};
 use crate::agent::STOPPED;
@@ -26,6 +27,10 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// What is not as it should be, or not as it will be: a sentence each.
     pub warnings: Vec<String>,
+    /// Stores that are being brought up to date.
+    pub recovery: Vec<RecoveryStatus>,
+    /// Stores that nodes find slow.
+    pub slow_stores: Vec<SlowStatus>,
 }
 
 /// A node.
@@ -166,12 +171,15 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         })
         .collect();
     let health = health(&pool_status);
+    let living: BTreeSet<NodeId> = names.keys().copied().filter(|node| lives.alive(*node)).collect();
     Ok(Status {
         cluster: cluster.id,
         health,
         warnings: warnings(&node_status, &store_status, &pool_status),
         nodes: node_status,
         stores: store_status,
+        recovery: progress(meta, &living)?,
+        slow_stores: slow(meta, &living)?,
         pools: pool_status,
         volumes: volumes(meta)?
             .into_iter()

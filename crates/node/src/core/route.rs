@@ -295,7 +295,7 @@ impl Core {
     fn route_wants(&mut self, driver: &mut dyn Driver) -> bool {
         let now = driver.now();
         let mut wants = std::mem::take(&mut self.wants);
-        let moved = self.shards.run(&mut wants);
+        let moved = self.shards.run(now, &mut wants);
         for want in wants.drain(..) {
             match want {
                 Want::Done(origin, result, payload) if usize::from(origin.core) == self.config.core => {

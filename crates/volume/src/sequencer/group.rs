@@ -91,7 +91,7 @@ impl Sequencer {
         self.groups[group as usize].ready.add(position);
         self.drop_fence_if_done(group);
         if self.groups[group as usize].syncing.has(position) {
-            self.member_entered(group, position);
+            self.member_entered(now, group, position);
         }
         self.resend(now, group, position);
         self.open_chunks(now, group);

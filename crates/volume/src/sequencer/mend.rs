@@ -13,6 +13,7 @@ use super::Sequencer;
 use super::join::passes_by_itself;
 use super::state::ChunkState;
 use crate::config::MAX_WRITES_PER_CHUNK;
+use crate::pace::{Level, Pass};
 use crate::task::{Kind, Members, NIL, SyncStep};
 use amita_cluster::message::{AnswerBody, Change, Expect, MAX_CHANGES, Mend, Refusal, RequestBody, Sums};
 use amita_cluster::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
@@ -74,6 +75,9 @@ pub(super) struct Mending {
     passes: u32,
     /// Its tasks that are awaited.
     tasks: Vec<u32>,
+    /// The leave for the window that is under way; and whether there was one to begin.
+    pass: Option<Pass>,
+    begun: bool,
 }
 
 type Page = (Vec<Change>, Option<BlockIndex>);
@@ -160,6 +164,8 @@ impl Sequencer {
             dirty: false,
             passes: 0,
             tasks: Vec::new(),
+            pass: None,
+            begun: false,
         };
         self.syncs.mending += 1;
         match self.syncs.mendings.iter().position(Option::is_none) {
@@ -181,6 +187,10 @@ impl Sequencer {
                 let at = mending.not_before;
                 return self.syncs.put_off(at);
             }
+            if !self.may_begin(now, of) {
+                return;
+            }
+            let Some(mending) = self.mending(of) else { return };
             let (group, position, chunk, stage) = (mending.group, mending.position, mending.chunk, mending.stage);
             let moved = match stage {
                 Stage::Opening => self.mend_open(now, of, chunk),
@@ -193,6 +203,38 @@ impl Sequencer {
                 return;
             }
         }
+    }
+
+    /// Has it leave to begin? What waits for others for long keeps nobody from working meanwhile.
+    fn may_begin(&mut self, now: Time, of: u32) -> bool {
+        let Some(mending) = self.mending(of) else { return false };
+        let waits = matches!(
+            mending.stage,
+            Stage::Opening | Stage::Joining | Stage::Settling | Stage::Finishing
+        );
+        if waits {
+            mending.pass.take_if(|pass| pass.is_old(now));
+        }
+        mending.begun || self.has_leave(now, of, false)
+    }
+
+    /// Leave for the window that comes next, or a moment to ask again; `held`: clients' writes wait for it.
+    fn has_leave(&mut self, now: Time, of: u32, held: bool) -> bool {
+        let Some(mending) = self.mending(of) else { return false };
+        let (group, mode) = (mending.group, mending.mode);
+        if mending.pass.is_some() {
+            return true;
+        }
+        let level = match mode {
+            Mode::Sync(_) => self.level(group),
+            Mode::Scrub => Level::Scrub,
+            Mode::Repair(_) => Level::Degraded,
+        };
+        let pass = self.ask_for_window(now, level, held);
+        let Some(mending) = self.mending(of) else { return false };
+        mending.begun |= pass.is_some();
+        mending.pass = pass;
+        mending.pass.is_some()
     }
 
     fn set_stage(&mut self, of: u32, stage: Stage) {
@@ -288,6 +330,9 @@ impl Sequencer {
         let Some(&source) = sources.get(index.0 as usize % sources.len().max(1)) else {
             return false;
         };
+        if !self.has_leave(now, of, held) {
+            return false;
+        }
         let Some(mending) = self.mending(of) else { return false };
         mending.source = source;
         mending.stage = Stage::Listing;
@@ -360,6 +405,7 @@ impl Sequencer {
             return self.misbehaved(now, slot, position, what);
         }
         self.settle_and_drop(slot, position);
+        self.pacer.tell(now);
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
         match (step, body) {
@@ -401,8 +447,10 @@ impl Sequencer {
                 let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
                 mending.dirty |= !skipped.is_empty();
                 let (mode, group, chunk) = (mending.mode, mending.group, mending.chunk);
+                let sent = mending.fixes.len() as u64;
                 if matches!(mode, Mode::Sync(_)) {
                     self.counters.mended_blocks += done.len() as u64;
+                    self.tally_done(group, position, 0, sent, false);
                 } else {
                     self.scrub_repaired(mode, group, position, chunk, &done);
                 }
@@ -631,6 +679,9 @@ impl Sequencer {
         let (group, position, chunk) = (mending.group, mending.position, mending.chunk);
         let mut entries = Vec::with_capacity(mending.fixes.len());
         let mut payload = Vec::new();
+        if let Some(pass) = &mut mending.pass {
+            pass.add(mending.fixes.len() as u64 * u64::from(BLOCK_BYTES), 2);
+        }
         for fix in &mending.fixes {
             let (version, sum) = fix.put.expect("every block was listed or read");
             entries.push(Mend {
@@ -653,6 +704,7 @@ impl Sequencer {
         let blocks = u32::from(self.blocks_per_chunk);
         let Some(mending) = self.mending(of) else { return };
         mending.blank();
+        mending.pass = None;
         let ended = match mending.mode {
             Mode::Sync(_) => false,
             Mode::Scrub => mending.end >= blocks,
@@ -710,6 +762,7 @@ impl Sequencer {
         self.counters.mend_restarts += 1;
         let Some(mending) = self.mending(of) else { return };
         mending.stage = Stage::Opening;
+        mending.pass = None;
         mending.not_before = now.plus(pause);
         mending.opening = false;
         mending.attempts += 1;
@@ -746,6 +799,7 @@ impl Sequencer {
             self.syncs.mending -= 1;
             self.let_go(mending.chunk);
             if let Mode::Sync(sync) = mending.mode {
+                self.tally_done(mending.group, mending.position, 1, 0, false);
                 self.chunk_mended(sync);
             }
         }

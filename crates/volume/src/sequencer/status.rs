@@ -1,5 +1,6 @@
 //! What an operator, and a test, see of a sequencer.
 
+use super::SyncProgress;
 use amita_cluster::GroupId;
 
 /// How often things happened. They feed the status page, and tests that want to see each rare path taken.
@@ -77,6 +78,8 @@ pub struct Status {
     pub chunks: usize,
     /// Groups in which writes wait because too few members are left.
     pub stuck_groups: Vec<GroupId>,
+    /// Stores that are being brought up to date.
+    pub syncs: Vec<SyncProgress>,
     /// How often things happened.
     pub counters: Counters,
 }

@@ -31,6 +31,7 @@ pub(super) struct Syncs {
     pub(super) mending: usize,
     /// When something that was put off is due.
     pub(super) due: Option<Time>,
+    pub(super) tallies: super::progress::Tallies,
 }
 
 /// One member that is brought up to date.
@@ -80,11 +81,12 @@ impl Sequencer {
     }
 
     /// A syncing member has adopted the epoch: it gets all writes from now on.
-    pub(super) fn member_entered(&mut self, group: u32, position: usize) {
+    pub(super) fn member_entered(&mut self, now: Time, group: u32, position: usize) {
         let state = &mut self.groups[group as usize];
         if !state.entered.has(position) {
             state.entered.add(position);
             self.syncs.waiting.push_back((group, position));
+            self.tally_entered(now, group, position);
         }
     }
 
@@ -236,12 +238,14 @@ impl Sequencer {
         let end = pages.iter().filter_map(|(_, more)| *more).min();
         let mut at = vec![0; pages.len()];
         let mut differ = Vec::new();
+        let mut listed = 0;
         loop {
             let heads = pages.iter().zip(&at).map(|((chunks, _), &at)| chunks.get(at));
             let first = heads.flatten().map(|held| held.chunk).min();
             let Some(index) = first.filter(|index| end.is_none_or(|end| *index < end)) else {
                 break;
             };
+            listed += 1;
             let mut version: Option<Version> = None;
             let mut same = true;
             for ((chunks, _), at) in pages.iter().zip(&mut at) {
@@ -259,10 +263,12 @@ impl Sequencer {
             }
         }
         let Some(sync) = self.sync(of) else { return };
+        let (group, position, to_do) = (sync.group, sync.position, differ.len() as u64);
         sync.todo.extend(differ);
         if let Some(from) = end {
             sync.list = Listing::Due { at: now, from };
         }
+        self.tally_listed(group, position, listed, to_do, end.is_none());
     }
 
     /// Is a chunk that everybody holds at `version` whole at it? One with our own writes under way is not.
@@ -292,6 +298,7 @@ impl Sequencer {
         let (group, position) = (sync.group, sync.position);
         self.syncs.members[of as usize] = None;
         let store = self.id_of(group, position);
+        self.tally_done(group, position, 0, 0, true);
         let state = &mut self.groups[group as usize];
         state.whole.add(position);
         self.counters.sync_whole += 1;
@@ -306,15 +313,17 @@ impl Sequencer {
     /// These members are not syncing any more.
     pub(super) fn forget_syncs(&mut self, group: u32, positions: Members) {
         self.drop_looks(group, positions);
-        self.syncs
-            .waiting
-            .retain(|&(waits, position)| waits != group || !positions.has(position));
+        for index in (0..self.syncs.waiting.len()).rev() {
+            let (waits, position) = self.syncs.waiting[index];
+            if waits == group && positions.has(position) {
+                self.syncs.waiting.remove(index);
+                self.tally_dropped(group, position, false);
+            }
+        }
         for of in 0..self.syncs.members.len() {
-            let gone = self.syncs.members[of]
-                .as_ref()
-                .is_some_and(|sync| sync.group == group && positions.has(sync.position));
-            if gone {
-                self.syncs.members[of] = None;
+            let gone = self.syncs.members[of].take_if(|sync| sync.group == group && positions.has(sync.position));
+            if let Some(gone) = gone {
+                self.tally_dropped(group, gone.position, matches!(gone.list, Listing::Ended));
                 self.orphan_listing(of as u32);
                 self.drop_mendings(of as u32);
             }

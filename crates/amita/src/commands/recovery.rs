@@ -1,0 +1,189 @@
+//! `amita recovery`: how hard stores are brought up to date, and what becomes of slow ones.
+
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use crate::error::Result;
+use crate::size;
+use crate::table::{Table, print};
+use amita_cluster::recovery::{Limits, Recovery, SlowPolicy};
+use amita_control::admin;
+
+/// What to do with the settings of recovery.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Show the settings
+    Show {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change some; all nodes go by them at once
+    Set(Set),
+}
+
+/// What is to be changed.
+#[derive(Debug, clap::Args)]
+pub struct Set {
+    /// Give way to clients automatically, or keep to the limits alone
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
+    /// The clients' p99 latency that is still well, in percent of the one without recovery
+    #[arg(long, value_name = "PERCENT")]
+    pub p99: Option<u32>,
+    /// The clients' throughput that is still well, in percent of the one without recovery
+    #[arg(long, value_name = "PERCENT")]
+    pub client_iops: Option<u32>,
+    /// The level that --bandwidth, --iops and --windows are for
+    #[arg(long, value_enum)]
+    pub level: Option<Level>,
+    /// Bytes a second of each node; 0: no limit
+    #[arg(long, value_name = "SIZE", requires = "level", value_parser = size::parse)]
+    pub bandwidth: Option<u64>,
+    /// Requests a second of each node; 0: no limit
+    #[arg(long, value_name = "N", requires = "level")]
+    pub iops: Option<u32>,
+    /// Windows of up to 128 KiB under way at once on each node; 0: no limit
+    #[arg(long, value_name = "N", requires = "level")]
+    pub windows: Option<u16>,
+    /// What becomes of a store that is much slower than its peers
+    #[arg(long, value_enum)]
+    pub slow_stores: Option<Policy>,
+    /// It must have been slow for so long
+    #[arg(long, value_name = "SECONDS")]
+    pub slow_after: Option<u32>,
+    /// One that was evicted is tried again after so long; then after twice as long, and so on
+    #[arg(long, value_name = "SECONDS")]
+    pub slow_rest: Option<u32>,
+    /// The most evictions of slow stores in an hour, of the whole cluster
+    #[arg(long, value_name = "N")]
+    pub slow_per_hour: Option<u32>,
+}
+
+/// How recovery is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// By the limits, and by how the clients fare
+    Automatic,
+    /// By the limits alone
+    Limits,
+}
+
+/// Why recovery works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Level {
+    /// A group has no copy to spare
+    Critical,
+    /// A group lacks a copy
+    Degraded,
+    /// Data is to lie elsewhere
+    Rebalance,
+    /// Copies are compared
+    Scrub,
+}
+
+/// What becomes of slow stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Policy {
+    /// They are read from last
+    Off,
+    /// And a person is told
+    Propose,
+    /// And they are evicted where there are copies enough, one at a time, and tried again later
+    Evict,
+}
+
+impl Set {
+    fn apply(&self, settings: &mut Recovery) {
+        let set = |place: &mut u32, value: Option<u32>| *place = value.unwrap_or(*place);
+        if let Some(mode) = self.mode {
+            settings.automatic = mode == Mode::Automatic;
+        }
+        set(&mut settings.p99_percent, self.p99);
+        set(&mut settings.iops_percent, self.client_iops);
+        if let Some(level) = self.level {
+            let limits = match level {
+                Level::Critical => &mut settings.critical,
+                Level::Degraded => &mut settings.degraded,
+                Level::Rebalance => &mut settings.rebalance,
+                Level::Scrub => &mut settings.scrub,
+            };
+            limits.bytes_per_s = self.bandwidth.unwrap_or(limits.bytes_per_s);
+            limits.windows = self.windows.unwrap_or(limits.windows);
+            set(&mut limits.iops, self.iops);
+        }
+        let slow = &mut settings.slow_stores;
+        if let Some(policy) = self.slow_stores {
+            slow.policy = match policy {
+                Policy::Off => SlowPolicy::Off,
+                Policy::Propose => SlowPolicy::Propose,
+                Policy::Evict => SlowPolicy::Evict,
+            };
+        }
+        set(&mut slow.after_s, self.slow_after);
+        set(&mut slow.rest_s, self.slow_rest);
+        set(&mut slow.per_hour, self.slow_per_hour);
+    }
+}
+
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let (settings, json) = match command {
+        Command::Show { json } => (admin::recovery(admin.client()).described()?, *json),
+        Command::Set(set) => {
+            let settings = admin::set_recovery(admin.client(), |settings| set.apply(settings)).described()?;
+            (settings, false)
+        }
+    };
+    print(json, &settings, || text(&settings))
+}
+
+fn text(settings: &Recovery) -> String {
+    let mut out = if settings.automatic {
+        format!(
+            "Recovery gives way to clients: it keeps their p99 latency within {} % of normal, and their throughput at {} % \
+             of normal or above.\n",
+            settings.p99_percent, settings.iops_percent
+        )
+    } else {
+        "Recovery works as hard as its limits allow.\n".to_owned()
+    };
+    let mut table = Table::new(&["level", "bytes/s", "requests/s", "windows"]);
+    let levels = [
+        ("critical", settings.critical),
+        ("degraded", settings.degraded),
+        ("rebalance", settings.rebalance),
+        ("scrub", settings.scrub),
+    ];
+    for (name, limits) in levels {
+        let Limits {
+            bytes_per_s,
+            iops,
+            windows,
+        } = limits;
+        let limit = |value: u64| if value == 0 { "-".to_owned() } else { value.to_string() };
+        table.row([
+            name.to_owned(),
+            limit(bytes_per_s),
+            limit(iops.into()),
+            limit(windows.into()),
+        ]);
+    }
+    out.push_str(&table.text());
+    let slow = &settings.slow_stores;
+    out.push_str(&match slow.policy {
+        SlowPolicy::Off => "Slow stores are read from last.\n".to_owned(),
+        SlowPolicy::Propose => format!(
+            "Slow stores are read from last; they are reported after {} s.\n",
+            slow.after_s
+        ),
+        SlowPolicy::Evict => format!(
+            "Slow stores are read from last; they are evicted after {} s, at most {} an hour, and tried again after {} s.\n",
+            slow.after_s, slow.per_hour, slow.rest_s
+        ),
+    });
+    out
+}

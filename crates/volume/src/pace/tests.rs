@@ -1,0 +1,275 @@
+//! A core with clients and a rebuild, simulated: what the clients feel hangs on how many windows are under way.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn time(ms: u64) -> Time {
+    Time(ms * MS)
+}
+
+/// A disk that clients and a rebuild share: each window under way costs the clients some latency.
+struct Disk {
+    pace: Pace,
+    now: Time,
+    /// Windows under way: when each ends, and its start.
+    windows: Vec<(Time, Time)>,
+    /// Clients' I/Os a second.
+    iops: u64,
+    /// What an I/O takes without windows, and more for each window.
+    alone_us: u64,
+    more_us: u64,
+    rebuild: Option<Level>,
+    window_ms: u64,
+    seed: u64,
+    /// What clients saw, and what the rebuild moved, since it was looked at.
+    seen: crate::histogram::Histogram,
+    moved: u64,
+}
+
+impl Disk {
+    fn new(settings: &Recovery) -> Disk {
+        Disk {
+            pace: Pace::new(settings, 1),
+            now: time(1),
+            windows: Vec::new(),
+            iops: 2000,
+            alone_us: 200,
+            more_us: 100,
+            rebuild: None,
+            window_ms: 4,
+            seed: 7,
+            seen: Default::default(),
+            moved: 0,
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.seed >> 33) % below
+    }
+
+    fn run(&mut self, length: Duration) {
+        let end = self.now.plus(length);
+        self.seen.clear();
+        self.moved = 0;
+        while self.now < end {
+            // A step of half a millisecond.
+            self.now = self.now.plus(Duration::from_micros(500));
+            let now = self.now;
+            let over: Vec<_> = self.windows.extract_if(.., |(ends, _)| *ends <= now).collect();
+            for (_, started) in over {
+                let level = self.rebuild.unwrap_or(Level::Degraded);
+                self.pace.end(now, level, started, 128 << 10, 4);
+                self.moved += 128 << 10;
+            }
+            if let Some(level) = self.rebuild {
+                while self.windows.len() < 8 && self.pace.start(now, level).is_ok() {
+                    self.windows.push((now.plus(ms(self.window_ms)), now));
+                }
+            }
+            let mut ios = self.iops / 2000;
+            ios += u64::from(self.random(2000) < self.iops % 2000);
+            for io in 0..ios {
+                let mut us = self.alone_us + self.more_us * self.windows.len() as u64;
+                // One in fifty takes four times as long, one way or the other.
+                if self.random(50) == 0 {
+                    us *= 4;
+                }
+                us += self.random(us / 4 + 1);
+                let latency = Duration::from_micros(us);
+                self.seen.record(latency);
+                self.pace.client(now, io % 2 == 0, latency);
+            }
+        }
+    }
+
+    fn p99_us(&self) -> u64 {
+        self.seen.permille(990).as_micros() as u64
+    }
+
+    fn mean_us(&self) -> u64 {
+        self.seen.mean().as_micros() as u64
+    }
+}
+
+#[test]
+fn a_rebuild_leaves_the_clients_their_latency() {
+    for (more_us, window_ms) in [(100, 4), (400, 4), (800, 2), (20, 1)] {
+        let mut disk = Disk::new(&Recovery::default());
+        (disk.more_us, disk.window_ms) = (more_us, window_ms);
+        disk.run(ms(5000));
+        let (p99, mean) = (disk.p99_us(), disk.mean_us());
+        disk.rebuild = Some(Level::Degraded);
+        disk.run(ms(10_000));
+        disk.run(ms(60_000));
+        let (during, mean_during) = (disk.p99_us(), disk.mean_us());
+        assert!(
+            during <= p99 * 22 / 10,
+            "{more_us}: p99 {p99} us before, {during} during"
+        );
+        // 70 % of the throughput, with a little for the search itself.
+        assert!(
+            mean_during * 65 <= mean * 100,
+            "{more_us}: mean {mean} us before, {mean_during} during"
+        );
+        assert!(disk.moved > 10 << 20, "{more_us}: {} bytes in a minute", disk.moved);
+    }
+}
+
+#[test]
+fn what_costs_the_clients_nothing_goes_on_at_full_speed() {
+    let mut disk = Disk::new(&Recovery::default());
+    disk.more_us = 0;
+    disk.run(ms(3000));
+    disk.rebuild = Some(Level::Degraded);
+    disk.run(ms(10_000));
+    disk.run(ms(20_000));
+    let most = 8 * 250 * 20 * (128 << 10);
+    assert!(disk.moved > most / 10 * 8, "{} of {most}", disk.moved);
+}
+
+#[test]
+fn idle_clients_need_no_care_and_get_it_when_they_are_back() {
+    let mut disk = Disk::new(&Recovery::default());
+    disk.more_us = 800;
+    disk.run(ms(3000));
+    let p99 = disk.p99_us();
+    disk.iops = 0;
+    disk.rebuild = Some(Level::Degraded);
+    disk.run(ms(3000));
+    disk.run(ms(1000));
+    let most = 8 * 250 * (128 << 10);
+    assert!(disk.moved > most / 10 * 8, "{} of {most}", disk.moved);
+    disk.iops = 2000;
+    disk.run(ms(3000));
+    disk.run(ms(10_000));
+    let during = disk.p99_us();
+    assert!(during <= p99 * 22 / 10, "p99 {p99} us before, {during} during");
+}
+
+#[test]
+fn a_rebuild_that_finds_clients_at_work_first_sees_what_is_normal() {
+    let mut disk = Disk::new(&Recovery::default());
+    disk.more_us = 1000;
+    disk.rebuild = Some(Level::Degraded);
+    disk.run(ms(5000));
+    assert!(disk.pace.status().pauses >= 1);
+    disk.run(ms(40_000));
+    let status = disk.pace.status();
+    assert!((2..=4).contains(&status.pauses), "{status:?}");
+    // One in fifty takes four times as long.
+    assert!(status.normal_p99[0] < Duration::from_micros(1100), "{status:?}");
+    let during = disk.p99_us();
+    assert!(during <= 2200, "p99 {during} us");
+}
+
+#[test]
+fn a_group_without_a_copy_to_spare_never_waits_for_good() {
+    for (level, least) in [(Level::Critical, 8), (Level::Scrub, 0)] {
+        let mut disk = Disk::new(&Recovery::default());
+        // Whatever is done hurts.
+        disk.more_us = 20_000;
+        disk.run(ms(3000));
+        disk.rebuild = Some(level);
+        disk.run(ms(20_000));
+        disk.run(ms(20_000));
+        let per_second = disk.moved / (128 << 10) / 20;
+        assert!(per_second >= least, "{level:?}: {per_second} windows a second");
+        assert!(disk.moved > 0, "{level:?}");
+        assert!(per_second < 100, "{level:?}: {per_second} windows a second");
+    }
+}
+
+#[test]
+fn limits_hold_on_each_core_and_for_each_level() {
+    let limit = |bytes_per_s, iops, windows| Limits {
+        bytes_per_s,
+        iops,
+        windows,
+    };
+    for (limits, windows_per_s) in [
+        (limit(16 << 20, 0, 0), 128),
+        (limit(0, 400, 0), 100),
+        (limit(0, 0, 1), 250),
+    ] {
+        let settings = Recovery {
+            automatic: false,
+            degraded: limits,
+            ..Recovery::default()
+        };
+        let mut disk = Disk::new(&settings);
+        disk.rebuild = Some(Level::Degraded);
+        disk.run(ms(1000));
+        disk.run(ms(10_000));
+        let found = disk.moved / (128 << 10) / 10;
+        assert!(
+            found.abs_diff(windows_per_s) <= windows_per_s / 8,
+            "{limits:?}: {found} windows a second"
+        );
+        let mut disk = Disk::new(&settings);
+        disk.pace.set(&settings, 4);
+        disk.rebuild = Some(Level::Degraded);
+        disk.run(ms(10_000));
+        let share = disk.moved / (128 << 10) / 10;
+        let expected = if limits.windows == 1 { 250 } else { windows_per_s / 4 };
+        assert!(share.abs_diff(expected) <= expected / 8 + 1, "{limits:?}: {share}");
+    }
+}
+
+#[test]
+fn the_more_urgent_goes_first() {
+    let settings = Recovery {
+        automatic: false,
+        critical: Limits {
+            windows: 1,
+            ..Limits::default()
+        },
+        ..Recovery::default()
+    };
+    let mut pace = Pace::new(&settings, 1);
+    assert_eq!(pace.start(time(1), Level::Scrub), Ok(()));
+    assert_eq!(pace.start(time(1), Level::Critical), Ok(()));
+    let again = pace.start(time(2), Level::Critical).unwrap_err();
+    assert!(again > time(2));
+    assert!(pace.start(time(3), Level::Degraded).is_err(), "more urgent work waits");
+    pace.end(time(4), Level::Critical, time(1), 0, 0);
+    assert_eq!(pace.start(time(5), Level::Critical), Ok(()));
+    assert_eq!(pace.start(time(5), Level::Degraded), Ok(()));
+    assert!(pace.start(time(6), Level::Critical).is_err());
+    // It has lost interest.
+    assert_eq!(pace.start(time(40), Level::Rebalance), Ok(()));
+}
+
+#[test]
+fn a_pass_ends_when_it_is_dropped() {
+    let settings = Recovery {
+        automatic: false,
+        degraded: Limits {
+            bytes_per_s: 1 << 20,
+            windows: 1,
+            ..Limits::default()
+        },
+        ..Recovery::default()
+    };
+    let pacer = Pacer::new(&settings, 1);
+    let mut pass = pacer.start(time(1), Level::Degraded).unwrap();
+    assert!(pacer.start(time(2), Level::Degraded).is_err());
+    let forced = pacer.force(time(2), Level::Degraded);
+    drop(forced);
+    pass.add(1 << 20, 2);
+    assert!(!pass.is_old(time(2)) && pass.is_old(time(600)));
+    pacer.tell(time(10));
+    drop(pass);
+    let again = pacer.start(time(11), Level::Degraded).unwrap_err();
+    assert_eq!(again, time(1010), "it is paid for after a second");
+    assert!(pacer.start(again, Level::Degraded).is_ok());
+    assert_eq!(pacer.status().bytes, 1 << 20);
+}

@@ -1,0 +1,174 @@
+//! How far members that are brought up to date have come, and how fast they may go on.
+
+use super::Sequencer;
+use crate::pace::{Level, Pacer, Pass};
+use amita_cluster::map::PoolKind;
+use amita_cluster::{BLOCK_BYTES, StoreId};
+use amita_reactor::Time;
+
+/// What was done for one store, in all groups, since it last had nothing to catch up on.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    store: StoreId,
+    began: Time,
+    groups: u32,
+    groups_listed: u32,
+    groups_done: u32,
+    chunks_listed: u64,
+    chunks_to_do: u64,
+    chunks_done: u64,
+    bytes_moved: u64,
+}
+
+/// All of them. They are few: one for each store that was ever behind.
+#[derive(Debug, Default)]
+pub(super) struct Tallies(Vec<Tally>);
+
+/// How far a store has come, as far as this sequencer brings it up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncProgress {
+    /// The store.
+    pub store: StoreId,
+    /// When it began.
+    pub began: Time,
+    /// Groups in which it began.
+    pub groups: u32,
+    /// Of those: all chunks are known.
+    pub groups_listed: u32,
+    /// Of those: it holds everything.
+    pub groups_done: u32,
+    /// Chunks that were looked at.
+    pub chunks_listed: u64,
+    /// Of those: they must be compared.
+    pub chunks_to_do: u64,
+    /// Of those: they have been.
+    pub chunks_done: u64,
+    /// Bytes of data that were sent to it.
+    pub bytes_moved: u64,
+}
+
+impl Tallies {
+    fn of(&mut self, now: Time, store: StoreId) -> &mut Tally {
+        let at = self.0.iter().position(|tally| tally.store == store).unwrap_or_else(|| {
+            self.0.push(Tally::new(now, store));
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    fn find(&mut self, store: StoreId) -> Option<&mut Tally> {
+        self.0.iter_mut().find(|tally| tally.store == store)
+    }
+}
+
+impl Tally {
+    fn new(now: Time, store: StoreId) -> Tally {
+        Tally {
+            store,
+            began: now,
+            groups: 0,
+            groups_listed: 0,
+            groups_done: 0,
+            chunks_listed: 0,
+            chunks_to_do: 0,
+            chunks_done: 0,
+            bytes_moved: 0,
+        }
+    }
+}
+
+impl Sequencer {
+    /// From now on background work goes by this pace, which the core's sequencers share.
+    pub fn share_pace(&mut self, pacer: &Pacer) {
+        self.pacer = pacer.clone();
+    }
+
+    /// How far each store has come that is being brought up to date; in no order.
+    pub fn progress(&self) -> impl Iterator<Item = SyncProgress> + '_ {
+        let behind = |store: StoreId| {
+            let mut groups = self.groups.iter();
+            groups.any(|group| group.record.syncing.iter().any(|syncing| syncing.store == store))
+        };
+        let tallies = self.syncs.tallies.0.iter();
+        tallies
+            .filter(move |tally| behind(tally.store))
+            .map(|tally| SyncProgress {
+                store: tally.store,
+                began: tally.began,
+                groups: tally.groups,
+                groups_listed: tally.groups_listed,
+                groups_done: tally.groups_done,
+                chunks_listed: tally.chunks_listed,
+                chunks_to_do: tally.chunks_to_do,
+                chunks_done: tally.chunks_done,
+                bytes_moved: tally.bytes_moved,
+            })
+    }
+
+    /// How much a group needs what is done for it.
+    pub(super) fn level(&self, group: u32) -> Level {
+        let PoolKind::Replicated { copies, .. } = self.pool.kind else {
+            return Level::Degraded;
+        };
+        let in_sync = self.groups[group as usize].current.count();
+        if in_sync >= usize::from(copies) {
+            Level::Rebalance
+        } else if in_sync <= self.min_copies {
+            Level::Critical
+        } else {
+            Level::Degraded
+        }
+    }
+
+    /// Leave for the next window, or a moment to ask again; `held`: clients' writes wait for it.
+    pub(super) fn ask_for_window(&mut self, now: Time, level: Level, held: bool) -> Option<Pass> {
+        if held {
+            return Some(self.pacer.force(now, level));
+        }
+        match self.pacer.start(now, level) {
+            Ok(pass) => Some(pass),
+            Err(until) => {
+                self.syncs.put_off(until);
+                self.arm(until);
+                None
+            }
+        }
+    }
+
+    pub(super) fn tally_entered(&mut self, now: Time, group: u32, position: usize) {
+        let store = self.id_of(group, position);
+        let tally = self.syncs.tallies.of(now, store);
+        if tally.groups == tally.groups_done {
+            // All that went before is over: it is behind anew.
+            *tally = Tally::new(now, store);
+        }
+        tally.groups += 1;
+    }
+
+    /// The member's group left it before it held everything.
+    pub(super) fn tally_dropped(&mut self, group: u32, position: usize, listed: bool) {
+        let store = self.id_of(group, position);
+        if let Some(tally) = self.syncs.tallies.find(store) {
+            tally.groups = tally.groups.saturating_sub(1);
+            tally.groups_listed = tally.groups_listed.saturating_sub(u32::from(listed));
+        }
+    }
+
+    pub(super) fn tally_listed(&mut self, group: u32, position: usize, listed: u64, to_do: u64, last: bool) {
+        let store = self.id_of(group, position);
+        if let Some(tally) = self.syncs.tallies.find(store) {
+            tally.chunks_listed += listed;
+            tally.chunks_to_do += to_do;
+            tally.groups_listed += u32::from(last);
+        }
+    }
+
+    pub(super) fn tally_done(&mut self, group: u32, position: usize, chunks: u64, blocks: u64, whole: bool) {
+        let store = self.id_of(group, position);
+        if let Some(tally) = self.syncs.tallies.find(store) {
+            tally.chunks_done += chunks;
+            tally.bytes_moved += blocks * u64::from(BLOCK_BYTES);
+            tally.groups_done += u32::from(whole);
+        }
+    }
+}
