@@ -253,6 +253,40 @@ pub struct Volume {
     pub owner: Option<NodeId>,
 }
 
+/// `/amita/life`: how often the metadata was rebuilt from the stores. There is none before the first time. Revisions,
+/// epochs and generations of different lives do not compare.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    /// Counts the recoveries.
+    pub number: u64,
+    /// Stores whose loss was accepted by the last one: what only they had is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<StoreId>,
+}
+
+/// `/amita/suspect/…`: somebody has found that the metadata is older than what stores know, or is being rebuilt: no volume
+/// is opened while there is one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspect {
+    /// What was found, for a person.
+    pub why: String,
+}
+
+/// The key that counts the metadata's lives.
+#[must_use]
+pub fn life_key() -> String {
+    format!("{PREFIX}life")
+}
+/// The prefix of what speaks against the metadata.
+#[must_use]
+pub fn suspect_prefix() -> String {
+    format!("{PREFIX}suspect/")
+}
+/// The key of what a node has found against the metadata.
+#[must_use]
+pub fn suspect_key(node: NodeId) -> String {
+    format!("{PREFIX}suspect/{node}")
+}
 /// The key of the cluster's record.
 #[must_use]
 pub fn cluster_key() -> String {

@@ -5,9 +5,15 @@
 //! * [`candidates`]: which stores may hold a pool's groups.
 //! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
 //!   run the coordinator while this node is elected.
+//! * [`records`]: a copy of the metadata, as every store keeps one.
+//! * [`regress`]: is the metadata older than what a store knows?
+//! * [`recover`]: the metadata is rebuilt from what stores know.
 #![deny(unsafe_code)]
 
 pub mod admin;
 pub mod agent;
 pub mod candidates;
 pub mod coordinator;
+pub mod records;
+pub mod recover;
+pub mod regress;

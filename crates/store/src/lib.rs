@@ -26,6 +26,7 @@ mod fences;
 pub mod format;
 mod held;
 mod index;
+pub mod memo;
 pub mod offline;
 mod status;
 mod store;

@@ -3,6 +3,7 @@
 use super::{LeafFault, Offline, ReadAt};
 use crate::format::Slot;
 use crate::index::{ChunkKey, Entry, LEAF_ENTRIES, Leaf, Location, PARTS, Seen as Kept, View};
+use crate::store::Store;
 use amita_cluster::{BlockIndex, ChunkId, Epoch, Generation, GroupId, NodeId, SnapshotId, StoreId, Version, VolumeId};
 
 /// The entries of the blocks of a part that were ever written, or why they are not known.
@@ -121,6 +122,36 @@ pub struct ChunkLook {
     pub states: Vec<StateLook>,
 }
 
+/// The volumes whose owners a store knows.
+pub(crate) fn volumes_of(store: &Store) -> Vec<VolumeLook> {
+    let volumes = store.look_fences().volumes().iter();
+    let mut list: Vec<VolumeLook> = volumes
+        .map(|volume| VolumeLook {
+            volume: volume.id,
+            generation: volume.generation,
+            owner: volume.owner,
+        })
+        .collect();
+    list.sort_unstable_by_key(|look| look.volume);
+    list
+}
+
+/// The groups that a store knows.
+pub(crate) fn groups_of(store: &Store) -> Vec<GroupLook> {
+    let groups = store.look_fences().groups().iter();
+    let mut list: Vec<GroupLook> = groups
+        .map(|group| GroupLook {
+            group: group.id,
+            epoch: group.epoch,
+            blocks_per_chunk: group.blocks_per_chunk,
+            in_sync: group.in_sync.iter().copied().collect(),
+            syncing: group.syncing.iter().copied().collect(),
+        })
+        .collect();
+    list.sort_unstable_by_key(|look| look.group);
+    list
+}
+
 impl<R: ReadAt> Offline<R> {
     /// How much there is of everything.
     #[must_use]
@@ -153,33 +184,13 @@ impl<R: ReadAt> Offline<R> {
     /// The volumes whose owners the store knows.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeLook> {
-        let volumes = self.store.look_fences().volumes().iter();
-        let mut list: Vec<VolumeLook> = volumes
-            .map(|volume| VolumeLook {
-                volume: volume.id,
-                generation: volume.generation,
-                owner: volume.owner,
-            })
-            .collect();
-        list.sort_unstable_by_key(|look| look.volume);
-        list
+        volumes_of(&self.store)
     }
 
     /// The groups that the store knows.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupLook> {
-        let groups = self.store.look_fences().groups().iter();
-        let mut list: Vec<GroupLook> = groups
-            .map(|group| GroupLook {
-                group: group.id,
-                epoch: group.epoch,
-                blocks_per_chunk: group.blocks_per_chunk,
-                in_sync: group.in_sync.iter().copied().collect(),
-                syncing: group.syncing.iter().copied().collect(),
-            })
-            .collect();
-        list.sort_unstable_by_key(|look| look.group);
-        list
+        groups_of(&self.store)
     }
 
     /// All chunks, in no order.
