@@ -71,7 +71,8 @@ pub enum MountError {
     },
     /// Another cluster's.
     #[error(
-        "the store {store} belongs to cluster {found}, not to {expected}; check the path, or format it anew to use it here"
+        "the store {store} belongs to cluster {found}, not to {expected}; check the path and the metadata's address. If the \
+         metadata was lost, `amita recover --from-stores` rebuilds it. Format the store anew only if nobody needs its data"
     )]
     OtherCluster {
         /// The store.

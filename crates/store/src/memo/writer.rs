@@ -133,6 +133,12 @@ impl Writer {
         }
     }
 
+    /// Whose memo it is.
+    #[must_use]
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
     /// What does the store hold? [`Told::Found`] says it.
     pub fn look(&mut self) {
         if self.step == Step::Off {
