@@ -47,6 +47,14 @@ pub enum Refusal {
         /// Everything up to here is gone.
         compacted: u64,
     },
+    /// The server is behind what it told before, and stays there.
+    #[error("the server is at revision {found}, and has told of revision {seen} before; read the keys anew")]
+    WentBack {
+        /// The newest revision that it told of.
+        seen: u64,
+        /// Where it is now.
+        found: u64,
+    },
     /// A revision that does not exist yet.
     #[error("revision {asked} lies in the future; the newest is {revision}")]
     FutureRevision {

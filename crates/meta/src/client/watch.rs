@@ -19,6 +19,10 @@ const QUEUE: usize = 64;
 /// The pauses between attempts, while no server answers.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A member that lags behind the others is at an older revision for a moment. One that is still there after so many
+/// attempts (a second and a half) is no longer what it was: it was restored from an older copy, and would be silent until
+/// it comes to the revision that was asked for.
+const BEHIND_ATTEMPTS: u32 = 5;
 
 /// The changes of the keys with a prefix, in order: an iterator that blocks until there is one. It ends when it is
 /// stopped, and after an error ([`Refusal::Compacted`]: read everything anew, and watch from there).
@@ -61,6 +65,7 @@ impl Watch {
             next: from_revision,
             sender,
             pause: FIRST_PAUSE,
+            behind: 0,
         };
         client.inner.handle.spawn(task.run(stop.clone()));
         Watch { batches, stop, client }
@@ -110,6 +115,8 @@ struct Task {
     next: u64,
     sender: mpsc::Sender<Result<Batch, Error>>,
     pause: Duration,
+    /// How often in a row the server was behind.
+    behind: u32,
 }
 
 /// Why a stream of the server ended.
@@ -224,6 +231,15 @@ impl Task {
         if response.created && self.next == 0 {
             self.next = newest + 1;
         }
+        if response.created && newest + 1 < self.next {
+            self.behind += 1;
+            if self.behind < BEHIND_ATTEMPTS {
+                return Err(End::Broken);
+            }
+            let (seen, found) = (self.next - 1, newest);
+            return Err(End::Failed(Refusal::WentBack { seen, found }.into()));
+        }
+        self.behind = 0;
         let events: Vec<Event> = response
             .events
             .into_iter()

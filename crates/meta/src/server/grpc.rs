@@ -48,7 +48,9 @@ pub(super) fn status_of(failure: &Failure) -> Status {
         Refusal::EmptyKey => (Code::InvalidArgument, words::EMPTY_KEY.to_owned()),
         Refusal::TooManyOps { .. } => (Code::InvalidArgument, words::TOO_MANY_OPS.to_owned()),
         Refusal::TooLarge { .. } => (Code::InvalidArgument, words::TOO_LARGE.to_owned()),
-        Refusal::BadRecord { .. } | Refusal::Server { .. } => (Code::FailedPrecondition, refusal.to_string()),
+        Refusal::BadRecord { .. } | Refusal::Server { .. } | Refusal::WentBack { .. } => {
+            (Code::FailedPrecondition, refusal.to_string())
+        }
     };
     Status::new(code, message)
 }
