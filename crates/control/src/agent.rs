@@ -73,6 +73,11 @@ pub enum Notice {
         /// Its modification revision.
         revision: u64,
     },
+    /// All records were told, as they were at this revision.
+    Settled {
+        /// The metadata's.
+        revision: u64,
+    },
     /// A call of [`Agent::call`] ended.
     Reply {
         /// Its number.

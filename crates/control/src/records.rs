@@ -49,7 +49,11 @@ impl Records {
     /// As bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let bytes: usize = self.values.iter().map(|(key, value)| key.len() + value.len() + 12).sum();
+        let bytes: usize = self
+            .values
+            .iter()
+            .map(|(key, value)| key.len() + value.len() + 12)
+            .sum();
         let mut out = Vec::with_capacity(bytes + 128);
         let (life, revision, count) = (self.life, self.revision, self.values.len());
         let _ = writeln!(out, "{FORM}\nlife {life} revision {revision} records {count}");
@@ -69,7 +73,9 @@ impl Records {
         let mut rest = bytes;
         let form = line(&mut rest)?;
         if form != FORM {
-            return Err(format!("it begins with {form:?}, not with {FORM:?}: another version of the program wrote it"));
+            return Err(format!(
+                "it begins with {form:?}, not with {FORM:?}: another version of the program wrote it"
+            ));
         }
         let head: Vec<&str> = line(&mut rest)?.split(' ').collect();
         let ["life", life, "revision", revision, "records", count] = head[..] else {

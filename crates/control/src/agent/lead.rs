@@ -6,9 +6,10 @@
 use super::lease::Shared;
 use super::{Config, Notice, Sink};
 use crate::coordinator::{Action, Coordinator, Event, Moment, Warning, election_key};
-use amita_cluster::NodeId;
+use amita_cluster::{NodeId, map};
 use amita_meta::{Call, Client, Compare, KeyValue, Op};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,9 @@ struct Lead<'a> {
     start: Instant,
     coordinator: Coordinator,
     ours: Holder,
+    /// What speaks against the metadata: while there is anything, nobody is the coordinator, for what it would change is
+    /// based on what may be wrong.
+    suspects: BTreeSet<String>,
     /// Is the election key there?
     held: bool,
     leading: bool,
@@ -63,6 +67,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, inputs: &Receiv
             node: config.node,
             session: config.session,
         },
+        suspects: BTreeSet::new(),
         held: false,
         leading: false,
         coordinate: config.coordinate,
@@ -112,6 +117,10 @@ impl Lead<'_> {
                 _ => {}
             }
         }
+        if record.key.starts_with(&map::suspect_prefix()) && self.suspects.insert(record.key.clone()) {
+            // Its key goes, and that deposes it.
+            self.resign();
+        }
         self.apply(Event::Record(record));
     }
 
@@ -121,6 +130,9 @@ impl Lead<'_> {
             if self.leading {
                 self.depose();
             }
+            self.stand();
+        }
+        if self.suspects.remove(&key) && !self.held {
             self.stand();
         }
         self.apply(Event::Gone { key, revision });
@@ -136,7 +148,7 @@ impl Lead<'_> {
     }
 
     fn stand(&mut self) {
-        if self.coordinate && self.settled && !self.leading {
+        if self.coordinate && self.settled && !self.leading && self.suspects.is_empty() {
             self.campaign_at = Some(Instant::now());
         }
     }

@@ -53,6 +53,9 @@ pub(super) fn run(
         known = keys;
         reply.values(0).iter().cloned().for_each(there);
         let _ = events.send(lead::Input::Settled);
+        sink(Notice::Settled {
+            revision: reply.revision,
+        });
         let mut watch = client.watch(PREFIX, reply.revision + 1);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stopper());
         while !stop.is_set() {

@@ -26,10 +26,22 @@ proptest! {
 
 #[test]
 fn what_is_kept_and_what_is_not() {
-    for key in ["/amita/cluster", "/amita/groups/1/0000000000", "/amita/volumes/a", "/amita/next/volumes", "/amita/life"] {
+    for key in [
+        "/amita/cluster",
+        "/amita/groups/1/0000000000",
+        "/amita/volumes/a",
+        "/amita/next/volumes",
+        "/amita/life",
+    ] {
         assert!(is_kept(key), "{key}");
     }
-    for key in ["/amita/live/1", "/amita/coordinator", "/amita/whole/1/2", "/amita/suspect/3", "/other/cluster"] {
+    for key in [
+        "/amita/live/1",
+        "/amita/coordinator",
+        "/amita/whole/1/2",
+        "/amita/suspect/3",
+        "/other/cluster",
+    ] {
         assert!(!is_kept(key), "{key}");
     }
 }
@@ -61,7 +73,13 @@ fn eight_thousand_groups_and_ten_thousand_volumes_fit_a_chunk() {
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }
-    let bytes = Records { life: 1, revision: 1 << 40, values }.encode().len();
+    let bytes = Records {
+        life: 1,
+        revision: 1 << 40,
+        values,
+    }
+    .encode()
+    .len();
     println!("{bytes} bytes");
     assert!(bytes < 5 << 20, "{bytes} bytes");
 }
