@@ -6,7 +6,10 @@
 
 use amita_cluster::StoreId;
 use amita_meta as meta;
+use amita_store::memo::{Content, Head};
+use amita_store::offline::{GroupLook, VolumeLook};
 use amita_volume::CallId;
+use std::sync::Arc;
 
 /// A record of the metadata, new, changed or gone. Never acted on as truth: a hint for routing and listing; what must
 /// be right is read again by a linearizable read (R6).
@@ -32,6 +35,15 @@ pub enum ToCore {
     },
     /// A record changed, or is there at the start.
     Record(Record),
+    /// What does this store know? [`FromCore::Recalled`] says it, if this core serves it.
+    Recall(StoreId),
+    /// Keep this copy of the metadata on these stores, as far as this core serves them; [`FromCore::Kept`] tells the end.
+    Keep {
+        /// The copy.
+        content: Content,
+        /// The stores.
+        stores: Arc<[StoreId]>,
+    },
     /// Describe what is under way, by [`FromCore::Description`]: for a person who looks for a fault.
     Describe,
 }
@@ -63,6 +75,24 @@ pub enum FromCore {
         path: String,
         /// What, where, what to do.
         why: String,
+    },
+    /// What a store knows of the cluster.
+    Recalled {
+        /// The store.
+        store: StoreId,
+        /// The newest copy of the metadata on it.
+        newest: Option<Head>,
+        /// The groups that it knows.
+        groups: Vec<GroupLook>,
+        /// The volumes that it knows.
+        volumes: Vec<VolumeLook>,
+    },
+    /// A store has kept a copy of the metadata, durably.
+    Kept {
+        /// The store.
+        store: StoreId,
+        /// The metadata's revision that the copy is of.
+        revision: u64,
     },
     /// Something that the operator should see.
     Warning(String),

@@ -265,6 +265,8 @@ impl Core {
                 }
                 self.on_record(now, &record);
             }
+            ToCore::Recall(store) => self.stores.recall(store),
+            ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
             ToCore::Describe => {
                 let text = self.describe(now);
                 self.to_control.push(FromCore::Description(text));

@@ -6,6 +6,7 @@
 
 mod core_thread;
 mod error;
+mod keeper;
 mod settings;
 
 pub use error::ServeError;
@@ -19,6 +20,7 @@ use amita_control::agent::{self, Agent, Notice};
 use amita_meta::Client;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use core_thread::{Hatch, ToCores};
+use keeper::Keeper;
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -63,6 +65,8 @@ pub struct Running {
     cores: Vec<CoreThread>,
     stop: Stop,
     control: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+    to_keeper: Sender<keeper::Input>,
     to_control: Sender<Control>,
     senders: ToCores,
     /// Its number.
@@ -102,7 +106,9 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let senders = started.senders;
     let sink_log = log.clone();
     let sink_senders = senders.clone();
-    let sink: agent::Sink = Arc::new(move |notice| tell(notice, &sink_senders, &sink_log));
+    let (to_keeper, keeper_inputs) = channel();
+    let sink_keeper = to_keeper.clone();
+    let sink: agent::Sink = Arc::new(move |notice| tell(notice, &sink_senders, &sink_keeper, &sink_log));
     let mut agent_config = agent::Config::new(node, session);
     agent_config.lease_ttl_s = config.lease_ttl_s;
     agent_config.coordinate = config.coordinate;
@@ -130,18 +136,33 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     if config.site.is_some() || config.rack.is_some() {
         admin::place_node(&client, &config.name, config.site.as_deref(), config.rack.as_deref())?;
     }
+    let keeper = Keeper {
+        client: client.clone(),
+        cluster,
+        node,
+        stores: config.stores.len(),
+        cores: senders.clone(),
+        log: log.clone(),
+    };
+    let keeper = std::thread::Builder::new()
+        .name("amita-keeper".to_owned())
+        .spawn(move || keeper.run(&keeper_inputs))
+        .map_err(ServeError::Thread)?;
     let (mounted, mounts) = channel();
     let control = {
+        let to_keeper = to_keeper.clone();
         let (log, node, paths) = (log.clone(), node, config.stores.len());
         std::thread::Builder::new()
             .name("amita-control".to_owned())
-            .spawn(move || control(&from_cores, &agent, node, &log, &mounted, paths))
+            .spawn(move || control(&from_cores, &agent, node, &log, &to_keeper, &mounted, paths))
             .map_err(ServeError::Thread)?
     };
     let mut running = Running {
         cores: started.cores,
         stop,
         control: Some(control),
+        keeper: Some(keeper),
+        to_keeper,
         to_control,
         senders,
         node,
@@ -197,10 +218,18 @@ fn reach(client: &Client, config: &ServeConfig, log: &Log) -> Result<ClusterId, 
     }
 }
 
-fn tell(notice: Notice, cores: &ToCores, log: &Log) {
+fn tell(notice: Notice, cores: &ToCores, keeper: &Sender<keeper::Input>, log: &Log) {
     match notice {
-        // Core 0 passes records on to the others.
-        Notice::Record { key, value, revision } => cores.send(0, ToCore::Record(Record { key, value, revision })),
+        // Core 0 passes records on to the others. The keeper ends before the agent.
+        Notice::Record { key, value, revision } => {
+            let _ = keeper.send(keeper::Input::Record {
+                key: key.clone(),
+                value: value.clone(),
+                revision,
+            });
+            cores.send(0, ToCore::Record(Record { key, value, revision }));
+        }
+        Notice::Settled { revision } => drop(keeper.send(keeper::Input::Settled { revision })),
         Notice::Reply { call, result } => {
             cores.send(
                 token::id_core(call),
@@ -221,6 +250,7 @@ fn control(
     agent: &Agent,
     node: NodeId,
     log: &Log,
+    keeper: &Sender<keeper::Input>,
     mounted: &Sender<Result<(), String>>,
     stores: usize,
 ) {
@@ -241,6 +271,10 @@ fn control(
                 let (log, mounted, services) = (log.clone(), mounted.clone(), agent.services());
                 serving.insert(path.clone(), store);
                 services.serves(store);
+                let _ = keeper.send(keeper::Input::Serves {
+                    store,
+                    path: path.clone(),
+                });
                 let first = untold > 0;
                 untold -= usize::from(first);
                 agent.run(move |client| {
@@ -268,6 +302,22 @@ fn control(
                     untold -= 1;
                     let _ = mounted.send(Err(text));
                 }
+            }
+            Control::FromCore(FromCore::Recalled {
+                store,
+                newest,
+                groups,
+                volumes,
+            }) => {
+                let _ = keeper.send(keeper::Input::Recalled {
+                    store,
+                    newest,
+                    groups,
+                    volumes,
+                });
+            }
+            Control::FromCore(FromCore::Kept { store, revision }) => {
+                let _ = keeper.send(keeper::Input::Kept { store, revision });
             }
             Control::FromCore(FromCore::Warning(text)) => log(Level::Warn, &text),
             Control::FromCore(FromCore::Description(text)) => log(Level::Info, &text),
@@ -317,6 +367,13 @@ impl Running {
     }
 
     fn end(&mut self) -> Result<(), ServeError> {
+        if let Some(keeper) = self.keeper.take() {
+            // While the cores run: the stores get the last copy of the metadata.
+            let (done, ended) = channel();
+            let _ = self.to_keeper.send(keeper::Input::Stop(done));
+            let _ = ended.recv();
+            let _ = keeper.join();
+        }
         self.stop.stop();
         let mut result = Ok(());
         for core in self.cores.drain(..) {

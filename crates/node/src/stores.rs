@@ -6,6 +6,7 @@ use amita_cluster::StoreId;
 use amita_cluster::message::{Answer, Refusal, Request};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Completion, Driver, FileId, Outcome, Time};
+use amita_store::memo::{Content, Told, Writer};
 use amita_store::{Config, Effect, IoId, LinkId, State, Store};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -14,11 +15,39 @@ use std::path::{Path, PathBuf};
 /// An answer of a store, and who had asked.
 pub type Reply = (LinkId, Answer, Slice);
 
+/// The link of whoever writes the copy of the metadata onto a store: nobody else's.
+const MEMO: LinkId = LinkId(u64::MAX);
+
 struct Host {
     path: PathBuf,
     file: FileId,
     store: Store,
     announced: Announced,
+    /// Writes the copy of the metadata, once the store serves.
+    memo: Option<Writer>,
+    /// Answers to it.
+    memo_answers: Vec<(Answer, Slice)>,
+}
+
+impl Host {
+    /// Lets the writer of the copy ask, and take in what was answered. Did anything happen?
+    fn advance_memo(&mut self, now: Time) -> bool {
+        let Some(memo) = &mut self.memo else { return false };
+        let mut moved = !self.memo_answers.is_empty();
+        for (answer, payload) in self.memo_answers.drain(..) {
+            memo.answer(now, answer, &payload);
+        }
+        if let Some((request, payload)) = memo.next(now) {
+            self.store.request(now, MEMO, request, payload);
+            moved = true;
+        }
+        moved
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let memo = self.memo.as_ref().and_then(Writer::deadline);
+        self.store.deadline().into_iter().chain(memo).min()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,6 +77,8 @@ impl Stores {
             file,
             store,
             announced: Announced::Nothing,
+            memo: None,
+            memo_answers: Vec::new(),
         });
         Ok(())
     }
@@ -94,16 +125,48 @@ impl Stores {
 
     /// Starts what the stores want done, and collects their answers.
     pub fn run(&mut self, driver: &mut dyn Driver, replies: &mut Vec<Reply>) {
+        let now = driver.now();
         for (index, host) in self.hosts.iter_mut().enumerate() {
-            for effect in host.store.effects() {
-                let token = |io: IoId| token::token(token::STORES, index as u8, io.0);
-                match effect {
-                    Effect::Read { io, offset, buffer } => driver.read(host.file, offset, buffer, token(io)),
-                    Effect::Write { io, offset, data } => driver.write(host.file, offset, data, token(io)),
-                    Effect::Flush { io } => driver.flush(host.file, token(io)),
-                    Effect::Discard { io, offset, bytes } => driver.discard(host.file, offset, bytes, token(io)),
-                    Effect::Answer { link, answer, payload } => replies.push((link, answer, payload)),
+            loop {
+                for effect in host.store.effects() {
+                    let token = |io: IoId| token::token(token::STORES, index as u8, io.0);
+                    match effect {
+                        Effect::Read { io, offset, buffer } => driver.read(host.file, offset, buffer, token(io)),
+                        Effect::Write { io, offset, data } => driver.write(host.file, offset, data, token(io)),
+                        Effect::Flush { io } => driver.flush(host.file, token(io)),
+                        Effect::Discard { io, offset, bytes } => driver.discard(host.file, offset, bytes, token(io)),
+                        Effect::Answer {
+                            link: MEMO,
+                            answer,
+                            payload,
+                        } => host.memo_answers.push((answer, payload)),
+                        Effect::Answer { link, answer, payload } => replies.push((link, answer, payload)),
+                    }
                 }
+                if !host.advance_memo(now) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn memo_of(&mut self, store: StoreId) -> Option<&mut Writer> {
+        let host = *self.by_id.get(&store)?;
+        Some(self.hosts[host].memo.get_or_insert_with(|| Writer::new(store)))
+    }
+
+    /// What does the store know? It is told by [`Stores::announce`], if it is one of these.
+    pub fn recall(&mut self, store: StoreId) {
+        if let Some(memo) = self.memo_of(store) {
+            memo.look();
+        }
+    }
+
+    /// Keeps a copy of the metadata on those of the stores that are here.
+    pub fn keep(&mut self, content: &Content, stores: &[StoreId]) {
+        for &store in stores {
+            if let Some(memo) = self.memo_of(store) {
+                memo.keep(content.clone());
             }
         }
     }
@@ -121,18 +184,20 @@ impl Stores {
             if host.store.deadline().is_some_and(|at| at <= now) {
                 host.store.tick(now);
             }
+            host.advance_memo(now);
         }
     }
 
     /// When a store next wants [`Stores::tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.hosts.iter().filter_map(|host| host.store.deadline()).min()
+        self.hosts.iter().filter_map(Host::deadline).min()
     }
 
     /// Tells of stores that began to serve, or that cannot.
     pub fn announce(&mut self, tell: &mut Vec<FromCore>) {
         for (index, host) in self.hosts.iter_mut().enumerate() {
+            tell_of_memo(host, tell);
             let path = || host.path.display().to_string();
             match host.store.state() {
                 State::Serving if host.announced == Announced::Nothing => {
@@ -175,6 +240,26 @@ impl Stores {
     /// Looks into the stores, for the checkers of the simulator and for status.
     pub fn each(&self) -> impl Iterator<Item = &Store> {
         self.hosts.iter().map(|host| &host.store)
+    }
+}
+
+/// What the writer of a store's copy has to tell.
+fn tell_of_memo(host: &mut Host, tell: &mut Vec<FromCore>) {
+    let Some(memo) = &mut host.memo else { return };
+    let store = memo.store();
+    for told in memo.told() {
+        tell.push(match told {
+            Told::Found(found) => FromCore::Recalled {
+                store,
+                newest: found.newest,
+                groups: host.store.known_groups(),
+                volumes: host.store.known_volumes(),
+            },
+            Told::Written { revision, .. } => FromCore::Kept { store, revision },
+            Told::Refused(why) => FromCore::Warning(format!(
+                "store {store} cannot keep a copy of the metadata ({why:?}); an older one stays there; trying again"
+            )),
+        });
     }
 }
 

@@ -363,7 +363,7 @@ impl Cluster {
                     self.nodes[member].serving.retain(|serving| *serving != store);
                     self.announce(member);
                 }
-                FromCore::Description(_) => {}
+                FromCore::Description(_) | FromCore::Recalled { .. } | FromCore::Kept { .. } => {}
                 FromCore::Warning(what) => {
                     self.coverage.hit("node.warnings");
                     self.tell(|| format!("node {}: {what}", member + 1));

@@ -23,6 +23,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub(super) struct ToCores(Vec<(Sender<ToCore>, Waker)>);
 
 impl ToCores {
+    /// How many cores there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn send(&self, core: usize, message: ToCore) {
         let Some((sender, waker)) = self.0.get(core) else {
             return;
