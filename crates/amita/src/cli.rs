@@ -1,6 +1,6 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
-use crate::commands::{disk, meta, node, pool, recovery, serve, status, store, volume};
+use crate::commands::{disk, meta, node, pool, recover, recovery, serve, status, store, volume};
 use crate::error::{Failure, Kind, Result};
 use crate::{bench, demo};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -53,6 +53,13 @@ pub enum Command {
     /// Recovery: how hard it may work, and what becomes of slow stores
     #[command(subcommand)]
     Recovery(recovery::Command),
+    /// Rebuild the metadata from what the stores know
+    ///
+    /// For metadata that is lost, or that was restored from an older copy. Every store keeps a copy of all records, and
+    /// knows the newest membership of its groups and the newest owner of its volumes; the newest of all stores counts. All
+    /// nodes must be stopped. Every store that was in sync last must be looked at: what is missing is said, and nothing is
+    /// written.
+    Recover(recover::Arguments),
     /// Is the cluster well?
     Status(status::Arguments),
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
@@ -108,6 +115,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Pool(command) => pool::run(&command, &metadata),
         Command::Volume(command) => volume::run(&command, &metadata),
         Command::Recovery(command) => recovery::run(&command, &metadata),
+        Command::Recover(arguments) => recover::run(&arguments, &metadata),
         Command::Status(arguments) => status::run(&arguments, &metadata),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

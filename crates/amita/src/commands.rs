@@ -5,6 +5,7 @@ pub mod meta;
 pub mod node;
 pub mod pool;
 pub mod recovery;
+pub mod recover;
 pub mod serve;
 
 pub mod status;

@@ -1,6 +1,7 @@
 //! Opening a volume: how a node becomes its owner.
 //!
-//! 1. The volume's record is read; then its pool's, and whether its owner is alive.
+//! 1. The volume's record is read; then its pool's, and whether its owner is alive. Where a node has found that the
+//!    metadata is older than its stores, nothing is opened.
 //! 2. A living owner is asked to release it (R10: a takeover needs its consent, or its silence). It may answer that it
 //!    is in use; one that does not answer in time is passed over: its promises protect it until they run out (R4).
 //! 3. The generation is raised by compare-and-set. A lost race starts again from the top. An unknown outcome is read
@@ -136,6 +137,14 @@ pub enum OpenError {
         /// Its key.
         key: String,
         /// What is wrong.
+        why: String,
+    },
+    /// Somebody has found that the metadata is not to be believed.
+    #[error("volume {volume:?} is not opened: {why}")]
+    Suspect {
+        /// The volume.
+        volume: String,
+        /// What was found, and what to do.
         why: String,
     },
     /// Other gateways kept taking it.
@@ -310,6 +319,9 @@ impl Opener {
             Step::Volume => Call::get(self.volume_key()),
             Step::Pool => {
                 let mut call = Call::get(map::pool_key(&self.record().pool));
+                call.then.push(Op::Prefix {
+                    key: map::suspect_prefix(),
+                });
                 if let Some(owner) = self.record().owner {
                     call.then.push(Op::Get {
                         key: map::live_key(owner),
@@ -424,7 +436,16 @@ impl Opener {
                 return self.end(Err(OpenError::BadRecord { key, why }));
             }
         }
-        let lives = reply.value(1).is_some();
+        if let Some(found) = reply.value(1) {
+            // Metadata that is older than the stores may name the wrong ones as in sync.
+            let volume = self.config.volume.clone();
+            let why = match found.json::<map::Suspect>() {
+                Ok(suspect) => suspect.why,
+                Err(error) => error.to_string(),
+            };
+            return self.end(Err(OpenError::Suspect { volume, why }));
+        }
+        let lives = reply.value(2).is_some();
         match self.record().owner {
             Some(owner) if owner != self.config.node && lives => {
                 let until = now.plus(self.config.release_timeout);

@@ -3,7 +3,7 @@
 mod check;
 mod dump;
 mod inspect;
-mod open;
+pub(super) mod open;
 mod show;
 
 use crate::error::Result;

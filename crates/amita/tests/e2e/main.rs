@@ -7,6 +7,7 @@ mod demo;
 mod failures;
 mod healing;
 mod metadata;
+mod recover;
 mod stock_clients;
 mod store_tools;
 mod tls;

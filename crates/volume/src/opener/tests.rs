@@ -34,7 +34,7 @@ mod serde_json_value {
         })* };
     }
 
-    json!(map::Volume, map::Pool, map::Group);
+    json!(map::Volume, map::Pool, map::Group, map::Suspect);
 }
 
 fn volume(owner: Option<NodeId>) -> map::Volume {
@@ -263,6 +263,19 @@ fn a_dead_owner_is_not_asked_and_neither_are_we() {
     rig.run();
     assert!(rig.asked.is_empty());
     assert_eq!(rig.opened().generation, Generation(5));
+}
+
+#[test]
+fn metadata_that_a_node_suspects_opens_nothing() {
+    let mut suspected = metadata(None);
+    let why = "the metadata is older than what store 1 knows".to_owned();
+    let suspect = map::Suspect { why: why.clone() };
+    put(&mut suspected, map::suspect_key(OTHER), &suspect);
+    let mut rig = Rig::new(suspected);
+    rig.run();
+    let volume = "v".to_owned();
+    assert_eq!(*rig.error(), OpenError::Suspect { volume, why });
+    assert_eq!(rig.volume().generation, Generation(4), "nothing was changed");
 }
 
 #[test]

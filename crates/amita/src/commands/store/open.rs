@@ -11,7 +11,7 @@ use std::path::Path;
 const ATTEMPTS: usize = 3;
 
 /// Opens a file or a device for reading only; nobody is kept from it.
-pub(super) fn file(path: &Path) -> Result<File> {
+pub(in crate::commands) fn file(path: &Path) -> Result<File> {
     let shown = path.display();
     let file = File::open(path).map_err(|error| {
         let failure = Failure::new(format!("cannot open {shown}: {error}")).kind(Kind::Unreadable);
@@ -40,7 +40,7 @@ pub(super) fn config(common: &Common) -> Config {
 }
 
 /// Mounts it. A refusal of a store that is being written may be of the moment only: it counts when it comes twice.
-pub(super) fn mounted<'a>(file: &'a File, common: &Common) -> Result<Offline<&'a File>> {
+pub(in crate::commands) fn mounted<'a>(file: &'a File, common: &Common) -> Result<Offline<&'a File>> {
     let mut before: Option<MountError> = None;
     for _ in 0..ATTEMPTS {
         match Offline::open(file, config(common)) {

@@ -1,0 +1,112 @@
+//! What stores know, from their disks and from files.
+
+use crate::commands::store::{Common, open};
+use crate::error::{Context, Failure, Kind, Result};
+use amita_cluster::VolumeId;
+use amita_control::records::Records;
+use amita_control::recover::{Bundle, KnownGroup, KnownVolume, Source};
+use amita_store::memo;
+use amita_store::offline::{Offline, ReadAt};
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A store that was read, and that nobody else has while this lives.
+pub(super) struct Held {
+    pub(super) source: Source,
+    _file: File,
+}
+
+pub(super) fn stores(paths: &[PathBuf], memory: u64) -> Result<Vec<Held>> {
+    paths.iter().map(|path| store(path, memory)).collect()
+}
+
+fn store(path: &Path, memory: u64) -> Result<Held> {
+    let file = open::file(path)?;
+    let shown = path.display();
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(Failure::new(format!("{shown} is in use by another process"))
+                .kind(Kind::Conflict)
+                .advice("A node serves it. Stop all nodes first: what is rebuilt must not change meanwhile."));
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(Failure::new(format!("cannot lock {shown}: {error}")));
+        }
+    }
+    let common = Common {
+        path: path.to_owned(),
+        memory,
+        json: false,
+    };
+    let source = source(path, &open::mounted(&file, &common)?)?;
+    Ok(Held { source, _file: file })
+}
+
+fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
+    let status = offline.status();
+    let copy = offline.memo().map(|copy| Records::decode(&copy.content)).transpose();
+    let mut last: BTreeMap<VolumeId, u64> = BTreeMap::new();
+    for look in offline.chunks() {
+        let known = last.entry(look.chunk.volume).or_default();
+        *known = look.chunk.index.0.max(*known);
+    }
+    let groups = offline.groups().into_iter().filter(|look| !memo::is_memo(look.group));
+    let volumes = offline.volumes().into_iter().filter(|look| look.volume != memo::VOLUME);
+    Ok(Source {
+        store: status.id,
+        cluster: status.cluster,
+        path: path.display().to_string(),
+        copy: copy.map_err(|why| {
+            Failure::new(format!(
+                "the copy of the metadata on {} cannot be read: {why}",
+                path.display()
+            ))
+        })?,
+        groups: groups
+            .map(|look| KnownGroup {
+                pool: look.group.pool,
+                index: look.group.index,
+                epoch: look.epoch,
+                in_sync: look.in_sync,
+            })
+            .collect(),
+        volumes: volumes
+            .map(|look| KnownVolume {
+                volume: look.volume,
+                generation: look.generation,
+                last_chunk: last.get(&look.volume).copied(),
+            })
+            .collect(),
+    })
+}
+
+/// What another machine has collected.
+pub(super) fn bundle(path: &Path) -> Result<Vec<Source>> {
+    let shown = path.display();
+    let failed = |why: String| Failure::new(format!("cannot read {shown}: {why}")).kind(Kind::Unreadable);
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let bundle: Bundle = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    let mut sources = bundle.sources().map_err(failed)?;
+    for source in &mut sources {
+        source.path = format!("{} in {shown}", source.path);
+    }
+    Ok(sources)
+}
+
+/// Writes a file that must not be there.
+pub(super) fn write_new(path: &Path, text: &str) -> Result<()> {
+    let shown = path.display();
+    let mut file = File::create_new(path).map_err(|error| {
+        let kind = match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Kind::Conflict,
+            _ => Kind::Failed,
+        };
+        Failure::new(format!("cannot make {shown}: {error}")).kind(kind)
+    })?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .context(|| format!("cannot write {shown}"))
+}
