@@ -4,8 +4,8 @@ pub mod disk;
 pub mod meta;
 pub mod node;
 pub mod pool;
-pub mod recovery;
 pub mod recover;
+pub mod recovery;
 pub mod serve;
 
 pub mod status;
