@@ -3,13 +3,15 @@
 //! * one keeps the node's lease: gone, the coordinator takes the node for dead;
 //! * one reads all records and watches for changes;
 //! * a few carry out the metadata calls of the node's cores, which never wait for them;
-//! * one runs the coordinator, and campaigns to be it.
+//! * one runs the coordinator, and campaigns to be it;
+//! * one looks from time to time whether copies are to be looked at.
 //!
 //! While the metadata is away they try again, slower and slower, and say so once. Idle, they renew the lease three times
 //! in its life and otherwise sleep.
 
 mod lead;
 mod lease;
+mod schedule;
 mod watcher;
 
 use amita_cluster::{NodeId, StoreId};
@@ -45,7 +47,12 @@ pub struct Config {
     pub coordinate: bool,
     /// The coordinator's settings.
     pub coordinator: crate::coordinator::Config,
+    /// The copies of a volume are looked at when the last look was asked for so long ago; `None`: only on demand.
+    pub scrub_every: Option<Duration>,
 }
+
+/// How often all copies are looked at, unless set otherwise.
+pub const SCRUB_EVERY: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl Config {
     /// The usual settings of a node.
@@ -57,6 +64,7 @@ impl Config {
             lease_ttl_s: 5,
             coordinate: true,
             coordinator: crate::coordinator::Config::default(),
+            scrub_every: Some(SCRUB_EVERY),
         }
     }
 }
@@ -252,6 +260,12 @@ impl Agent {
             let events = events.clone();
             threads.push(thread("amita-watch", move || {
                 watcher::run(&client, &sink, &stop, &watch, &events)
+            }));
+        }
+        {
+            let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
+            threads.push(thread("amita-schedule", move || {
+                schedule::run(&client, &config, &sink, &stop)
             }));
         }
         {

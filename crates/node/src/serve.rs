@@ -112,6 +112,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let mut agent_config = agent::Config::new(node, session);
     agent_config.lease_ttl_s = config.lease_ttl_s;
     agent_config.coordinate = config.coordinate;
+    agent_config.scrub_every = config.scrub_every;
     let agent = match Agent::start(&client, &agent_config, sink) {
         Ok(agent) => agent,
         Err(why) => {

@@ -66,6 +66,9 @@ pub struct Arguments {
     /// flushed
     #[arg(long, env = "AMITA_DISCARD", value_name = "WHERE", value_enum, default_value_t = Discard::Devices)]
     pub discard: Discard,
+    /// Look at all copies of each volume, and repair what is damaged, every so many days; 0: only on demand
+    #[arg(long, env = "AMITA_SCRUB_DAYS", value_name = "DAYS", default_value_t = 14)]
+    pub scrub_days: u32,
     /// A node that does not renew its lease for so many seconds is taken for dead
     #[arg(long, env = "AMITA_LEASE", value_name = "SECONDS", default_value_t = 5)]
     pub lease: u64,
@@ -131,6 +134,7 @@ impl Arguments {
             Discard::Always => amita_store::Discard::Always,
         };
         config.lease_ttl_s = self.lease;
+        config.scrub_every = (self.scrub_days > 0).then(|| Duration::from_secs(u64::from(self.scrub_days) * 24 * 3600));
         config.driver.yields = self.yields;
         if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
             let mode = if self.tls_required {

@@ -77,3 +77,73 @@ pub fn scrub_what_is_due(meta: &dyn Transact, every: Duration, most: usize, now:
     }
     Ok(asked)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_cluster::NodeId;
+    use amita_cluster::map::Volume;
+    use amita_meta::Call;
+    use amita_meta::model::State;
+    use std::sync::Mutex;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn put<T: serde::Serialize>(meta: &dyn Transact, key: String, value: &T) {
+        meta.txn(&Call::put(key, serde_json::to_vec(value).unwrap())).unwrap();
+    }
+
+    fn with_volumes() -> Mutex<State> {
+        let meta = Mutex::new(State::new());
+        for (id, generation) in [(1, 3), (2, 1), (3, 0)] {
+            let volume = Volume {
+                id: VolumeId(id),
+                name: format!("v{id}"),
+                pool: "main".to_owned(),
+                size_bytes: 4096,
+                generation: Generation(generation),
+                owner: Some(NodeId(1)),
+            };
+            put(&meta, map::volume_key(&volume.name), &volume);
+        }
+        meta
+    }
+
+    fn finish(meta: &dyn Transact, volume: &str) {
+        let id = volume_id(meta, volume);
+        let scrub = scrub_state(meta, volume).unwrap();
+        let finished = scrub.requested;
+        put(meta, map::scrub_key(id), &Scrub { finished, ..scrub });
+    }
+
+    fn volume_id(meta: &dyn Transact, name: &str) -> VolumeId {
+        volume(meta, name).unwrap().id
+    }
+
+    #[test]
+    fn a_look_is_asked_for_once_until_it_has_ended() {
+        let meta = with_volumes();
+        assert_eq!(scrub_volume(&meta, "v1", DAY).unwrap(), 1);
+        assert_eq!(scrub_volume(&meta, "v1", DAY).unwrap(), 1);
+        finish(&meta, "v1");
+        assert_eq!(scrub_volume(&meta, "v1", DAY).unwrap(), 2);
+        assert!(scrub_volume(&meta, "v3", DAY).is_err(), "it was never opened");
+        assert!(scrub_volume(&meta, "v9", DAY).is_err(), "there is none");
+    }
+
+    #[test]
+    fn what_is_due_is_asked_for_the_oldest_first_and_not_all_at_once() {
+        let meta = with_volumes();
+        let due = |days: u32| scrub_what_is_due(&meta, 7 * DAY, 1, days * DAY).unwrap();
+        assert_eq!(due(20_000), ["v1"]);
+        assert!(due(20_000).is_empty(), "one is under way");
+        finish(&meta, "v1");
+        assert_eq!(due(20_001), ["v2"], "what has no data is left alone");
+        finish(&meta, "v2");
+        assert!(due(20_006).is_empty());
+        assert_eq!(due(20_007), ["v1"]);
+        finish(&meta, "v1");
+        assert!(due(20_007).is_empty());
+        assert_eq!(due(20_008), ["v2"]);
+    }
+}

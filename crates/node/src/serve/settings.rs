@@ -51,6 +51,8 @@ pub struct ServeConfig {
     pub lease_ttl_s: u64,
     /// May this node be the coordinator?
     pub coordinate: bool,
+    /// See [`amita_control::agent::Config::scrub_every`].
+    pub scrub_every: Option<std::time::Duration>,
     /// A peer whose port refuses connections for so long is taken for dead.
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead.
@@ -84,6 +86,7 @@ impl ServeConfig {
             discard: amita_store::Discard::default(),
             lease_ttl_s: 5,
             coordinate: true,
+            scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: Duration::from_millis(150),
             silent_for: Duration::from_secs(2),
             nbd_config: nbd::Config::default(),
