@@ -69,8 +69,10 @@ pub enum FromCore {
         /// What the mount did, for the log.
         report: String,
     },
-    /// A store cannot serve.
+    /// A store cannot serve, or does so no more.
     StoreFailed {
+        /// Which, if it has served; `None`: it could not be mounted.
+        store: Option<StoreId>,
         /// Its path.
         path: String,
         /// What, where, what to do.

@@ -41,6 +41,9 @@ pub struct CoreConfig {
     pub core: usize,
     /// How many cores the node has.
     pub cores: usize,
+    /// How many stores the node opens, on all its cores together: until each of them serves or has failed, a store that
+    /// is not known yet may still come.
+    pub stores: usize,
     /// Connections to each peer: that many cores hold one, the others go through them.
     pub links_per_peer: usize,
     /// A peer whose port refuses connections for so long is taken for dead.
@@ -72,6 +75,8 @@ pub struct Core {
     peers: Peers,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
+    /// Stores of this node that could not be mounted.
+    unmounted: usize,
     to_control: Vec<FromCore>,
     replies: Vec<Reply>,
     wants: Vec<Want>,
@@ -105,6 +110,7 @@ impl Core {
             news: News::new(config.node, config.core),
             peers: Peers::new(&config),
             local: Vec::new(),
+            unmounted: 0,
             to_control: Vec::new(),
             replies: Vec::new(),
             wants: Vec::new(),
@@ -131,7 +137,11 @@ impl Core {
     /// # Errors
     /// The path cannot be opened, or another process holds the store.
     pub fn open_store(&mut self, driver: &mut dyn Driver, path: &Path) -> io::Result<()> {
-        self.stores.open(driver, path, self.config.store.clone())
+        let opened = self.stores.open(driver, path, self.config.store.clone());
+        if opened.is_err() {
+            self.mail.broadcast(|| CoreMessage::StoreUnmounted);
+        }
+        opened
     }
 
     /// A message of the control plane, handled in the next pass.

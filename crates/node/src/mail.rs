@@ -134,6 +134,8 @@ pub enum CoreMessage {
         /// The core.
         core: usize,
     },
+    /// A store of this node could not be opened or mounted.
+    StoreUnmounted,
     /// A link to the peer is there, and this core may send over the named one.
     PeerUp {
         /// The peer.

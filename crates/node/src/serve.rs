@@ -293,13 +293,14 @@ fn control(
                     }
                 });
             }
-            Control::FromCore(FromCore::StoreFailed { path, why }) => {
+            Control::FromCore(FromCore::StoreFailed { store, path, why }) => {
                 let text = format!("store {path} does not serve: {why}");
                 log(Level::Error, &text);
-                if let Some(store) = serving.remove(&path) {
+                if let Some(store) = store.or_else(|| serving.remove(&path)) {
                     agent.store_failed(store);
                 }
-                if untold > 0 {
+                // One that has served was told of when it began to.
+                if store.is_none() && untold > 0 {
                     untold -= 1;
                     let _ = mounted.send(Err(text));
                 }

@@ -194,7 +194,8 @@ impl Stores {
         self.hosts.iter().filter_map(Host::deadline).min()
     }
 
-    /// Tells of stores that began to serve, or that cannot.
+    /// Tells of stores that began to serve, that cannot, and that serve no more: a device's error of unknown outcome ends
+    /// that until the process starts anew.
     pub fn announce(&mut self, tell: &mut Vec<FromCore>) {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             tell_of_memo(host, tell);
@@ -221,13 +222,16 @@ impl Stores {
                 State::Refused(why) if host.announced == Announced::Nothing => {
                     host.announced = Announced::Failed;
                     tell.push(FromCore::StoreFailed {
+                        store: None,
                         path: path(),
                         why: why.to_string(),
                     });
                 }
                 State::Poisoned(why) if host.announced != Announced::Failed => {
+                    let served = host.announced == Announced::Serving;
                     host.announced = Announced::Failed;
                     tell.push(FromCore::StoreFailed {
+                        store: served.then(|| host.store.status().id),
                         path: path(),
                         why: why.clone(),
                     });

@@ -121,10 +121,20 @@ impl Core {
                 self.mail.send(core, CoreMessage::ToStore { link, request, payload });
             }
             _ => {
-                let answer = refusal(&request, Refusal::NoSuchStore);
-                self.replies.push((link, answer, Slice::default()));
+                let why = if self.may_still_come() {
+                    Refusal::Busy
+                } else {
+                    Refusal::NoSuchStore
+                };
+                self.replies.push((link, refusal(&request, why), Slice::default()));
             }
         }
+    }
+
+    /// Is a store of this node still being mounted? Then nobody knows yet that one that is asked for is none of them: to
+    /// say so would cost a good store its place.
+    fn may_still_come(&self) -> bool {
+        self.local.len() + self.unmounted < self.config.stores
     }
 
     fn pass_to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
@@ -181,6 +191,10 @@ impl Core {
                 _ => None,
             })
             .collect();
+        let unmounted = |told: &&FromCore| matches!(told, FromCore::StoreFailed { store: None, .. });
+        for _ in 0..self.to_control[before..].iter().filter(unmounted).count() {
+            self.mail.broadcast(|| CoreMessage::StoreUnmounted);
+        }
         let core = self.config.core;
         for store in serving {
             self.mail.broadcast(|| CoreMessage::StoreServes { store, core });
@@ -470,6 +484,7 @@ impl Core {
                 self.local.push((store, core));
                 self.shards.store_up(now, store);
             }
+            CoreMessage::StoreUnmounted => self.unmounted += 1,
             CoreMessage::LinkClosed { link } => self.stores.link_closed(now, link),
             CoreMessage::PeerUp { peer, link } => self.on_peer_up(now, peer, link),
             CoreMessage::PeerDown { peer } => self.on_peer_down(now, peer),

@@ -222,6 +222,7 @@ impl Egg {
             if let Err(why) = core.open_store(&mut driver, path) {
                 let why = ServeError::store(path, &why).to_string();
                 let failed = FromCore::StoreFailed {
+                    store: None,
                     path: path.display().to_string(),
                     why,
                 };
@@ -255,6 +256,7 @@ impl Egg {
             node: self.node,
             core: self.core,
             cores: self.config.cores,
+            stores: self.config.stores.len(),
             links_per_peer: links,
             refused_for: self.config.refused_for,
             silent_for: self.config.silent_for,

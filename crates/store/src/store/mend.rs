@@ -60,7 +60,9 @@ impl Store {
             return self.invalid(asker, Problem::Checksum);
         }
         let (Some(key), Some(first), Some(last)) = (found, entries.first(), entries.last()) else {
-            return self.mend_nothing(asker, &entries);
+            // There is no such chunk, and nothing is what is wanted of it; or nothing is asked for.
+            let skipped = Vec::new();
+            return self.answer(asker, AnswerBody::Mended { skipped }, Slice::default());
         };
         let known = self.index.chunk(key);
         if known.deleted || known.deleting {
@@ -104,13 +106,6 @@ impl Store {
             ..Op::new(Change::Mend(Box::new(change)), Some(asker), key)
         };
         self.queue(op);
-    }
-
-    /// There is no such chunk, or nothing to be mended: what is expected to be nothing, and is to be nothing, is so.
-    fn mend_nothing(&mut self, asker: Asker, entries: &[Mend]) {
-        let nothing = |entry: &&Mend| !as_expected(entry.expect, Version::NONE, None);
-        let skipped = entries.iter().filter(nothing).map(|entry| entry.block).collect();
-        self.answer(asker, AnswerBody::Mended { skipped }, Slice::default());
     }
 
     /// Decides which entries are replaced. `None`: not yet; `Some(false)`: none is.
