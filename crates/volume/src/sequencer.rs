@@ -69,8 +69,6 @@ pub struct Sequencer {
     id_base: u64,
     stores: Vec<Store>,
     store_index: FxHashMap<StoreId, u32>,
-    /// Stores that are none of the volume's, and to which there is a link: one of them may be brought up to date some day.
-    others_up: BTreeSet<StoreId>,
     groups: Vec<Group>,
     /// Groups that were touched, in order.
     touched: Vec<u32>,
@@ -132,7 +130,6 @@ impl Sequencer {
             id_base,
             stores: Vec::new(),
             store_index: FxHashMap::default(),
-            others_up: BTreeSet::new(),
             groups: Vec::new(),
             touched: Vec::new(),
             chunks: Vec::new(),
@@ -211,7 +208,7 @@ impl Sequencer {
         self.stores.push(Store {
             id,
             local: self.config.local_stores.contains(&id),
-            up: self.others_up.remove(&id),
+            up: false,
             lost: false,
             lost_at: now,
             unfit: false,
@@ -221,6 +218,7 @@ impl Sequencer {
             heard: now,
             refusing: false,
             credit: 0,
+            in_doubt: Vec::new(),
             promise_until: Time(0),
             promise: std::time::Duration::ZERO,
             confirm: NIL,
@@ -237,13 +235,18 @@ impl Sequencer {
         self.volume.id
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> u16 {
+        self.config.core
+    }
+
     /// Our generation.
     #[must_use]
     pub fn generation(&self) -> amita_cluster::Generation {
         self.generation
     }
 
-    /// The stores that hold the volume: those whose links it wants to hear of.
+    /// The stores that it knows of: those that hold the volume, and others that it has heard of.
     pub fn store_ids(&self) -> impl Iterator<Item = StoreId> + '_ {
         self.stores.iter().map(|store| store.id)
     }

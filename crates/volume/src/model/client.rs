@@ -2,9 +2,10 @@
 
 use super::history::{Step, What};
 use super::random::Random;
-use super::world::{BLOCKS, CHUNKS, Event, MS, World};
+use super::world::{BLOCKS, CHUNKS, Event, GROUPS, MS, World, store_id, volume_id};
 use crate::io::{IoError, IoId, Op, Payload};
-use amita_cluster::BLOCK_BYTES;
+use amita_cluster::message::{Request, RequestBody};
+use amita_cluster::{BLOCK_BYTES, ChunkId, ChunkIndex, Generation};
 use amita_reactor::{Slice, Time};
 use std::collections::BTreeMap;
 
@@ -12,6 +13,10 @@ use std::collections::BTreeMap;
 const DEPTH: usize = 10;
 /// The last block of each chunk is written and cleared, and not looked at but for the comparison of replicas.
 const CLEARED: u64 = BLOCKS - 1;
+/// What clients read and write: half a block, so that writes merge with what is there.
+const CELL_BYTES: u64 = BLOCK_BYTES as u64 / 2;
+/// Of a block.
+pub const CELLS: u64 = 2;
 
 #[derive(Default)]
 pub struct Clock {
@@ -62,10 +67,10 @@ impl Clock {
 
     fn unknown(&mut self, under: &Under) {
         if let Kind::Write(stamp) = under.kind {
-            for block in under.first..under.first + under.count {
+            for cell in under.first..under.first + under.count {
                 let what = What::Write(stamp);
                 self.steps.push(Step {
-                    block,
+                    block: cell,
                     invoked: under.invoked,
                     completed: None,
                     what,
@@ -75,26 +80,22 @@ impl Clock {
     }
 }
 
-fn content(stamp: u64, block: u64) -> Vec<u8> {
-    let mut bytes = vec![0; BLOCK_BYTES as usize];
+fn content(stamp: u64, cell: u64) -> Vec<u8> {
+    let mut bytes = vec![0; CELL_BYTES as usize];
     bytes[..8].copy_from_slice(&stamp.to_le_bytes());
-    bytes[8..16].copy_from_slice(&block.to_le_bytes());
+    bytes[8..16].copy_from_slice(&cell.to_le_bytes());
     bytes
 }
 
 impl World {
-    pub fn client(&mut self, gateway: usize) {
-        let open = self.gateways[gateway]
-            .cores
-            .first()
-            .is_some_and(|(sequencer, _)| !sequencer.is_stopped());
-        if !open || self.settling {
+    pub fn client(&mut self, gateway: usize, volume: usize) {
+        if !self.is_open(gateway, volume) || self.settling {
             return;
         }
         let burst = if self.random.percent(20) { 6 } else { 1 };
         for _ in 0..burst {
             if self.gateways[gateway].client.under.len() < DEPTH {
-                self.one_io(gateway);
+                self.one_io(gateway, volume);
             }
         }
         let pause = if self.random.percent(5) {
@@ -103,46 +104,63 @@ impl World {
             self.profile.think_ns
         };
         let pause = self.random.below(pause);
-        self.after(pause, Event::Client { gateway });
+        self.after(pause, Event::Client { gateway, volume });
     }
 
-    fn one_io(&mut self, gateway: usize) {
-        let chunk = self.random.below(CHUNKS);
-        let kind = self.random.below(100);
-        if kind < 4 {
-            let clear = self.random.percent(50);
-            return self.submit(gateway, chunk, CLEARED, 1, if clear { Ask::Clear } else { Ask::Spare });
+    fn one_io(&mut self, gateway: usize, volume: usize) {
+        let mut chunk = self.random.below(CHUNKS);
+        if self.profile.hot_percent > 0 && self.random.percent(self.profile.hot_percent) {
+            chunk = 0;
         }
-        if kind < 5 {
-            return self.submit(gateway, chunk, 0, 1, Ask::Allocation);
+        let place = (gateway, volume, chunk);
+        let kind = self.random.below(100);
+        if kind < self.profile.spare_percent {
+            let clear = self.random.percent(50);
+            let ask = if clear { Ask::Clear } else { Ask::Spare };
+            return self.submit(place, CLEARED * CELLS, CELLS, ask);
+        }
+        if kind < self.profile.spare_percent + 1 {
+            return self.submit(place, 0, CELLS, Ask::Allocation);
         }
         let few = |random: &mut Random| {
             let first = random.below(CLEARED);
             (first, random.between(1, 3.min(CLEARED - first)))
         };
         let (first, count) = few(&mut self.random);
+        let (mut first, mut count) = (first * CELLS, count * CELLS);
         let ask = if kind < self.profile.read_percent {
             Ask::Read
         } else {
             Ask::Write
         };
-        self.submit(gateway, chunk, first, count, ask);
+        if self.profile.partial_percent > 0 && self.random.percent(self.profile.partial_percent) {
+            // Half a block less, at one end or the other.
+            first += self.random.below(2);
+            count -= 1;
+        }
+        self.submit(place, first, count, ask);
     }
 
-    pub fn submit(&mut self, gateway: usize, chunk: u64, first: u64, count: u64, ask: Ask) {
+    pub fn submit(
+        &mut self,
+        (gateway, volume, chunk): (usize, usize, u64),
+        first: u64,
+        count: u64,
+        ask: Ask,
+    ) {
         let clock = &mut self.clock;
         clock.next_io += 1;
         let io = IoId(clock.next_io);
-        let offset = (chunk * BLOCKS + first) * u64::from(BLOCK_BYTES);
-        let length = (count * u64::from(BLOCK_BYTES)) as u32;
-        let first = chunk * BLOCKS + first;
+        let offset = (chunk * BLOCKS * CELLS + first) * CELL_BYTES;
+        let length = (count * CELL_BYTES) as u32;
+        let first = (volume as u64 * CHUNKS + chunk) * BLOCKS * CELLS + first;
         let mut data = Vec::new();
         let (op, kind) = match ask {
             Ask::Read => (Op::Read { offset, length }, Kind::Read),
             Ask::Write | Ask::Spare => {
                 clock.stamp += 1;
-                for block in first..first + count {
-                    data.extend(content(clock.stamp, block));
+                for cell in first..first + count {
+                    data.extend(content(clock.stamp, cell));
                 }
                 let kind = if matches!(ask, Ask::Write) {
                     Kind::Write(clock.stamp)
@@ -170,14 +188,20 @@ impl World {
                 count,
             },
         );
-        let core = self.core_of(chunk);
-        self.gateways[gateway].cores[core]
-            .0
-            .submit(Time(self.now), io, op, Slice::copy_from(&data));
+        let now = Time(self.now);
+        let data = Slice::copy_from(&data);
+        self.core_of(gateway, volume, chunk).submit(now, io, op, data);
         self.drain();
     }
 
-    pub fn done(&mut self, gateway: usize, io: IoId, result: Result<(), IoError>, payload: &Payload) {
+    pub fn done(
+        &mut self,
+        gateway: usize,
+        io: IoId,
+        result: Result<(), IoError>,
+        payload: &Payload,
+        by: (usize, Generation),
+    ) {
         let Some(under) = self.gateways[gateway].client.under.remove(&io) else {
             return self.fail(format!("{io:?} ended twice"));
         };
@@ -185,16 +209,18 @@ impl World {
         match (result, under.kind) {
             (Err(IoError::Lost), _) => self.clock.unknown(&under),
             // Surely not done: no step, so that nobody may ever see it.
-            (Err(IoError::NoSpace), Kind::Write(_) | Kind::Other) if self.profile.capacity < 1000 => {}
+            (Err(IoError::NoSpace), Kind::Write(_) | Kind::Other)
+                if self.profile.capacity < 1000 || self.profile.full_store => {}
             // The only copy of what must be rolled forward is damaged at times.
             (Err(IoError::Damaged), _) if self.profile.damage_percent > 0 => {}
             (Err(error), kind) => self.fail(format!("{kind:?} failed: {error}")),
             (Ok(()), Kind::Other) => {}
             (Ok(()), Kind::Write(stamp)) => {
-                for block in under.first..under.first + under.count {
+                self.check_acknowledged(stamp, by);
+                for cell in under.first..under.first + under.count {
                     let what = What::Write(stamp);
                     self.clock.steps.push(Step {
-                        block,
+                        block: cell,
                         invoked: under.invoked,
                         completed: Some(completed),
                         what,
@@ -205,20 +231,52 @@ impl World {
         }
     }
 
+    /// A write comes by.
+    pub(super) fn note_stamps(&mut self, request: &Request, payload: &[u8]) {
+        if let RequestBody::Write { chunk, version, .. } = request.body {
+            let stamp = u64::from_le_bytes(payload[..8].try_into().unwrap());
+            self.stamps.insert(stamp, ((request.scope.volume, chunk.0), version));
+        }
+    }
+
+    /// What is acknowledged is on every store that is in sync by the metadata, durably.
+    fn check_acknowledged(&mut self, stamp: u64, (volume, _): (usize, Generation)) {
+        if self.profile.forgets > 0 {
+            return;
+        }
+        let Some(&(key, version)) = self.stamps.get(&stamp) else {
+            return self.fail(format!("stamp {stamp} is acknowledged, and reached no store"));
+        };
+        let id = ChunkId {
+            volume: volume_id(volume),
+            index: ChunkIndex(key.1),
+        };
+        let group = self.group(id.group(GROUPS).0);
+        for store in 0..self.stores.len() {
+            let held = self.stores[store].content(key);
+            let lacks = held.version < version || held.incomplete.is_some();
+            if group.in_sync.contains(&store_id(store)) && lacks {
+                self.fail(format!(
+                    "stamp {stamp} is acknowledged at {version}, and store {store}, which is in sync, holds {held:?}"
+                ));
+            }
+        }
+    }
+
     fn was_read(&mut self, under: &Under, completed: u64, payload: &Payload) {
-        for (index, block) in (under.first..under.first + under.count).enumerate() {
+        for (index, cell) in (under.first..under.first + under.count).enumerate() {
             let stamp = match payload {
                 Payload::Zeros(_) => 0,
                 Payload::Data(data) => {
-                    let bytes = &data[index * BLOCK_BYTES as usize..][..BLOCK_BYTES as usize];
+                    let bytes = &data[index * CELL_BYTES as usize..][..CELL_BYTES as usize];
                     let stamp = u64::from_le_bytes(bytes[..8].try_into().unwrap());
                     let right = if stamp == 0 {
                         vec![0; bytes.len()]
                     } else {
-                        content(stamp, block)
+                        content(stamp, cell)
                     };
                     if bytes != right {
-                        return self.fail(format!("block {block} holds what nobody wrote"));
+                        return self.fail(format!("cell {cell} holds what nobody wrote"));
                     }
                     stamp
                 }
@@ -226,7 +284,7 @@ impl World {
             };
             let what = What::Read(stamp);
             self.clock.steps.push(Step {
-                block,
+                block: cell,
                 invoked: under.invoked,
                 completed: Some(completed),
                 what,

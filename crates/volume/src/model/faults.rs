@@ -1,9 +1,9 @@
 //! What goes wrong in a run, drawn from its seed, and how a run ends.
 
-use super::client::Ask;
+use super::client::{Ask, CELLS};
 use super::gateways::add;
 use super::history;
-use super::world::{BLOCKS, CHUNKS, Event, GATEWAYS, MS, STORES, World, store_id};
+use super::world::{BLOCKS, CHUNKS, Event, GATEWAYS, GROUPS, MS, STORES, World, store_id, volume_id};
 use crate::{Counters, Planted};
 use amita_cluster::{ChunkId, ChunkIndex};
 
@@ -14,11 +14,23 @@ pub struct Profile {
     pub copies: usize,
     pub min_copies: usize,
     pub cores: usize,
+    /// Volumes of the pool.
+    pub volumes: usize,
+    /// A coordinator brings stores back.
+    pub resync: bool,
+    /// One store has little room, until the end.
+    pub full_store: bool,
     pub capacity: u64,
     pub busy_percent: u64,
     /// How often one of the stores finds a block damaged, or sends one that is.
     pub damage_percent: u64,
     pub read_percent: u64,
+    /// Reads and writes that are not of whole blocks.
+    pub partial_percent: u64,
+    /// I/O that goes to one chunk.
+    pub hot_percent: u64,
+    /// Writes and clears of the block that is cleared at times.
+    pub spare_percent: u64,
     pub think_ns: u64,
     pub length_ns: u64,
     pub meta_fails_percent: u64,
@@ -32,6 +44,9 @@ pub struct Profile {
     pub outages: u64,
     pub splits: u64,
     pub spikes: u64,
+    pub freezes: u64,
+    pub moves: u64,
+    pub evictions: u64,
     /// Stores that stay away at the end, as far as that is lawful.
     pub dead_at_end: bool,
     /// A store that refuses a write for its predecessor, or for space, tells of a fault of the sequencer.
@@ -45,10 +60,16 @@ impl Profile {
             copies: 3,
             min_copies: 2,
             cores: 1,
+            volumes: 1,
+            resync: false,
+            full_store: false,
             capacity: 1_000_000,
             busy_percent: 0,
             damage_percent: 0,
             read_percent: 50,
+            partial_percent: 0,
+            hot_percent: 0,
+            spare_percent: 4,
             think_ns: 2 * MS,
             length_ns: 300 * MS,
             meta_fails_percent: 0,
@@ -61,6 +82,9 @@ impl Profile {
             outages: 0,
             splits: 0,
             spikes: 0,
+            freezes: 0,
+            moves: 0,
+            evictions: 0,
             dead_at_end: false,
             strict: false,
         }
@@ -161,6 +185,95 @@ impl Profile {
         }
     }
 
+    /// Stores that leave and come back, and little else: what travels is what differs.
+    pub fn back(seed: u64) -> Profile {
+        Profile {
+            name: "back",
+            copies: 2 + (seed % 2) as usize,
+            min_copies: 1,
+            cores: 1 + (seed / 2 % 2) as usize,
+            volumes: 1 + (seed / 4 % 2) as usize,
+            resync: true,
+            partial_percent: 40,
+            spare_percent: 8,
+            read_percent: 40,
+            think_ns: MS,
+            length_ns: 400 * MS,
+            evictions: 4,
+            moves: 1,
+            cuts: 2,
+            crashes: 1,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// Everything that can go wrong, while stores are brought up to date.
+    pub fn resync(seed: u64) -> Profile {
+        Profile {
+            name: "resync",
+            volumes: 1 + (seed / 8 % 2) as usize,
+            resync: true,
+            partial_percent: 40,
+            spare_percent: 10,
+            read_percent: 40,
+            hot_percent: if seed.is_multiple_of(3) { 60 } else { 0 },
+            full_store: seed % 16 == 5,
+            think_ns: if seed.is_multiple_of(7) { MS / 4 } else { MS },
+            evictions: 5,
+            moves: 2,
+            freezes: 2,
+            crashes: 4,
+            ..Profile::wild(seed)
+        }
+    }
+
+    /// Owners that follow one another while stores are brought up to date.
+    pub fn relay(seed: u64) -> Profile {
+        Profile {
+            name: "relay",
+            volumes: 1 + (seed / 2 % 2) as usize,
+            cores: 1 + (seed / 4 % 2) as usize,
+            copies: 3,
+            min_copies: 1 + (seed % 2) as usize,
+            resync: true,
+            partial_percent: 40,
+            spare_percent: 10,
+            read_percent: 30,
+            hot_percent: 30,
+            think_ns: MS / 2,
+            cuts: 6,
+            crashes: 3,
+            spikes: 4,
+            freezes: 2,
+            takeovers: 10,
+            kills: 5,
+            evictions: 6,
+            length_ns: 600 * MS,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
+    /// A chunk that is written all the time while a store is brought up to date.
+    pub fn hot(seed: u64) -> Profile {
+        Profile {
+            name: "hot",
+            copies: 2 + (seed % 2) as usize,
+            min_copies: 1,
+            resync: true,
+            partial_percent: 50,
+            read_percent: 5,
+            hot_percent: 95,
+            think_ns: MS / 20,
+            length_ns: 250 * MS,
+            evictions: 5,
+            spikes: 3,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
     /// One store that loses what it had.
     pub fn amnesia() -> Profile {
         Profile {
@@ -206,7 +319,13 @@ pub fn run(seed: u64, profile: Profile, planted: Planted) -> Result<Report, Stri
 impl World {
     fn plan(&mut self) {
         let profile = self.profile.clone();
-        self.after(0, Event::Open { gateway: 0 });
+        for volume in 0..profile.volumes {
+            let gateway = volume;
+            self.after(0, Event::Open { gateway, volume });
+        }
+        if profile.resync {
+            self.after(0, Event::Look);
+        }
         let length = profile.length_ns;
         for _ in 0..profile.cuts {
             let (gateway, store) = (self.gateway(), self.store());
@@ -247,10 +366,11 @@ impl World {
         for _ in 0..profile.takeovers {
             let gateway = self.gateway();
             let at = self.random.below(length);
-            self.after(at, Event::Open { gateway });
+            let volume = self.volume_any();
+            self.after(at, Event::Open { gateway, volume });
             if self.random.percent(30) {
-                let other = self.gateway();
-                self.after(at + 100_000, Event::Open { gateway: other });
+                let gateway = self.gateway();
+                self.after(at + 100_000, Event::Open { gateway, volume });
             }
         }
         for _ in 0..profile.kills {
@@ -258,8 +378,10 @@ impl World {
             let at = self.random.below(length);
             self.after(at, Event::Kill { gateway });
             let after = at + self.random.below(40 * MS);
-            let next = self.gateway();
-            self.after(after, Event::Open { gateway: next });
+            let gateway = self.gateway();
+            for volume in 0..profile.volumes {
+                self.after(after, Event::Open { gateway, volume });
+            }
         }
         for _ in 0..profile.outages {
             let gateway = self.gateway();
@@ -272,6 +394,21 @@ impl World {
             let ns = self.random.below(60 * MS);
             let at = self.random.below(length);
             self.after(at, Event::Spike { gateway, store, ns });
+        }
+        for _ in 0..profile.freezes {
+            let gateway = self.random.percent(60).then(|| self.gateway());
+            let store = self.store();
+            let ns = self.random.below(250 * MS);
+            let at = self.random.below(length);
+            self.after(at, Event::Freeze { gateway, store, ns });
+        }
+        for _ in 0..profile.evictions {
+            let at = self.random.below(length);
+            self.after(at, Event::Evict);
+        }
+        for _ in 0..profile.moves {
+            let at = self.random.below(length);
+            self.after(at, Event::Move);
         }
         for turn in 0..profile.splits {
             // In turns, so that whoever owns the volume is cut off.
@@ -296,6 +433,13 @@ impl World {
         self.random.below(GATEWAYS as u64) as usize
     }
 
+    fn volume_any(&mut self) -> usize {
+        match self.profile.volumes {
+            1 => 0,
+            volumes => self.random.below(volumes as u64) as usize,
+        }
+    }
+
     fn store(&mut self) -> usize {
         self.random.below(STORES as u64) as usize
     }
@@ -318,6 +462,10 @@ impl World {
         }
         if self.failure.is_none() && !idle {
             self.fail("all is well again, and some I/O never ends".to_owned());
+        }
+        self.wait_for_all();
+        if self.failure.is_some() {
+            return;
         }
         for gateway in 0..GATEWAYS {
             self.kill(gateway);
@@ -367,10 +515,48 @@ impl World {
         }
     }
 
+    /// Faults have stopped: in bounded time all members are in sync again, and hold the same.
+    fn wait_for_all(&mut self) {
+        if !self.profile.resync {
+            return;
+        }
+        for _ in 0..80 {
+            if self.failure.is_some() || self.all_in_sync() {
+                break;
+            }
+            self.heal(&[]);
+            self.run_until(self.now + 100 * MS);
+        }
+        if self.failure.is_none() && !self.all_in_sync() {
+            let groups: Vec<_> = (0..GROUPS).map(|index| self.group(index)).collect();
+            self.fail(format!("all is well again, and some member is never brought up to date: {groups:?}"));
+        }
+        // Chunks that the last owner has not touched may still differ by what nobody was ever told.
+        let volumes = 0..self.profile.volumes;
+        for (volume, chunk) in volumes.flat_map(|volume| (0..CHUNKS).map(move |chunk| (volume, chunk))) {
+            if let Some(gateway) = (0..GATEWAYS).find(|&gateway| self.is_open(gateway, volume)) {
+                self.submit((gateway, volume, chunk), 0, CELLS, Ask::Read);
+            }
+        }
+        self.run_until(self.now + 300 * MS);
+        let open = (0..self.profile.volumes).all(|volume| (0..GATEWAYS).any(|gateway| self.is_open(gateway, volume)));
+        if self.all_in_sync() && open {
+            self.compare(&[]);
+        }
+        self.seen.useless = self.stores.iter().map(|store| store.useless).sum();
+        if self.failure.is_none() && self.seen.useless > 0 {
+            self.fail(format!("{} blocks travelled that did not differ", self.seen.useless));
+        }
+    }
+
     fn heal(&mut self, dead: &[usize]) {
         for store in (0..STORES).filter(|store| !dead.contains(store)) {
             self.stores[store].busy_percent = 0;
             self.stores[store].damage_percent = 0;
+            self.stores[store].frozen_until = 0;
+            if self.profile.full_store {
+                self.stores[store].capacity = self.profile.capacity;
+            }
             self.restart(store);
             for gateway in 0..GATEWAYS {
                 self.gateways[gateway].links[store].blocked_until = 0;
@@ -379,6 +565,7 @@ impl World {
         }
         for gateway in &mut self.gateways {
             gateway.meta_out_until = 0;
+            gateway.frozen_until = 0;
         }
     }
 
@@ -390,7 +577,7 @@ impl World {
         }
         for _ in 0..STORES {
             let store = self.store();
-            let lawful = (0..2).all(|index| {
+            let lawful = (0..GROUPS).all(|index| {
                 let in_sync = self.group(index).in_sync;
                 let left = in_sync
                     .iter()
@@ -405,27 +592,28 @@ impl World {
     }
 
     fn read_everything(&mut self, reader: usize) {
-        self.open(reader);
+        let volumes = self.profile.volumes;
+        let all = |world: &World| (0..volumes).all(|volume| world.is_open(reader, volume));
         for _ in 0..60 {
+            for volume in 0..volumes {
+                if !self.is_open(reader, volume) {
+                    self.open(reader, volume);
+                }
+            }
             self.run_until(self.now + 50 * MS);
-            let open = self.gateways[reader]
-                .cores
-                .first()
-                .is_some_and(|(sequencer, _)| !sequencer.is_stopped());
-            if open || self.failure.is_some() {
+            if all(self) || self.failure.is_some() {
                 break;
             }
-            self.open(reader);
         }
-        if self.failure.is_none() && self.gateways[reader].cores.is_empty() {
+        if self.failure.is_none() && !all(self) {
             return self.fail("all is well again, and the volume cannot be opened".to_owned());
         }
-        for chunk in 0..CHUNKS {
+        for (volume, chunk) in (0..volumes).flat_map(|volume| (0..CHUNKS).map(move |chunk| (volume, chunk))) {
             if self.failure.is_some() {
                 return;
             }
             for block in 0..BLOCKS - 1 {
-                self.submit(reader, chunk, block, 1, Ask::Read);
+                self.submit((reader, volume, chunk), block * CELLS, CELLS, Ask::Read);
             }
         }
         for _ in 0..40 {
@@ -442,12 +630,13 @@ impl World {
     /// When all is quiet, every in-sync member holds the same.
     fn compare(&mut self, dead: &[usize]) {
         self.run_until(self.now + 200 * MS);
-        for chunk in 0..CHUNKS {
+        let volumes = 0..self.profile.volumes;
+        for (volume, chunk) in volumes.flat_map(|volume| (0..CHUNKS).map(move |chunk| (volume, chunk))) {
             let id = ChunkId {
-                volume: super::world::VOLUME,
+                volume: volume_id(volume),
                 index: ChunkIndex(chunk),
             };
-            let group = self.group(id.group(2).0);
+            let group = self.group(id.group(GROUPS).0);
             let members: Vec<usize> = (0..STORES)
                 .filter(|&store| group.in_sync.contains(&store_id(store)))
                 .collect();
@@ -455,9 +644,9 @@ impl World {
                 self.fail(format!("store {gone} is dead and still in sync"));
                 return;
             }
-            let first = self.stores[members[0]].content(chunk);
+            let first = self.stores[members[0]].content((id.volume, chunk));
             for &store in &members[1..] {
-                let other = self.stores[store].content(chunk);
+                let other = self.stores[store].content((id.volume, chunk));
                 if other != first {
                     self.fail(format!(
                         "chunk {chunk}: stores {} and {store} differ: {first:?} and {other:?}",

@@ -1,6 +1,6 @@
 //! Gateways: they open the volume, run its sequencers, are asked to release it, and die.
 
-use super::world::{Event, GATEWAYS, MS, STORES, VOLUME, World, store_id};
+use super::world::{Event, GATEWAYS, GROUPS, MS, STORES, VOLUMES, World, store_id, volume_id};
 use crate::io::{Effect, Opened, StopReason};
 use crate::{Config, Counters, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply, Sequencer};
 use amita_cluster::{ChunkId, ChunkIndex, Generation, NodeId};
@@ -8,16 +8,22 @@ use amita_reactor::Time;
 use std::time::Duration;
 
 impl World {
-    pub(super) fn open(&mut self, gateway: usize) {
-        if self.gateways[gateway].opener.is_some() {
+    pub(super) fn open(&mut self, gateway: usize, volume: usize) {
+        if self.gateways[gateway].openers[volume].is_some() {
             return;
         }
         let base = self.base();
-        let mut config = OpenerConfig::new(NodeId(gateway as u32), "v");
+        let mut config = OpenerConfig::new(NodeId(gateway as u32), VOLUMES[volume]);
         config.planted = self.planted;
         config.release_timeout = Duration::from_millis(30);
         let opener = Opener::new(config, base, Time(self.now));
-        self.gateways[gateway].opener = Some((opener, base));
+        self.gateways[gateway].openers[volume] = Some((opener, base));
+    }
+
+    /// Does the gateway serve the volume?
+    pub(super) fn is_open(&self, gateway: usize, volume: usize) -> bool {
+        let mut cores = self.gateways[gateway].cores.iter();
+        cores.any(|(sequencer, _)| sequencer.volume() == volume_id(volume) && !sequencer.is_stopped())
     }
 
     pub(super) fn base(&mut self) -> u64 {
@@ -25,12 +31,12 @@ impl World {
         self.next_base << 40
     }
 
-    pub(super) fn asked(&mut self, from: usize, incarnation: u64, to: usize, generation: Generation) {
-        let owner = &mut self.gateways[to];
-        let owns = owner
-            .cores
+    pub(super) fn asked(&mut self, from: (usize, u64), volume: usize, to: usize, generation: Generation) {
+        let mut of: Vec<&mut Sequencer> = self.gateways[to].cores.iter_mut().map(|(core, _)| core).collect();
+        of.retain(|sequencer| sequencer.volume() == volume_id(volume));
+        let owns = of
             .first()
-            .is_some_and(|(sequencer, _)| !sequencer.is_stopped() && sequencer.generation() == generation);
+            .is_some_and(|sequencer| !sequencer.is_stopped() && sequencer.generation() == generation);
         let reply = if !owns {
             OwnerReply::NotOwner
         } else if self.random.percent(50) {
@@ -38,16 +44,18 @@ impl World {
             OwnerReply::Busy
         } else {
             self.seen.released += 1;
-            for (sequencer, _) in &mut owner.cores {
+            for sequencer in of {
                 sequencer.release();
             }
             OwnerReply::Released
         };
         let delay = self.delay();
+        let (gateway, incarnation) = from;
         self.after(
             delay,
             Event::OwnerReply {
-                gateway: from,
+                gateway,
+                volume,
                 incarnation,
                 reply,
             },
@@ -58,7 +66,9 @@ impl World {
         self.say(|| format!("g{gateway} dies"));
         let state = &mut self.gateways[gateway];
         state.incarnation += 1;
-        state.opener = None;
+        state.openers.iter_mut().for_each(|opener| *opener = None);
+        state.claims.iter_mut().for_each(|claims| *claims = Default::default());
+        state.frozen_until = 0;
         for (sequencer, _) in std::mem::take(&mut state.cores) {
             add(&mut self.counters, sequencer.counters());
         }
@@ -68,13 +78,26 @@ impl World {
         }
     }
 
-    pub(super) fn opened(&mut self, gateway: usize, opened: &Opened) {
-        self.say(|| format!("g{gateway} owns generation {}", opened.generation));
+    pub(super) fn opened(&mut self, gateway: usize, volume: usize, opened: &Opened) {
+        self.say(|| format!("g{gateway} owns generation {} of {}", opened.generation, VOLUMES[volume]));
         self.seen.takeovers += 1;
-        for (mut sequencer, base) in std::mem::take(&mut self.gateways[gateway].cores) {
+        let (of, others) = std::mem::take(&mut self.gateways[gateway].cores)
+            .into_iter()
+            .partition(|(sequencer, _)| sequencer.volume() == volume_id(volume));
+        self.gateways[gateway].cores = others;
+        let of: Vec<(Sequencer, u64)> = of;
+        for (mut sequencer, _) in of {
             sequencer.release();
-            self.sequencer_effects(gateway, base, &mut sequencer);
+            self.sequencer_effects(gateway, &mut sequencer);
             add(&mut self.counters, sequencer.counters());
+        }
+        self.gateways[gateway].claims[volume] = Default::default();
+        self.gateways[gateway].claims[volume].revision = opened.volume_revision;
+        if self.profile.resync {
+            // What watches have told of late.
+            for index in 0..GROUPS {
+                self.hint_later(gateway, self.group(index));
+            }
         }
         for core in 0..self.profile.cores {
             let config = Config {
@@ -97,39 +120,47 @@ impl World {
             }
             self.gateways[gateway].cores.push((sequencer, base));
         }
-        self.after(0, Event::Client { gateway });
+        self.after(0, Event::Client { gateway, volume });
     }
 
-    pub(super) fn core_of(&self, chunk: u64) -> usize {
+    /// The sequencer of a chunk.
+    pub(super) fn core_of(&mut self, gateway: usize, volume: usize, chunk: u64) -> &mut Sequencer {
         let id = ChunkId {
-            volume: VOLUME,
+            volume: volume_id(volume),
             index: ChunkIndex(chunk),
         };
-        id.core(self.profile.cores)
+        let core = id.core(self.profile.cores);
+        let cores = self.gateways[gateway].cores.iter_mut().map(|(sequencer, _)| sequencer);
+        let mut of = cores.filter(|sequencer| sequencer.volume() == id.volume);
+        of.nth(core).expect("it is open")
     }
 
     /// Carries out what the sequencers and openers want.
     pub(super) fn drain(&mut self) {
         for gateway in 0..GATEWAYS {
-            if let Some((mut opener, base)) = self.gateways[gateway].opener.take() {
-                self.opener_effects(gateway, &mut opener);
-                if !opener.is_done() {
-                    self.gateways[gateway].opener = Some((opener, base));
+            for volume in 0..self.profile.volumes {
+                if let Some((mut opener, base)) = self.gateways[gateway].openers[volume].take() {
+                    self.opener_effects(gateway, volume, &mut opener);
+                    if !opener.is_done() {
+                        self.gateways[gateway].openers[volume] = Some((opener, base));
+                    }
                 }
             }
             let mut cores = std::mem::take(&mut self.gateways[gateway].cores);
-            for (sequencer, base) in &mut cores {
-                self.sequencer_effects(gateway, *base, sequencer);
+            for (sequencer, _) in &mut cores {
+                self.sequencer_effects(gateway, sequencer);
             }
             self.gateways[gateway].cores = cores;
         }
     }
 
-    pub(super) fn opener_effects(&mut self, gateway: usize, opener: &mut Opener) {
+    pub(super) fn opener_effects(&mut self, gateway: usize, volume: usize, opener: &mut Opener) {
         let effects: Vec<OpenerEffect> = opener.effects().collect();
         for effect in effects {
             match effect {
-                OpenerEffect::Meta { call, request } => self.meta_send(gateway, call, request, Generation(0)),
+                OpenerEffect::Meta { call, request } => {
+                    self.meta_send(gateway, call, request, (volume, Generation(0)));
+                }
                 OpenerEffect::AskOwner { node, generation, .. } => {
                     let incarnation = self.gateways[gateway].incarnation;
                     let to = node.0 as usize;
@@ -140,6 +171,7 @@ impl World {
                             delay,
                             Event::AskOwner {
                                 from: gateway,
+                                volume,
                                 incarnation,
                                 to,
                                 generation,
@@ -148,7 +180,7 @@ impl World {
                     }
                 }
                 OpenerEffect::Opened(result) => match *result {
-                    Ok(opened) => self.opened(gateway, &opened),
+                    Ok(opened) => self.opened(gateway, volume, &opened),
                     Err(OpenError::Busy { .. } | OpenError::Metadata { .. } | OpenError::Contended) => {}
                     Err(error) => self.fail(format!("opening failed: {error}")),
                 },
@@ -156,8 +188,10 @@ impl World {
         }
     }
 
-    pub(super) fn sequencer_effects(&mut self, gateway: usize, _base: u64, sequencer: &mut Sequencer) {
+    pub(super) fn sequencer_effects(&mut self, gateway: usize, sequencer: &mut Sequencer) {
         let generation = sequencer.generation();
+        let volume = (0..self.profile.volumes).find(|&volume| volume_id(volume) == sequencer.volume());
+        let volume = volume.expect("one of them");
         let mut stopped = false;
         let effects: Vec<Effect> = sequencer.effects().collect();
         for effect in effects {
@@ -188,14 +222,17 @@ impl World {
                         );
                     }
                 }
-                Effect::Meta { call, request } => self.meta_send(gateway, call, request, generation),
+                Effect::Meta { call, request } => self.meta_send(gateway, call, request, (volume, generation)),
                 Effect::Done { io, result, payload } => {
                     if stopped && result.is_ok() {
                         self.fail("a sequencer that has stopped acknowledges".to_owned());
                     }
-                    self.done(gateway, io, result, &payload);
+                    self.done(gateway, io, result, &payload, (volume, generation));
                 }
-                Effect::Whole { .. } => self.fail("nobody is brought up to date here".to_owned()),
+                Effect::Whole { group, store, since } => {
+                    let member = (group.index, store, since);
+                    self.said(gateway, volume, sequencer.generation(), sequencer.core(), member);
+                }
                 Effect::Scrubbed { .. } => {}
                 Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
                 Effect::Stop { reason } => {

@@ -77,6 +77,9 @@ impl World {
 
     pub(super) fn link_up(&mut self, gateway: usize, store: usize) {
         let state = &self.gateways[gateway].links[store];
+        if self.gateways[gateway].frozen_until > self.now {
+            return self.after(0, Event::LinkUp { gateway, store });
+        }
         if state.link != 0 || state.blocked_until > self.now || !self.stores[store].up {
             return;
         }
@@ -138,6 +141,14 @@ impl World {
         if self.random.percent(60) {
             self.gateways[gateway].meta_out_until = self.now + ns;
         }
-        self.after(MS, Event::Open { gateway: other });
+        for volume in 0..self.profile.volumes {
+            self.after(
+                MS,
+                Event::Open {
+                    gateway: other,
+                    volume,
+                },
+            );
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! A store in miniature. It obeys the store's side of the protocol: versions in an unbroken row (R1), durable fences
 //! that drain (R6), promises (R4), credits (R7), least versions and answers to resends (R8). Its log lives in memory;
-//! a crash keeps everything that was answered and any part, from the front, of what was not.
+//! a crash keeps everything that was answered and any part, from the front, of what was not. What it does while it is
+//! brought up to date is in `resync`.
 
 use super::random::Random;
-use amita_cluster::message::{Answer, AnswerBody, Change, MemberSet, Problem, Refusal, Request, RequestBody, Sums};
-use amita_cluster::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, StoreId, Version};
+use super::resync::Fix;
+use amita_cluster::message::{Answer, AnswerBody, Change, Problem, Refusal, Request, RequestBody, Sums};
+use amita_cluster::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, StoreId, Version, VolumeId};
 use amita_reactor::Slice;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,6 +19,8 @@ const PAGE: usize = 2;
 const WINDOW: u64 = 12;
 
 pub type Block = Option<(Slice, u32)>;
+/// A chunk: the volume and the index in it.
+pub type Key = (VolumeId, u64);
 
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -26,31 +30,65 @@ pub struct Entry {
 
 /// One record of the log.
 #[derive(Clone, Debug)]
-enum Record {
+pub(super) enum Record {
     Adopt {
         group: GroupIndex,
         epoch: Epoch,
+        in_sync: bool,
+        volume: VolumeId,
         generation: Generation,
     },
     Chunk {
-        chunk: u64,
+        chunk: Key,
+        previous: Version,
         version: Version,
         entries: Vec<(u16, Entry)>,
+    },
+    /// The history goes on elsewhere: at a version that is not the chunk's (R5).
+    Join {
+        chunk: Key,
+        generation: Generation,
+        at: Version,
+    },
+    Mend {
+        chunk: Key,
+        fixes: Vec<Fix>,
+    },
+    Whole {
+        chunk: Key,
     },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chunk {
     pub version: Version,
+    pub incomplete: Option<Version>,
     pub blocks: BTreeMap<u16, (Version, Option<u32>)>,
 }
 
 /// A chunk as it is in memory.
 #[derive(Clone, Debug, Default)]
-struct Held {
-    version: Version,
-    applied: Vec<Version>,
-    blocks: BTreeMap<u16, Entry>,
+pub(super) struct Held {
+    pub version: Version,
+    /// Where it is not whole: the version at which it was.
+    pub incomplete: Option<Version>,
+    pub applied: Vec<Version>,
+    /// Whose history it follows at present, and since which version.
+    pub follows: (Generation, Version),
+    pub blocks: BTreeMap<u16, Entry>,
+}
+
+impl Held {
+    fn seen(&self) -> Chunk {
+        let blocks = self.blocks.iter();
+        Chunk {
+            version: self.version,
+            incomplete: self.incomplete,
+            blocks: blocks
+                .map(|(&block, entry)| (block, (entry.version, entry.data.as_ref().map(|data| data.1))))
+                .collect(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -70,20 +108,23 @@ pub struct Store {
     pub id: StoreId,
     pub up: bool,
     pub incarnation: u64,
-    epochs: BTreeMap<GroupIndex, Epoch>,
-    generation: Generation,
+    /// Each group's epoch, and whether we are in sync by it.
+    pub(super) epochs: BTreeMap<GroupIndex, (Epoch, bool)>,
+    generations: BTreeMap<VolumeId, Generation>,
     /// Everything durable, in order.
     log: Vec<Record>,
     /// With what is accepted and not durable.
-    accepted: BTreeMap<u64, Held>,
-    durable: BTreeMap<u64, Held>,
+    pub(super) accepted: BTreeMap<Key, Held>,
+    pub(super) durable: BTreeMap<Key, Held>,
     pending: VecDeque<Pending>,
     /// Fences that wait for promises to run out.
     fences: Vec<(u64, Request)>,
-    rolling: BTreeMap<u64, Rolling>,
+    rolling: BTreeMap<Key, Rolling>,
+    /// R4: after a start, for all volumes; and what was promised for each.
     promise_until: u64,
+    promises: BTreeMap<VolumeId, u64>,
     /// Blocks that it can hold in all; credits of the links come out of it.
-    capacity: u64,
+    pub capacity: u64,
     /// By link and sequencer.
     credits: BTreeMap<(u64, u64), u64>,
     pub answers: Vec<(u64, Answer, Slice)>,
@@ -93,6 +134,10 @@ pub struct Store {
     pub no_space: u64,
     pub busy_percent: u64,
     pub damage_percent: u64,
+    /// Nothing moves until then.
+    pub frozen_until: u64,
+    /// Blocks that were sent to be replaced, and were the same already.
+    pub useless: u64,
 }
 
 impl Store {
@@ -102,7 +147,7 @@ impl Store {
             up: true,
             incarnation: 0,
             epochs: BTreeMap::new(),
-            generation: Generation(0),
+            generations: BTreeMap::new(),
             log: Vec::new(),
             accepted: BTreeMap::new(),
             durable: BTreeMap::new(),
@@ -110,6 +155,7 @@ impl Store {
             fences: Vec::new(),
             rolling: BTreeMap::new(),
             promise_until: 0,
+            promises: BTreeMap::new(),
             capacity,
             credits: BTreeMap::new(),
             answers: Vec::new(),
@@ -118,20 +164,27 @@ impl Store {
             no_space: 0,
             busy_percent: 0,
             damage_percent: 0,
+            frozen_until: 0,
+            useless: 0,
         }
     }
 
     /// What it holds durably, for comparison: versions and checksums.
-    pub fn content(&self, chunk: u64) -> Chunk {
-        let held = self.durable.get(&chunk).cloned().unwrap_or_default();
-        Chunk {
-            version: held.version,
-            blocks: held
-                .blocks
-                .iter()
-                .map(|(&block, entry)| (block, (entry.version, entry.data.as_ref().map(|data| data.1))))
-                .collect(),
-        }
+    pub fn content(&self, chunk: Key) -> Chunk {
+        self.durable.get(&chunk).map(Held::seen).unwrap_or_default()
+    }
+
+    /// The same, with what it has accepted.
+    pub fn content_accepted(&self, chunk: Key) -> Chunk {
+        self.accepted.get(&chunk).map(Held::seen).unwrap_or_default()
+    }
+
+    fn generation(&self, volume: VolumeId) -> Generation {
+        self.generations.get(&volume).copied().unwrap_or(Generation(0))
+    }
+
+    fn promised(&self, volume: VolumeId) -> u64 {
+        self.promise_until.max(self.promises.get(&volume).copied().unwrap_or(0))
     }
 
     pub fn has_pending(&self) -> bool {
@@ -140,7 +193,8 @@ impl Store {
 
     /// The earliest time at which a fence that waits may go on.
     pub fn fence_due(&self) -> Option<u64> {
-        (!self.fences.is_empty()).then_some(self.promise_until + 1)
+        let due = self.fences.iter().map(|fence| self.promised(fence.1.scope.volume) + 1).min();
+        due.map(|due| due.max(self.frozen_until))
     }
 
     pub fn crash(&mut self, random: &mut Random) {
@@ -177,7 +231,8 @@ impl Store {
         self.up = true;
         self.accepted.clear();
         self.epochs.clear();
-        self.generation = Generation(0);
+        self.generations.clear();
+        self.promises.clear();
         for record in std::mem::take(&mut self.log) {
             self.accept_record(&record);
             self.log.push(record);
@@ -196,30 +251,22 @@ impl Store {
         self.answers.retain(|answer| answer.0 != link);
     }
 
-    fn accept_record(&mut self, record: &Record) {
-        match record {
-            Record::Adopt {
-                group,
-                epoch,
-                generation,
-            } => {
-                self.epochs.insert(*group, *epoch);
-                self.generation = *generation;
-            }
-            Record::Chunk {
-                chunk,
-                version,
-                entries,
-            } => {
-                let held = self.accepted.entry(*chunk).or_default();
-                held.version = *version;
-                held.applied.push(*version);
-                held.blocks.extend(entries.iter().cloned());
-            }
+    pub(super) fn accept_record(&mut self, record: &Record) {
+        if let Record::Adopt {
+            group,
+            epoch,
+            in_sync,
+            volume,
+            generation,
+        } = record
+        {
+            self.epochs.insert(*group, (*epoch, *in_sync));
+            self.generations.insert(*volume, *generation);
         }
+        apply(&mut self.accepted, record);
     }
 
-    fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         let of = |held: &Held| held.blocks.values().filter(|entry| entry.data.is_some()).count() as u64;
         let durable: u64 = self.durable.values().map(of).sum();
         let waiting: u64 = self
@@ -229,21 +276,30 @@ impl Store {
                 Record::Chunk { entries, .. } => {
                     entries.iter().filter(|(_, entry)| entry.data.is_some()).count() as u64
                 }
-                Record::Adopt { .. } => 0,
+                Record::Mend { fixes, .. } => fixes.iter().filter(|fix| fix.has_data()).count() as u64,
+                Record::Adopt { .. } | Record::Join { .. } | Record::Whole { .. } => 0,
             })
             .sum();
         durable + waiting
     }
 
-    fn answer(&mut self, now: u64, link: u64, request: &Request, result: Result<AnswerBody, Refusal>, payload: Slice) {
-        let ours = request.scope.generation == self.generation && result.is_ok();
+    pub(super) fn answer(
+        &mut self,
+        now: u64,
+        link: u64,
+        request: &Request,
+        result: Result<AnswerBody, Refusal>,
+        payload: Slice,
+    ) {
+        let volume = request.scope.volume;
+        let ours = request.scope.generation == self.generation(volume) && result.is_ok();
         // R4: whoever has refused a newer owner's fence promises nothing more to the old one.
-        let promise_ms = if ours && self.fences.is_empty() { PROMISE_MS } else { 0 };
+        let refusing = self.fences.iter().any(|fence| fence.1.scope.volume == volume);
+        let promise_ms = if ours && !refusing { PROMISE_MS } else { 0 };
         if promise_ms > 0 {
-            self.promise_until = self.promise_until.max(now + PROMISE_NS);
+            self.promises.insert(volume, now + PROMISE_NS);
         }
-        let reserved: u64 = self.credits.values().sum();
-        let free = self.capacity.saturating_sub(self.used() + reserved);
+        let free = self.free();
         let credit = self.credits.entry((link, request.id.0 >> 40)).or_default();
         let grant = WINDOW.saturating_sub(*credit).min(free);
         *credit += grant;
@@ -257,15 +313,22 @@ impl Store {
         self.answers.push((link, answer, payload));
     }
 
-    fn refuse(&mut self, now: u64, link: u64, request: &Request, refusal: Refusal) {
+    /// Blocks that are neither used nor promised to anybody.
+    pub(super) fn free(&self) -> u64 {
+        let reserved: u64 = self.credits.values().sum();
+        self.capacity.saturating_sub(self.used() + reserved)
+    }
+
+    pub(super) fn refuse(&mut self, now: u64, link: u64, request: &Request, refusal: Refusal) {
         self.answer(now, link, request, Err(refusal), Slice::default());
     }
 
     pub fn request(&mut self, now: u64, random: &mut Random, link: u64, request: Request, payload: Slice) {
         let scope = request.scope;
-        let epoch = self.epochs.get(&scope.group.index).copied();
-        if scope.generation < self.generation {
-            let generation = self.generation;
+        let known = self.epochs.get(&scope.group.index).copied();
+        let (epoch, in_sync) = known.map_or((None, false), |(epoch, in_sync)| (Some(epoch), in_sync));
+        let generation = self.generation(scope.volume);
+        if scope.generation < generation {
             return self.refuse(now, link, &request, Refusal::Fenced { generation });
         }
         if let Some(epoch) = epoch
@@ -276,31 +339,33 @@ impl Store {
         if random.percent(self.busy_percent) {
             return self.refuse(now, link, &request, Refusal::Busy);
         }
-        if let RequestBody::Fence { in_sync, .. } = &request.body {
-            let in_sync = in_sync.clone();
-            return self.fence(now, link, request, &in_sync);
+        if let RequestBody::Fence { .. } = &request.body {
+            return self.fence(now, link, request);
         }
-        if scope.generation > self.generation || epoch != Some(scope.epoch) {
+        if scope.generation > generation || epoch != Some(scope.epoch) {
             return self.refuse(now, link, &request, Refusal::NotFenced);
         }
         match &request.body {
             RequestBody::Fence { .. } => unreachable!(),
             RequestBody::Open { chunk } => {
-                let version = self.accepted.get(&chunk.0).map_or(Version::NONE, |held| held.version);
+                let held = self.accepted.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
                 self.answer(
                     now,
                     link,
                     &request,
                     Ok(AnswerBody::Opened {
-                        version,
-                        incomplete: None,
+                        version: held.version,
+                        incomplete: held.incomplete,
                     }),
                     Slice::default(),
                 );
             }
             RequestBody::Write { .. } | RequestBody::Clear { .. } => self.write(now, link, request, &payload),
             RequestBody::Read { chunk, range, least } => {
-                let held = self.durable.get(&chunk.0).cloned().unwrap_or_default();
+                let held = self.durable.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
+                if !in_sync || held.incomplete.is_some() {
+                    return self.refuse(now, link, &request, Refusal::Incomplete);
+                }
                 if held.version < *least {
                     let current = held.version;
                     return self.refuse(now, link, &request, Refusal::Behind { current });
@@ -345,7 +410,7 @@ impl Store {
                 );
             }
             RequestBody::Changes { chunk, since, from } => {
-                let held = self.durable.get(&chunk.0).cloned().unwrap_or_default();
+                let held = self.durable.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
                 let mut entries: Vec<Change> = held
                     .blocks
                     .iter()
@@ -366,20 +431,24 @@ impl Store {
                     Slice::default(),
                 );
             }
+            RequestBody::Roll { .. } if !in_sync => self.refuse(now, link, &request, Refusal::Incomplete),
             RequestBody::Roll { .. } => self.roll(now, link, request, &payload),
             RequestBody::Confirm => self.answer(now, link, &request, Ok(AnswerBody::Confirmed), Slice::default()),
-            RequestBody::Keep { .. }
-            | RequestBody::Clone { .. }
-            | RequestBody::Chunks { .. }
-            | RequestBody::Join { .. }
-            | RequestBody::Mend { .. }
-            | RequestBody::Whole { .. }
-            | RequestBody::Verify { .. } => {
+            RequestBody::Chunks { .. } => self.list_chunks(now, link, &request),
+            RequestBody::Join { .. } => self.join(now, link, request),
+            RequestBody::Mend { .. } => self.mend(now, link, request, &payload),
+            RequestBody::Whole { .. } => self.whole(now, link, request),
+            RequestBody::Verify { .. } => self.verify(now, link, &request),
+            RequestBody::Keep { .. } | RequestBody::Clone { .. } => {
                 unreachable!("a sequencer asks for none of them")
             }
             RequestBody::Allocation { chunk, .. } => {
+                let held = self.durable.get(&(scope.volume, chunk.0));
+                if !in_sync || held.is_some_and(|held| held.incomplete.is_some()) {
+                    return self.refuse(now, link, &request, Refusal::Incomplete);
+                }
                 let mut allocated = Box::new([0u64; 16]);
-                if let Some(held) = self.durable.get(&chunk.0) {
+                if let Some(held) = held {
                     for (block, _) in held.blocks.iter().filter(|(_, entry)| entry.data.is_some()) {
                         allocated[usize::from(block / 64)] |= 1 << (block % 64);
                     }
@@ -395,12 +464,16 @@ impl Store {
         }
     }
 
-    fn fence(&mut self, now: u64, link: u64, request: Request, in_sync: &MemberSet) {
-        if !in_sync.contains(&self.id) {
+    fn fence(&mut self, now: u64, link: u64, request: Request) {
+        let RequestBody::Fence { in_sync, syncing, .. } = &request.body else {
+            unreachable!()
+        };
+        if !in_sync.contains(&self.id) && !syncing.contains(&self.id) {
             let what = Problem::Members;
             return self.refuse(now, link, &request, Refusal::Invalid { what });
         }
-        if request.scope.generation > self.generation && now <= self.promise_until {
+        let volume = request.scope.volume;
+        if request.scope.generation > self.generation(volume) && now <= self.promised(volume) {
             self.fences.push((link, request));
             return;
         }
@@ -409,11 +482,25 @@ impl Store {
 
     fn adopt(&mut self, now: u64, link: u64, request: Request) {
         let scope = request.scope;
-        if scope.generation < self.generation {
-            let generation = self.generation;
+        let generation = self.generation(scope.volume);
+        if scope.generation < generation {
             return self.refuse(now, link, &request, Refusal::Fenced { generation });
         }
-        let known = self.epochs.get(&scope.group.index) == Some(&scope.epoch) && scope.generation == self.generation;
+        let RequestBody::Fence { in_sync, .. } = &request.body else {
+            unreachable!()
+        };
+        let in_sync = in_sync.contains(&self.id);
+        let mut known = scope.generation == generation;
+        if let Some(&(epoch, was)) = self.epochs.get(&scope.group.index) {
+            if scope.epoch < epoch {
+                // It waited for promises, and another volume's sequencer has brought a newer epoch meanwhile.
+                return self.refuse(now, link, &request, Refusal::StaleEpoch { epoch });
+            }
+            assert!(epoch != scope.epoch || in_sync == was, "an epoch has one set of members");
+            known &= epoch == scope.epoch;
+        } else {
+            known = false;
+        }
         let pending = self
             .pending
             .iter()
@@ -425,10 +512,12 @@ impl Store {
         let record = Record::Adopt {
             group: scope.group.index,
             epoch: scope.epoch,
+            in_sync,
+            volume: scope.volume,
             generation: scope.generation,
         };
-        if scope.generation > self.generation {
-            self.rolling.clear();
+        if scope.generation > generation {
+            self.rolling.retain(|chunk, _| chunk.0 != scope.volume);
         }
         self.accept_record(&record);
         self.push(record, link, request, AnswerBody::Fenced);
@@ -436,14 +525,16 @@ impl Store {
 
     /// Promises may have run out.
     pub fn fences_go_on(&mut self, now: u64) {
-        if now > self.promise_until {
-            for (link, request) in std::mem::take(&mut self.fences) {
-                self.adopt(now, link, request);
-            }
+        let (due, wait) = std::mem::take(&mut self.fences)
+            .into_iter()
+            .partition(|fence| now > self.promised(fence.1.scope.volume));
+        self.fences = wait;
+        for (link, request) in due {
+            self.adopt(now, link, request);
         }
     }
 
-    fn push(&mut self, record: Record, link: u64, request: Request, body: AnswerBody) {
+    pub(super) fn push(&mut self, record: Record, link: u64, request: Request, body: AnswerBody) {
         self.pending.push_back(Pending {
             record,
             answers: vec![(link, request)],
@@ -452,25 +543,24 @@ impl Store {
         self.wants_flush = true;
     }
 
+    /// Answers when everything that was accepted before is durable: at once if it is.
+    pub(super) fn answer_behind(&mut self, now: u64, link: u64, request: Request, body: AnswerBody) {
+        if self.pending.is_empty() {
+            return self.answer(now, link, &request, Ok(body), Slice::default());
+        }
+        // An empty record carries it.
+        let chunk = (request.scope.volume, u64::MAX);
+        let fixes = Vec::new();
+        self.push(Record::Mend { chunk, fixes }, link, request, body);
+    }
+
     /// What is pending becomes durable, and is answered in the order of the log.
     pub fn flush(&mut self, now: u64) {
         for pending in std::mem::take(&mut self.pending) {
-            if let Record::Chunk {
-                chunk,
-                version,
-                entries,
-            } = &pending.record
-            {
-                let held = self.durable.entry(*chunk).or_default();
-                held.version = *version;
-                held.applied.push(*version);
-                held.blocks.extend(entries.iter().cloned());
-            }
+            apply(&mut self.durable, &pending.record);
             self.log.push(pending.record);
             for (link, request) in pending.answers {
-                if request.scope.generation < self.generation {
-                    // Drained under the old owner: it is durable, and the old owner may know.
-                }
+                // Even if drained under an old owner: it is durable, and the old owner may know.
                 self.answer(now, link, &request, Ok(pending.body.clone()), Slice::default());
             }
         }
@@ -487,24 +577,33 @@ impl Store {
                 previous,
                 sums,
             } => {
-                assert_eq!(
-                    (offset_bytes % BLOCK_BYTES, length_bytes % BLOCK_BYTES),
-                    (0, 0),
-                    "the model has whole blocks"
-                );
+                assert_eq!(payload.len(), *length_bytes as usize);
+                let held = self.accepted.get(&(request.scope.volume, chunk.0));
                 let mut entries = Vec::new();
-                for (index, sum) in sums.iter().enumerate() {
-                    let at = index * BLOCK_BYTES as usize;
-                    let data = payload.slice(at..at + BLOCK_BYTES as usize);
-                    assert_eq!(amita_cluster::crc32c(&data), *sum);
-                    let block = (offset_bytes / BLOCK_BYTES) as u16 + index as u16;
+                let (mut at, mut place) = (0, *offset_bytes as usize);
+                for sum in sums {
+                    let (block, inside) = (place / BLOCK_BYTES as usize, place % BLOCK_BYTES as usize);
+                    let end = payload.len().min(at + BLOCK_BYTES as usize - inside);
+                    let piece = payload.slice(at..end);
+                    assert_eq!(amita_cluster::crc32c(&piece), *sum);
+                    let mut data = (piece, *sum);
+                    if end - at < BLOCK_BYTES as usize {
+                        // A part of a block: merged with what is there.
+                        let old = held.and_then(|held| held.blocks.get(&(block as u16))?.data.as_ref());
+                        let mut bytes = old.map_or_else(|| vec![0; BLOCK_BYTES as usize], |old| old.0.to_vec());
+                        bytes[inside..inside + end - at].copy_from_slice(&data.0);
+                        let sum = amita_cluster::crc32c(&bytes);
+                        data = (Slice::copy_from(&bytes), sum);
+                    }
                     entries.push((
-                        block,
+                        block as u16,
                         Entry {
                             version: *version,
-                            data: Some((data, *sum)),
+                            data: Some(data),
                         },
                     ));
+                    place += end - at;
+                    at = end;
                 }
                 (*chunk, *version, *previous, entries)
             }
@@ -531,7 +630,8 @@ impl Store {
             _ => unreachable!(),
         };
         assert_eq!(version.generation(), request.scope.generation);
-        let held = self.accepted.entry(chunk.0).or_default();
+        let chunk: Key = (request.scope.volume, chunk.0);
+        let held = self.accepted.entry(chunk).or_default();
         let blocks = entries.iter().filter(|(_, entry)| entry.data.is_some()).count() as u64;
         if held.applied.contains(&version) {
             // R7: a write is charged once on each link that it comes by, so that both sides count the same.
@@ -544,7 +644,7 @@ impl Store {
                     version: same,
                     ..
                 } = &pending.record
-                    && (*other, *same) == (chunk.0, version)
+                    && (*other, *same) == (chunk, version)
                 {
                     pending.answers.push((link, request));
                     return;
@@ -553,8 +653,8 @@ impl Store {
             return self.answer(now, link, &request, Ok(AnswerBody::Done), Slice::default());
         }
         if held.version != previous {
-            self.wrong_predecessors += 1;
             let current = held.version;
+            self.wrong_predecessors += 1;
             return self.refuse(now, link, &request, Refusal::WrongPredecessor { current });
         }
         let credit = self.credits.entry((link, request.id.0 >> 40)).or_default();
@@ -566,7 +666,8 @@ impl Store {
             return self.refuse(now, link, &request, Refusal::NoSpace);
         }
         let record = Record::Chunk {
-            chunk: chunk.0,
+            chunk,
+            previous,
             version,
             entries,
         };
@@ -586,13 +687,13 @@ impl Store {
         else {
             unreachable!()
         };
-        let (chunk, version, last) = (*chunk, *version, *last);
-        let current = self.accepted.get(&chunk.0).map_or(Version::NONE, |held| held.version);
-        if current != *previous {
+        let (chunk, version, previous, last) = ((request.scope.volume, chunk.0), *version, *previous, *last);
+        let current = self.accepted.get(&chunk).map_or(Version::NONE, |held| held.version);
+        if current != previous {
             self.wrong_predecessors += 1;
             return self.refuse(now, link, &request, Refusal::WrongPredecessor { current });
         }
-        let rolling = self.rolling.entry(chunk.0).or_default();
+        let rolling = self.rolling.entry(chunk).or_default();
         if *first {
             rolling.entries.clear();
         }
@@ -618,11 +719,48 @@ impl Store {
         }
         let entries = std::mem::take(&mut rolling.entries);
         let record = Record::Chunk {
-            chunk: chunk.0,
+            chunk,
+            previous,
             version,
             entries,
         };
         self.accept_record(&record);
         self.push(record, link, request, AnswerBody::Done);
+    }
+}
+
+/// What a record does to the chunks.
+fn apply(chunks: &mut BTreeMap<Key, Held>, record: &Record) {
+    match record {
+        Record::Adopt { .. } => {}
+        Record::Chunk {
+            chunk,
+            previous,
+            version,
+            entries,
+        } => {
+            let held = chunks.entry(*chunk).or_default();
+            if held.follows.0 != version.generation() {
+                held.follows = (version.generation(), *previous);
+            }
+            held.version = *version;
+            held.applied.push(*version);
+            held.blocks.extend(entries.iter().cloned());
+        }
+        Record::Join { chunk, generation, at } => {
+            let held = chunks.entry(*chunk).or_default();
+            held.incomplete = Some(held.incomplete.unwrap_or(held.version));
+            held.version = *at;
+            held.applied.clear();
+            held.follows = (*generation, *at);
+        }
+        Record::Mend { fixes, .. } if fixes.is_empty() => {}
+        Record::Mend { chunk, fixes } => {
+            let held = chunks.entry(*chunk).or_default();
+            for fix in fixes {
+                fix.carry_out(&mut held.blocks);
+            }
+        }
+        Record::Whole { chunk } => chunks.entry(*chunk).or_default().incomplete = None,
     }
 }

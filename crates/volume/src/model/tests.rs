@@ -25,6 +25,11 @@ fn play(profile: impl Fn(u64) -> Profile, seeds: std::ops::Range<u64>) -> (Count
                 seen.released += other.released;
                 seen.deposed += other.deposed;
                 seen.unknown_calls += other.unknown_calls;
+                seen.listed += other.listed;
+                seen.claimed += other.claimed;
+                seen.promoted += other.promoted;
+                seen.promotion_races += other.promotion_races;
+                seen.given_up += other.given_up;
             }
             Err(why) => panic!("seed {seed} of {name}: {why}"),
         }
@@ -45,7 +50,37 @@ fn one_seed() {
             seeds.parse::<u64>().expect("a number") + 1,
         ),
     };
-    play(|seed| profile(name, seed), from..to);
+    if to - from == 1 {
+        let (counters, seen) = play(|seed| profile(name, seed), from..to);
+        return println!("{counters:?}\n{seen:?}");
+    }
+    let mut found = 0;
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    for seed in from..to {
+        if let Some(why) = fault(seed, profile(name, seed), Planted::default()) {
+            println!("seed {seed} of {name}: {}", why.chars().take(300).collect::<String>().replace('\n', " "));
+            found += 1;
+        }
+    }
+    std::panic::set_hook(hook);
+    println!("seeds played: {}", to - from);
+    assert_eq!(found, 0, "faults in {} seeds", to - from);
+}
+
+/// Plays a seed, and says how it failed.
+fn fault(seed: u64, profile: Profile, planted: Planted) -> Option<String> {
+    match std::panic::catch_unwind(|| run(seed, profile, planted).map(|_| ())) {
+        Ok(Ok(())) => None,
+        Ok(Err(why)) => Some(why),
+        Err(panic) => match panic.downcast::<String>() {
+            Ok(text) => Some(format!("panic: {text}")),
+            Err(panic) => {
+                let text = panic.downcast::<&str>().map_or("?", |text| *text);
+                Some(format!("panic: {text}"))
+            }
+        },
+    }
 }
 
 fn profile(name: &str, seed: u64) -> Profile {
@@ -58,6 +93,10 @@ fn profile(name: &str, seed: u64) -> Profile {
         "deaths" => Profile::deaths(seed),
         "laggards" => Profile::laggards(seed),
         "amnesia" => Profile::amnesia(),
+        "back" => Profile::back(seed),
+        "resync" => Profile::resync(seed),
+        "relay" => Profile::relay(seed),
+        "hot" => Profile::hot(seed),
         other => panic!("no profile {other}"),
     }
 }
@@ -130,15 +169,8 @@ fn find(name: &str, planted: Planted, profile: impl Fn(u64) -> Profile, seeds: u
     std::panic::set_hook(Box::new(|_| {}));
     let mut found = None;
     for seed in 0..seeds {
-        let profile = profile(seed);
-        let result = std::panic::catch_unwind(|| run(seed, profile, planted).map(|_| ()));
-        let why = match result {
-            Ok(Ok(())) => continue,
-            Ok(Err(why)) => why,
-            Err(panic) => match panic.downcast::<String>() {
-                Ok(text) => format!("panic: {text}"),
-                Err(_) => "panic".to_owned(),
-            },
+        let Some(why) = fault(seed, profile(seed), planted) else {
+            continue;
         };
         found = Some((seed, why));
         break;

@@ -18,7 +18,11 @@ pub const GATEWAYS: usize = 3;
 pub const STORES: usize = 4;
 pub const CHUNKS: u64 = 3;
 pub const BLOCKS: u64 = 8;
-pub const VOLUME: VolumeId = VolumeId(5);
+/// Their names; a run may have fewer.
+pub const VOLUMES: [&str; 2] = ["v", "w"];
+pub const GROUPS: u32 = 2;
+/// Far more than a run has.
+const MAX_EVENTS: u64 = 400_000;
 
 pub enum Event {
     ToStore {
@@ -70,7 +74,8 @@ pub enum Event {
         incarnation: u64,
         call: CallId,
         request: Call,
-        generation: Generation,
+        /// Whose call it is, where it is a sequencer's.
+        by: (usize, Generation),
     },
     MetaReply {
         gateway: usize,
@@ -80,20 +85,24 @@ pub enum Event {
     },
     AskOwner {
         from: usize,
+        volume: usize,
         incarnation: u64,
         to: usize,
         generation: Generation,
     },
     OwnerReply {
         gateway: usize,
+        volume: usize,
         incarnation: u64,
         reply: OwnerReply,
     },
     Client {
         gateway: usize,
+        volume: usize,
     },
     Open {
         gateway: usize,
+        volume: usize,
     },
     Kill {
         gateway: usize,
@@ -113,6 +122,32 @@ pub enum Event {
         store: usize,
         ns: u64,
     },
+    /// A watch tells of a group's record.
+    Hint {
+        gateway: usize,
+        group: map::Group,
+    },
+    /// A gateway writes down what its sequencers say of syncing stores.
+    Claim {
+        gateway: usize,
+        incarnation: u64,
+        volume: usize,
+        generation: Generation,
+    },
+    /// The coordinator looks at the metadata, and later does what it has decided.
+    Look,
+    Decided {
+        change: super::coordinator::Change,
+    },
+    Freeze {
+        gateway: Option<usize>,
+        store: usize,
+        ns: u64,
+    },
+    /// Another set of stores should hold a group.
+    Move,
+    /// The coordinator evicts a store that nothing is wrong with.
+    Evict,
 }
 
 #[derive(Default)]
@@ -130,8 +165,14 @@ pub struct Link {
 
 pub struct Gateway {
     pub incarnation: u64,
-    pub opener: Option<(Opener, u64)>,
+    /// By volume.
+    pub openers: Vec<Option<(Opener, u64)>>,
+    /// Of all volumes.
     pub cores: Vec<(Sequencer, u64)>,
+    /// By volume: what its sequencers have said.
+    pub claims: Vec<super::coordinator::Claims>,
+    /// Nothing moves until then.
+    pub frozen_until: u64,
     pub meta_out_until: u64,
     /// No other gateway reaches it until then.
     pub alone_until: u64,
@@ -148,11 +189,18 @@ pub struct Seen {
     pub released: u64,
     pub deposed: u64,
     pub unknown_calls: u64,
+    pub listed: u64,
+    pub claimed: u64,
+    pub promoted: u64,
+    pub promotion_races: u64,
+    pub given_up: u64,
+    pub useless: u64,
 }
 
 pub struct World {
     pub now: u64,
     pub sequence: u64,
+    pub events: u64,
     pub queue: BTreeMap<(u64, u64), Event>,
     pub random: Random,
     pub profile: Profile,
@@ -165,7 +213,9 @@ pub struct World {
     pub next_link: u64,
     pub next_base: u64,
     /// The epoch of each group when a generation was raised (R6).
-    pub raised: BTreeMap<Generation, Vec<Epoch>>,
+    pub raised: BTreeMap<(usize, Generation), Vec<Epoch>>,
+    /// Which write of which chunk brought a stamp.
+    pub stamps: BTreeMap<u64, (super::store::Key, amita_cluster::Version)>,
     pub counters: Counters,
     pub seen: Seen,
     pub failure: Option<String>,
@@ -173,6 +223,10 @@ pub struct World {
     /// Stores that are gone for ever.
     pub dead: Vec<usize>,
     pub trace: bool,
+}
+
+pub fn volume_id(index: usize) -> VolumeId {
+    VolumeId(5 + index as u64)
 }
 
 pub fn store_id(index: usize) -> StoreId {
@@ -195,7 +249,7 @@ impl World {
                 copies: profile.copies as u8,
                 min_copies: profile.min_copies as u8,
             },
-            groups: 2,
+            groups: GROUPS,
             chunk_bytes: BLOCKS as u32 * BLOCK_BYTES,
         };
         put(map::pool_key("p"), serde_json::to_vec(&pool).unwrap());
@@ -214,21 +268,25 @@ impl World {
                 serde_json::to_vec(&group).unwrap(),
             );
         }
-        let volume = map::Volume {
-            id: VOLUME,
-            name: "v".to_owned(),
-            pool: "p".to_owned(),
-            size_bytes: CHUNKS * BLOCKS * u64::from(BLOCK_BYTES),
-            generation: Generation(0),
-            owner: None,
-        };
-        put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());
+        for (index, name) in VOLUMES.iter().take(profile.volumes).enumerate() {
+            let volume = map::Volume {
+                id: volume_id(index),
+                name: (*name).to_owned(),
+                pool: "p".to_owned(),
+                size_bytes: CHUNKS * BLOCKS * u64::from(BLOCK_BYTES),
+                generation: Generation(0),
+                owner: None,
+            };
+            put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
+        }
         for node in 0..GATEWAYS {
             put(map::live_key(NodeId(node as u32)), b"{}".to_vec());
         }
         let stores = (0..STORES)
             .map(|index| {
-                let mut store = Store::new(store_id(index), profile.capacity);
+                let full = index == 1 && profile.full_store;
+                let capacity = if full { 14 } else { profile.capacity };
+                let mut store = Store::new(store_id(index), capacity);
                 store.busy_percent = profile.busy_percent;
                 store.damage_percent = if index == 0 { profile.damage_percent } else { 0 };
                 store
@@ -237,8 +295,10 @@ impl World {
         let gateways = (0..GATEWAYS)
             .map(|_| Gateway {
                 incarnation: 0,
-                opener: None,
+                openers: (0..profile.volumes).map(|_| None).collect(),
                 cores: Vec::new(),
+                claims: (0..profile.volumes).map(|_| Default::default()).collect(),
+                frozen_until: 0,
                 meta_out_until: 0,
                 alone_until: 0,
                 links: (0..STORES).map(|_| Link::default()).collect(),
@@ -248,6 +308,7 @@ impl World {
         let mut world = World {
             now: MS,
             sequence: 0,
+            events: 0,
             queue: BTreeMap::new(),
             random,
             profile,
@@ -260,6 +321,7 @@ impl World {
             next_link: 0,
             next_base: 0,
             raised: BTreeMap::new(),
+            stamps: BTreeMap::new(),
             counters: Counters::default(),
             seen: Seen::default(),
             failure: None,
@@ -312,6 +374,10 @@ impl World {
                 self.fail("it spins without time passing".to_owned());
                 break;
             }
+            self.events += 1;
+            if self.events > MAX_EVENTS {
+                self.fail("it never ends".to_owned());
+            }
             self.now = next;
             if next_due <= next_event {
                 self.tick();
@@ -327,11 +393,15 @@ impl World {
     fn next_due(&self) -> u64 {
         let mut due = u64::MAX;
         for gateway in &self.gateways {
+            let mut of = u64::MAX;
             for (sequencer, _) in &gateway.cores {
-                due = due.min(sequencer.deadline().map_or(u64::MAX, |at| at.0));
+                of = of.min(sequencer.deadline().map_or(u64::MAX, |at| at.0));
             }
-            if let Some((opener, _)) = &gateway.opener {
-                due = due.min(opener.deadline().map_or(u64::MAX, |at| at.0));
+            for (opener, _) in gateway.openers.iter().flatten() {
+                of = of.min(opener.deadline().map_or(u64::MAX, |at| at.0));
+            }
+            if of != u64::MAX {
+                due = due.min(of.max(gateway.frozen_until));
             }
         }
         for store in &self.stores {
@@ -343,10 +413,13 @@ impl World {
     fn tick(&mut self) {
         let now = Time(self.now);
         for gateway in &mut self.gateways {
+            if gateway.frozen_until > self.now {
+                continue;
+            }
             for (sequencer, _) in &mut gateway.cores {
                 sequencer.tick(now);
             }
-            if let Some((opener, _)) = &mut gateway.opener {
+            for (opener, _) in gateway.openers.iter_mut().flatten() {
                 opener.tick(now);
             }
         }
@@ -358,7 +431,29 @@ impl World {
         }
     }
 
+    /// Until when what an event is for stands still.
+    fn frozen_until(&self, event: &Event) -> u64 {
+        match event {
+            Event::ToStore { store, .. } | Event::Flush { store, .. } => self.stores[*store].frozen_until,
+            Event::ToGateway { gateway, .. }
+            | Event::LinkUp { gateway, .. }
+            | Event::SeenDown { gateway, .. }
+            | Event::MetaReply { gateway, .. }
+            | Event::OwnerReply { gateway, .. }
+            | Event::Client { gateway, .. }
+            | Event::Open { gateway, .. }
+            | Event::Hint { gateway, .. }
+            | Event::Claim { gateway, .. } => self.gateways[*gateway].frozen_until,
+            Event::AskOwner { to, .. } => self.gateways[*to].frozen_until,
+            _ => 0,
+        }
+    }
+
     fn handle(&mut self, event: Event) {
+        let until = self.frozen_until(&event);
+        if until > self.now {
+            return self.at(until, event);
+        }
         let now = Time(self.now);
         match event {
             Event::ToStore {
@@ -370,6 +465,7 @@ impl World {
             } => {
                 if self.gateways[gateway].links[store].link == link {
                     self.check_fence(&request);
+                    self.note_stamps(&request, &payload);
                     self.say(|| {
                         format!(
                             "s{store} <- g{gateway} {:x} {:?} {:?}",
@@ -391,7 +487,7 @@ impl World {
                 payload,
             } => {
                 if self.gateways[gateway].links[store].seen == link {
-                    self.say(|| format!("g{gateway} <- s{store} {:x} {:?}", answer.id.0, answer.result));
+                    self.say(|| format!("g{gateway} <- s{store} {:x} +{} {:?}", answer.id.0, answer.credit_blocks, answer.result));
                     let base = answer.id.0 >> 40 << 40;
                     for (sequencer, of) in &mut self.gateways[gateway].cores {
                         if *of == base {
@@ -417,6 +513,9 @@ impl World {
                 // The fabric of a node that is gone: certain, and quicker than silence.
                 if self.stores[store].incarnation == incarnation && !self.stores[store].up {
                     for gateway in &mut self.gateways {
+                        if gateway.frozen_until > self.now {
+                            continue;
+                        }
                         for (sequencer, _) in &mut gateway.cores {
                             sequencer.store_lost(now, store_id(store));
                         }
@@ -428,9 +527,9 @@ impl World {
                 incarnation,
                 call,
                 request,
-                generation,
+                by,
             } => {
-                self.meta_call(gateway, incarnation, call, &request, generation);
+                self.meta_call(gateway, incarnation, call, &request, by);
             }
             Event::MetaReply {
                 gateway,
@@ -443,9 +542,10 @@ impl World {
                     return;
                 }
                 let base = call.0 >> 40 << 40;
-                match &mut state.opener {
-                    Some((opener, of)) if *of == base => opener.meta(now, call, result),
-                    _ => {
+                let mut openers = state.openers.iter_mut().flatten();
+                match openers.find(|(_, of)| *of == base) {
+                    Some((opener, _)) => opener.meta(now, call, result),
+                    None => {
                         for (sequencer, of) in &mut state.cores {
                             if *of == base {
                                 sequencer.meta(now, call, result);
@@ -457,24 +557,26 @@ impl World {
             }
             Event::AskOwner {
                 from,
+                volume,
                 incarnation,
                 to,
                 generation,
-            } => self.asked(from, incarnation, to, generation),
+            } => self.asked((from, incarnation), volume, to, generation),
             Event::OwnerReply {
                 gateway,
+                volume,
                 incarnation,
                 reply,
             } => {
                 let state = &mut self.gateways[gateway];
                 if state.incarnation == incarnation
-                    && let Some((opener, _)) = &mut state.opener
+                    && let Some((opener, _)) = &mut state.openers[volume]
                 {
                     opener.owner(reply);
                 }
             }
-            Event::Client { gateway } => self.client(gateway),
-            Event::Open { gateway } => self.open(gateway),
+            Event::Client { gateway, volume } => self.client(gateway, volume),
+            Event::Open { gateway, volume } => self.open(gateway, volume),
             Event::Kill { gateway } => self.kill(gateway),
             Event::MetaOut { gateway, ns } => self.gateways[gateway].meta_out_until = self.now + ns,
             Event::Split {
@@ -484,6 +586,32 @@ impl World {
                 ns,
             } => self.split(gateway, other, mask, ns),
             Event::Spike { gateway, store, ns } => self.gateways[gateway].links[store].spike_until = self.now + ns,
+            Event::Hint { gateway, group } => {
+                for (sequencer, _) in &mut self.gateways[gateway].cores {
+                    sequencer.hint(now, group.index, group.epoch, !group.syncing.is_empty());
+                }
+            }
+            Event::Claim {
+                gateway,
+                incarnation,
+                volume,
+                generation,
+            } => {
+                if self.gateways[gateway].incarnation == incarnation {
+                    self.claim(gateway, volume, generation);
+                }
+            }
+            Event::Look => self.look(),
+            Event::Decided { change } => self.decided(change),
+            Event::Freeze { gateway, store, ns } => {
+                let until = self.now + ns;
+                match gateway {
+                    Some(gateway) => self.gateways[gateway].frozen_until = until,
+                    None => self.stores[store].frozen_until = until,
+                }
+            }
+            Event::Move => self.move_group(),
+            Event::Evict => self.evict_any(),
         }
     }
 }

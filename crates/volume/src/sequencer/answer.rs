@@ -36,6 +36,8 @@ impl Sequencer {
                 Ok(body) => self.accepted(now, member, body, payload),
                 Err(refusal) => self.refused(now, member, &refusal),
             }
+        } else {
+            self.answered_late(answer.id, store, answer.result.is_err());
         }
         self.finish(now);
     }

@@ -335,7 +335,7 @@ impl Sequencer {
                     Kind::Orphan => self.settle_and_drop(slot, position),
                     Kind::Join => self.join_lost(slot, position),
                     Kind::Sync { of, step } => self.sync_lost(now, slot, position, (of, step)),
-                    Kind::Write(_) => self.settle(slot, position),
+                    Kind::Write(_) => self.forget_write(slot, position),
                     Kind::Free | Kind::Fence { .. } | Kind::Open(_) => {
                         unreachable!("fences and openings have ended with the epoch")
                     }

@@ -619,9 +619,13 @@ impl Sequencer {
         }
         mending.awaited = runs.len();
         mending.stage = Stage::Fetching;
-        let (source, chunk) = (mending.source, mending.chunk);
+        let (source, chunk, group) = (mending.source, mending.chunk, mending.group);
         if runs.is_empty() {
             return self.mend_put(now, of);
+        }
+        if !self.groups[group as usize].current.has(source) || !self.can_send(group, source) {
+            // It has gone since it listed its entries.
+            return self.begin_again(now, of, PAUSE);
         }
         let index = self.chunks[chunk as usize].index;
         for (range, _) in runs {
@@ -639,17 +643,24 @@ impl Sequencer {
         let count = usize::from(range.count);
         let whole =
             (payload.is_empty() && sums.is_empty()) || (payload.len() == count * block_bytes && sums.len() == count);
-        let Some(mending) = self.mending(of) else { return };
         if !whole {
             return self.begin_again(now, of, LONG_PAUSE);
         }
+        let damaged = |&(place, _): &(usize, BlockIndex)| {
+            sums.get(place).is_some_and(|sum| amita_cluster::crc32c(&payload[place * block_bytes..][..block_bytes]) != *sum)
+        };
+        if let Some((_, block)) = range.iter().enumerate().find(damaged) {
+            // End to end: whatever spoiled it, it gets no fresh checksum.
+            return self.source_damaged(now, of, block);
+        }
+        let Some(mending) = self.mending(of) else { return };
         for (place, block) in range.iter().enumerate() {
             let Some(at) = mending.fixes.iter().position(|fix| fix.block == block) else {
                 continue;
             };
             let fix = &mut mending.fixes[at];
             let found = (!sums.is_empty()).then(|| payload.slice(place * block_bytes..(place + 1) * block_bytes));
-            let sum = found.as_ref().map(|bytes| amita_cluster::crc32c(bytes));
+            let sum = sums.get(place).copied();
             match fix.put {
                 // Only asked for alone: the version is this block's.
                 None => fix.put = Some((version, sum)),
@@ -667,6 +678,15 @@ impl Sequencer {
         if mending.awaited == 0 {
             self.mend_put(now, of);
         }
+    }
+
+    /// The source has no intact copy of a block: another one is asked.
+    fn source_damaged(&mut self, now: Time, of: u32, block: BlockIndex) {
+        let Some(mending) = self.mending(of) else { return };
+        let (group, source, chunk) = (mending.group, mending.source, mending.chunk);
+        mending.bad_sources.add(source);
+        self.found_damage(group, source, chunk, block);
+        self.begin_again(now, of, Duration::ZERO);
     }
 
     /// Sends the window's blocks to the member.
@@ -725,17 +745,13 @@ impl Sequencer {
     }
 
     pub(super) fn mend_refused(&mut self, now: Time, slot: u32, position: usize, of: u32, refusal: &Refusal) {
-        let (group, chunk) = (self.tasks[slot].group, self.tasks[slot].chunk);
+        let group = self.tasks[slot].group;
         self.settle_and_drop(slot, position);
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
         let at_target = position == mending.position;
         match refusal {
-            Refusal::Damaged { block } if !at_target => {
-                mending.bad_sources.add(position);
-                self.found_damage(group, position, chunk, *block);
-                self.begin_again(now, of, Duration::ZERO);
-            }
+            Refusal::Damaged { block } if !at_target => self.source_damaged(now, of, *block),
             // A write that it refused is to come again before what was sent behind it.
             Refusal::WrongPredecessor { .. } if at_target => self.begin_again(now, of, PAUSE),
             other if passes_by_itself(other) => self.begin_again(now, of, PAUSE),

@@ -3,7 +3,7 @@
 use super::open::Opening;
 use crate::task::{List, Members};
 use amita_cluster::message::MAX_MEMBERS;
-use amita_cluster::{ChunkIndex, Epoch, GroupId, StoreId, Version, map};
+use amita_cluster::{ChunkIndex, Epoch, GroupId, RequestId, StoreId, Version, map};
 use amita_reactor::Time;
 use arrayvec::ArrayVec;
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub(super) struct Store {
     pub refusing: bool,
     /// Blocks that may be written before it grants more (R7).
     pub credit: u64,
+    /// Writes of groups that it has left, and their blocks: whether they count, its answers tell.
+    pub in_doubt: Vec<(RequestId, u64)>,
     /// Until then it accepts no newer generation (R4).
     pub promise_until: Time,
     /// The length of its last promise.

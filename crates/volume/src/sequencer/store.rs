@@ -10,15 +10,13 @@ use amita_reactor::{Slice, Time};
 use std::time::Duration;
 
 impl Sequencer {
-    /// There is an ordered link to the store, on which nothing was sent yet.
+    /// There is an ordered link to the store, on which nothing was sent yet. One of which no group says anything yet is
+    /// remembered: it may be listed as syncing while its link stands, and nobody says then once more that it does.
     pub fn store_up(&mut self, now: Time, id: StoreId) {
-        let Some(&number) = self.store_index.get(&id) else {
-            self.others_up.insert(id);
-            return;
-        };
         if self.stopped {
             return;
         }
+        let number = self.store_number(now, id);
         if self.stores[number as usize].up {
             // A new link without word of the old one's end: what was under way there is gone.
             self.link_ended(now, number);
@@ -40,7 +38,6 @@ impl Sequencer {
     /// The link to the store has ended. Requests stay and are sent again when there is a new one; reads go elsewhere.
     pub fn store_down(&mut self, now: Time, id: StoreId) {
         let Some(&number) = self.store_index.get(&id) else {
-            self.others_up.remove(&id);
             return;
         };
         if self.stopped || !self.stores[number as usize].up {
@@ -76,6 +73,7 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = false;
         store.credit = 0;
+        store.in_doubt.clear();
         if store.awaited == 0 {
             store.heard = now;
         }

@@ -15,7 +15,7 @@ use crate::task::{Kind, Members, SyncStep};
 use amita_cluster::message::{AnswerBody, ChunkState as Held, MAX_MEMBERS, Refusal, RequestBody};
 use amita_cluster::{ChunkIndex, Version};
 use amita_reactor::{Slice, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Members that are brought up to date at one time; others wait.
 const MAX_SYNCS: usize = 4;
@@ -40,6 +40,9 @@ struct Sync {
     group: u32,
     position: usize,
     list: Listing,
+    /// Chunks with writes under way that were given out before the member entered. It does not get those, and where nobody
+    /// has them durably yet nobody lists them: these chunks are compared whatever the lists say.
+    unsettled: BTreeSet<ChunkIndex>,
     /// Chunks that must be compared.
     todo: VecDeque<ChunkIndex>,
     /// Chunks that are being compared.
@@ -96,6 +99,7 @@ impl Sequencer {
         while let Some(group) = self.to_touch.pop() {
             self.touch(now, group);
         }
+        // What is still to be done then is put off again below.
         self.syncs.due = None;
         if self.syncs.is_empty() && self.scrubs.is_empty() {
             return;
@@ -127,6 +131,7 @@ impl Sequencer {
                     at: now,
                     from: ChunkIndex(0),
                 },
+                unsettled: BTreeSet::new(),
                 todo: VecDeque::new(),
                 active: 0,
             };
@@ -171,7 +176,12 @@ impl Sequencer {
         if !self.is_fenced(group) || !members.iter().all(|member| self.can_send(group, member)) {
             return;
         }
+        let busy = self.groups[group as usize].busy.iter();
+        let unsettled: Vec<ChunkIndex> = busy.map(|&chunk| self.chunks[chunk as usize].index).collect();
         let Some(sync) = self.sync(of) else { return };
+        if from == ChunkIndex(0) {
+            sync.unsettled.extend(unsettled);
+        }
         sync.list = Listing::Asked {
             from,
             pages: Default::default(),
@@ -258,15 +268,17 @@ impl Sequencer {
                     None => same = false,
                 }
             }
-            if !same || !self.is_settled_at(index, version.unwrap_or_default()) {
+            let unsettled = self.sync(of).is_some_and(|sync| sync.unsettled.remove(&index));
+            if !same || unsettled || !self.is_settled_at(index, version.unwrap_or_default()) {
                 differ.push(index);
             }
         }
         let Some(sync) = self.sync(of) else { return };
         let (group, position, to_do) = (sync.group, sync.position, differ.len() as u64);
         sync.todo.extend(differ);
-        if let Some(from) = end {
-            sync.list = Listing::Due { at: now, from };
+        match end {
+            Some(from) => sync.list = Listing::Due { at: now, from },
+            None => sync.todo.extend(std::mem::take(&mut sync.unsettled)),
         }
         self.tally_listed(group, position, listed, to_do, end.is_none());
     }

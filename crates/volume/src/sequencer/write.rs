@@ -6,7 +6,7 @@ use crate::config::{MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_P
 use crate::io::{IoError, Payload};
 use crate::task::{Kind, Members, NIL, Write};
 use amita_cluster::message::{Refusal, RequestBody, Sums};
-use amita_cluster::{BLOCK_BYTES, ChunkIndex};
+use amita_cluster::{BLOCK_BYTES, ChunkIndex, RequestId};
 use amita_reactor::Time;
 use amita_reactor::buggify::{Point, narrow};
 
@@ -108,7 +108,10 @@ impl Sequencer {
                 if self.tasks[slot].write().asked.has(position) && answered {
                     if self.groups[group as usize].syncing.has(position) {
                         // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write.
-                        self.doom(group, position);
+                        // Once said is enough: each time has all that waits looked at again.
+                        if !self.groups[group as usize].doomed.has(position) {
+                            self.doom(group, position);
+                        }
                         continue;
                     }
                     return Gate::NoSpace;
@@ -343,6 +346,34 @@ impl Sequencer {
             self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
         }
         self.unstall(now, chunk, position);
+    }
+
+    /// A member that leaves owes no answer any more. What it was not sent it does not count; of what it was sent, its
+    /// answer tells.
+    pub(super) fn forget_write(&mut self, slot: u32, position: usize) {
+        if self.tasks[slot].sent.has(position) {
+            let id = self.tasks.id(slot);
+            let write = self.tasks[slot].write();
+            let blocks = charge(write);
+            if write.charged.has(position) && blocks > 0 {
+                let number = self.groups[self.tasks[slot].group as usize].members[position];
+                self.stores[number as usize].in_doubt.push((id, blocks));
+            }
+        } else {
+            self.uncharge(slot, position);
+        }
+        self.settle(slot, position);
+    }
+
+    /// An answer to what the store was sent while it was a member.
+    pub(super) fn answered_late(&mut self, id: RequestId, store: u32, refused: bool) {
+        let store = &mut self.stores[store as usize];
+        if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
+            let (_, blocks) = store.in_doubt.swap_remove(at);
+            if refused {
+                store.credit += blocks;
+            }
+        }
     }
 
     /// A store takes nothing from the account for what it refuses.
