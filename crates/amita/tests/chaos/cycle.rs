@@ -56,7 +56,7 @@ fn strike(world: &mut World, plan: &Plan, crowd: &Crowd) {
 }
 
 /// Do stores that were evicted come back by themselves? Until they do, a cycle that has cost one ends with its cluster.
-pub const STORES_RETURN: bool = false;
+pub const STORES_RETURN: bool = true;
 
 /// A volume that clients have worked on, and what they saw.
 pub struct Seen {

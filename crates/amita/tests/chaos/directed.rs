@@ -192,6 +192,49 @@ fn fio_verifies_over_lossy_links_while_a_disk_dies() {
 }
 
 #[test]
+fn a_node_away_for_longer_than_its_lease_returns_with_all_that_it_missed() {
+    let mut world = World::start(Shape::default(), 6);
+    world.make_volume(VOLUME, "32M");
+    let mut client = open(&world, 0);
+    // Some of the groups have data, the others none.
+    let blocks = 64;
+    let place = |number: u64| number * 97 % 8192;
+    let write = |client: &mut Client, round| {
+        for number in 0..blocks {
+            let offset = place(number) * BLOCK as u64;
+            client.write(offset, &block(number, round)).expect("written");
+        }
+    };
+    write(&mut client, 1);
+    world.begin(Fault::Kill(2));
+    write(&mut client, 2);
+    let evicted = interrupt::poll(PATIENCE, Duration::from_millis(100), || {
+        let groups = world.observer.groups()?;
+        Ok(groups.iter().all(|(group, _)| group.in_sync.len() == 2).then_some(()))
+    });
+    assert!(evicted.expect("polled").is_some(), "a node without a lease is in sync");
+    world.heal(&[]);
+    write(&mut client, 3);
+    assert!(
+        world.observer.await_whole(PATIENCE).expect("not interrupted"),
+        "not all copies are in sync again: {}",
+        world.missing_copies()
+    );
+    client.close();
+    // Only its copy and one other are left.
+    world.begin(Fault::Kill(0));
+    let mut client = open(&world, 2);
+    for number in 0..blocks {
+        let mut bytes = vec![0; BLOCK];
+        client.read(place(number) * BLOCK as u64, &mut bytes).expect("read");
+        assert!(bytes == block(number, 3), "block {number} by the node that returned");
+    }
+    client.close();
+    world.heal(&[]);
+    world.end(&[]);
+}
+
+#[test]
 fn a_full_cluster_refuses_and_keeps_what_it_has() {
     // Stores of 64 MiB, and a volume that is larger than what they hold.
     let mut world = World::sized(Shape::default(), 4, 64 << 20);

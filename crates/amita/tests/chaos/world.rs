@@ -343,7 +343,8 @@ impl World {
             .filter(|(group, copies)| group.in_sync.len() < *copies || !group.syncing.is_empty())
             .map(|(group, copies)| format!("{copies} copies: {group:?}"))
             .collect();
-        lines.join("\n")
+        let some = &lines[..lines.len().min(4)];
+        format!("{} groups, among them\n{}", lines.len(), some.join("\n"))
     }
 
     /// What has been struck so far, for a person to read.
