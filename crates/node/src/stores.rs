@@ -37,6 +37,10 @@ impl Host {
         for (answer, payload) in self.memo_answers.drain(..) {
             memo.answer(now, answer, &payload);
         }
+        if moved && memo.is_idle() {
+            // A copy is seldom made: the space that was granted for it is for others meanwhile.
+            self.store.link_closed(now, MEMO);
+        }
         if let Some((request, payload)) = memo.next(now) {
             self.store.request(now, MEMO, request, payload);
             moved = true;

@@ -39,7 +39,7 @@ pub const GENERATION: Generation = Generation(1);
 pub const EPOCH: Epoch = Epoch(1);
 /// How many places take turns.
 pub const PLACES: u64 = 2;
-/// Chunks of a place: 64 MiB. Ten thousand volumes and as many groups take a hundredth of it.
+/// Chunks of a place: 64 MiB. Ten thousand volumes and 8,192 groups take 4.2 MiB of it.
 pub const PLACE_CHUNKS: u64 = 16;
 /// The longest content, in bytes: what is left of a place behind its first page.
 pub const MAX_CONTENT_BYTES: u64 = (PLACE_CHUNKS * MAX_BLOCKS_PER_CHUNK as u64 - 1) * amita_cluster::BLOCK_BYTES as u64;

@@ -35,6 +35,9 @@ impl Host {
         if let Some(at) = self.rig.told.iter().position(|told| told.link == LINK) {
             let told = self.rig.told.remove(at);
             self.writer.answer(self.rig.now, told.answer, &told.payload);
+            if self.writer.is_idle() {
+                self.rig.store.link_closed(self.rig.now, LINK);
+            }
             return true;
         }
         if let Some((request, payload)) = self.writer.next(self.rig.now) {
@@ -110,6 +113,7 @@ fn what_was_kept_is_found_by_the_next_life_and_by_whoever_looks() {
         assert_eq!((copy.head.life, copy.head.revision), (1, revision));
         assert!(copy.content == bytes(revision, count), "revision {revision}");
     }
+    assert_eq!(host.rig.store.status().credits_granted, 0, "given back");
     let options = CheckOptions {
         data: true,
         ..CheckOptions::default()

@@ -48,7 +48,7 @@ fn what_is_kept_and_what_is_not() {
 
 /// A large cluster's records and how long they are: the figure stands in `docs/format.md`.
 #[test]
-fn eight_thousand_groups_and_ten_thousand_volumes_fit_a_chunk() {
+fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place() {
     let stores: Vec<StoreId> = (1..=3u128).map(|n| StoreId(n << 96 | 0x1234_5678_9abc)).collect();
     let mut values = BTreeMap::new();
     for index in 0..8192 {

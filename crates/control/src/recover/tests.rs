@@ -421,7 +421,7 @@ fn older_metadata_is_told_from_newer() {
     };
     older(
         &|source| source.groups[0].epoch = Epoch(2),
-        "group 1/0: the store knows epoch 2, the metadata says 1",
+        "group 1.0: the store knows epoch 2, the metadata says 1",
     );
     older(&|source| source.groups[0].in_sync = vec![A], "other in-sync stores");
     older(&|source| source.groups[0].pool = PoolId(2), "never known a pool");

@@ -152,6 +152,13 @@ impl Writer {
         self.look();
     }
 
+    /// Is nothing to be done? Then whoever carries the requests gives back what space was granted for them
+    /// ([`Store::link_closed`](crate::Store::link_closed)).
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.step == Step::Idle && self.wanted.is_none()
+    }
+
     /// What there is to tell, in order.
     pub fn told(&mut self) -> std::vec::Drain<'_, Told> {
         self.told.drain(..)
@@ -332,6 +339,8 @@ impl Writer {
         self.heads[place as usize] = Some(self.head(content));
         self.writing = None;
         self.said = false;
+        // The next copy asks anew: with the answer comes the right to space, which is given back meanwhile.
+        self.versions.clear();
         self.told.push(Told::Written { life, revision });
         self.step = Step::Idle;
     }
