@@ -95,14 +95,16 @@ pub fn reads() -> Size {
     }
 }
 
-/// Reads beside an eviction, a return and a takeover.
+/// Reads while a store comes back, and beside an eviction and a takeover after that.
 #[must_use]
 pub fn reads_and_return() -> Size {
+    let starts = vec![Start { out: 1, past: vec![] }];
     Size {
         writes: 1,
-        evictions: 2,
+        evictions: 1,
         additions: 1,
         reads: 1,
+        starts,
         ..two()
     }
 }
@@ -244,13 +246,14 @@ pub fn chunks() -> Size {
 /// Two volumes with one chunk each, and two owners each.
 #[must_use]
 pub fn volumes() -> Size {
+    let starts = vec![Start { out: 1, past: vec![] }];
     Size {
         kinds: two_chunks(),
         chunks: 2,
         volumes: 2,
         writes: 1,
-        evictions: 1,
         additions: 1,
+        starts,
         ..two()
     }
 }
@@ -300,7 +303,6 @@ pub fn small() -> Vec<(&'static str, Size)> {
         ("start", start()),
         ("durability", durability()),
         ("returns", returns()),
-        ("returns twice", returns_twice()),
         ("three", three()),
         ("parts", parts()),
         ("generations", generations()),
@@ -318,6 +320,15 @@ pub fn small() -> Vec<(&'static str, Size)> {
 #[must_use]
 pub fn large() -> Vec<(&'static str, Size)> {
     vec![
+        ("large: returns twice", returns_twice()),
+        (
+            "large: volumes",
+            Size {
+                evictions: 1,
+                starts: vec![Start::default()],
+                ..volumes()
+            },
+        ),
         (
             "large: crashes",
             Size {
