@@ -198,6 +198,8 @@ pub enum Rule {
     SkipNewer,
     /// Resync: an entry that was left alone counts as a difference.
     SkipIsDifference,
+    /// Resync: a mend that did not meet its entry counts as a difference.
+    MissIsDifference,
     /// Resync: an entry that has the source's version and other contents is not left alone.
     MendEqualVersion,
     /// Resync: a pass ends with its link.
@@ -272,6 +274,7 @@ pub const ALL: &[Rule] = &[
     Rule::BaseKept,
     Rule::SkipNewer,
     Rule::SkipIsDifference,
+    Rule::MissIsDifference,
     Rule::MendEqualVersion,
     Rule::PassEndsWithLink,
     Rule::ClaimAllChunks,

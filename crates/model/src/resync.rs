@@ -2,7 +2,7 @@
 
 use crate::config::Rule;
 use crate::history::Version;
-use crate::state::{BLOCKS, Change, ENTERED, Entry, IN, JOINED, NONE, Replication, SYNCING, State, WHOLE, bit};
+use crate::state::{BLOCKS, Change, ENTERED, IN, JOINED, NONE, Replication, SYNCING, State, WHOLE, bit};
 
 impl Replication {
     /// The syncing member, as far as a sequencer knows.
@@ -116,7 +116,7 @@ impl Replication {
         Some(next)
     }
 
-    /// What the lists differ in is mended; if nothing, the chunk is said to be whole.
+    /// What the lists differ in is mended. If all of it could be, the chunk is said to be whole; else it is compared again.
     #[must_use]
     pub fn decide(&self, s: &State, q: usize, chunk: usize) -> Option<State> {
         let m = self.target(s, q)?;
@@ -133,7 +133,7 @@ impl Replication {
         (held.target, held.source, held.mark) = (None, None, held.issued);
         // A chunk that stayed whole has nothing to be compared.
         let floor = if base == NONE { None } else { Some(self.floor(s, base)) };
-        let mut differs = false;
+        let mut again = false;
         for block in 0..BLOCKS {
             let (from, to) = (source[block], target[block]);
             let (from_version, to_version) = (self.version(s, from.last), self.version(s, to.last));
@@ -148,18 +148,31 @@ impl Replication {
                 to_version > from_version || (to_version == from_version && !self.off.holds(Rule::MendEqualVersion));
             let own = to_version.0 == self.generation(q) && newer;
             if own && self.off.holds(Rule::SkipNewer) {
-                differs |= self.off.holds(Rule::SkipIsDifference);
+                again |= self.off.holds(Rule::SkipIsDifference);
                 continue;
             }
             if from_version < to_version && !self.off.holds(Rule::TakeWhatDiffers) {
                 continue;
             }
-            differs = true;
-            if !self.mend(&mut next, m, chunk, block, to, from) {
+            let entry = self.accepted(&next, m).chunks[chunk].blocks[block];
+            if entry != to && self.off.holds(Rule::ExactEntry) {
+                again |= self.off.holds(Rule::MissIsDifference);
+                continue;
+            }
+            let (chunk, block) = (chunk as u8, block as u8);
+            if !self.accept(
+                &mut next,
+                m,
+                Change::Mend {
+                    chunk,
+                    block,
+                    put: from,
+                },
+            ) {
                 return None;
             }
         }
-        if differs && self.off.holds(Rule::WholeBehind) {
+        if again && self.off.holds(Rule::WholeBehind) {
             return Some(next);
         }
         let whole = Change::Whole {
@@ -181,21 +194,5 @@ impl Replication {
             0
         };
         (generation, counter.saturating_sub(back))
-    }
-
-    fn mend(&self, s: &mut State, m: usize, chunk: usize, block: usize, expect: Entry, put: Entry) -> bool {
-        let entry = self.accepted(s, m).chunks[chunk].blocks[block];
-        if entry != expect && self.off.holds(Rule::ExactEntry) {
-            return true;
-        }
-        self.accept(
-            s,
-            m,
-            Change::Mend {
-                chunk: chunk as u8,
-                block: block as u8,
-                put,
-            },
-        )
     }
 }

@@ -353,7 +353,7 @@ impl Cluster {
                     self.nodes[member].serving.push(store);
                     self.announce(member);
                 }
-                FromCore::StoreFailed { why, path } => {
+                FromCore::StoreFailed { why, path, .. } => {
                     self.coverage.hit("node.store_failed");
                     self.tell(|| format!("node {}: {path} fails: {why}", member + 1));
                     let place = (0..self.setup.stores).find(|place| disk(member, *place) == path);

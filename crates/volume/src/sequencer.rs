@@ -52,7 +52,7 @@ use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 use state::{Chunk, Group, Store};
 use std::collections::vec_deque::Drain;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// The sequencer. See the module.
 #[derive(Debug)]
