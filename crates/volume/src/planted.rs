@@ -47,6 +47,24 @@ planted! {
     ignore_min_copies,
     /// A write is acknowledged by the first answer.
     acknowledge_early,
+    /// R2: a raise of the generation does not rewrite what promotions compare.
+    raise_silently,
+    /// R2: a member that is claimed to be whole is not waited for.
+    forget_claimed,
+    /// R4: promises of members that are claimed to be whole are not counted.
+    no_claimed_promises,
+    /// R5: a member is claimed to be whole while chunks are still being compared.
+    claim_early,
+    /// R5: a syncing member is not told where a chunk's history goes on.
+    no_join,
+    /// R5: what a member skipped because it was not as expected is not compared again.
+    trust_mends,
+    /// R1: blocks are compared by their versions only.
+    compare_versions,
+    /// R1: only chunks that a member lists are compared.
+    trust_lists,
+    /// R1: a chunk is compared while writes are under way that the source may not have.
+    compare_unsettled,
     /// After a reconnection writes are resent from the newest to the oldest.
     resend_out_of_order,
     /// A write is acknowledged by the answers of more than half of the members.

@@ -141,13 +141,7 @@ impl World {
         self.submit(place, first, count, ask);
     }
 
-    pub fn submit(
-        &mut self,
-        (gateway, volume, chunk): (usize, usize, u64),
-        first: u64,
-        count: u64,
-        ask: Ask,
-    ) {
+    pub fn submit(&mut self, (gateway, volume, chunk): (usize, usize, u64), first: u64, count: u64, ask: Ask) {
         let clock = &mut self.clock;
         clock.next_io += 1;
         let io = IoId(clock.next_io);

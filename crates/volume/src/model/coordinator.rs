@@ -36,7 +36,12 @@ fn number(store: StoreId) -> usize {
 impl World {
     /// A sequencer says that a store holds everything of its chunks.
     pub(super) fn said(&mut self, gateway: usize, volume: usize, generation: Generation, core: u16, member: Member) {
-        self.say(|| format!("g{gateway} core {core} says that {member:?} is whole of {}", VOLUMES[volume]));
+        self.say(|| {
+            format!(
+                "g{gateway} core {core} says that {member:?} is whole of {}",
+                VOLUMES[volume]
+            )
+        });
         let (group, store, since) = member;
         let record = self.group(group.0);
         let listed = record.syncing.contains(&Syncing { store, since });
@@ -221,9 +226,8 @@ impl World {
         }
         for volume in 0..self.profile.volumes {
             let raised = self.volume(volume).generation != Generation(0);
-            let open = (0..GATEWAYS).any(|gateway| {
-                self.is_open(gateway, volume) || self.gateways[gateway].openers[volume].is_some()
-            });
+            let open = (0..GATEWAYS)
+                .any(|gateway| self.is_open(gateway, volume) || self.gateways[gateway].openers[volume].is_some());
             if raised && !open {
                 let gateway = self.random.below(GATEWAYS as u64) as usize;
                 self.open(gateway, volume);
@@ -236,7 +240,9 @@ impl World {
         let group = self.random.below(u64::from(GROUPS)) as u32;
         let mut record = self.group(group);
         let first = self.random.below(STORES as u64) as usize;
-        record.members = (0..self.profile.copies).map(|at| store_id((first + at) % STORES)).collect();
+        record.members = (0..self.profile.copies)
+            .map(|at| store_id((first + at) % STORES))
+            .collect();
         let key = map::group_key(PoolId(1), record.index);
         let value = serde_json::to_vec(&record).unwrap();
         self.meta.txn(&Call::put(key, value)).unwrap();

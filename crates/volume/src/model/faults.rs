@@ -255,6 +255,23 @@ impl Profile {
         }
     }
 
+    /// Gateways that are cut off with some stores, while others bring stores back.
+    pub fn apart(seed: u64) -> Profile {
+        Profile {
+            name: "apart",
+            copies: 2 + (seed % 2) as usize,
+            min_copies: 1,
+            resync: true,
+            splits: 4,
+            evictions: 6,
+            kills: 1,
+            length_ns: 900 * MS,
+            read_percent: 75,
+            dead_at_end: true,
+            ..Profile::calm()
+        }
+    }
+
     /// A chunk that is written all the time while a store is brought up to date.
     pub fn hot(seed: u64) -> Profile {
         Profile {
@@ -529,7 +546,9 @@ impl World {
         }
         if self.failure.is_none() && !self.all_in_sync() {
             let groups: Vec<_> = (0..GROUPS).map(|index| self.group(index)).collect();
-            self.fail(format!("all is well again, and some member is never brought up to date: {groups:?}"));
+            self.fail(format!(
+                "all is well again, and some member is never brought up to date: {groups:?}"
+            ));
         }
         // Chunks that the last owner has not touched may still differ by what nobody was ever told.
         let volumes = 0..self.profile.volumes;
@@ -553,7 +572,6 @@ impl World {
         for store in (0..STORES).filter(|store| !dead.contains(store)) {
             self.stores[store].busy_percent = 0;
             self.stores[store].damage_percent = 0;
-            self.stores[store].frozen_until = 0;
             if self.profile.full_store {
                 self.stores[store].capacity = self.profile.capacity;
             }
@@ -565,7 +583,6 @@ impl World {
         }
         for gateway in &mut self.gateways {
             gateway.meta_out_until = 0;
-            gateway.frozen_until = 0;
         }
     }
 

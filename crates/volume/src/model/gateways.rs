@@ -79,7 +79,12 @@ impl World {
     }
 
     pub(super) fn opened(&mut self, gateway: usize, volume: usize, opened: &Opened) {
-        self.say(|| format!("g{gateway} owns generation {} of {}", opened.generation, VOLUMES[volume]));
+        self.say(|| {
+            format!(
+                "g{gateway} owns generation {} of {}",
+                opened.generation, VOLUMES[volume]
+            )
+        });
         self.seen.takeovers += 1;
         let (of, others) = std::mem::take(&mut self.gateways[gateway].cores)
             .into_iter()

@@ -142,13 +142,7 @@ impl World {
             self.gateways[gateway].meta_out_until = self.now + ns;
         }
         for volume in 0..self.profile.volumes {
-            self.after(
-                MS,
-                Event::Open {
-                    gateway: other,
-                    volume,
-                },
-            );
+            self.after(MS, Event::Open { gateway: other, volume });
         }
     }
 }

@@ -105,7 +105,11 @@ impl World {
     }
 
     pub(super) fn volume(&self, volume: usize) -> map::Volume {
-        self.meta.get(&map::volume_key(VOLUMES[volume])).unwrap().json().unwrap()
+        self.meta
+            .get(&map::volume_key(VOLUMES[volume]))
+            .unwrap()
+            .json()
+            .unwrap()
     }
 
     pub(super) fn group(&self, index: u32) -> map::Group {

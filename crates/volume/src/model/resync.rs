@@ -157,7 +157,11 @@ impl Store {
         let RequestBody::Verify { chunk, from, least } = request.body else {
             unreachable!()
         };
-        let held = self.durable.get(&(request.scope.volume, chunk.0)).cloned().unwrap_or_default();
+        let held = self
+            .durable
+            .get(&(request.scope.volume, chunk.0))
+            .cloned()
+            .unwrap_or_default();
         if held.version < least {
             let current = held.version;
             return self.refuse(now, link, request, Refusal::Behind { current });

@@ -193,7 +193,11 @@ impl Store {
 
     /// The earliest time at which a fence that waits may go on.
     pub fn fence_due(&self) -> Option<u64> {
-        let due = self.fences.iter().map(|fence| self.promised(fence.1.scope.volume) + 1).min();
+        let due = self
+            .fences
+            .iter()
+            .map(|fence| self.promised(fence.1.scope.volume) + 1)
+            .min();
         due.map(|due| due.max(self.frozen_until))
     }
 
@@ -496,7 +500,10 @@ impl Store {
                 // It waited for promises, and another volume's sequencer has brought a newer epoch meanwhile.
                 return self.refuse(now, link, &request, Refusal::StaleEpoch { epoch });
             }
-            assert!(epoch != scope.epoch || in_sync == was, "an epoch has one set of members");
+            assert!(
+                epoch != scope.epoch || in_sync == was,
+                "an epoch has one set of members"
+            );
             known &= epoch == scope.epoch;
         } else {
             known = false;

@@ -59,7 +59,10 @@ fn one_seed() {
     std::panic::set_hook(Box::new(|_| {}));
     for seed in from..to {
         if let Some(why) = fault(seed, profile(name, seed), Planted::default()) {
-            println!("seed {seed} of {name}: {}", why.chars().take(300).collect::<String>().replace('\n', " "));
+            println!(
+                "seed {seed} of {name}: {}",
+                why.chars().take(300).collect::<String>().replace('\n', " ")
+            );
             found += 1;
         }
     }
@@ -97,6 +100,7 @@ fn profile(name: &str, seed: u64) -> Profile {
         "resync" => Profile::resync(seed),
         "relay" => Profile::relay(seed),
         "hot" => Profile::hot(seed),
+        "apart" => Profile::apart(seed),
         other => panic!("no profile {other}"),
     }
 }
@@ -163,6 +167,59 @@ fn amnesia() {
     taken!(counters; evicted);
 }
 
+#[test]
+fn back() {
+    let (counters, seen) = play(Profile::back, 0..300);
+    taken!(counters; sync_started, sync_dropped, sync_whole, sync_promoted, joined, mended, mended_blocks);
+    taken!(seen; listed, claimed, promoted, promotion_races, given_up);
+    // What travels is what was missed: far less than all blocks of all chunks of all stores that came back.
+    let all = counters.sync_whole * super::world::CHUNKS * super::world::BLOCKS / 2;
+    assert!(counters.mended_blocks * 4 < all, "{} of {all}", counters.mended_blocks);
+}
+
+#[test]
+fn resync() {
+    let (counters, seen) = play(Profile::resync, 0..400);
+    taken!(counters; sync_dropped, sync_promoted, joined, mended, mend_skipped, mend_restarts, damaged, stale_epochs);
+    taken!(seen; promoted, promotion_races, given_up, takeovers, deposed);
+}
+
+#[test]
+fn relay() {
+    let (counters, seen) = play(Profile::relay, 0..300);
+    taken!(counters; sync_promoted, mended, mend_skipped, rolled);
+    taken!(seen; promoted, promotion_races, released);
+}
+
+#[test]
+fn hot() {
+    let (counters, _) = play(Profile::hot, 0..200);
+    taken!(counters; sync_promoted, mended, mend_skipped, mend_held);
+}
+
+#[test]
+fn apart() {
+    let (counters, seen) = play(Profile::apart, 0..200);
+    taken!(counters; sync_promoted, mended, unpromised);
+    taken!(seen; promoted, deposed);
+}
+
+/// Seeds that have found faults in how members are brought up to date, and what they were.
+#[test]
+fn what_was_found() {
+    // A wake-up that was due for a member that had left: no time passed any more.
+    play(Profile::back, 7..8);
+    // A store whose link stood before any group named it was never spoken to.
+    play(Profile::back, 8..9);
+    // A syncing store without room was doomed again and again, for ever in one turn.
+    play(Profile::resync, 5..6);
+    // A source was read from after its link had ended.
+    play(Profile::relay, 30..31);
+    // The first writes of a chunk were under way when a member entered, and nobody listed the chunk yet.
+    play(Profile::resync, 159..160);
+    play(Profile::resync, 161..162);
+}
+
 /// Plays seeds until one fails, and says how.
 fn find(name: &str, planted: Planted, profile: impl Fn(u64) -> Profile, seeds: u64) {
     let hook = std::panic::take_hook();
@@ -209,4 +266,13 @@ planted! {
     ignore_min_copies by Profile::split, 500;
     acknowledge_early by Profile::deaths, 500;
     resend_out_of_order by |_| Profile::links(), 200;
+    raise_silently by Profile::relay, 2000;
+    forget_claimed by Profile::resync, 2000;
+    no_claimed_promises by Profile::apart, 3000;
+    claim_early by Profile::back, 200;
+    no_join by Profile::back, 200;
+    trust_mends by Profile::hot, 1000;
+    compare_versions by Profile::back, 1000;
+    trust_lists by Profile::resync, 1000;
+    compare_unsettled by Profile::hot, 1000;
 }

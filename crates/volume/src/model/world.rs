@@ -487,7 +487,12 @@ impl World {
                 payload,
             } => {
                 if self.gateways[gateway].links[store].seen == link {
-                    self.say(|| format!("g{gateway} <- s{store} {:x} +{} {:?}", answer.id.0, answer.credit_blocks, answer.result));
+                    self.say(|| {
+                        format!(
+                            "g{gateway} <- s{store} {:x} +{} {:?}",
+                            answer.id.0, answer.credit_blocks, answer.result
+                        )
+                    });
                     let base = answer.id.0 >> 40 << 40;
                     for (sequencer, of) in &mut self.gateways[gateway].cores {
                         if *of == base {

@@ -14,6 +14,9 @@ use amita_reactor::{Slice, Time};
 impl Sequencer {
     /// Does the member not go on with the chunk's history yet?
     pub(super) fn must_join(&self, chunk: u32, position: usize) -> bool {
+        if self.config.planted.no_join() {
+            return false;
+        }
         let state = &self.chunks[chunk as usize];
         self.groups[state.group as usize].syncing.has(position) && !state.joined.has(position)
     }

@@ -300,9 +300,10 @@ impl Sequencer {
     /// Lists the next window, when what was under way is on the source.
     fn mend_list(&mut self, now: Time, of: u32, group: u32, position: usize, chunk: u32) -> bool {
         let state = &self.chunks[chunk as usize];
+        let unsettled = self.config.planted.compare_unsettled();
         let (committed, issued, index, held) = (state.committed, state.issued, state.index, state.held_back);
         let Some(mending) = self.mending(of) else { return false };
-        if committed < mending.mark || (held && committed < issued) {
+        if !unsettled && (committed < mending.mark || (held && committed < issued)) {
             return false;
         }
         let (since, from, look) = (mending.since, mending.from, mending.is_look());
@@ -408,6 +409,7 @@ impl Sequencer {
         self.pacer.tell(now);
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
+        let planted = self.config.planted;
         match (step, body) {
             (_, AnswerBody::Opened { incomplete, .. }) => self.mend_asked(now, of, incomplete),
             (step, AnswerBody::Changes { entries, more }) => {
@@ -445,7 +447,7 @@ impl Sequencer {
                 let Some(mending) = self.mending(of) else { return };
                 let blocks = mending.fixes.iter().map(|fix| fix.block);
                 let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
-                mending.dirty |= !skipped.is_empty();
+                mending.dirty |= !skipped.is_empty() && !planted.trust_mends();
                 let (mode, group, chunk) = (mending.mode, mending.group, mending.chunk);
                 let sent = mending.fixes.len() as u64;
                 if matches!(mode, Mode::Sync(_)) {
@@ -491,7 +493,7 @@ impl Sequencer {
     /// Both have listed the window: what differs?
     fn mend_compare(&mut self, now: Time, of: u32) {
         let blocks = u32::from(self.blocks_per_chunk);
-        let generation = self.generation;
+        let (generation, planted) = (self.generation, self.config.planted);
         let Some(mending) = self.mending(of) else { return };
         let (Some((source, source_more)), Some((target, target_more))) =
             (mending.source_page.take(), mending.target_page.take())
@@ -517,7 +519,8 @@ impl Sequencer {
             pairs.entry(change.block).or_default().1 = Some(change);
         }
         for (block, (source, target)) in pairs.into_iter().filter(|(block, _)| u32::from(block.0) < end) {
-            if source == target {
+            let version = |change: Option<Change>| change.map(|change| change.version);
+            if source == target || (planted.compare_versions() && version(source) == version(target)) {
                 continue;
             }
             let newer = |target: &Change| source.is_none_or(|source| target.version > source.version);
@@ -647,7 +650,8 @@ impl Sequencer {
             return self.begin_again(now, of, LONG_PAUSE);
         }
         let damaged = |&(place, _): &(usize, BlockIndex)| {
-            sums.get(place).is_some_and(|sum| amita_cluster::crc32c(&payload[place * block_bytes..][..block_bytes]) != *sum)
+            sums.get(place)
+                .is_some_and(|sum| amita_cluster::crc32c(&payload[place * block_bytes..][..block_bytes]) != *sum)
         };
         if let Some((_, block)) = range.iter().enumerate().find(damaged) {
             // End to end: whatever spoiled it, it gets no fresh checksum.

@@ -270,7 +270,7 @@ impl Sequencer {
     /// promises nothing any more (R4).
     fn ask_for_promises(&mut self, now: Time, group: u32) {
         let mut besides = Members::NONE;
-        for position in self.groups[group as usize].promisers().iter() {
+        for position in self.promisers(group).iter() {
             let number = self.groups[group as usize].members[position];
             let again = self.stores[number as usize].confirm_at.plus(self.config.busy_pause);
             if now < again {

@@ -135,11 +135,6 @@ impl Group {
     pub fn writers(&self) -> Members {
         self.current.or(self.entered)
     }
-
-    /// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
-    pub fn promisers(&self) -> Members {
-        self.current.or(self.whole)
-    }
 }
 
 #[derive(Debug)]

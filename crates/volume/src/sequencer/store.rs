@@ -189,6 +189,15 @@ impl Sequencer {
 
     // ---- promises ----
 
+    /// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
+    pub(super) fn promisers(&self, group: u32) -> Members {
+        let group = &self.groups[group as usize];
+        if self.config.planted.no_claimed_promises() {
+            return group.current;
+        }
+        group.current.or(group.whole)
+    }
+
     /// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
     pub(super) fn promised(&mut self, slot: u32, position: usize, number: u32, promise_ms: u16) {
         let arrival = self.config.planted.promise_from_arrival();
@@ -209,8 +218,8 @@ impl Sequencer {
         if self.config.planted.no_promises() {
             return true;
         }
+        let promisers = self.promisers(group);
         let group = &self.groups[group as usize];
-        let promisers = group.promisers();
         let holds = |&position: &usize| self.stores[group.members[position] as usize].promise_until > now;
         let held = promisers.iter().filter(holds).count();
         held > promisers.count().saturating_sub(self.min_copies)
@@ -218,7 +227,7 @@ impl Sequencer {
 
     /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway.
     pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members) {
-        for position in self.groups[group as usize].promisers().without(besides).iter() {
+        for position in self.promisers(group).without(besides).iter() {
             let number = self.groups[group as usize].members[position];
             let store = &self.stores[number as usize];
             if store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now {

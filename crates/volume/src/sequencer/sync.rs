@@ -176,10 +176,11 @@ impl Sequencer {
         if !self.is_fenced(group) || !members.iter().all(|member| self.can_send(group, member)) {
             return;
         }
+        let trust_lists = self.config.planted.trust_lists();
         let busy = self.groups[group as usize].busy.iter();
         let unsettled: Vec<ChunkIndex> = busy.map(|&chunk| self.chunks[chunk as usize].index).collect();
         let Some(sync) = self.sync(of) else { return };
-        if from == ChunkIndex(0) {
+        if from == ChunkIndex(0) && !trust_lists {
             sync.unsettled.extend(unsettled);
         }
         sync.list = Listing::Asked {
@@ -303,12 +304,18 @@ impl Sequencer {
 
     /// Says that the member holds everything, if it does.
     fn end_sync(&mut self, now: Time, of: u32) {
+        let early = self.config.planted.claim_early();
         let Some(sync) = self.sync(of) else { return };
-        if !matches!(sync.list, Listing::Ended) || !sync.todo.is_empty() || sync.active > 0 {
+        let (listed, compared) = (
+            matches!(sync.list, Listing::Ended),
+            sync.todo.is_empty() && sync.active == 0,
+        );
+        if !listed || !(compared || early) {
             return;
         }
         let (group, position) = (sync.group, sync.position);
         self.syncs.members[of as usize] = None;
+        self.drop_mendings(of);
         let store = self.id_of(group, position);
         self.tally_done(group, position, 0, 0, true);
         let state = &mut self.groups[group as usize];

@@ -2,8 +2,10 @@
 
 mod evict;
 mod fence;
+mod mend;
 mod open;
 mod read;
 mod rig;
 mod submit;
+mod sync;
 mod write;

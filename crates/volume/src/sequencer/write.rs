@@ -260,10 +260,25 @@ impl Sequencer {
         }
     }
 
+    /// A planted fault: who is claimed to be whole is not waited for.
+    fn forget_claimed(&mut self, chunk: u32) {
+        if !self.config.planted.forget_claimed() {
+            return;
+        }
+        let whole = self.groups[self.chunks[chunk as usize].group as usize].whole;
+        let slots: Vec<u32> = self.awaited_writes(chunk).collect();
+        for slot in slots {
+            for position in self.tasks[slot].waiting.and(whole).and(self.tasks[slot].sent).iter() {
+                self.settle(slot, position);
+            }
+        }
+    }
+
     /// Acknowledges what every in-sync member has, in the order of versions.
     fn commit(&mut self, chunk: u32) {
         let group = self.chunks[chunk as usize].group;
         let mut any = false;
+        self.forget_claimed(chunk);
         while let Some(slot) = self.chunks[chunk as usize].writes.head() {
             if self.config.planted.ignore_lost() {
                 self.forget_lost(slot);

@@ -3,7 +3,7 @@
 use crate::io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
 use crate::{Config, Sequencer};
 use amita_cluster::map::{self, PoolKind};
-use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody, Sums};
+use amita_cluster::message::{Answer, AnswerBody, ChunkState, Refusal, Request, RequestBody, Sums};
 use amita_cluster::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
 use amita_meta::model::State;
 use amita_meta::{Call, Error};
@@ -392,5 +392,57 @@ impl Rig {
         self.metadata
             .txn(&Call::put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap()))
             .unwrap();
+    }
+
+    /// The coordinator changes the group's record, and a watch tells of it.
+    pub fn change_group(&mut self, change: impl FnOnce(&mut map::Group)) {
+        let mut group = self.group(0);
+        group.epoch = group.epoch.next();
+        change(&mut group);
+        let key = map::group_key(PoolId(1), GroupIndex(0));
+        let call = Call::put(key, serde_json::to_vec(&group).unwrap());
+        self.metadata.txn(&call).unwrap();
+        self.sequencer
+            .hint(self.now, GroupIndex(0), group.epoch, !group.syncing.is_empty());
+        self.collect();
+        self.do_call();
+    }
+
+    /// A store is listed as syncing.
+    pub fn list_syncing(&mut self, number: u128) {
+        self.change_group(|group| {
+            let since = group.epoch;
+            group.syncing.push(map::Syncing {
+                store: store(number),
+                since,
+            });
+        });
+    }
+
+    /// Takes what was sent to a store.
+    pub fn sent_to(&mut self, number: u128) -> Vec<Request> {
+        self.take(|to, _| to == store(number))
+    }
+
+    /// Answers every question for the chunks that there are.
+    pub fn answer_chunks(&mut self, chunks: impl Fn(StoreId) -> Vec<ChunkState>) {
+        for request in self.take(|_, body| matches!(body, RequestBody::Chunks { .. })) {
+            let chunks = chunks(request.store);
+            self.accept(&request, AnswerBody::Chunks { chunks, more: None });
+        }
+    }
+
+    /// Answers a syncing member's question since when the chunk is incomplete: since 2:3.
+    pub fn answer_asks(&mut self) {
+        for request in self.take(|_, body| matches!(body, RequestBody::Open { .. })) {
+            let incomplete = Some(old(3));
+            self.accept(
+                &request,
+                AnswerBody::Opened {
+                    version: old(5),
+                    incomplete,
+                },
+            );
+        }
     }
 }
