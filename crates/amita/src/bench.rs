@@ -4,6 +4,7 @@
 pub mod path;
 pub mod pause;
 pub mod raw;
+pub mod rebuild;
 pub mod report;
 pub mod units;
 
@@ -31,9 +32,19 @@ pub struct Arguments {
     /// Where the figures go as JSON
     #[arg(long, value_name = "FILE", default_value = "target/bench/latest.json")]
     pub output: PathBuf,
+    /// Only this part
+    #[arg(long, value_enum)]
+    pub only: Option<Part>,
     /// Further arguments for the nodes' `amita serve`
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true, hide = true)]
     pub serve_argument: Vec<String>,
+}
+
+/// A part that can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// What it costs when a node that was away is brought up to date
+    Rebuild,
 }
 
 /// Nodes with a copy each.
@@ -53,6 +64,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut steps = Steps::new();
     let run = Duration::from_secs(arguments.seconds);
     let mut figures = Figures::default();
+    if arguments.only == Some(Part::Rebuild) {
+        rebuild::measure(&mut steps, arguments.size, &arguments.serve_argument, &mut figures)?;
+        println!("{}", figures.markdown());
+        return figures.write(&arguments.output);
+    }
 
     let units = steps.step("measuring P and R", units::measure)?;
     let (p_us, r_us) = (micros(units.p), micros(units.r));
@@ -103,6 +119,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     drop(cluster);
     drop(scratch);
     pause::table(&mut steps, &arguments.serve_argument, &mut figures)?;
+    rebuild::measure(&mut steps, arguments.size, &arguments.serve_argument, &mut figures)?;
 
     println!("{}", figures.markdown());
     println!(

@@ -15,6 +15,7 @@
 //!
 //! * [`learn`]: what is known, and how records change it.
 //! * [`evict`]: who must leave because it is gone.
+//! * [`health`]: who must leave because it is slow.
 //! * [`reconcile`]: who may join, who is up to date, who is no longer wanted.
 //! * [`claims`]: whether all owners say that a syncing store is whole.
 //! * [`plan`]: which stores should hold the groups.
@@ -30,6 +31,7 @@
 mod batch;
 mod claims;
 mod evict;
+mod health;
 mod learn;
 mod plan;
 mod reconcile;
@@ -39,6 +41,7 @@ pub use reconcile::{Concurrency, Recovery};
 pub use warning::Warning;
 
 use amita_cluster::map::{self, Group, Node, Pool, Store};
+use amita_cluster::recovery::SlowStores;
 use amita_cluster::{GroupId, NodeId, PoolId, StoreId};
 use amita_meta::{Call, Error, KeyValue, Reply};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +74,8 @@ pub struct Config {
     pub plan_pause: Duration,
     /// How long after it could be evicted a store is still waited for, before others take its place.
     pub out_after: Duration,
+    /// What becomes of slow stores, where the metadata has no settings.
+    pub slow_stores: SlowStores,
 }
 
 impl Default for Config {
@@ -84,6 +89,7 @@ impl Default for Config {
             planning: true,
             plan_pause: Duration::from_secs(5),
             out_after: Duration::from_secs(600),
+            slow_stores: SlowStores::default(),
         }
     }
 }
@@ -240,6 +246,7 @@ pub struct Coordinator {
     unsure: Option<(Moment, BTreeSet<GroupId>)>,
     /// Nothing is deleted before this moment.
     tidy_at: Moment,
+    health: health::Health,
     /// What was warned of and still is so.
     standing: BTreeSet<Warning>,
     /// Something has changed that evictions rest on.
@@ -256,6 +263,7 @@ impl Coordinator {
     #[must_use]
     pub fn new(config: Config) -> Coordinator {
         Coordinator {
+            health: health::Health::new(config.slow_stores),
             config,
             ..Coordinator::default()
         }
@@ -314,6 +322,7 @@ impl Coordinator {
         let later = lives
             .chain(self.unserved.values().copied())
             .chain(self.wake)
+            .chain(self.health_due())
             .filter(|until| *until > self.now);
         later.chain(unsure).min()
     }
@@ -326,6 +335,7 @@ impl Coordinator {
         self.wake = None;
         self.read_back();
         if evictions {
+            self.judge_health();
             self.evict();
         }
         self.reconcile();

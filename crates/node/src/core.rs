@@ -226,7 +226,11 @@ impl Core {
         self.stores.tick(now);
         self.shards.tick(now);
         self.directory.tick(now, &self.view);
-        if let Some((call, request)) = self.news.tick(now, &self.shards) {
+        for event in self.shards.health_events() {
+            self.to_control.push(FromCore::Warning(event.to_string()));
+            self.news.stir(now);
+        }
+        if let Some((call, request)) = self.news.tick(now, &mut self.shards, &self.view) {
             self.to_control.push(FromCore::Metadata { call, request });
         }
         if self.fabric.deadline().is_some_and(|at| at <= now) {
@@ -358,6 +362,7 @@ impl Core {
                 self.directory.stir(now);
                 self.shards.hint_volume(now, volume, generation);
             }
+            crate::view::Change::Health => self.news.stir(now),
             crate::view::Change::Recovery(settings) => self.shards.set_recovery(&settings),
             crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
         }

@@ -1,12 +1,14 @@
-//! What a core tells the cluster of its background work: how far the stores have come that it brings up to date.
+//! What a core tells the cluster: how far the stores have come that it brings up to date, and which stores it finds slow.
 //!
-//! One record a core (`/amita/progress/NODE/CORE`), written every two seconds while there is something to say and deleted
-//! when there is not. It is news for people, and nothing rests on it: a write that fails is made up for by the next.
+//! Two records a core (`/amita/progress/NODE/CORE` and `/amita/health/NODE/CORE`), written every few seconds while there is
+//! something to say and deleted when there is not. Where one node finds a store slow, the others that have asked it enough
+//! say what they find: the coordinator goes by the majority. A write that fails is made up for by the next.
 
 use crate::shards::Shards;
 use crate::token;
+use crate::view::View;
 use amita_cluster::NodeId;
-use amita_cluster::recovery::{Progress, StoreProgress, progress_key};
+use amita_cluster::recovery::{HealthReport, Progress, StoreProgress, health_key, progress_key};
 use amita_meta::{Call, Op};
 use amita_reactor::driver::Time;
 use amita_volume::CallId;
@@ -16,6 +18,8 @@ use std::time::Duration;
 pub const NEWS: u16 = u16::MAX - 1;
 /// Between two writes of a record.
 const PAUSE: Duration = Duration::from_secs(2);
+/// Between two reports on stores: a third of the age at which one counts no more.
+const HEALTH_PAUSE: Duration = Duration::from_secs(5);
 /// After the first word of something new: short work needs no record.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -28,6 +32,10 @@ pub struct News {
     due: Option<Time>,
     /// There may be a record: at the start, one of the process before us.
     progress_told: bool,
+    health_told: bool,
+    health_due: Time,
+    health_slow: usize,
+    beat: u64,
 }
 
 impl News {
@@ -40,6 +48,10 @@ impl News {
             calls: 0,
             due: Some(Time(0)),
             progress_told: true,
+            health_told: true,
+            health_due: Time(0),
+            health_slow: 0,
+            beat: 0,
         }
     }
 
@@ -57,19 +69,20 @@ impl News {
     /// A call has ended.
     pub fn ended(&mut self, now: Time, done: bool) {
         if !done {
-            self.progress_told = true;
+            (self.progress_told, self.health_told) = (true, true);
             self.due.get_or_insert(now.plus(PAUSE));
         }
     }
 
     /// What is to be written now.
-    pub fn tick(&mut self, now: Time, shards: &Shards) -> Option<(CallId, Call)> {
+    pub fn tick(&mut self, now: Time, shards: &mut Shards, view: &View) -> Option<(CallId, Call)> {
         if self.due.is_none_or(|due| due > now) {
             return None;
         }
         self.due = None;
         let mut call = Call::default();
         self.tell_progress(now, shards, &mut call);
+        self.tell_health(now, shards, view, &mut call);
         if call.then.is_empty() {
             return None;
         }
@@ -78,10 +91,40 @@ impl News {
         Some((CallId(number), call))
     }
 
+    fn due_at(&mut self, at: Time) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    fn tell_health(&mut self, now: Time, shards: &mut Shards, view: &View, call: &mut Call) {
+        let stores = shards.health(now, &view.accused());
+        let key = health_key(self.node, self.core);
+        if stores.is_empty() {
+            if std::mem::take(&mut self.health_told) {
+                call.then.push(Op::Delete { key });
+            }
+            return;
+        }
+        let slow = stores.iter().filter(|found| found.slow).count();
+        if now >= self.health_due || !self.health_told || slow != self.health_slow {
+            self.health_due = now.plus(HEALTH_PAUSE);
+            self.health_told = true;
+            self.health_slow = slow;
+            self.beat += 1;
+            let beat = self.beat;
+            let value = serde_json::to_vec(&HealthReport { beat, stores }).expect("plain data");
+            call.then.push(Op::Put {
+                key,
+                value,
+                lease: None,
+            });
+        }
+        self.due_at(self.health_due);
+    }
+
     fn tell_progress(&mut self, now: Time, shards: &Shards, call: &mut Call) {
         let mut stores: Vec<StoreProgress> = Vec::new();
         for (volume, sequencer) in shards.each() {
-            stores.extend(sequencer.progress().map(|found| StoreProgress {
+            stores.extend(sequencer.progress(now).map(|found| StoreProgress {
                 volume,
                 store: found.store,
                 groups: found.groups,
@@ -91,7 +134,7 @@ impl News {
                 chunks_to_do: found.chunks_to_do,
                 chunks_done: found.chunks_done,
                 bytes_moved: found.bytes_moved,
-                elapsed_ms: now.since(found.began).as_millis() as u64,
+                elapsed_ms: found.ended.unwrap_or(now).since(found.began).as_millis() as u64,
             }));
         }
         stores.sort_unstable_by_key(|found| (found.volume, found.store));
@@ -103,7 +146,7 @@ impl News {
             return;
         }
         self.progress_told = true;
-        self.due = Some(now.plus(PAUSE));
+        self.due_at(now.plus(PAUSE));
         let value = serde_json::to_vec(&Progress { stores }).expect("plain data");
         call.then.push(Op::Put {
             key,

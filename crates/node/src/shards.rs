@@ -4,12 +4,13 @@ use crate::mail::Origin;
 use crate::token;
 use amita_cluster::map::{ScrubReport, WholeMember};
 use amita_cluster::message::Answer;
-use amita_cluster::recovery::Recovery;
+use amita_cluster::recovery::{Recovery, StoreHealth};
 use amita_cluster::{Generation, StoreId, VolumeId};
 use amita_meta as meta;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_volume::{CallId, Config, Effect, IoError, IoId, Op, Opened, Pacer, Payload, Sequencer};
+use amita_volume::health::HealthEvent;
+use amita_volume::{CallId, Care, Config, Effect, IoError, IoId, Op, Opened, Payload, Sequencer};
 use rustc_hash::FxHashMap;
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
@@ -80,7 +81,7 @@ pub struct Shards {
     next: u16,
     ios: Ios,
     dirty: Vec<u16>,
-    pacer: Pacer,
+    care: Care,
 }
 
 impl Shards {
@@ -89,7 +90,7 @@ impl Shards {
     pub fn new(core: usize, config: Config) -> Shards {
         Shards {
             core,
-            pacer: Pacer::new(&Recovery::default(), config.cores),
+            care: Care::new(&Recovery::default(), config.cores),
             config,
             shards: FxHashMap::default(),
             by_volume: FxHashMap::default(),
@@ -114,7 +115,7 @@ impl Shards {
         let mut config = self.config.clone();
         config.local_stores = local.to_vec();
         let mut sequencer = Sequencer::new(config, opened, token::id_base(self.core, number), now);
-        sequencer.share_pace(&self.pacer);
+        sequencer.share_care(&self.care);
         for store in up {
             sequencer.store_up(now, *store);
         }
@@ -303,7 +304,7 @@ impl Shards {
                 match effect {
                     Effect::Done { io, result, payload } => {
                         let Some(io) = self.ios.take(io) else { continue };
-                        self.pacer.client(now, io.write, now.since(io.began));
+                        self.care.pacer.client(now, io.write, now.since(io.began));
                         wants.push(Want::Done(io.origin, result, payload));
                     }
                     Effect::Whole { group, store, since } => {
@@ -326,13 +327,25 @@ impl Shards {
 
     /// The operator has set how hard background work may press.
     pub fn set_recovery(&mut self, settings: &Recovery) {
-        self.pacer.set(settings, self.config.cores);
+        self.care.pacer.set(settings, self.config.cores);
     }
 
     /// How background work is held back.
     #[must_use]
     pub fn pace(&self) -> amita_volume::pace::PaceStatus {
-        self.pacer.status()
+        self.care.pacer.status()
+    }
+
+    /// What has become of stores that are slow, or were.
+    pub fn health_events(&mut self) -> Vec<HealthEvent> {
+        self.care.health().events().collect()
+    }
+
+    /// What is to be reported of stores: of those that are slow, and of those that others find slow.
+    pub fn health(&mut self, now: Time, accused: &[StoreId]) -> Vec<StoreHealth> {
+        let mut health = self.care.health();
+        health.tick(now);
+        health.report(now, accused)
     }
 
     /// The sequencers, for status and for the checkers of the simulator.

@@ -4,7 +4,7 @@
 
 use crate::control::Record;
 use amita_cluster::map::{self, PREFIX};
-use amita_cluster::recovery::Recovery;
+use amita_cluster::recovery::{HealthReport, Recovery};
 use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
@@ -25,6 +25,8 @@ pub struct View {
     living: BTreeSet<NodeId>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
+    /// Stores that a core of a node finds slow.
+    accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
 }
 
 /// What matters of a group here.
@@ -53,6 +55,8 @@ pub enum Change {
     Group(map::Group, PoolId),
     /// A volume's record changed: a hint for its sequencers.
     Volume(VolumeId, amita_cluster::Generation),
+    /// A node finds a store slow, or no longer.
+    Health,
     /// How hard background work may press.
     Recovery(Box<Recovery>),
     /// The record is not readable; it was ignored.
@@ -78,6 +82,7 @@ impl View {
             "volumes" => self.volume(rest, record),
             "groups" => self.apply_group(rest, record),
             "pools" => self.pool(rest, record),
+            "health" => self.health(rest, record),
             "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
             _ => Change::Nothing,
@@ -146,6 +151,37 @@ impl View {
             None => drop(self.pools.remove(name)),
         }
         Change::Nothing
+    }
+
+    fn health(&mut self, rest: &str, record: &Record) -> Change {
+        let node = rest.split('/').next().and_then(|node| node.parse().ok());
+        let report = record
+            .value
+            .as_ref()
+            .map(|value| parse::<HealthReport>(&record.key, value));
+        match (node, report) {
+            (Some(node), Some(Ok(report))) => {
+                let slow = report.stores.iter().filter(|found| found.slow);
+                let slow: Vec<StoreId> = slow.map(|found| found.store).collect();
+                let known = self.accused.insert(rest.to_owned(), (node, slow.clone()));
+                if known.is_some_and(|(_, known)| known == slow) {
+                    return Change::Nothing;
+                }
+            }
+            (_, Some(Err(why))) => return Change::Unreadable(why),
+            _ => drop(self.accused.remove(rest)),
+        }
+        Change::Health
+    }
+
+    /// The stores that living nodes find slow, in order.
+    #[must_use]
+    pub fn accused(&self) -> Vec<StoreId> {
+        let living = self.accused.values().filter(|(node, _)| self.living.contains(node));
+        let mut stores: Vec<StoreId> = living.flat_map(|(_, stores)| stores).copied().collect();
+        stores.sort_unstable();
+        stores.dedup();
+        stores
     }
 
     fn apply_scrub(&mut self, volume: &str, record: &Record) -> Change {

@@ -366,6 +366,9 @@ impl Cluster {
                 FromCore::Description(_) | FromCore::Recalled { .. } | FromCore::Kept { .. } => {}
                 FromCore::Warning(what) => {
                     self.coverage.hit("node.warnings");
+                    if what.starts_with("slow store: ") {
+                        self.coverage.hit("node.slow_store");
+                    }
                     self.tell(|| format!("node {}: {what}", member + 1));
                 }
             }

@@ -4,11 +4,13 @@
 //! * [`Sequencer`]: orders the I/O of an open volume, one on each core.
 //! * [`io`]: what goes in and what comes out.
 //! * [`pace`]: how hard background work may press.
+//! * [`health`]: which stores are slow.
 //!
 //! Both are pure state machines: no I/O, no clock, no randomness.
 #![deny(unsafe_code)]
 
 mod config;
+pub mod health;
 mod histogram;
 pub mod io;
 #[cfg(test)]
@@ -23,8 +25,8 @@ pub use config::{
     Config, MAX_EVICTION_GROUPS, MAX_GROUPS, MAX_IOS, MAX_MENDINGS, MAX_OPENINGS, MAX_REFUSALS, MAX_SHARD_BYTES,
     MAX_STORE_BYTES, MAX_SYNC_QUEUE, MAX_TASKS, MAX_WRITES_PER_CHUNK,
 };
+pub use health::Care;
 pub use io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
 pub use opener::{OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
-pub use pace::Pacer;
 pub use planted::Planted;
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};

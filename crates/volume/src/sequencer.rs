@@ -13,6 +13,7 @@
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
 //! * `write`, `read`: the path of an I/O.
 //! * `sync`, `join`, `mend`: members that have missed something are brought up to date; `progress`: how far they have come.
+//! * `care`: clients are spared, and slow stores noticed.
 //! * `scrub`: copies are looked at, and damaged blocks repaired.
 //! * `store`: links, silence, promises, credits.
 //! * `metadata`: evictions, and reading records back.
@@ -20,6 +21,7 @@
 //! * `state`, `status`: what is known of stores, groups and chunks; what an operator sees.
 
 mod answer;
+mod care;
 mod exchange;
 mod group;
 mod join;
@@ -91,7 +93,7 @@ pub struct Sequencer {
     to_touch: Vec<u32>,
     syncs: sync::Syncs,
     scrubs: scrub::Scrubs,
-    pacer: crate::pace::Pacer,
+    care: crate::health::Care,
     /// Members that are left alone until then.
     pauses: Vec<(Time, u32, usize)>,
     metadata: metadata::Metadata,
@@ -145,7 +147,7 @@ impl Sequencer {
             to_touch: Vec::new(),
             syncs: sync::Syncs::default(),
             scrubs: scrub::Scrubs::default(),
-            pacer: crate::pace::Pacer::new(&amita_cluster::recovery::Recovery::default(), 1),
+            care: crate::health::Care::new(&amita_cluster::recovery::Recovery::default(), 1),
             pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
             wake: NEVER,
@@ -221,6 +223,7 @@ impl Sequencer {
             in_doubt: Vec::new(),
             promise_until: Time(0),
             promise: std::time::Duration::ZERO,
+            watch: self.care.health().number(id),
             confirm: NIL,
             confirm_failed: false,
             confirm_at: Time(0),
@@ -284,7 +287,7 @@ impl Sequencer {
             ios: self.ios,
             chunks: self.chunks.len(),
             stuck_groups: self.groups.iter().filter(stuck).map(|group| group.id).collect(),
-            syncs: self.progress().collect(),
+            syncs: self.progress(NEVER).collect(),
             counters: self.counters,
         }
     }

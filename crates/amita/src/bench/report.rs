@@ -53,6 +53,19 @@ impl Figures {
         });
     }
 
+    /// A figure that must be at most `target`.
+    pub fn at_least(&mut self, name: &str, label: &str, value: f64, unit: &'static str, target: f64) {
+        let holds = Some(value >= target);
+        self.0.push(Figure {
+            name: name.into(),
+            value,
+            unit,
+            target: Some(target),
+            holds,
+            label: label.into(),
+        });
+    }
+
     /// As a Markdown table.
     #[must_use]
     pub fn markdown(&self) -> String {

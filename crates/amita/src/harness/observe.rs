@@ -84,6 +84,14 @@ impl Observer {
         admin::stores(&self.client).map_err(failed)
     }
 
+    /// How far the stores have come that are being brought up to date, or were until a moment ago.
+    ///
+    /// # Errors
+    /// When the metadata is away, or a record is not readable.
+    pub fn recovery(&self) -> Result<Vec<admin::RecoveryStatus>> {
+        Ok(admin::status(&self.client).map_err(failed)?.recovery)
+    }
+
     /// Has every group all of its copies, and none that is being brought up to date?
     ///
     /// # Errors

@@ -32,7 +32,12 @@ impl Coordinator {
                     .collect()
             };
             let mut gone = homes(&mut group.syncing.iter().map(|member| member.store));
-            let dead = homes(&mut group.in_sync.iter().copied());
+            let mut dead = homes(&mut group.in_sync.iter().copied());
+            let [syncing, in_sync] = self.condemned_members(group, pool);
+            gone.extend(syncing);
+            if dead.is_empty() {
+                dead = in_sync;
+            }
             if gone.is_empty() && dead.is_empty() {
                 continue;
             }

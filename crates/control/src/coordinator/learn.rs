@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 
 impl Coordinator {
     pub(super) fn record(&mut self, record: &KeyValue) {
+        if self.hear_of_health(record) {
+            return;
+        }
         let Some(kind) = Kind::of(&record.key) else { return };
         match kind {
             Kind::Live(node) => self.node_lives(node, record),
@@ -228,6 +231,9 @@ impl Coordinator {
     }
 
     pub(super) fn gone(&mut self, key: &str, revision: u64) {
+        if self.health_gone(key) {
+            return;
+        }
         match Kind::of(key) {
             Some(Kind::Live(node)) => {
                 self.dirty = true;
@@ -290,7 +296,7 @@ impl Coordinator {
         newer
     }
 
-    fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
+    pub(super) fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
         match record.json() {
             Ok(value) => {
                 self.standing

@@ -191,7 +191,11 @@ impl Coordinator {
             };
             for &store in old.members.iter().filter(|store| is_new(&old, **store)) {
                 let alone = need == Need::Rebalance && !group.syncing.is_empty();
-                if alone || group.in_sync.len() + group.syncing.len() >= MAX_MEMBERS || !self.is_serving(store) {
+                if alone
+                    || group.in_sync.len() + group.syncing.len() >= MAX_MEMBERS
+                    || !self.is_serving(store)
+                    || self.is_condemned(store)
+                {
                     continue;
                 }
                 let setback = self.setbacks.get(&(id, store)).map(|setback| setback.until);

@@ -1,5 +1,6 @@
 mod evict;
 mod game;
+mod health;
 mod plan;
 mod reconcile;
 

@@ -59,6 +59,19 @@ pub enum Warning {
         /// From how many groups.
         groups: usize,
     },
+    /// Nodes find a store much slower than its peers.
+    SlowStore {
+        /// The store.
+        store: StoreId,
+        /// How many nodes find it slow.
+        slow: usize,
+        /// Of how many that have asked it enough to say.
+        nodes: usize,
+        /// What one of them has seen.
+        why: String,
+        /// Why it stays; it is evicted where there is nothing against it.
+        hindrance: Option<String>,
+    },
     /// Too few living members: nothing can be evicted lawfully, writes wait (R10).
     TooFewAlive {
         /// The pool's name.
@@ -184,7 +197,7 @@ impl fmt::Display for Warning {
             }
             Warning::StoresEvicted { stores, groups } => write!(
                 f,
-                "evicted {} from {groups} groups: not served by the node; writes go on with the others",
+                "evicted {} from {groups} groups: not served by the node, or slow; writes go on with the others",
                 Stores(stores)
             ),
             Warning::Syncing { stores, groups } => {
@@ -201,6 +214,22 @@ impl fmt::Display for Warning {
                 "{}: no longer needed in {groups} groups, which others hold now",
                 Stores(stores)
             ),
+            Warning::SlowStore {
+                store,
+                slow,
+                nodes,
+                why,
+                hindrance,
+            } => {
+                write!(
+                    f,
+                    "slow store: {slow} of {nodes} nodes find store {store} slow: {why}; "
+                )?;
+                match hindrance {
+                    None => f.write_str("it is evicted, and tried again later; look after its disk and its links"),
+                    Some(hindrance) => write!(f, "{hindrance}; look after its disk and its links"),
+                }
+            }
             Warning::TooFewAlive {
                 pool,
                 groups,

@@ -323,6 +323,30 @@ fn node_dies(seed: u64) -> Setup {
     setup
 }
 
+/// A disk is many times slower than the others, and answers all the same.
+fn slow_disk(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.profile.clients = 4;
+    setup.profile.depth = 1;
+    setup.profile.operations = 2500;
+    setup.profile.pause_ns = 20 * MS;
+    if let Some(coordinator) = &mut setup.coordinator {
+        coordinator.slow_stores.after_s = 6;
+        coordinator.slow_stores.rest_s = 4;
+    }
+    setup.plan = plan([(
+        random.within(20, 60) as u32,
+        0,
+        Fault::SlowDisk {
+            node: random.below(3) as usize,
+            factor: 200,
+            for_ns: 12_000 * MS,
+        },
+    )]);
+    setup
+}
+
 /// No coordinator at all.
 fn no_coordinator(seed: u64) -> Setup {
     Setup {
@@ -406,6 +430,16 @@ pub fn all() -> Vec<Scenario> {
             shorter_log,
             plant!(plants => plants.volume.no_least = true),
         ),
+        Scenario {
+            broken: None,
+            seeds: 20,
+            ..scenario(
+                "R10: a store that is slow leaves, and comes back",
+                "A disk answers, many times slower than its peers: each write waits for it, and no timeout finds it.",
+                slow_disk,
+                |_| {},
+            )
+        },
         Scenario {
             broken: None,
             ..scenario(

@@ -28,6 +28,21 @@ fn another_coordinator_follows_one_that_died() {
     assert!(coverage.count("coordinator.evicted") > seeds, "{coverage}");
 }
 
+#[test]
+fn a_slow_store_is_found_and_leaves() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("that is slow leaves, and comes back"))
+        .expect("it is listed");
+    let seeds = 4;
+    let verdict = scenario.play(seeds, 2);
+    assert!(verdict.holds(), "{verdict:#?}");
+    let coverage = verdict.with_rule.coverage;
+    assert!(coverage.count("node.slow_store") >= seeds, "{coverage}");
+    assert!(coverage.count("coordinator.evicted_slow") > 0, "{coverage}");
+}
+
 /// Every scenario: a few seeds here; `amita-sim scenarios`, which `make test` runs, plays all of them, and with the
 /// feature `planted` (as here, where it is on) with each rule switched off.
 #[test]

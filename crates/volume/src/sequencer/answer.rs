@@ -32,6 +32,9 @@ impl Sequencer {
                 // Only what was done under our generation is a promise to us (R4).
                 self.promised(slot, position, store, answer.promise_ms);
             }
+            if answer.result.is_ok() {
+                self.measure(now, slot, position, store);
+            }
             match answer.result {
                 Ok(body) => self.accepted(now, member, body, payload),
                 Err(refusal) => self.refused(now, member, &refusal),

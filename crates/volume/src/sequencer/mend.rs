@@ -406,7 +406,7 @@ impl Sequencer {
             return self.misbehaved(now, slot, position, what);
         }
         self.settle_and_drop(slot, position);
-        self.pacer.tell(now);
+        self.care.pacer.tell(now);
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
         let planted = self.config.planted;
@@ -449,10 +449,10 @@ impl Sequencer {
                 let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
                 mending.dirty |= !skipped.is_empty() && !planted.trust_mends();
                 let (mode, group, chunk) = (mending.mode, mending.group, mending.chunk);
-                let sent = mending.fixes.len() as u64;
+                let sent = mending.fixes.len();
                 if matches!(mode, Mode::Sync(_)) {
                     self.counters.mended_blocks += done.len() as u64;
-                    self.tally_done(group, position, 0, sent, false);
+                    self.tally_sent(group, position, sent);
                 } else {
                     self.scrub_repaired(mode, group, position, chunk, &done);
                 }
@@ -819,7 +819,7 @@ impl Sequencer {
             self.syncs.mending -= 1;
             self.let_go(mending.chunk);
             if let Mode::Sync(sync) = mending.mode {
-                self.tally_done(mending.group, mending.position, 1, 0, false);
+                self.tally_chunk(mending.group, mending.position);
                 self.chunk_mended(sync);
             }
         }

@@ -1,16 +1,20 @@
-//! How far members that are brought up to date have come, and how fast they may go on.
+//! How far members that are brought up to date have come.
 
 use super::Sequencer;
-use crate::pace::{Level, Pacer, Pass};
-use amita_cluster::map::PoolKind;
 use amita_cluster::{BLOCK_BYTES, StoreId};
 use amita_reactor::Time;
+use std::time::Duration;
+
+/// What was done is told for so long after its end.
+const TOLD: Duration = Duration::from_secs(10);
 
 /// What was done for one store, in all groups, since it last had nothing to catch up on.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
     store: StoreId,
     began: Time,
+    /// When it held everything.
+    ended: Option<Time>,
     groups: u32,
     groups_listed: u32,
     groups_done: u32,
@@ -31,6 +35,8 @@ pub struct SyncProgress {
     pub store: StoreId,
     /// When it began.
     pub began: Time,
+    /// When it held everything; it is told for a little longer.
+    pub ended: Option<Time>,
     /// Groups in which it began.
     pub groups: u32,
     /// Of those: all chunks are known.
@@ -66,6 +72,7 @@ impl Tally {
         Tally {
             store,
             began: now,
+            ended: None,
             groups: 0,
             groups_listed: 0,
             groups_done: 0,
@@ -78,70 +85,39 @@ impl Tally {
 }
 
 impl Sequencer {
-    /// From now on background work goes by this pace, which the core's sequencers share.
-    pub fn share_pace(&mut self, pacer: &Pacer) {
-        self.pacer = pacer.clone();
-    }
-
-    /// How far each store has come that is being brought up to date; in no order.
-    pub fn progress(&self) -> impl Iterator<Item = SyncProgress> + '_ {
+    /// How far each store has come that is being brought up to date, or was until a moment ago; in no order.
+    pub fn progress(&self, now: Time) -> impl Iterator<Item = SyncProgress> + '_ {
         let behind = |store: StoreId| {
             let mut groups = self.groups.iter();
             groups.any(|group| group.record.syncing.iter().any(|syncing| syncing.store == store))
         };
-        let tallies = self.syncs.tallies.0.iter();
-        tallies
-            .filter(move |tally| behind(tally.store))
-            .map(|tally| SyncProgress {
-                store: tally.store,
-                began: tally.began,
-                groups: tally.groups,
-                groups_listed: tally.groups_listed,
-                groups_done: tally.groups_done,
-                chunks_listed: tally.chunks_listed,
-                chunks_to_do: tally.chunks_to_do,
-                chunks_done: tally.chunks_done,
-                bytes_moved: tally.bytes_moved,
-            })
-    }
-
-    /// How much a group needs what is done for it.
-    pub(super) fn level(&self, group: u32) -> Level {
-        let PoolKind::Replicated { copies, .. } = self.pool.kind else {
-            return Level::Degraded;
+        let told = move |tally: &&Tally| match tally.ended {
+            Some(ended) => now.since(ended) < TOLD,
+            None => behind(tally.store),
         };
-        let in_sync = self.groups[group as usize].current.count();
-        if in_sync >= usize::from(copies) {
-            Level::Rebalance
-        } else if in_sync <= self.min_copies {
-            Level::Critical
-        } else {
-            Level::Degraded
-        }
-    }
-
-    /// Leave for the next window, or a moment to ask again; `held`: clients' writes wait for it.
-    pub(super) fn ask_for_window(&mut self, now: Time, level: Level, held: bool) -> Option<Pass> {
-        if held {
-            return Some(self.pacer.force(now, level));
-        }
-        match self.pacer.start(now, level) {
-            Ok(pass) => Some(pass),
-            Err(until) => {
-                self.syncs.put_off(until);
-                self.arm(until);
-                None
-            }
-        }
+        let tallies = self.syncs.tallies.0.iter().filter(told);
+        tallies.map(|tally| SyncProgress {
+            store: tally.store,
+            began: tally.began,
+            ended: tally.ended,
+            groups: tally.groups,
+            groups_listed: tally.groups_listed,
+            groups_done: tally.groups_done,
+            chunks_listed: tally.chunks_listed,
+            chunks_to_do: tally.chunks_to_do,
+            chunks_done: tally.chunks_done,
+            bytes_moved: tally.bytes_moved,
+        })
     }
 
     pub(super) fn tally_entered(&mut self, now: Time, group: u32, position: usize) {
         let store = self.id_of(group, position);
         let tally = self.syncs.tallies.of(now, store);
-        if tally.groups == tally.groups_done {
+        if tally.ended.is_some_and(|ended| now.since(ended) >= TOLD) {
             // All that went before is over: it is behind anew.
             *tally = Tally::new(now, store);
         }
+        tally.ended = None;
         tally.groups += 1;
     }
 
@@ -163,12 +139,28 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn tally_done(&mut self, group: u32, position: usize, chunks: u64, blocks: u64, whole: bool) {
+    pub(super) fn tally_chunk(&mut self, group: u32, position: usize) {
         let store = self.id_of(group, position);
         if let Some(tally) = self.syncs.tallies.find(store) {
-            tally.chunks_done += chunks;
-            tally.bytes_moved += blocks * u64::from(BLOCK_BYTES);
-            tally.groups_done += u32::from(whole);
+            tally.chunks_done += 1;
+        }
+    }
+
+    pub(super) fn tally_sent(&mut self, group: u32, position: usize, blocks: usize) {
+        let store = self.id_of(group, position);
+        if let Some(tally) = self.syncs.tallies.find(store) {
+            tally.bytes_moved += blocks as u64 * u64::from(BLOCK_BYTES);
+        }
+    }
+
+    /// The member holds everything.
+    pub(super) fn tally_whole(&mut self, now: Time, group: u32, position: usize) {
+        let store = self.id_of(group, position);
+        if let Some(tally) = self.syncs.tallies.find(store) {
+            tally.groups_done += 1;
+            if tally.groups == tally.groups_done {
+                tally.ended = Some(now);
+            }
         }
     }
 }

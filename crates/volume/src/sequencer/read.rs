@@ -8,13 +8,8 @@ use amita_cluster::message::{Refusal, RequestBody, Sums};
 use amita_cluster::{BLOCK_BYTES, BlockRange, Version};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
-use std::time::Duration;
 
 impl Sequencer {
-    pub(super) fn hedge_after(&self) -> Duration {
-        Duration::from_millis(u64::from(self.config.hedge_ms))
-    }
-
     /// Sends a read that stands in no list to a member; false when none can be asked now.
     pub(super) fn try_read(&mut self, now: Time, slot: u32) -> bool {
         let group = self.tasks[slot].group;
@@ -52,7 +47,8 @@ impl Sequencer {
             if store.lost || !self.can_send(number, position) {
                 continue;
             }
-            let hangs = store.awaited > 0 && now.since(store.heard) >= self.hedge_after();
+            let hangs = store.awaited > 0 && now.since(store.heard) >= self.silent_after();
+            let hangs = hangs || self.care.health().avoids(store.watch);
             // Equals take turns.
             let turn = (slot + position as u32) % group.members.len() as u32;
             let rank = if store.local && !hangs && !buggify(Point::ReadAnywhere) {
@@ -290,6 +286,7 @@ impl Sequencer {
             match self.choose(now, slot) {
                 Some(position) => {
                     self.counters.hedged += 1;
+                    self.care.health().hedged();
                     self.ask_member(now, slot, position);
                 }
                 None => self.tasks.age(slot, now),

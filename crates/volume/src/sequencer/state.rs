@@ -39,6 +39,8 @@ pub(super) struct Store {
     pub promise_until: Time,
     /// The length of its last promise.
     pub promise: Duration,
+    /// Its number among the stores that the core watches.
+    pub watch: usize,
     /// The request for a promise or credits that is under way.
     pub confirm: u32,
     /// The last one was refused, or lost with its link: it says nothing of the store's space.

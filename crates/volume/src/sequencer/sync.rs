@@ -317,7 +317,7 @@ impl Sequencer {
         self.syncs.members[of as usize] = None;
         self.drop_mendings(of);
         let store = self.id_of(group, position);
-        self.tally_done(group, position, 0, 0, true);
+        self.tally_whole(now, group, position);
         let state = &mut self.groups[group as usize];
         state.whole.add(position);
         self.counters.sync_whole += 1;

@@ -12,6 +12,7 @@ use crate::cluster::coordinator::{Caller, holder};
 use crate::cluster::node::{home, node_id};
 use amita_cluster::map::{self, Group};
 use amita_cluster::message::MAX_MEMBERS;
+use amita_cluster::recovery::{HealthReport, health_prefix};
 use amita_cluster::{GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use amita_control::coordinator::election_key;
 use amita_meta::{Event, KeyValue};
@@ -26,6 +27,8 @@ struct Then {
     live: BTreeMap<String, map::Live>,
     elected: Option<NodeId>,
     raised: BTreeSet<VolumeId>,
+    /// Stores that a node has called slow.
+    accused: BTreeSet<StoreId>,
 }
 
 /// How often what was changed.
@@ -33,6 +36,7 @@ struct Then {
 struct Counts {
     moved: u64,
     evicted_by_coordinator: u64,
+    evicted_slow: u64,
     in_sync_lost: u64,
     listed: u64,
     dropped: u64,
@@ -73,6 +77,7 @@ impl Cluster {
         }
         for (path, times) in [
             ("coordinator.evicted", counts.evicted_by_coordinator),
+            ("coordinator.evicted_slow", counts.evicted_slow),
             ("resync.listed", counts.listed),
             ("resync.dropped", counts.dropped),
             ("resync.promoted", counts.promoted),
@@ -115,7 +120,9 @@ impl Cluster {
             // R2, R12: an owner takes members out.
             Some((node, Caller::Core(..))) if is_owner(*node) => changed.judge_owner().map_err(wrong)?,
             Some((node, Caller::Coordinator)) if Some(*node) == then.elected => {
-                counts.evicted_by_coordinator += changed.judge_coordinator(then).map_err(wrong)?;
+                let (dead, slow) = changed.judge_coordinator(then).map_err(wrong)?;
+                counts.evicted_by_coordinator += dead;
+                counts.evicted_slow += slow;
             }
             _ => return Err(wrong("neither an owner nor the coordinator moved the epoch")),
         }
@@ -133,6 +140,10 @@ impl Then {
         if kv.key.starts_with(&format!("{}live/", map::PREFIX)) {
             let live = kv.json().map_err(|error| format!("{}: {error}", kv.key))?;
             self.live.insert(kv.key.clone(), live);
+        } else if kv.key.starts_with(&health_prefix()) {
+            let report: HealthReport = kv.json().map_err(|error| format!("{}: {error}", kv.key))?;
+            let slow = report.stores.iter().filter(|found| found.slow);
+            self.accused.extend(slow.map(|found| found.store));
         } else if kv.key == election_key() {
             self.elected = holder(kv);
         } else if kv.key.starts_with(&format!("{}whole/", map::PREFIX)) {
@@ -248,14 +259,16 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Returns how many dead stores it evicted.
-    fn judge_coordinator(&self, then: &Then) -> Result<u64, &'static str> {
-        let mut evicted = 0;
+    /// Returns how many dead stores it evicted, and how many slow ones.
+    fn judge_coordinator(&self, then: &Then) -> Result<(u64, u64), &'static str> {
+        let (mut evicted, mut slow) = (0, 0);
         let wanted = |store: &StoreId| self.now.members.contains(store);
         let enough = self.now.in_sync.iter().filter(|store| wanted(store)).count() >= self.copies;
         for store in self.left() {
             if !then.is_live(store) {
                 evicted += 1;
+            } else if then.accused.contains(&store) && self.before.in_sync.len() >= self.copies {
+                slow += 1;
             } else if wanted(&store) || !enough {
                 return Err("the coordinator evicted a store that a living node serves");
             }
@@ -271,6 +284,9 @@ impl Move<'_> {
         if same && self.now.members == self.before.members {
             return Err("the coordinator moved an epoch and changed nothing");
         }
-        Ok(evicted)
+        if slow > 1 || (slow > 0 && evicted > 0) {
+            return Err("the coordinator evicted a slow store together with another");
+        }
+        Ok((evicted, slow))
     }
 }
