@@ -1,6 +1,6 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
-use crate::commands::{disk, meta, node, pool, recover, recovery, serve, status, store, volume};
+use crate::commands::{disk, events, meta, node, pool, recover, recovery, serve, status, store, volume};
 use crate::error::{Failure, Kind, Result};
 use crate::{bench, demo};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -35,16 +35,16 @@ pub enum Command {
     Serve(serve::Arguments),
     /// Run the embedded metadata server, for one machine
     Meta(meta::Arguments),
-    /// Disks: make stores of them, look at them
+    /// Disks: make stores of them, look at them, drain and replace them
     #[command(subcommand)]
     Disk(disk::Command),
     /// Stores: look at what is on a disk, and whether it is sound
     #[command(subcommand)]
     Store(store::Command),
-    /// Nodes: list them
+    /// Nodes: list them, say where they stand, maintain them
     #[command(subcommand)]
     Node(node::Command),
-    /// Pools: make and list them
+    /// Pools: make, list and change them
     #[command(subcommand)]
     Pool(pool::Command),
     /// Volumes: make, list and delete them
@@ -62,6 +62,8 @@ pub enum Command {
     Recover(recover::Arguments),
     /// Is the cluster well?
     Status(status::Arguments),
+    /// What happened, and why
+    Events(events::Arguments),
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
     Demo(demo::Arguments),
     /// Measure this machine against what the design promises
@@ -117,6 +119,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Recovery(command) => recovery::run(&command, &metadata),
         Command::Recover(arguments) => recover::run(&arguments, &metadata),
         Command::Status(arguments) => status::run(&arguments, &metadata),
+        Command::Events(arguments) => events::run(&arguments, &metadata),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::RoundTripEnd { core, warm_up } => bench::units::answer(core, warm_up),

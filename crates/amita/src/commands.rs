@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub mod disk;
+pub mod events;
 pub mod meta;
 pub mod node;
 pub mod pool;

@@ -43,7 +43,7 @@ impl Log for Stderr {
 }
 
 /// `2026-11-20T09:55:11.123Z`.
-fn timestamp(unix_seconds: u64, milliseconds: u32) -> String {
+pub(crate) fn timestamp(unix_seconds: u64, milliseconds: u32) -> String {
     let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

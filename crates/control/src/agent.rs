@@ -4,15 +4,19 @@
 //! * one reads all records and watches for changes;
 //! * a few carry out the metadata calls of the node's cores, which never wait for them;
 //! * one runs the coordinator, and campaigns to be it;
-//! * one looks from time to time whether copies are to be looked at.
+//! * one looks from time to time whether copies are to be looked at;
+//! * one writes events.
 //!
 //! While the metadata is away they try again, slower and slower, and say so once. Idle, they renew the lease three times
 //! in its life and otherwise sleep.
 
+mod journal;
 mod lead;
 mod lease;
 mod schedule;
 mod watcher;
+
+pub use journal::Journal;
 
 use amita_cluster::{NodeId, StoreId};
 use amita_meta::{Call, Client, Error, Reply, WatchStop};
@@ -207,6 +211,7 @@ pub struct Agent {
     waiting: Arc<AtomicUsize>,
     endpoints: String,
     services: Services,
+    journal: Journal,
 }
 
 /// What a node says of its stores: a handle, also for work that [`Agent::run`] runs.
@@ -240,6 +245,8 @@ impl Agent {
         let held = lease::take(client, config, &sink, &stop)?;
         let (work, queue) = channel::<Work>();
         let (events, inputs) = channel();
+        let (told, drafts) = channel();
+        let journal = Journal::new(told);
         let watch = Arc::new(Mutex::new(None));
         let mut threads = Vec::new();
         let queue = Arc::new(Mutex::new(queue));
@@ -251,8 +258,9 @@ impl Agent {
         {
             let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
             let shared = shared.clone();
+            let journal = journal.clone();
             threads.push(thread("amita-lease", move || {
-                lease::keep(&client, &config, &sink, &stop, &shared)
+                lease::keep(&client, &config, &sink, &stop, &shared, &journal)
             }));
         }
         {
@@ -271,8 +279,15 @@ impl Agent {
         {
             let (client, config, sink) = (client.clone(), config.clone(), sink.clone());
             let shared = shared.clone();
+            let journal = journal.clone();
             threads.push(thread("amita-lead", move || {
-                lead::run(&client, &config, &sink, &inputs, &shared)
+                lead::run(&client, &config, &sink, &inputs, &shared, &journal)
+            }));
+        }
+        {
+            let (client, config, stop, journal) = (client.clone(), config.clone(), stop.clone(), journal.clone());
+            threads.push(thread("amita-events", move || {
+                journal::run(&client, &config, &drafts, &journal, &stop)
             }));
         }
         Ok(Agent {
@@ -285,6 +300,7 @@ impl Agent {
             waiting: Arc::new(AtomicUsize::new(0)),
             endpoints: client.endpoints(),
             services: Services(shared),
+            journal,
         })
     }
 
@@ -313,6 +329,12 @@ impl Agent {
     #[must_use]
     pub fn services(&self) -> Services {
         self.services.clone()
+    }
+
+    /// Where events go.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// A store is mounted and serves: the node's liveness record names it from now on. It does not block.
@@ -346,6 +368,7 @@ impl Drop for Agent {
             watch.stop();
         }
         let _ = self.events.send(lead::Input::Stop);
+        self.journal.stop();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so already.
             let _ = thread.join();

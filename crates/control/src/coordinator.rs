@@ -244,6 +244,8 @@ pub struct Coordinator {
     pending: BTreeMap<CallNumber, batch::Batch>,
     /// Groups to be read back at this moment: what became of them is not known.
     unsure: Option<(Moment, BTreeSet<GroupId>)>,
+    /// What others have done to groups, to be told at this moment.
+    others: Option<(Moment, batch::Change)>,
     /// Nothing is deleted before this moment.
     tidy_at: Moment,
     health: health::Health,
@@ -290,11 +292,13 @@ impl Coordinator {
             }
             Event::Elected { revision } => {
                 self.elected = Some(revision);
+                self.others = None;
                 self.plan_soon();
             }
             Event::Deposed => {
                 self.elected = None;
                 self.desired.clear();
+                self.others = None;
                 self.standing.clear();
             }
             Event::Ended { call, result } => self.ended(call, result),
@@ -340,6 +344,7 @@ impl Coordinator {
         }
         self.reconcile();
         self.plan();
+        self.report_others();
         self.tidy();
     }
 

@@ -3,6 +3,7 @@
 //! * [`admin`]: the operator's changes of the metadata, each one transaction, with errors that say what to do.
 //! * [`coordinator`]: a pure state machine that sees liveness and groups and says what to change.
 //! * [`candidates`]: which stores may hold a pool's groups.
+//! * [`events`]: what happened, and why: a log that can be asked.
 //! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
 //!   run the coordinator while this node is elected.
 //! * [`records`]: a copy of the metadata, as every store keeps one.
@@ -14,6 +15,7 @@ pub mod admin;
 pub mod agent;
 pub mod candidates;
 pub mod coordinator;
+pub mod events;
 pub mod records;
 pub mod recover;
 pub mod regress;

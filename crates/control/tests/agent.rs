@@ -6,6 +6,7 @@ use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_control::admin::{self, PoolSpec};
 use amita_control::agent::{Agent, Config, Notice, STOPPED, Sink};
 use amita_control::coordinator::{self, election_key};
+use amita_control::events;
 use amita_meta::server::{self, Handle};
 use amita_meta::{Call, Client, Error, Op, Options};
 use std::collections::BTreeMap;
@@ -439,10 +440,47 @@ fn a_store_that_fails_is_evicted_and_taken_back_when_it_serves_again() {
             .iter()
             .all(|group| group.in_sync.len() == 2 && !group.in_sync.contains(&failed))
     });
+    let kinds = || -> Vec<String> {
+        let found = events::query(&client, &events::Query::default()).unwrap();
+        found.into_iter().map(|event| event.kind).collect()
+    };
+    eventually("it is told", || kinds().contains(&"stores-evicted".to_owned()));
     nodes[1].agent.store_serves(failed);
     eventually("it is taken back", || {
         groups(&client)
             .iter()
             .all(|group| group.in_sync.contains(&failed) && group.syncing.is_empty() && group.epoch.0 == 4)
     });
+    eventually("that is told too", || {
+        let kinds = kinds();
+        let told = |kind: &str| kinds.iter().any(|own| own == kind);
+        told("coordinator-elected") && told("sync-started") && told("sync-finished")
+    });
+    assert!(
+        nodes.iter().all(|node| node
+            .heard
+            .lock()
+            .unwrap()
+            .records
+            .keys()
+            .all(|key| !key.contains("/events/"))),
+        "nodes do not listen to what is only told"
+    );
+    // A node that starts now reads all records but the events.
+    let late = scene.node("d", 1);
+    eventually("it knows the pool", || {
+        late.heard.lock().unwrap().records.contains_key(&map::pool_key("main"))
+    });
+    assert!(
+        late.heard
+            .lock()
+            .unwrap()
+            .records
+            .keys()
+            .all(|key| !key.contains("/events/"))
+    );
+    assert!(
+        late.heard.lock().unwrap().records.contains_key(&map::cluster_key())
+            == there(&client, &map::cluster_key()).is_some()
+    );
 }

@@ -17,6 +17,7 @@ use crate::token;
 use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_control::admin::{self, AdminError};
 use amita_control::agent::{self, Agent, Notice};
+use amita_control::events::{Draft, Kind};
 use amita_meta::Client;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use core_thread::{Hatch, ToCores};
@@ -245,6 +246,30 @@ fn tell(notice: Notice, cores: &ToCores, keeper: &Sender<keeper::Input>, log: &L
     }
 }
 
+/// How many warnings become events: the log of events must not be filled by one fault that repeats itself.
+#[derive(Default)]
+struct Allowance {
+    minute: Option<Instant>,
+    used: u32,
+}
+
+impl Allowance {
+    const PER_MINUTE: u32 = 20;
+
+    fn allow(&mut self) -> bool {
+        let now = Instant::now();
+        let minute = Duration::from_secs(60);
+        if self.minute.is_none_or(|start| now.duration_since(start) >= minute) {
+            *self = Allowance {
+                minute: Some(now),
+                used: 0,
+            };
+        }
+        self.used += 1;
+        self.used <= Self::PER_MINUTE
+    }
+}
+
 /// The control thread: what the cores want of the outside.
 fn control(
     inputs: &Receiver<Control>,
@@ -258,6 +283,7 @@ fn control(
     // Only the start listens, and only to the first word on each store.
     let mut untold = stores;
     let mut serving: BTreeMap<String, StoreId> = BTreeMap::new();
+    let mut warnings = Allowance::default();
     for input in inputs {
         match input {
             Control::Stop => return,
@@ -268,7 +294,9 @@ fn control(
                 size_bytes,
                 report,
             }) => {
-                log(Level::Info, &format!("store {store} on {path} serves: {report}"));
+                let text = format!("store {store} on {path} serves: {report}");
+                log(Level::Info, &text);
+                agent.journal().tell(Draft::new(Kind::StoreServes, [store], text));
                 let (log, mounted, services) = (log.clone(), mounted.clone(), agent.services());
                 serving.insert(path.clone(), store);
                 services.serves(store);
@@ -296,9 +324,13 @@ fn control(
             Control::FromCore(FromCore::StoreFailed { store, path, why }) => {
                 let text = format!("store {path} does not serve: {why}");
                 log(Level::Error, &text);
+                let mut objects = vec![path.clone()];
                 if let Some(store) = store.or_else(|| serving.remove(&path)) {
                     agent.store_failed(store);
+                    objects.push(store.to_string());
                 }
+                let event = Draft::new(Kind::StoreFailed, objects, text.clone());
+                agent.journal().tell(event);
                 // One that has served was told of when it began to.
                 if store.is_none() && untold > 0 {
                     untold -= 1;
@@ -321,7 +353,12 @@ fn control(
             Control::FromCore(FromCore::Kept { store, revision }) => {
                 let _ = keeper.send(keeper::Input::Kept { store, revision });
             }
-            Control::FromCore(FromCore::Warning(text)) => log(Level::Warn, &text),
+            Control::FromCore(FromCore::Warning(text)) => {
+                log(Level::Warn, &text);
+                if warnings.allow() {
+                    agent.journal().tell(Draft::new(Kind::NodeWarning, [node], text));
+                }
+            }
             Control::FromCore(FromCore::Description(text)) => log(Level::Info, &text),
         }
     }

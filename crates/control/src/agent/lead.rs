@@ -4,8 +4,9 @@
 //! what a coordinator changes names the election that it won, and is done by compare-and-set.
 
 use super::lease::Shared;
-use super::{Config, Notice, Sink};
-use crate::coordinator::{Action, Coordinator, Event, Moment, Warning, election_key};
+use super::{Config, Journal, Notice, Sink};
+use crate::coordinator::{Action, Coordinator, Event, Moment, election_key};
+use crate::events::{Draft, Kind};
 use amita_cluster::{NodeId, map};
 use amita_meta::{Call, Client, Compare, KeyValue, Op};
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,7 @@ struct Lead<'a> {
     client: &'a Client,
     sink: &'a Sink,
     lease: &'a Shared,
+    journal: &'a Journal,
     start: Instant,
     coordinator: Coordinator,
     ours: Holder,
@@ -56,11 +58,19 @@ struct Lead<'a> {
     campaign_at: Option<Instant>,
 }
 
-pub(super) fn run(client: &Client, config: &Config, sink: &Sink, inputs: &Receiver<Input>, lease: &Shared) {
+pub(super) fn run(
+    client: &Client,
+    config: &Config,
+    sink: &Sink,
+    inputs: &Receiver<Input>,
+    lease: &Shared,
+    journal: &Journal,
+) {
     let mut lead = Lead {
         client,
         sink,
         lease,
+        journal,
         start: Instant::now(),
         coordinator: Coordinator::new(config.coordinator),
         ours: Holder {
@@ -192,7 +202,11 @@ impl Lead<'_> {
         self.campaign_at = None;
         if !self.leading {
             self.leading = true;
-            (self.sink)(Notice::Info(format!("node {} is the coordinator", self.ours.node)));
+            let text = format!("node {} is the coordinator", self.ours.node);
+            self.journal.lead(true);
+            self.journal
+                .tell(Draft::new(Kind::CoordinatorElected, [self.ours.node], text.clone()));
+            (self.sink)(Notice::Info(text));
             self.apply(Event::Elected { revision });
         }
     }
@@ -216,6 +230,7 @@ impl Lead<'_> {
 
     fn depose(&mut self) {
         self.leading = false;
+        self.journal.lead(false);
         (self.sink)(Notice::Info(format!(
             "node {} is no longer the coordinator",
             self.ours.node
@@ -233,10 +248,19 @@ impl Lead<'_> {
                         let result = self.client.txn(&call);
                         events.push(Event::Ended { call: number, result });
                     }
-                    // All nodes see who comes and goes; one says so.
-                    Action::Warn(Warning::NodeGone { .. } | Warning::NodeBack { .. }) if !self.leading => {}
-                    Action::Warn(warning) if warning.is_good() => (self.sink)(Notice::Info(warning.to_string())),
-                    Action::Warn(warning) => (self.sink)(Notice::Warn(warning.to_string())),
+                    // All nodes see what happens; one says so.
+                    Action::Warn(warning) if warning.is_seen_by_all() && !self.leading => {}
+                    Action::Warn(warning) => {
+                        if self.leading {
+                            self.journal.tell(warning.draft());
+                        }
+                        let text = warning.to_string();
+                        (self.sink)(if warning.is_good() {
+                            Notice::Info(text)
+                        } else {
+                            Notice::Warn(text)
+                        });
+                    }
                 }
             }
         }

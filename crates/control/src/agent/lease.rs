@@ -1,6 +1,7 @@
 //! The node's lease, and the key that shows it alive.
 
-use super::{Config, NameTaken, Notice, Patience, STOPPED, Sink, Stop};
+use super::{Config, Journal, NameTaken, Notice, Patience, STOPPED, Sink, Stop};
+use crate::events::{Draft, Kind};
 use amita_cluster::map::{self, Live};
 use amita_cluster::{NodeId, StoreId};
 use amita_meta::{Call, Client, Compare, Error, KeyValue, LeaseId, Op, Refusal};
@@ -211,13 +212,18 @@ pub(super) fn take(client: &Client, config: &Config, sink: &Sink, stop: &Stop) -
 }
 
 /// Renews the lease three times in its life; takes a new one when it was lost.
-pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, shared: &Shared) {
+pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, shared: &Shared, journal: &Journal) {
+    let mut away = false;
     let mut patience = Patience::new();
     let pause = Duration::from_secs(config.lease_ttl_s).max(Duration::from_secs(1)) / 3;
     while !stop.wait(pause) {
         match client.lease_keepalive(shared.get()) {
             Ok(_) => {
                 patience.worked(sink, "the node's lease");
+                if std::mem::take(&mut away) {
+                    let text = format!("the metadata answers node {} again", config.node);
+                    journal.tell(Draft::new(Kind::MetadataBack, [config.node], text));
+                }
                 shared.show(client);
             }
             Err(Error::Refused {
@@ -243,7 +249,13 @@ pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, s
                     Err(why) => patience.failed(stop, sink, "the node's lease cannot be taken", &why),
                 }
             }
-            Err(why) => patience.failed(stop, sink, "the node's lease cannot be renewed", &why),
+            Err(why) => {
+                if !std::mem::replace(&mut away, true) {
+                    let text = format!("the metadata does not answer node {}; I/O goes on", config.node);
+                    journal.tell(Draft::new(Kind::MetadataAway, [config.node], text));
+                }
+                patience.failed(stop, sink, "the node's lease cannot be renewed", &why);
+            }
         }
     }
     stopped(client, config, shared.get());

@@ -1,8 +1,9 @@
 //! All records at the start, and every change after.
 
 use super::{Notice, Patience, Sink, Stop, lead};
+use crate::events;
 use amita_cluster::map::PREFIX;
-use amita_meta::{Call, Client, Event, KeyValue, Waited, WatchStop};
+use amita_meta::{Call, Client, Error, Event, KeyValue, Op, Waited, WatchStop};
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
@@ -18,11 +19,12 @@ pub(super) fn run(
     current: &Mutex<Option<WatchStop>>,
     events: &Sender<lead::Input>,
 ) {
+    let log = events::prefix();
     let mut patience = Patience::new();
     let mut known: BTreeSet<String> = BTreeSet::new();
     while !stop.is_set() {
-        let reply = match client.txn(&Call::prefix(PREFIX)) {
-            Ok(reply) => reply,
+        let (revision, found) = match read(client) {
+            Ok(read) => read,
             Err(why) => {
                 patience.failed(stop, sink, "the metadata cannot be read", &why);
                 continue;
@@ -46,22 +48,24 @@ pub(super) fn run(
             });
         };
         // What was there before and is not any more was deleted while nobody watched.
-        let keys: BTreeSet<String> = reply.values(0).iter().map(|found| found.key.clone()).collect();
+        let keys: BTreeSet<String> = found.iter().map(|found| found.key.clone()).collect();
         for key in known.difference(&keys) {
-            gone(key.clone(), reply.revision);
+            gone(key.clone(), revision);
         }
         known = keys;
-        reply.values(0).iter().cloned().for_each(there);
+        found.into_iter().for_each(there);
         let _ = events.send(lead::Input::Settled);
-        sink(Notice::Settled {
-            revision: reply.revision,
-        });
-        let mut watch = client.watch(PREFIX, reply.revision + 1);
+        sink(Notice::Settled { revision });
+        let mut watch = client.watch(PREFIX, revision + 1);
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stopper());
         while !stop.is_set() {
             match watch.wait(LOOK) {
                 Waited::Item(Ok(batch)) => {
                     for event in batch.events {
+                        // Nothing is decided by what is only told.
+                        if event.key().starts_with(&log) {
+                            continue;
+                        }
                         match event {
                             Event::Put(found) => {
                                 known.insert(found.key.clone());
@@ -85,4 +89,21 @@ pub(super) fn run(
             }
         }
     }
+}
+
+/// All records but the events, as of one revision: there may be many events, and nobody here wants them. They are the only
+/// records below the prefix that begin with an `e`.
+fn read(client: &Client) -> Result<(u64, Vec<KeyValue>), Error> {
+    let prefixes = ('a'..='z').filter(|letter| *letter != 'e');
+    let call = Call {
+        then: prefixes
+            .map(|letter| Op::Prefix {
+                key: format!("{PREFIX}{letter}"),
+            })
+            .collect(),
+        ..Call::default()
+    };
+    let reply = client.txn(&call)?;
+    let found = (0..call.then.len()).flat_map(|index| reply.values(index).iter().cloned());
+    Ok((reply.revision, found.collect()))
 }

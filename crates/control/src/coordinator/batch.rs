@@ -284,12 +284,15 @@ impl Coordinator {
 
     fn moved(&mut self, batch: Batch, revision: u64) {
         let mut change = Change::default();
+        let others = std::mem::take(&mut self.others);
         for (id, group) in batch.moves {
             if let Some(known) = self.groups.get(&id) {
                 change.add(&known.group, &group);
             }
             self.learn(id, group, revision);
         }
+        // That was our own doing.
+        self.others = others;
         let (nodes, stores) = batch.gone;
         for warning in change.warnings(nodes, stores) {
             self.actions.push(Action::Warn(warning));
@@ -326,8 +329,8 @@ impl Coordinator {
 }
 
 /// What a transaction did, for the report: who, and in how many groups.
-#[derive(Default)]
-struct Change {
+#[derive(Debug, Default)]
+pub(super) struct Change {
     evicted: usize,
     joined: (BTreeSet<StoreId>, usize),
     dropped: (BTreeSet<StoreId>, usize),
@@ -336,7 +339,7 @@ struct Change {
 }
 
 impl Change {
-    fn add(&mut self, old: &Group, new: &Group) {
+    pub(super) fn add(&mut self, old: &Group, new: &Group) {
         let count = |whom: &mut (BTreeSet<StoreId>, usize), stores: Vec<StoreId>| {
             whom.1 += usize::from(!stores.is_empty());
             whom.0.extend(stores);
@@ -353,6 +356,25 @@ impl Change {
         let left = without(&old.in_sync, &[&new.in_sync]);
         self.evicted += usize::from(!left.is_empty());
         count(&mut self.left, left);
+    }
+
+    /// Of what others did: volumes' owners evict and drop, and nothing else.
+    pub(super) fn of_owners(self) -> Vec<Warning> {
+        let list = |stores: BTreeSet<StoreId>| stores.into_iter().collect::<Vec<_>>();
+        let mut warnings = Vec::new();
+        if self.left.1 > 0 {
+            warnings.push(Warning::EvictedByOwners {
+                stores: list(self.left.0),
+                groups: self.left.1,
+            });
+        }
+        if self.dropped.1 > 0 {
+            warnings.push(Warning::DroppedByOwners {
+                stores: list(self.dropped.0),
+                groups: self.dropped.1,
+            });
+        }
+        warnings
     }
 
     fn warnings(self, nodes: BTreeSet<NodeId>, failed: BTreeSet<StoreId>) -> Vec<Warning> {

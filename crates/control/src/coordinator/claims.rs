@@ -13,7 +13,7 @@
 //! revision up to which everything is known.
 
 use amita_cluster::map::{Syncing, Volume, Whole};
-use amita_cluster::{Generation, GroupIndex, PoolId, VolumeId};
+use amita_cluster::{Generation, GroupIndex, NodeId, PoolId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ struct KnownVolume {
     id: VolumeId,
     pool: String,
     generation: Generation,
+    owner: Option<NodeId>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +55,7 @@ impl Claims {
                     id: volume.id,
                     pool: volume.pool,
                     generation: volume.generation,
+                    owner: volume.owner,
                 };
                 self.volumes.insert(key.to_owned(), known);
             }
@@ -61,6 +63,11 @@ impl Claims {
                 self.unreadable.insert(key.to_owned());
             }
         }
+    }
+
+    /// The owner of a volume, if the volume is known.
+    pub(super) fn owner_of(&self, key: &str) -> Option<Option<NodeId>> {
+        self.volumes.get(key).map(|volume| volume.owner)
     }
 
     pub(super) fn volume_gone(&mut self, key: &str) {

@@ -1,11 +1,16 @@
 //! What the coordinator knows, and how records change it.
 
+use super::batch::Change;
 use super::{Action, Coordinator, KnownGroup, KnownPool, Life, Setback, Warning};
-use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, Volume, Whole};
+use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, StoreDuty, Volume, Whole};
 use amita_cluster::{GroupId, NodeId, PoolId, StoreId, VolumeId};
 use amita_meta::KeyValue;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What owners of volumes do to groups is told together for so long: each group is a change of its own.
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Coordinator {
     pub(super) fn record(&mut self, record: &KeyValue) {
@@ -19,7 +24,13 @@ impl Coordinator {
                 self.dirty = true;
                 if let Some(store) = self.parse::<Store>(record) {
                     let node = store.node;
-                    if self.stores.get(&store.id) != Some(&store) {
+                    let old = self.stores.get(&store.id);
+                    let begins = old.is_some_and(|old| old.duty == StoreDuty::Normal);
+                    if begins && store.duty == StoreDuty::Draining {
+                        let store = store.id;
+                        self.actions.push(Action::Warn(Warning::DrainBegun { store }));
+                    }
+                    if old != Some(&store) {
                         self.plan_soon();
                     }
                     self.stores.insert(store.id, store);
@@ -75,6 +86,17 @@ impl Coordinator {
             Kind::Volume => {
                 self.stirred = true;
                 let volume = self.parse::<Volume>(record);
+                if let Some(volume) = &volume
+                    && let Some(to) = volume.owner
+                    && let Some(from) = self.claims.owner_of(&record.key)
+                    && from != Some(to)
+                {
+                    self.actions.push(Action::Warn(Warning::VolumeTaken {
+                        volume: volume.name.clone(),
+                        from,
+                        to,
+                    }));
+                }
                 self.claims.volume(&record.key, volume);
             }
             Kind::Whole(pool, volume) => {
@@ -163,6 +185,11 @@ impl Coordinator {
         self.stirred = true;
         if let Some(old) = &old_group {
             self.note_setbacks(id, old, &group);
+            let at = self.now.plus(REPORT_PAUSE);
+            self.others
+                .get_or_insert_with(|| (at, Change::default()))
+                .1
+                .add(old, &group);
         }
         let settled = group.syncing.is_empty()
             && group.in_sync.len() == group.members.len()
@@ -209,6 +236,21 @@ impl Coordinator {
                 until: self.now.plus(pause),
             };
             self.setbacks.insert(key, setback);
+        }
+    }
+
+    /// Says what volumes' owners have done to groups, a moment's doings at once.
+    pub(super) fn report_others(&mut self) {
+        match self.others.take_if(|(at, _)| *at <= self.now) {
+            Some((_, change)) => {
+                let warnings = change.of_owners();
+                self.actions.extend(warnings.into_iter().map(Action::Warn));
+            }
+            None => {
+                if let Some((at, _)) = &self.others {
+                    self.wake_at(*at);
+                }
+            }
         }
     }
 

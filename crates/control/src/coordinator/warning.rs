@@ -1,5 +1,6 @@
 //! What an operator should know.
 
+use crate::events::{Draft, Kind};
 use amita_cluster::{NodeId, StoreId};
 use std::fmt;
 
@@ -105,6 +106,34 @@ pub enum Warning {
         /// On stores of which class; empty: any.
         class: String,
     },
+    /// Volumes' owners took stores out of in-sync sets: they did not answer, or could not do what they must (R12).
+    EvictedByOwners {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// From how many groups.
+        groups: usize,
+    },
+    /// Volumes' owners no longer bring stores up to date: they failed at it.
+    DroppedByOwners {
+        /// The stores.
+        stores: Vec<StoreId>,
+        /// In how many groups.
+        groups: usize,
+    },
+    /// A volume has another owner.
+    VolumeTaken {
+        /// Its name.
+        volume: String,
+        /// Who had it.
+        from: Option<NodeId>,
+        /// Who has it.
+        to: NodeId,
+    },
+    /// A store is being drained.
+    DrainBegun {
+        /// The store.
+        store: StoreId,
+    },
     /// A store that drains holds nothing any more.
     Drained {
         /// The store.
@@ -136,6 +165,47 @@ impl Warning {
         Warning::Left { stores, groups }
     }
 
+    /// Does every node see it, elected or not?
+    #[must_use]
+    pub fn is_seen_by_all(&self) -> bool {
+        matches!(
+            self,
+            Warning::NodeGone { .. }
+                | Warning::NodeBack { .. }
+                | Warning::VolumeTaken { .. }
+                | Warning::DrainBegun { .. }
+                | Warning::EvictedByOwners { .. }
+                | Warning::DroppedByOwners { .. }
+        )
+    }
+
+    /// As an event.
+    #[must_use]
+    pub fn draft(&self) -> Draft {
+        let text = self.to_string();
+        match self {
+            Warning::NodeGone { node } => Draft::new(Kind::NodeGone, [node], text),
+            Warning::NodeBack { node } => Draft::new(Kind::NodeBack, [node], text),
+            Warning::Evicted { nodes, .. } => Draft::new(Kind::NodesEvicted, nodes, text),
+            Warning::StoresEvicted { stores, .. } | Warning::EvictedByOwners { stores, .. } => {
+                Draft::new(Kind::StoresEvicted, stores, text)
+            }
+            Warning::Syncing { stores, .. } => Draft::new(Kind::SyncStarted, stores, text),
+            Warning::Dropped { stores, .. } | Warning::DroppedByOwners { stores, .. } => {
+                Draft::new(Kind::SyncDropped, stores, text)
+            }
+            Warning::Promoted { stores, .. } => Draft::new(Kind::SyncFinished, stores, text),
+            Warning::Left { stores, .. } => Draft::new(Kind::StoresLeft, stores, text),
+            Warning::TooFewAlive { pool, .. } => Draft::new(Kind::TooFewAlive, [pool], text),
+            Warning::Placed { pool, .. } => Draft::new(Kind::Placed, [pool], text),
+            Warning::RuleUnmet { pool, .. } => Draft::new(Kind::RuleUnmet, [pool], text),
+            Warning::VolumeTaken { volume, .. } => Draft::new(Kind::VolumeTakenOver, [volume], text),
+            Warning::DrainBegun { store } => Draft::new(Kind::DrainBegun, [store], text),
+            Warning::Drained { store } => Draft::new(Kind::DrainDone, [store], text),
+            Warning::Unreadable { key, .. } => Draft::new(Kind::RecordUnreadable, [key], text),
+        }
+    }
+
     /// Is this how it should go, and not a thing to look after?
     #[must_use]
     pub fn is_good(&self) -> bool {
@@ -148,6 +218,8 @@ impl Warning {
                 | Warning::Promoted { .. }
                 | Warning::Left { .. }
                 | Warning::Placed { .. }
+                | Warning::VolumeTaken { .. }
+                | Warning::DrainBegun { .. }
                 | Warning::Drained { .. }
         )
     }
@@ -263,6 +335,22 @@ impl fmt::Display for Warning {
                      them on different {level}s; they stay where they are: add stores, or end drains"
                 )
             }
+            Warning::EvictedByOwners { stores, groups } => write!(
+                f,
+                "owners of volumes evicted {} from {groups} groups: no answer, or not a good one; writes go on with the \
+                 others",
+                Stores(stores)
+            ),
+            Warning::DroppedByOwners { stores, groups } => write!(
+                f,
+                "owners of volumes no longer bring {} up to date in {groups} groups: it failed, and is tried again later",
+                Stores(stores)
+            ),
+            Warning::VolumeTaken { volume, from, to } => match from {
+                Some(from) => write!(f, "volume {volume}: node {to} took it over from node {from}"),
+                None => write!(f, "volume {volume}: node {to} owns it"),
+            },
+            Warning::DrainBegun { store } => write!(f, "store {store} is being drained"),
             Warning::Drained { store } => write!(f, "store {store} is drained: no group needs it, it can be taken out"),
             Warning::Unreadable { key, what } => write!(f, "{key} is left alone: {what}"),
         }

@@ -180,6 +180,8 @@ fn a_drain_moves_everything_and_says_when_it_is_done() {
     scene.live(60, 3);
     assert_eq!(scene.named(3), 0);
     scene.assert_whole();
+    let begun = Warning::DrainBegun { store: store(3) };
+    assert_eq!(scene.warnings.iter().filter(|own| **own == begun).count(), 1);
     let drained = Warning::Drained { store: store(3) };
     assert_eq!(scene.warnings.iter().filter(|own| **own == drained).count(), 1);
     scene.change_store(3, |record| record.duty = StoreDuty::Normal);

@@ -418,3 +418,47 @@ fn a_volume_that_cannot_be_read_stops_promotions() {
     scene.run();
     assert!(scene.groups().iter().all(|group| group.in_sync.len() == 3));
 }
+
+/// What volumes' owners do is told too: a moment's doings at once, and by the elected one.
+#[test]
+fn what_owners_do_is_told() {
+    let mut scene = Scene::led(3, 8, 2);
+    scene.make_volume(1);
+    scene.run();
+    for index in 0..8 {
+        let mut group = scene.group(index);
+        group.epoch = group.epoch.next();
+        group.in_sync = vec![store(1), store(2)];
+        scene.put_group(&group);
+        scene.run();
+    }
+    assert_eq!(scene.warnings, [], "others may follow");
+    scene.wait(1);
+    let evicted = Warning::EvictedByOwners {
+        stores: vec![store(3)],
+        groups: 8,
+    };
+    assert_eq!(scene.warnings.first(), Some(&evicted));
+    scene.warnings.clear();
+    let key = map::volume_key("v1");
+    for owner in [1, 1, 2] {
+        let mut volume: Volume = scene.state.get(&key).unwrap().json().unwrap();
+        volume.owner = Some(node(owner));
+        scene.put(&key, &volume);
+        scene.run();
+    }
+    let taken = |from: Option<u32>, to: u32| Warning::VolumeTaken {
+        volume: "v1".to_owned(),
+        from: from.map(node),
+        to: node(to),
+    };
+    let told: Vec<&Warning> = scene
+        .warnings
+        .iter()
+        .filter(|warning| matches!(warning, Warning::VolumeTaken { .. }))
+        .collect();
+    assert_eq!(told, [&taken(None, 1), &taken(Some(1), 2)]);
+    for warning in &scene.warnings {
+        assert_eq!(warning.draft().text, warning.to_string());
+    }
+}
