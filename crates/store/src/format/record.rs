@@ -44,8 +44,6 @@ pub mod kind {
 
 /// Flag of the last part of a roll-forward or a clone: with it the chunk has the new version.
 pub const FLAG_LAST: u8 = 1;
-/// Flag of a mend whose entries are all that their leaf has: what it held was lost.
-pub const FLAG_LEAF: u8 = 2;
 
 on_disk! {
     /// What every record begins with.
@@ -392,8 +390,6 @@ pub enum Record {
         version: Version,
         /// The new entries. With [`Version::NONE`]: as if the block had never been written.
         entries: Vec<RollEntry>,
-        /// Are they all that their leaf has?
-        leaf: bool,
     },
     /// A chunk is whole.
     Whole {
@@ -612,10 +608,9 @@ impl<'a> RecordWriter<'a> {
         self.at += RawJoin::BYTES;
     }
 
-    /// A part of a mend; with `leaf` its entries are all that their leaf has.
-    pub fn mend(&mut self, chunk: ChunkId, version: Version, entries: &[RollEntry], leaf: bool, last: bool) {
-        let flags = if last { FLAG_LAST } else { 0 } | if leaf { FLAG_LEAF } else { 0 };
-        self.head(kind::MEND, flags, mend_bytes(entries.len()));
+    /// A part of a mend.
+    pub fn mend(&mut self, chunk: ChunkId, version: Version, entries: &[RollEntry]) {
+        self.head(kind::MEND, 0, mend_bytes(entries.len()));
         RawMend {
             volume: chunk.volume.0,
             chunk: chunk.index.0,

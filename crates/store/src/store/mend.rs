@@ -23,8 +23,6 @@ pub(super) struct MendChange {
     expect: Vec<Expect>,
     /// Blocks that were not as expected.
     pub skipped: Vec<BlockIndex>,
-    /// The entries are all that their leaf has.
-    pub leaf: bool,
 }
 
 impl Store {
@@ -68,6 +66,8 @@ impl Store {
         if known.deleted || known.deleting {
             return self.invalid(asker, Problem::Snapshot);
         }
+        // A lost leaf cannot be put together from pieces: which slots it held is not known, so that they would be in use for
+        // good, and half of a leaf is not known either. Such a chunk is made anew from its other copies.
         if let Some(lost) = entries.iter().find(|entry| entry.expect == Expect::Lost) {
             return self.refuse(asker, Refusal::Damaged { block: lost.block });
         }

@@ -49,8 +49,8 @@ impl Pages<'_> {
             Change::Whole => self.put(record::WHOLE_BYTES, |writer| {
                 writer.whole(change.chunk, change.version);
             }),
-            Change::Mend(mend) => self.parts(&mend.change.entries, record::mend_bytes(0), |writer, entries, last| {
-                writer.mend(change.chunk, change.version, entries, mend.leaf, last);
+            Change::Mend(mend) => self.parts(&mend.change.entries, record::mend_bytes(0), |writer, entries, _| {
+                writer.mend(change.chunk, change.version, entries);
             }),
             Change::Write => {
                 let bytes = record::write_bytes(op.sums.len(), op.runs.len());

@@ -335,7 +335,6 @@ impl Store {
                 chunk,
                 version,
                 entries,
-                leaf: _,
             } => {
                 let Some(key) = self.replayed_chunk(chunk, version, first)? else {
                     return Ok(());

@@ -156,8 +156,7 @@ fn write(writer: &mut RecordWriter<'_>, record: &Record) {
             chunk,
             version,
             entries,
-            leaf,
-        } => writer.mend(*chunk, *version, entries, *leaf, true),
+        } => writer.mend(*chunk, *version, entries),
         Record::Whole { chunk, version } => writer.whole(*chunk, *version),
     }
 }

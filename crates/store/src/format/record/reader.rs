@@ -1,8 +1,8 @@
 //! Reading records that came from a disk: everything is checked.
 
 use super::{
-    BLOCKS_1_BYTES, Blocks, FLAG_LAST, FLAG_LEAF, Head, ROLL_1_BYTES, RawClone, RawDrop, RawEntry, RawJoin, RawMend,
-    RawRun, RawWhole, Record, Roll, RollEntry, Run, get_fence, kind,
+    BLOCKS_1_BYTES, Blocks, FLAG_LAST, Head, ROLL_1_BYTES, RawClone, RawDrop, RawEntry, RawJoin, RawMend, RawRun,
+    RawWhole, Record, Roll, RollEntry, Run, get_fence, kind,
 };
 use crate::format::{Place, Slot};
 use amita_cluster::message::MAX_PIECES;
@@ -58,7 +58,6 @@ impl<'a> RecordReader<'a> {
                     chunk: id(raw.volume, raw.chunk),
                     version: Version(raw.version),
                     entries: entries(body.get(RawMend::BYTES..), raw.count)?,
-                    leaf: head.flags & FLAG_LEAF != 0,
                 })
             }
             kind::WHOLE => {

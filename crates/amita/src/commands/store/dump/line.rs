@@ -177,15 +177,12 @@ pub(super) fn record(page: u64, record: &Record) -> Line {
             chunk,
             version,
             entries: list,
-            leaf,
         } => {
             let (text, list) = entries(list);
-            let of_leaf = if *leaf { " (all of a leaf)" } else { "" };
             (
-                format!("mend {chunk} at version {version}{of_leaf}: {text}"),
+                format!("mend {chunk} at version {version}: {text}"),
                 json!({
-                    "record": "mend", "chunk": chunk.to_string(), "version": version.to_string(), "leaf": leaf,
-                    "entries": list,
+                    "record": "mend", "chunk": chunk.to_string(), "version": version.to_string(), "entries": list,
                 }),
             )
         }
