@@ -53,8 +53,8 @@ use amita_reactor::{Slice, Time};
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 use state::{Chunk, Group, Store};
-use std::collections::vec_deque::Drain;
 use std::collections::VecDeque;
+use std::collections::vec_deque::Drain;
 
 /// The sequencer. See the module.
 #[derive(Debug)]

@@ -298,7 +298,6 @@ const _: () = assert!(Head::BYTES + RawFence::BYTES + MAX_MEMBERS * 16 <= MAX_RE
 
 /// A record, read from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "read once, at a mount; most are writes")]
 pub enum Record {
     /// Blocks got data.
     Write {

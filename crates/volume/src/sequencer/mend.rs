@@ -407,9 +407,9 @@ impl Sequencer {
         }
         self.settle_and_drop(slot, position);
         self.care.pacer.tell(now);
+        let planted = self.config.planted;
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
-        let planted = self.config.planted;
         match (step, body) {
             (_, AnswerBody::Opened { incomplete, .. }) => self.mend_asked(now, of, incomplete),
             (step, AnswerBody::Changes { entries, more }) => {
