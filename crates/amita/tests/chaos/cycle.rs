@@ -55,9 +55,6 @@ fn strike(world: &mut World, plan: &Plan, crowd: &Crowd) {
     }
 }
 
-/// Do stores that were evicted come back by themselves? Until they do, a cycle that has cost one ends with its cluster.
-pub const STORES_RETURN: bool = true;
-
 /// A volume that clients have worked on, and what they saw.
 pub struct Seen {
     volume: String,
@@ -106,10 +103,8 @@ pub fn play(world: &mut World, number: u32, plan: &Plan) -> Seen {
     }
     let healed_after = healing.elapsed();
     // The stores that were evicted are brought up to date and are in sync again; and then they show the same.
-    if STORES_RETURN {
-        let whole = world.observer.await_whole(PATIENCE).expect("not interrupted");
-        assert!(whole, "not all copies are in sync again:\n{}", world.missing_copies());
-    }
+    let whole = world.observer.await_whole(PATIENCE).expect("not interrupted");
+    assert!(whole, "not all copies are in sync again:\n{}", world.missing_copies());
     let whole_after = healing.elapsed();
     for &gateway in &gateways {
         let read = recorder.read_all(gateway, &volume, PATIENCE);

@@ -18,7 +18,9 @@ use std::time::Duration;
 const BINARY: &str = env!("CARGO_BIN_EXE_amita");
 /// Nodes with a store each: as many as copies.
 pub const NODES: usize = 3;
-const STORE_BYTES: u64 = 192 << 20;
+/// Small for a disk, and large enough that a checkpoint has room for the worst that the owners of all open volumes, and
+/// the copy of the metadata, may do: of each a store grants 2,048 blocks in advance (R7).
+const STORE_BYTES: u64 = 512 << 20;
 /// The pool, with three copies, of which two are the least.
 pub const POOL: &str = "chaos";
 
