@@ -178,7 +178,7 @@ impl Node {
             node: node_id(self.member),
             core,
             cores,
-            stores: 1,
+            stores: setup.stores,
             links_per_peer: setup.links_per_peer,
             refused_for: setup.refused_for,
             silent_for: setup.silent_for,
