@@ -13,6 +13,9 @@ const CHUNK: ChunkIndex = ChunkIndex(3);
 
 type Result = std::result::Result<AnswerBody, Refusal>;
 
+/// A block, its entry's version, and its checksum if it has data.
+type Listed = (u16, Version, Option<u32>);
+
 /// A block whose bytes say which it is.
 fn block(byte: u8) -> Vec<u8> {
     vec![byte; BLOCK]
@@ -140,7 +143,7 @@ impl Test {
     }
 
     /// (block, version, byte's checksum) of what is there, and what is damaged.
-    fn verify(&mut self) -> (Vec<(u16, Version, Option<u32>)>, Vec<u16>) {
+    fn verify(&mut self) -> (Vec<Listed>, Vec<u16>) {
         let (mut entries, mut bad) = (Vec::new(), Vec::new());
         let mut from = Some(BlockIndex(0));
         while let Some(at) = from {
