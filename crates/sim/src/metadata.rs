@@ -459,9 +459,7 @@ impl<T: Clone> Metadata<T> {
             ..Call::default()
         };
         // A lease that has run out is replaced by the next renewal.
-        if !reaches {
-            self.push(now, RENEW_NS, Due::Announce { node, process });
-        } else if self.state.txn(&call).is_err() {
+        if !reaches || self.state.txn(&call).is_err() {
             self.push(now, RENEW_NS, Due::Announce { node, process });
         }
     }

@@ -184,7 +184,8 @@ fn rebuild(mut bed: Bed, figures: &mut Figures) -> Result<()> {
     let p99_ms = |of: fn(&Report) -> Direction, report: &Report| of(report).latency.p99.as_secs_f64() * 1e3;
     let mean = |of: &dyn Fn(&Report) -> f64| during.iter().map(of).sum::<f64>() / count as f64;
     let iops_during = mean(&iops);
-    let (reads, writes): (fn(&Report) -> Direction, fn(&Report) -> Direction) = (|one| one.read, |one| one.write);
+    let reads: fn(&Report) -> Direction = |one| one.read;
+    let writes: fn(&Report) -> Direction = |one| one.write;
     let (reads_during, writes_during) = (mean(&|one| p99_ms(reads, one)), mean(&|one| p99_ms(writes, one)));
     let worst = (reads_during / p99_ms(reads, &before)).max(writes_during / p99_ms(writes, &before));
     figures.at_least(

@@ -149,8 +149,11 @@ fn sum(store: StoreId, parts: &[StoreProgress]) -> RecoveryStatus {
     }
 }
 
+/// What nodes say of a store: who finds it slow, who finds it well, and the worst that was seen.
+type Said = (BTreeSet<NodeId>, BTreeSet<NodeId>, Option<StoreHealth>);
+
 pub(super) fn slow(meta: &dyn Transact, alive: &BTreeSet<NodeId>) -> Result<Vec<SlowStatus>> {
-    let mut of_store: BTreeMap<StoreId, (BTreeSet<NodeId>, BTreeSet<NodeId>, Option<StoreHealth>)> = BTreeMap::new();
+    let mut of_store: BTreeMap<StoreId, Said> = BTreeMap::new();
     for (node, report) in of_nodes::<HealthReport>(meta, &health_prefix(), alive)? {
         for found in report.stores {
             let (slow, well, worst) = of_store.entry(found.store).or_default();

@@ -202,6 +202,7 @@ impl Warning {
             Warning::VolumeTaken { volume, .. } => Draft::new(Kind::VolumeTakenOver, [volume], text),
             Warning::DrainBegun { store } => Draft::new(Kind::DrainBegun, [store], text),
             Warning::Drained { store } => Draft::new(Kind::DrainDone, [store], text),
+            Warning::SlowStore { store, .. } => Draft::new(Kind::SlowStore, [store], text),
             Warning::Unreadable { key, .. } => Draft::new(Kind::RecordUnreadable, [key], text),
         }
     }
