@@ -165,8 +165,8 @@ pub enum Action {
 enum Life {
     /// Its key is there.
     Alive {
-        /// The key's modification revision.
-        revision: u64,
+        /// Made anew at each start of its process.
+        session: u64,
         /// It says that its process has stopped in good order.
         stopped: bool,
         /// The stores that it serves; `None`: all of its own.

@@ -118,15 +118,22 @@ impl Coordinator {
         self.dirty = true;
         // A record that is not understood still says that the node lives.
         let live = record.json::<Live>().ok();
+        let session = live.as_ref().map_or(0, |live| live.session);
         let stopped = live.as_ref().is_some_and(|live| live.pid == crate::agent::STOPPED);
         let stores = live
             .and_then(|live| live.stores)
             .map(|stores| stores.into_iter().collect());
         let life = Life::Alive {
-            revision: record.mod_revision,
+            session,
             stopped,
             stores,
         };
+        // A process that was started anew mounts its stores: that takes longer than a moment.
+        if matches!(self.nodes.get(&node), Some(Life::Alive { session: old, .. }) if *old != session) {
+            let stores = &self.stores;
+            self.serving
+                .retain(|store| stores.get(store).is_none_or(|store| store.node != node));
+        }
         if matches!(self.nodes.insert(node, life), Some(Life::Gone(_))) {
             self.actions.push(Action::Warn(Warning::NodeBack { node }));
         }

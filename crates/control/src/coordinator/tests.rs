@@ -135,10 +135,14 @@ impl Scene {
     }
 
     fn rise_with(&mut self, node: NodeId, pid: u32) {
+        self.rise_as(node, 1, pid);
+    }
+
+    fn rise_as(&mut self, node: NodeId, session: u64, pid: u32) {
         let lease = self.state.lease_grant(self.now.0, 5, None).unwrap();
         let value = serde_json::to_vec(&Live {
             stores: self.served.get(&node).cloned(),
-            session: 1,
+            session,
             pid,
         })
         .unwrap();

@@ -201,6 +201,7 @@ impl Warning {
             Warning::RuleUnmet { pool, .. } => Draft::new(Kind::RuleUnmet, [pool], text),
             Warning::VolumeTaken { volume, .. } => Draft::new(Kind::VolumeTakenOver, [volume], text),
             Warning::DrainBegun { store } => Draft::new(Kind::DrainBegun, [store], text),
+            Warning::SlowStore { store, .. } => Draft::new(Kind::SlowStore, [store], text),
             Warning::Drained { store } => Draft::new(Kind::DrainDone, [store], text),
             Warning::SlowStore { store, .. } => Draft::new(Kind::SlowStore, [store], text),
             Warning::Unreadable { key, .. } => Draft::new(Kind::RecordUnreadable, [key], text),

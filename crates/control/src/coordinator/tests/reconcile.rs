@@ -287,6 +287,33 @@ fn a_store_that_is_being_mounted_is_given_time() {
     assert!(scene.groups().iter().all(|group| group.in_sync == [store(1), store(3)]));
 }
 
+/// Stopped in good order and started again before its lease ended: its store is being mounted, and is not evicted for that.
+#[test]
+fn a_node_that_is_started_anew_has_time_to_mount() {
+    let mut scene = Scene::led(3, 4, 2);
+    scene.rise_with(node(2), 0);
+    scene.run();
+    scene.served.insert(node(2), Vec::new());
+    scene.rise_as(node(2), 2, 1);
+    scene.run();
+    scene.wait(30);
+    scene.run();
+    assert!(scene.groups().iter().all(|group| group.epoch == Epoch(1)));
+    scene.served.insert(node(2), vec![store(2)]);
+    scene.rise_as(node(2), 2, 1);
+    scene.run();
+    scene.wait(60);
+    scene.run();
+    assert!(scene.groups().iter().all(|group| group.epoch == Epoch(1)));
+    // Now it has served: if it fails, it is evicted soon.
+    scene.served.insert(node(2), Vec::new());
+    scene.rise_as(node(2), 2, 1);
+    scene.run();
+    scene.wait(2);
+    scene.run();
+    assert!(scene.groups().iter().all(|group| group.in_sync.len() == 2));
+}
+
 /// The desired members change: the new one joins, and the old one leaves only when the new one is in sync.
 #[test]
 fn a_move_never_costs_a_copy() {
