@@ -203,7 +203,6 @@ impl Warning {
             Warning::DrainBegun { store } => Draft::new(Kind::DrainBegun, [store], text),
             Warning::SlowStore { store, .. } => Draft::new(Kind::SlowStore, [store], text),
             Warning::Drained { store } => Draft::new(Kind::DrainDone, [store], text),
-            Warning::SlowStore { store, .. } => Draft::new(Kind::SlowStore, [store], text),
             Warning::Unreadable { key, .. } => Draft::new(Kind::RecordUnreadable, [key], text),
         }
     }
