@@ -17,7 +17,7 @@ mod setup;
 mod strike;
 
 pub use settings::Settings;
-pub use setup::{Plants, Setup};
+pub use setup::{Careless, Plants, Setup, patience};
 
 use crate::campaign::Run;
 use crate::coverage::Coverage;
@@ -37,13 +37,15 @@ use amita_reactor::buggify;
 use amita_reactor::sim::{DiskConfig, SimConfig, World};
 use coordinator::{Caller, Lead};
 use hosts::{CLOSING_HOST, Hosts};
-use node::{Node, at_place, disk, node_id, store_id};
+use node::{Node, at_place, disk, home, node_id, store_id};
 use records::{describe, json, summary, write_records};
 use std::time::Duration;
 use strike::Strikes;
 
 /// After the faults have ended, everything that is under way ends within this (virtual) time.
 pub const SETTLE: Duration = Duration::from_secs(30);
+/// So many steps are enough for the work of a run: hours in which something is tried again all the time show nothing new.
+const MOST_STEPS: u64 = 400_000;
 /// And every group has all of its members in sync within this.
 const RECOVER: Duration = Duration::from_secs(90);
 /// Operations that clients ask for while stores are brought up to date.
@@ -205,7 +207,9 @@ impl Cluster {
     /// The clients ask and the faults strike, until everything was asked and has ended, or time is up.
     fn work(&mut self) -> Result<(), String> {
         let limit = Time(self.setup.work.as_nanos() as u64);
-        while self.world.now() < limit {
+        let mut steps = 0;
+        while self.world.now() < limit && steps < MOST_STEPS {
+            steps += 1;
             let asked = self.workload.is_done() && self.hosts.pending() == 0;
             if asked && self.strikes.is_done() {
                 return Ok(());
@@ -420,6 +424,8 @@ impl Cluster {
     /// Every fault ends, and every node runs.
     fn heal(&mut self) {
         self.tell(|| "everything heals".to_owned());
+        // Mischief is a fault as well.
+        self.disarm();
         let now = self.world.now();
         self.end_faults();
         self.workload.stop();
@@ -482,6 +488,16 @@ impl Cluster {
                 if self.is_blocked_by_right() {
                     return Ok(false);
                 }
+                // A copy whose list of changes has rotted is not brought up to date in this version.
+                if self.hosts.rot
+                    && self
+                        .missing()
+                        .iter()
+                        .all(|(_, store)| self.rotten() == Some(home(*store).0))
+                {
+                    self.coverage.hit("run.rotten_stays_out");
+                    break;
+                }
                 return Err(format!(
                     "nothing is wrong any more, and after {RECOVER:?} these are not in sync: {:?}\n{}",
                     self.missing(),
@@ -490,7 +506,7 @@ impl Cluster {
             }
             self.step(limit)?;
         }
-        self.coverage.hit("run.recovered");
+        self.coverage.add("run.recovered", u64::from(self.missing().is_empty()));
         self.workload.stop();
         self.settle()
     }

@@ -22,8 +22,8 @@ USAGE
         Runs one seed again, exactly as before; --trace tells what happens.
     amita-sim mutants [--only TEXT] [--seeds N] [--quick]
         Switches each rule off in turn and runs random seeds (at most N, default 20000) until a
-        checker objects; prints how many it took. --quick: seeds that are known to find a mutant are
-        tried first. Needs a build with `--features planted`.
+        checker objects; prints how many it took. --quick: only those that few seeds are known to
+        find, and these seeds first. Needs a build with `--features planted`.
     amita-sim scenarios [--only TEXT] [--seeds N]
         Plays the histories of docs/protocol.md, each by its rule's number. Built with
         `--features planted`, each is also played with its rule switched off, and must then fail.

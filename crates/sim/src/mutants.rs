@@ -45,7 +45,8 @@ pub struct Mutant {
     pub ground: Ground,
     /// Switches the rule off.
     pub plant: fn(&mut Plants),
-    /// Seeds that found it when they were last looked for: tried first. They belong to a version of the code.
+    /// Seeds that found it when they were last looked for. They belong to a version of the code. None: it takes many, and is
+    /// left to the long search.
     pub known: &'static [u64],
 }
 
@@ -111,8 +112,8 @@ impl Mutant {
     }
 }
 
-/// Searches for all whose name contains `only` and prints the table; false when one was not found. `quick`: seeds that
-/// are known to find a mutant are tried first.
+/// Searches for all whose name contains `only` and prints the table; false when one was not found. `quick`: only those
+/// that few seeds are known to find, and those seeds first.
 pub fn search_all(only: Option<&str>, most: u64, quick: bool, jobs: usize) -> bool {
     if !cfg!(feature = "planted") {
         println!("build with --features planted: without it there is no rule to switch off");
@@ -124,7 +125,8 @@ pub fn search_all(only: Option<&str>, most: u64, quick: bool, jobs: usize) -> bo
     );
     let (mut found_all, mut count) = (true, 0);
     for mutant in all() {
-        if only.is_some_and(|only| !mutant.name.contains(only) && mutant.rule != only) {
+        let rare = quick && mutant.known.is_empty();
+        if rare || only.is_some_and(|only| !mutant.name.contains(only) && mutant.rule != only) {
             continue;
         }
         count += 1;

@@ -96,10 +96,6 @@ impl fmt::Debug for Scenario {
 
 /// Rules whose history cannot be played, and why.
 pub const NOT_YET: &[(&str, &str)] = &[
-    (
-        "R5",
-        "no store takes writes of a chunk that is incomplete in this version",
-    ),
     ("R9", "I/O is not forwarded between gateways in this version"),
     ("R11", "sequencers take no snapshots in this version"),
     (

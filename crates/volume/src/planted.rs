@@ -77,4 +77,14 @@ planted! {
     open_without_roll,
     /// R6: a compare-and-set of unknown outcome is taken for done.
     trust_unknown,
+    /// R2: a write is acknowledged without the answers of syncing members, which are not dropped for that.
+    skip_syncing,
+    /// R1: a chunk is compared and pulled while the source has writes of it under way.
+    no_settling,
+    /// R5: a syncing member is called whole without anything having been compared.
+    whole_at_once,
+    /// R5: entries up to the version at which the copy was last whole are taken for equal.
+    trust_base,
+    /// R5: reads go to syncing members, too.
+    read_from_syncing,
 }

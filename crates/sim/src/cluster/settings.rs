@@ -68,7 +68,8 @@ impl Settings {
             busy_pause: one(usual.busy_pause, &[1, 10, 40]),
             release_timeout: one(usual.release_timeout, &[30, 1000]),
             quiet: one(usual.quiet, &[100, 1500]),
-            max_requests: *random.pick(&[usual.max_requests, usual.max_requests, 24, 8]),
+            // Few, but more than what bringing a store up to date asks one store for at once.
+            max_requests: *random.pick(&[usual.max_requests, usual.max_requests, 256]),
             hedge_ms: *random.pick(&[usual.hedge_ms, usual.hedge_ms, 2, 400]),
             window_requests: *random.pick(&[usual.window_requests, usual.window_requests, 16, 3]),
             window_bytes: *random.pick(&[usual.window_bytes, usual.window_bytes, MAX_CHARGE_BYTES]),

@@ -36,11 +36,17 @@ pub struct Careless {
     pub blind_raise: bool,
     /// R12: the coordinator does not compare that the dead are dead, nor the groups' records.
     pub blind_coordinator: bool,
+    /// R2: a promotion does not compare that no generation was raised since.
+    pub blind_promotion: bool,
 }
 
 impl Careless {
     /// Takes the compares out of a call.
     pub fn strip(self, by_coordinator: bool, call: &mut amita_meta::Call) {
+        if by_coordinator && self.blind_promotion {
+            let raised = |compare: &amita_meta::Compare| matches!(compare, amita_meta::Compare::ModRevision { key, .. } if key.contains("/raised/"));
+            call.compares.retain(|compare| !raised(compare));
+        }
         let puts = |what: &str| {
             let mut then = call.then.iter();
             then.any(|op| matches!(op, amita_meta::Op::Put { key, .. } if key.contains(what)))
@@ -270,7 +276,8 @@ impl Setup {
 }
 
 /// A coordinator that waits so short a time that nodes which are gone for seconds only are evicted.
-fn patience(patience_ms: u64) -> coordinator::Config {
+#[must_use]
+pub fn patience(patience_ms: u64) -> coordinator::Config {
     coordinator::Config {
         patience: Duration::from_millis(patience_ms),
         start_patience: Duration::from_millis(3 * patience_ms),

@@ -3,6 +3,8 @@
 use super::{Play, Scenario, plant};
 use crate::random::Random;
 use crate::solo::Profile;
+use amita_reactor::sim::Backing;
+use amita_store::Discard;
 #[cfg(feature = "planted")]
 use amita_store::Plant;
 use std::time::Duration;
@@ -44,6 +46,20 @@ fn crowded(seed: u64) -> Profile {
         clear_percent: 0,
         read_percent: 5,
         part_percent: 0,
+        requests: 300,
+        ..tight(seed)
+    }
+}
+
+/// A file that was written full, on a device that keeps what was written, gives its free space back.
+fn holes(seed: u64) -> Profile {
+    Profile {
+        backing: Backing::File,
+        discard: Discard::Always,
+        volatile_cache: false,
+        clear_percent: 30,
+        read_percent: 5,
+        max_blocks: 16,
         requests: 300,
         ..tight(seed)
     }
@@ -121,12 +137,15 @@ pub fn all() -> Vec<Scenario> {
             },
             plant!(plants => plants.store = plants.store.with(Plant::ResendAtOnce)),
         ),
-        scenario(
-            "D1: a freed slot waits for a durable mark",
-            "v5's slot is overwritten; after a crash replay finds v5's checksum wrong and throws v6 away too.",
-            crowded,
-            plant!(plants => plants.store = plants.store.with(Plant::ReuseAtOnce)),
-        ),
+        Scenario {
+            seeds: 400,
+            ..scenario(
+                "D1: a freed slot waits for a durable mark",
+                "v5's slot is overwritten; after a crash replay finds v5's checksum wrong and throws v6 away too.",
+                crowded,
+                plant!(plants => plants.store = plants.store.with(Plant::ReuseAtOnce)),
+            )
+        },
         scenario(
             "D2: answers go out in log order",
             "Page k+1 is answered, page k is lost by a power cut.",
@@ -148,15 +167,18 @@ pub fn all() -> Vec<Scenario> {
             },
             plant!(plants => plants.store = plants.store.with(Plant::EndAtFirstBad)),
         ),
-        Scenario {
-            broken: None,
-            ..scenario(
-                "D5: the free map comes from the checkpoint",
-                "The log goes round many times; a mount starts from a checkpoint and applies only what came later.",
-                tight,
-                |_| {},
-            )
-        },
+        scenario(
+            "D3: what is written into a hole of a file is flushed",
+            "Space of a file was given back; the power fails after a write into it, and acknowledged data reads as zeros.",
+            holes,
+            plant!(plants => plants.store = plants.store.with(Plant::HolesUnflushed)),
+        ),
+        scenario(
+            "D5: the free map comes from the checkpoint",
+            "The log goes round many times; a mount starts from a checkpoint and applies only what came later.",
+            tight,
+            plant!(plants => plants.store = plants.store.with(Plant::FreeMapStale)),
+        ),
         scenario(
             "D6: slots are pinned by reads under way",
             "A slot is freed and written again while a read of it is on its way: the read looks like rot.",

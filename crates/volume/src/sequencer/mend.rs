@@ -467,8 +467,9 @@ impl Sequencer {
         let Some(base) = incomplete else {
             return self.end_mending(of);
         };
+        let trust_base = self.config.planted.trust_base();
         let Some(mending) = self.mending(of) else { return };
-        mending.since = common(base);
+        mending.since = if trust_base { base } else { common(base) };
         self.begin_pass(now, of);
     }
 
@@ -480,9 +481,10 @@ impl Sequencer {
         mending.from = BlockIndex(0);
         mending.stage = Stage::Settling;
         let (chunk, passes) = (mending.chunk, mending.passes);
+        let settling = !self.config.planted.no_settling();
         let issued = self.chunks[chunk as usize].issued;
         if let Some(mending) = self.mending(of) {
-            mending.mark = issued;
+            mending.mark = if settling { issued } else { Version::NONE };
         }
         if passes > HOLD_AFTER && !std::mem::replace(&mut self.chunks[chunk as usize].held_back, true) {
             self.counters.mend_held += 1;

@@ -42,7 +42,11 @@ impl Sequencer {
         let out = Members(read.tried.0 | read.damaged.0 | waiting.0);
         let group = &self.groups[number as usize];
         let mut best: Option<((bool, u32, u32), usize)> = None;
-        for position in group.current.without(out).without(group.doomed).iter() {
+        let mut readable = group.current;
+        if self.config.planted.read_from_syncing() {
+            readable = readable.or(group.syncing);
+        }
+        for position in readable.without(out).without(group.doomed).iter() {
             let store = &self.stores[group.members[position] as usize];
             if store.lost || !self.can_send(number, position) {
                 continue;

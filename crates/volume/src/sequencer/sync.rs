@@ -274,6 +274,9 @@ impl Sequencer {
                 differ.push(index);
             }
         }
+        if self.config.planted.whole_at_once() {
+            differ.clear();
+        }
         let Some(sync) = self.sync(of) else { return };
         let (group, position, to_do) = (sync.group, sync.position, differ.len() as u64);
         sync.todo.extend(differ);

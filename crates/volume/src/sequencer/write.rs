@@ -283,6 +283,9 @@ impl Sequencer {
             if self.config.planted.ignore_lost() {
                 self.forget_lost(slot);
             }
+            if self.config.planted.skip_syncing() {
+                self.forget_syncing(slot);
+            }
             if !self.tasks[slot].waiting.is_empty() {
                 break;
             }
@@ -314,6 +317,17 @@ impl Sequencer {
             self.mark_quiet(chunk);
         }
         self.release_held(chunk);
+    }
+
+    /// The planted fault: syncing members are not awaited once the others have answered.
+    fn forget_syncing(&mut self, slot: u32) {
+        let group = self.tasks[slot].group;
+        let syncing = self.groups[group as usize].syncing;
+        if self.tasks[slot].waiting.without(syncing).is_empty() {
+            for position in self.tasks[slot].waiting.iter() {
+                self.settle(slot, position);
+            }
+        }
     }
 
     /// The planted fault: a lost member is awaited no more.
