@@ -172,9 +172,9 @@ fn back() {
     let (counters, seen) = play(Profile::back, 0..300);
     taken!(counters; sync_started, sync_dropped, sync_whole, sync_promoted, joined, mended, mended_blocks);
     taken!(seen; listed, claimed, promoted, promotion_races, given_up);
-    // What travels is what was missed: far less than all blocks of all chunks of all stores that came back.
+    // What travels is what was missed: less than a third of all blocks of all chunks of all stores that came back.
     let all = counters.sync_whole * super::world::CHUNKS * super::world::BLOCKS / 2;
-    assert!(counters.mended_blocks * 4 < all, "{} of {all}", counters.mended_blocks);
+    assert!(counters.mended_blocks * 3 < all, "{} of {all}", counters.mended_blocks);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn relay() {
 #[test]
 fn hot() {
     let (counters, _) = play(Profile::hot, 0..200);
-    taken!(counters; sync_promoted, mended, mend_skipped, mend_held);
+    taken!(counters; sync_promoted, mended, mend_skipped);
 }
 
 #[test]
