@@ -20,6 +20,16 @@ impl World {
         self.gateways[gateway].openers[volume] = Some((opener, base));
     }
 
+    /// The gateway that owns the volume by the metadata, if it serves it: another may not know yet that it was deposed.
+    pub(super) fn owner(&self, volume: usize) -> Option<usize> {
+        let generation = self.volume(volume).generation;
+        (0..GATEWAYS).find(|&gateway| {
+            let mut cores = self.gateways[gateway].cores.iter().map(|(sequencer, _)| sequencer);
+            cores
+                .any(|core| core.volume() == volume_id(volume) && core.generation() == generation && !core.is_stopped())
+        })
+    }
+
     /// Does the gateway serve the volume?
     pub(super) fn is_open(&self, gateway: usize, volume: usize) -> bool {
         let mut cores = self.gateways[gateway].cores.iter();
