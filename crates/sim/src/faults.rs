@@ -266,15 +266,12 @@ impl Plan {
     }
 
     /// In a long life some faults last for minutes: those that are long enough to cost a place anyway, and those that
-    /// cost none.
+    /// cost none. (A disk that stands still does so to its end, whatever heals meanwhile: it is not among them.)
     pub fn last_longer(&mut self, random: &mut Random) {
         for step in &mut self.steps {
             let factor = random.within(1, 60);
             match &mut step.fault {
-                Fault::PowerCut { node, for_ns }
-                | Fault::Kill { node, for_ns }
-                | Fault::Freeze { node, for_ns }
-                | Fault::StalledDisk { node, for_ns }
+                Fault::PowerCut { node, for_ns } | Fault::Kill { node, for_ns } | Fault::Freeze { node, for_ns }
                     if self.victims.contains(node) =>
                 {
                     *for_ns *= factor;

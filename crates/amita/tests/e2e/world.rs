@@ -18,7 +18,11 @@ pub const VOLUME: &str = "disk0";
 pub const VOLUME_BYTES: u64 = 64 << 20;
 const STORE_BYTES: u64 = 256 << 20;
 /// What nodes say when one of them is gone, and nothing else.
-pub const A_NODE_IS_GONE: &[&str] = &["is no longer in sync since epoch", "no longer holds its lease"];
+pub const A_NODE_IS_GONE: &[&str] = &[
+    "is no longer in sync since epoch",
+    "no longer holds its lease",
+    "owners of volumes evicted store",
+];
 /// What a gateway says of a node that comes back: it is asked before its stores are mounted, or after it was evicted.
 pub const A_NODE_RETURNS: &[&str] = &["refused a request of group"];
 

@@ -286,7 +286,17 @@ impl Sequencer {
             | Refusal::NoSuchStore => {}
             Refusal::Damaged { block } => {
                 self.found_damage(group, position, chunk, *block);
-                self.chunks[chunk as usize].bad_sources.add(position);
+                let as_source = matches!(self.tasks[slot].kind, Kind::Open(Step::List | Step::Fetch(_)));
+                if as_source {
+                    self.chunks[chunk as usize].bad_sources.add(position);
+                } else {
+                    // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
+                    self.doom(group, position);
+                    if self.groups[group as usize].current.count() <= self.min_copies {
+                        return self.opening_failed(chunk, IoError::Damaged);
+                    }
+                    self.pause(now, group, position, self.config.busy_pause * 10);
+                }
             }
             other => {
                 // R7: who cannot take what is valid is evicted.
