@@ -262,7 +262,10 @@ impl Egg {
             silent_for: self.config.silent_for,
             fabric,
             store,
-            sequencer: amita_volume::Config::default(),
+            sequencer: amita_volume::Config {
+                store_timeout: self.config.silent_for,
+                ..amita_volume::Config::default()
+            },
             opener: amita_volume::OpenerConfig::new(self.node, ""),
         }
     }
