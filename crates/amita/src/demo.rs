@@ -10,6 +10,7 @@ pub mod keep;
 mod story;
 
 use crate::error::{Failure, Kind, Result};
+use crate::harness::interrupt;
 use std::path::PathBuf;
 
 /// The volume that the demo makes.
@@ -65,6 +66,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         ))
         .kind(Kind::Usage)
         .advice("Give --size 64M or more; or --keep --dir DIR, which only starts the cluster.")),
-        _ => story::run(arguments),
+        // What fails because it was interrupted has not failed.
+        _ => story::run(arguments).map_err(|failure| {
+            if interrupt::caught() {
+                Failure::interrupted()
+            } else {
+                failure
+            }
+        }),
     }
 }
