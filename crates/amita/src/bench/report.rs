@@ -14,13 +14,16 @@ pub struct Figure {
     pub value: f64,
     /// Of what.
     pub unit: &'static str,
-    /// What it must reach; a limit from above unless `at_least`. `None`: the figure stands for itself.
+    /// What it must reach; `None`: the figure stands for itself.
     pub target: Option<f64>,
     /// Does it? `None` without a target.
     pub holds: Option<bool>,
     /// What it is, for people.
     #[serde(skip)]
     pub label: String,
+    /// Is the target a limit from below?
+    #[serde(skip)]
+    pub at_least: bool,
 }
 
 /// All figures of a run.
@@ -37,6 +40,7 @@ impl Figures {
             target: None,
             holds: None,
             label: label.into(),
+            at_least: false,
         });
     }
 
@@ -50,10 +54,11 @@ impl Figures {
             target: Some(target),
             holds,
             label: label.into(),
+            at_least: false,
         });
     }
 
-    /// A figure that must be at most `target`.
+    /// A figure that must be at least `target`.
     pub fn at_least(&mut self, name: &str, label: &str, value: f64, unit: &'static str, target: f64) {
         let holds = Some(value >= target);
         self.0.push(Figure {
@@ -63,6 +68,7 @@ impl Figures {
             target: Some(target),
             holds,
             label: label.into(),
+            at_least: true,
         });
     }
 
@@ -77,7 +83,10 @@ impl Figures {
                 figure.unit.to_owned(),
                 figure
                     .target
-                    .map(|target| format!("at most {}", number(target)))
+                    .map(|target| {
+                        let limit = if figure.at_least { "at least" } else { "at most" };
+                        format!("{limit} {}", number(target))
+                    })
                     .unwrap_or_default(),
                 figure
                     .holds

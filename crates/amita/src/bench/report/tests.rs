@@ -17,5 +17,8 @@ fn the_file_has_the_form_that_scripts_rely_on() {
         ])
     );
     let table = figures.markdown();
-    assert!(table.contains("| NO "), "{table}");
+    assert!(table.contains("| NO ") && table.contains("at most 2.50"), "{table}");
+    figures.at_least("rebuild.iops_ratio", "rebuild", 0.97, "", 0.7);
+    let table = figures.markdown();
+    assert!(table.contains("at least 0.70"), "{table}");
 }
