@@ -12,6 +12,7 @@ use crate::id::{Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, Store
 use crate::layout::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS};
 use crate::version::Version;
 use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 
 /// The most members of a group.
 pub const MAX_MEMBERS: usize = 8;
@@ -25,8 +26,12 @@ pub const MAX_CHANGES: usize = MAX_IO_BLOCKS as usize;
 pub type MemberSet = ArrayVec<StoreId, MAX_MEMBERS>;
 
 /// CRC-32C (RFC 3720, appendix B.4) of each piece of a payload. A piece is what lies inside one block: the first and
-/// the last may be short, all others are whole blocks.
-pub type Sums = ArrayVec<u32, MAX_PIECES>;
+/// the last may be short, all others are whole blocks. At most [`MAX_PIECES`]; those of small I/O lie in the message itself,
+/// which is moved a dozen times on its way and should be short.
+pub type Sums = SmallVec<[u32; SUMS_INSIDE]>;
+
+/// So many checksums take no more room in a message than a pointer to them would.
+const SUMS_INSIDE: usize = 4;
 
 /// Under what right a request is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +76,7 @@ pub enum RequestBody {
         /// The gateway that owns the generation.
         owner: NodeId,
         /// The group's in-sync set at this epoch.
-        in_sync: MemberSet,
+        in_sync: Vec<StoreId>,
         /// The stores that are being brought up to date at this epoch: they get every write and serve nothing (R2).
         syncing: Vec<StoreId>,
         /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
@@ -430,3 +435,6 @@ pub enum Problem {
     /// snapshot is asked for that is not kept any more.
     Snapshot = 6,
 }
+
+// Messages are moved by value from queue to queue: what is rare and large is boxed, so that a write stays small.
+const _: () = assert!(size_of::<Request>() <= 128 && size_of::<Answer>() <= 112);

@@ -169,6 +169,12 @@ impl Fabric {
         }
     }
 
+    /// The oldest of what happened and was not taken yet.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
     /// What happened since the last call, in order.
     pub fn events(&mut self) -> std::collections::vec_deque::Drain<'_, Event> {
         self.events.drain(..)

@@ -80,7 +80,6 @@ pub struct Core {
     to_control: Vec<FromCore>,
     replies: Vec<Reply>,
     wants: Vec<Want>,
-    events: Vec<amita_fabric::Event>,
     /// Links to be closed at the end of the pass.
     breaks: Vec<amita_fabric::Link>,
     /// The mail of this pass.
@@ -114,7 +113,6 @@ impl Core {
             to_control: Vec::new(),
             replies: Vec::new(),
             wants: Vec::new(),
-            events: Vec::new(),
             breaks: Vec::new(),
             taken: Vec::new(),
             from_control: VecDeque::new(),

@@ -233,7 +233,7 @@ impl Store {
             blocks_per_chunk,
         } = request.body
         {
-            return self.fence(asker, &scope, owner, in_sync, &syncing, blocks_per_chunk);
+            return self.fence(asker, &scope, owner, &in_sync, &syncing, blocks_per_chunk);
         }
         let scope = self.planted_scope(scope);
         let right = match self.fences.check(&scope) {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use amita_cluster::message::{AnswerBody, Change, MemberSet, Problem, Refusal, RequestBody};
+use amita_cluster::message::{AnswerBody, Change, Problem, Refusal, RequestBody};
 use amita_cluster::{
     BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, NodeId, RequestId, StoreId, Version, VolumeId,
 };
@@ -314,12 +314,10 @@ fn epochs_and_members_are_checked() {
     );
     assert_eq!(asker.fence(&mut rig), Err(stale));
     asker.epoch = Epoch(3);
-    let mut others = MemberSet::new();
-    others.push(StoreId(5));
     let request = asker.request(RequestBody::Fence {
         syncing: Vec::new(),
         owner: NodeId(1),
-        in_sync: others,
+        in_sync: vec![StoreId(5)],
         blocks_per_chunk: 1024,
     });
     let told = asker.ask(&mut rig, request, Slice::default());

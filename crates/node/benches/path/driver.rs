@@ -5,9 +5,9 @@ use amita_reactor::driver::{
     Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait, Waker,
 };
 use amita_reactor::timer::Timers;
-use amita_reactor::{BufMut, Pool, PoolConfig, Segments};
+use amita_reactor::{BufMut, Pool, PoolConfig, Segments, Slice};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +21,7 @@ struct Socket {
     owner: usize,
     peer: usize,
     /// What has come in and was not received yet.
-    inbox: Vec<u8>,
+    inbox: VecDeque<Slice>,
     receive: Option<(BufMut, Token)>,
 }
 
@@ -49,9 +49,18 @@ impl Net {
         let Some((mut buffer, token)) = socket.receive.take() else {
             return;
         };
-        let bytes = buffer.len().min(socket.inbox.len());
-        buffer[..bytes].copy_from_slice(&socket.inbox[..bytes]);
-        socket.inbox.drain(..bytes);
+        let mut bytes = 0;
+        while let Some(piece) = socket.inbox.front_mut()
+            && bytes < buffer.len()
+        {
+            let count = piece.len().min(buffer.len() - bytes);
+            buffer[bytes..bytes + count].copy_from_slice(&piece[..count]);
+            bytes += count;
+            piece.skip(count);
+            if piece.is_empty() {
+                socket.inbox.pop_front();
+            }
+        }
         let result = Ok(bytes);
         let outcome = Outcome::Received { buffer, result };
         self.ready[socket.owner].push(Completion { token, outcome });
@@ -177,7 +186,7 @@ impl Driver for MemoryDriver {
             net.sockets.push(Socket {
                 owner,
                 peer,
-                inbox: Vec::with_capacity(1 << 20),
+                inbox: VecDeque::with_capacity(1 << 10),
                 receive: None,
             });
         }
@@ -199,9 +208,7 @@ impl Driver for MemoryDriver {
         self.calls[0] += 1;
         let mut net = self.net.borrow_mut();
         let peer = net.sockets[socket.0 as usize].peer;
-        for piece in &data {
-            net.sockets[peer].inbox.extend_from_slice(piece);
-        }
+        net.sockets[peer].inbox.extend(data.iter().cloned());
         net.deliver(peer);
         drop(net);
         self.complete(token, Outcome::Sent { data, result: Ok(()) });

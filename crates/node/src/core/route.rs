@@ -37,10 +37,9 @@ impl Core {
     }
 
     fn route_fabric(&mut self, now: Time) -> bool {
-        self.events.extend(self.fabric.events());
-        let moved = !self.events.is_empty();
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
+        let mut moved = false;
+        while let Some(event) = self.fabric.next_event() {
+            moved = true;
             match event {
                 Event::Message { link, message, payload } => self.on_message(now, link, message, payload),
                 Event::Up {
@@ -68,7 +67,6 @@ impl Core {
                 _ => {}
             }
         }
-        self.events = events;
         moved
     }
 

@@ -1,6 +1,6 @@
 //! The real store on a device that keeps its structures and forgets its data: whatever it costs is the store's own.
 
-use amita_cluster::message::{AnswerBody, MemberSet, Request, RequestBody, Scope};
+use amita_cluster::message::{AnswerBody, Request, RequestBody, Scope};
 use amita_cluster::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
     Version, VolumeId,
@@ -102,12 +102,10 @@ impl Hollow {
     }
 
     fn fence(&mut self) {
-        let mut in_sync = MemberSet::new();
-        in_sync.push(StoreId(1));
         let body = RequestBody::Fence {
             syncing: Vec::new(),
             owner: NodeId(1),
-            in_sync,
+            in_sync: vec![StoreId(1)],
             blocks_per_chunk: BLOCKS as u16,
         };
         self.ask(body, Slice::default());

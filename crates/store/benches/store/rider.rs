@@ -3,7 +3,7 @@
 
 use crate::measure::{Meter, Window};
 use crate::shape::{Places, Shape};
-use amita_cluster::message::{AnswerBody, MemberSet, Request, RequestBody, Scope, Sums};
+use amita_cluster::message::{AnswerBody, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES,
     NodeId, RequestId, SnapshotId, StoreId, Version, VolumeId,
@@ -193,12 +193,10 @@ impl Rider {
     }
 
     fn fence(&mut self) {
-        let mut in_sync = MemberSet::new();
-        in_sync.push(STORE);
         let body = RequestBody::Fence {
             syncing: Vec::new(),
             owner: NodeId(1),
-            in_sync,
+            in_sync: vec![STORE],
             blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
         };
         self.ask(body, Slice::default());

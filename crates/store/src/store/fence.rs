@@ -7,7 +7,7 @@ use crate::credits::AccountId;
 use crate::fences::Verdict;
 use crate::format::record::Fence;
 use crate::index::ChunkKey;
-use amita_cluster::message::{AnswerBody, MAX_MEMBERS, MemberSet, Problem, Refusal, Scope};
+use amita_cluster::message::{AnswerBody, MAX_MEMBERS, Problem, Refusal, Scope};
 use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId, StoreId};
 use amita_reactor::{Slice, Time};
 
@@ -26,7 +26,7 @@ impl Store {
         asker: Asker,
         scope: &Scope,
         owner: NodeId,
-        in_sync: MemberSet,
+        in_sync: &[StoreId],
         syncing: &[StoreId],
         blocks_per_chunk: u16,
     ) {
@@ -50,7 +50,7 @@ impl Store {
             group: scope.group,
             epoch: scope.epoch,
             blocks_per_chunk,
-            in_sync,
+            in_sync: in_sync.iter().copied().collect(),
             syncing: syncing.iter().copied().collect(),
         };
         self.fence_queue.push(PendingFence {

@@ -5,7 +5,7 @@
 //! predecessor. What is merged with a change that is not durable yet takes it from memory.
 
 use super::leaf::{LostLeaf, Waiter};
-use super::op::Change;
+use super::op::{Change, Merge};
 use super::{Store, io::Io};
 use crate::State;
 use crate::config::Plant;
@@ -94,19 +94,20 @@ impl Store {
             self.bind_sums(key);
             return true;
         }
-        if !op.bases_found {
+        if op.merge.is_none() {
             self.find_bases(key, partial.map(|part| part.map(|(at, ..)| at)));
         }
         let op = self.ops.get_mut(key);
-        if op.bases_reading > 0 {
+        let merge = op.merge.as_mut().expect("its bases were looked for");
+        if merge.reading > 0 {
             return false;
         }
         for (which, part) in partial.into_iter().enumerate() {
             let Some((at, first, bytes, from)) = part else { continue };
-            let mut block = op.base[which].take().expect("every base was found");
+            let mut block = merge.base[which].take().expect("every base was found");
             block[first..first + bytes].copy_from_slice(&op.payload[from..from + bytes]);
             op.sums[usize::from(at)] = amita_cluster::crc32c(&block);
-            op.merged[which] = block.freeze();
+            merge.merged[which] = block.freeze();
         }
         self.bind_sums(key);
         true
@@ -132,6 +133,7 @@ impl Store {
     /// All changes before it are prepared, so that their blocks are whole.
     fn find_bases(&mut self, key: u32, partial: [Option<u16>; 2]) {
         self.counters.merges += 1;
+        let mut merge = Box::<Merge>::default();
         for (which, at) in partial.into_iter().enumerate() {
             let Some(at) = at else { continue };
             let op = self.ops.get(key);
@@ -145,18 +147,17 @@ impl Store {
                 if entry.has_data() {
                     let window = self.window.begin();
                     let sum = self.index.place(chunk).bind(block, entry.sum);
-                    let op = self.ops.get_mut(key);
-                    op.bases_reading += 1;
-                    op.base_sum[which] = sum;
+                    merge.reading += 1;
+                    merge.base_sum[which] = sum;
                     let offset = self.superblock.geometry.slot_offset(entry.slot);
                     self.start_read(Io::Base { op: key, which, window }, offset, buffer);
                     continue;
                 }
                 buffer.fill(0);
             }
-            self.ops.get_mut(key).base[which] = Some(buffer);
+            merge.base[which] = Some(buffer);
         }
-        self.ops.get_mut(key).bases_found = true;
+        self.ops.get_mut(key).merge = Some(merge);
     }
 
     /// What the youngest accepted change before `before` that is not durable made of a block; empty: cleared.
@@ -179,22 +180,23 @@ impl Store {
         self.window.end(window);
         let unchecked = self.config.planted.has(Plant::SumUnchecked) || self.config.planted.has(Plant::FreshSum);
         let op = self.ops.get_mut(key);
-        let whole = result.is_ok() && (amita_cluster::crc32c(&buffer) == op.base_sum[which] || unchecked);
-        op.bases_reading -= 1;
-        op.base[which] = Some(buffer);
+        let merge = op.merge.as_mut().expect("it waits for its bases");
+        let whole = result.is_ok() && (amita_cluster::crc32c(&buffer) == merge.base_sum[which] || unchecked);
+        merge.reading -= 1;
+        merge.base[which] = Some(buffer);
         if !whole {
             // Rule D7: a rotten block never gets a fresh checksum.
             let last = if which == 0 { 0 } else { op.range.count - 1 };
-            op.base_damaged = Some(BlockIndex(op.range.first.0 + last));
+            merge.damaged = Some(BlockIndex(op.range.first.0 + last));
             self.counters.damaged += 1;
         }
-        let op = self.ops.get(key);
-        if op.bases_reading > 0 {
+        if merge.reading > 0 {
             return;
         }
-        match op.base_damaged {
+        let (damaged, chunk) = (merge.damaged, op.chunk);
+        match damaged {
             Some(block) => self.drop_from(key, Refusal::Damaged { block }),
-            None => self.advance_chunk(op.chunk),
+            None => self.advance_chunk(chunk),
         }
         self.reclaim();
     }

@@ -75,6 +75,22 @@ pub(super) struct RollChange {
     pub payload: Vec<Slice>,
 }
 
+/// A sub-block write on its way to whole blocks. Apart from the others' fields, because few writes need it and each
+/// change is moved about.
+#[derive(Debug, Default)]
+pub(super) struct Merge {
+    /// The first and the last block, where they are not whole in the payload, merged with what was there.
+    pub merged: [Slice; 2],
+    /// Memory for them while they are being merged.
+    pub base: [Option<BufMut>; 2],
+    /// The checksum that a base read from the disk must have.
+    pub base_sum: [u32; 2],
+    /// Bases being read.
+    pub reading: u32,
+    /// A base is damaged.
+    pub damaged: Option<BlockIndex>,
+}
+
 /// An accepted change.
 #[derive(Debug)]
 pub(super) struct Op {
@@ -92,18 +108,8 @@ pub(super) struct Op {
     pub offset_bytes: u32,
     pub length_bytes: u32,
     pub payload: Slice,
-    /// The first and the last block of a write, where they are not whole in the payload, merged with what was there.
-    pub merged: [Slice; 2],
-    /// Memory for them while they are being merged.
-    pub base: [Option<BufMut>; 2],
-    /// The checksum that a base read from the disk must have.
-    pub base_sum: [u32; 2],
-    /// Bases being read.
-    pub bases_reading: u32,
-    /// Have all bases been looked for?
-    pub bases_found: bool,
-    /// A base is damaged.
-    pub base_damaged: Option<BlockIndex>,
+    /// What a write needs whose first or last block is not whole.
+    pub merge: Option<Box<Merge>>,
     /// CRC-32C of each block (of each piece, until it is merged).
     pub sums: Sums,
     /// Slots that it takes.
@@ -174,8 +180,7 @@ impl Ops {
         op.change = Change::Clear;
         op.asker = None;
         op.payload = Slice::default();
-        op.merged = Default::default();
-        op.base = Default::default();
+        op.merge = None;
         self.free.push(key);
     }
 
@@ -202,12 +207,7 @@ impl Op {
             offset_bytes: 0,
             length_bytes: 0,
             payload: Slice::default(),
-            merged: Default::default(),
-            base: Default::default(),
-            base_sum: [0; 2],
-            bases_reading: 0,
-            bases_found: false,
-            base_damaged: None,
+            merge: None,
             sums: Sums::new(),
             blocks: 0,
             runs: Vec::new(),
@@ -276,11 +276,16 @@ impl Op {
     }
 
     fn block_of_write(&self, at: u16) -> Slice {
-        if at == 0 && !self.merged[0].is_empty() {
-            return self.merged[0].clone();
-        }
-        if at == self.range.count - 1 && !self.merged[1].is_empty() {
-            return self.merged[1].clone();
+        if let Some(Merge {
+            merged: [first, last], ..
+        }) = self.merge.as_deref()
+        {
+            if at == 0 && !first.is_empty() {
+                return first.clone();
+            }
+            if at == self.range.count - 1 && !last.is_empty() {
+                return last.clone();
+            }
         }
         let start = usize::from(at) * BLOCK - self.offset_bytes as usize % BLOCK;
         self.payload.slice(start..start + BLOCK)
@@ -289,23 +294,25 @@ impl Op {
     /// Piece `at` of the change's data, in the order of its slots; it may be empty. `None` behind the last one.
     pub fn slice(&self, at: usize) -> Option<Slice> {
         match &self.change {
-            Change::Write => match at {
-                0 => Some(self.merged[0].clone()),
-                1 => {
+            Change::Write => match (self.merge.as_deref(), at) {
+                (None, 0) => Some(self.payload.clone()),
+                (None, _) => None,
+                (Some(merge), 1) => {
                     let head = self.offset_bytes as usize % BLOCK;
-                    let start = if self.merged[0].is_empty() {
+                    let start = if merge.merged[0].is_empty() {
                         0
                     } else {
                         (BLOCK - head).min(self.payload.len())
                     };
-                    let tail = if self.merged[1].is_empty() {
+                    let tail = if merge.merged[1].is_empty() {
                         0
                     } else {
                         (head + self.payload.len()) % BLOCK
                     };
                     Some(self.payload.slice(start..self.payload.len() - tail))
                 }
-                2 => Some(self.merged[1].clone()),
+                (Some(merge), 0) => Some(merge.merged[0].clone()),
+                (Some(merge), 2) => Some(merge.merged[1].clone()),
                 _ => None,
             },
             change => change.entries()?.payload.get(at).cloned(),

@@ -19,7 +19,7 @@
 //! chunk that no line names was never written.
 
 use super::{Asker, BLOCK, Rig, data, version};
-use amita_cluster::message::{AnswerBody, MemberSet, Refusal, Request, RequestBody};
+use amita_cluster::message::{AnswerBody, Refusal, Request, RequestBody};
 use amita_cluster::{
     BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS, NodeId, PoolId,
     SnapshotId, StoreId, Version, VolumeId,
@@ -59,7 +59,7 @@ impl Owner {
         let body = RequestBody::Fence {
             syncing: self.syncing.iter().map(|&id| StoreId(id)).collect(),
             owner: NodeId(self.node),
-            in_sync: self.in_sync.iter().map(|&id| StoreId(id)).collect::<MemberSet>(),
+            in_sync: self.in_sync.iter().map(|&id| StoreId(id)).collect::<Vec<_>>(),
             blocks_per_chunk: self.asker.blocks_per_chunk,
         };
         self.request(body)

@@ -16,7 +16,7 @@ pub mod trace;
 
 pub use disk::{Disk, Fate, Outcome};
 
-use amita_cluster::message::{Answer, AnswerBody, MemberSet, Refusal, Request, RequestBody, Scope, Sums};
+use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody, Scope, Sums};
 use amita_cluster::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
     SnapshotId, StoreId, Version, VolumeId,
@@ -455,7 +455,7 @@ impl Asker {
     }
 
     pub fn fence_request(&mut self) -> Request {
-        let mut in_sync = MemberSet::new();
+        let mut in_sync = Vec::new();
         let mut syncing = Vec::new();
         if self.syncing {
             syncing.push(STORE);

@@ -59,7 +59,7 @@ impl Sequencer {
             if up && !paused && !self.tasks[slot].waiting.has(position) {
                 let body = RequestBody::Fence {
                     owner: self.owner,
-                    in_sync: in_sync.clone(),
+                    in_sync: in_sync.to_vec(),
                     syncing: syncing.to_vec(),
                     blocks_per_chunk: self.blocks_per_chunk,
                 };
