@@ -5,7 +5,7 @@
 //! predecessor. What is merged with a change that is not durable yet takes it from memory.
 
 use super::leaf::{LostLeaf, Waiter};
-use super::op::{Change, Merge};
+use super::op::Change;
 use super::{Store, io::Io};
 use crate::State;
 use crate::config::Plant;
@@ -133,7 +133,7 @@ impl Store {
     /// All changes before it are prepared, so that their blocks are whole.
     fn find_bases(&mut self, key: u32, partial: [Option<u16>; 2]) {
         self.counters.merges += 1;
-        let mut merge = Box::<Merge>::default();
+        let mut merge = self.ops.merge();
         for (which, at) in partial.into_iter().enumerate() {
             let Some(at) = at else { continue };
             let op = self.ops.get(key);

@@ -138,6 +138,8 @@ pub(super) struct Resend {
 pub(super) struct Ops {
     places: Vec<Op>,
     free: Vec<u32>,
+    /// Used ones, for the next write that needs one.
+    spare_merges: Vec<Box<Merge>>,
     /// Those that can be logged, in the order in which they must be.
     pub ready: VecDeque<u32>,
 }
@@ -166,6 +168,11 @@ impl Ops {
         }
     }
 
+    /// A blank [`Merge`].
+    pub fn merge(&mut self) -> Box<Merge> {
+        self.spare_merges.pop().unwrap_or_default()
+    }
+
     pub fn get(&self, key: u32) -> &Op {
         &self.places[key as usize]
     }
@@ -180,7 +187,10 @@ impl Ops {
         op.change = Change::Clear;
         op.asker = None;
         op.payload = Slice::default();
-        op.merge = None;
+        if let Some(mut merge) = op.merge.take() {
+            *merge = Merge::default();
+            self.spare_merges.push(merge);
+        }
         self.free.push(key);
     }
 
