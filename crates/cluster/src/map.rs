@@ -44,6 +44,9 @@ pub struct Node {
     /// In maintenance: its absence is expected, its stores are not replaced meanwhile.
     #[serde(default, skip_serializing_if = "is_false")]
     pub maintenance: bool,
+    /// The process of a client, without stores: its record goes when it does, and nobody misses it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub client: bool,
 }
 
 /// `/amita/live/NODE_ID`: a leased key; it is gone when the node is.

@@ -3,6 +3,7 @@
 //! Every change is a compare-and-set that says what it was based on, so that two operators at once cannot undo each
 //! other; a lost race is read anew and tried again a few times.
 
+mod client;
 mod error;
 mod pool;
 mod recovery;
@@ -11,6 +12,7 @@ mod status;
 mod topology;
 mod volume;
 
+pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use error::AdminError;
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
@@ -113,6 +115,7 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
             site: old.map(|node| node.site.clone()).unwrap_or_default(),
             rack: old.map(|node| node.rack.clone()).unwrap_or_default(),
             maintenance: old.is_some_and(|node| node.maintenance),
+            client: false,
             id,
             name: name.to_owned(),
             fabric: fabric.to_owned(),

@@ -53,6 +53,8 @@ pub struct Config {
     pub coordinator: crate::coordinator::Config,
     /// The copies of a volume are looked at when the last look was asked for so long ago; `None`: only on demand.
     pub scrub_every: Option<Duration>,
+    /// The lease is given back at the end: nobody waits for this process to come again.
+    pub leave: bool,
 }
 
 /// How often all copies are looked at, unless set otherwise.
@@ -69,6 +71,7 @@ impl Config {
             coordinate: true,
             coordinator: crate::coordinator::Config::default(),
             scrub_every: Some(SCRUB_EVERY),
+            leave: false,
         }
     }
 }

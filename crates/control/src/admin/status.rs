@@ -169,6 +169,8 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
             alive: lives.alive(node.id),
             node: node.clone(),
         })
+        // A client that is gone is nobody's loss; its record goes when the next one comes.
+        .filter(|found| found.alive || !found.node.client)
         .collect();
     let health = health(&pool_status);
     let living: BTreeSet<NodeId> = names.keys().copied().filter(|node| lives.alive(*node)).collect();

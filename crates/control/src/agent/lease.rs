@@ -258,7 +258,12 @@ pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, s
             }
         }
     }
-    stopped(client, config, shared.get());
+    if config.leave {
+        // Where the metadata is away, the lease ends by itself.
+        let _ = client.lease_revoke(shared.get());
+    } else {
+        stopped(client, config, shared.get());
+    }
 }
 
 /// Says that this process stops. While the metadata is away it does not hear that, and the lease ends all the same.

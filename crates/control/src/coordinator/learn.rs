@@ -290,6 +290,11 @@ impl Coordinator {
                 if !self.newer_life(node, revision) {
                     return;
                 }
+                // A client comes and goes, and holds nothing.
+                if self.hosts.values().any(|host| host.id == node && host.client) {
+                    self.nodes.remove(&node);
+                    return;
+                }
                 if matches!(self.nodes.insert(node, Life::Gone(until)), Some(Life::Alive { .. })) {
                     self.actions.push(Action::Warn(Warning::NodeGone { node }));
                 }

@@ -47,6 +47,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             site: String::new(),
             rack: String::new(),
             maintenance: false,
+            client: false,
             id: node_id(member),
             name: name.clone(),
             fabric: node::address(world, member).to_string(),

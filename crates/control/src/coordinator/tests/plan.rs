@@ -55,6 +55,7 @@ impl Scene {
             site: String::new(),
             rack: String::new(),
             maintenance,
+            client: false,
         };
         self.put(&map::node_key(&name), &record);
     }
