@@ -1,8 +1,8 @@
 //! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, or a look at all their
 //! copies was asked for, and only an owner can do that (R11). On core 0 only.
 //!
-//! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes, the same for
-//! all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
+//! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes that are no
+//! clients, the same for all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
 //! nobody uses it here.
 
 use crate::view::View;
@@ -76,9 +76,10 @@ fn is_to_be_scrubbed(view: &View, volume: VolumeId) -> bool {
 
 /// The node that sees to a volume that nobody uses.
 fn responsible(view: &View, volume: VolumeId, owner: Option<NodeId>) -> Option<NodeId> {
-    owner
-        .filter(|owner| view.lives(*owner))
-        .or_else(|| view.living().max_by_key(|node| mix(mix(volume.0) ^ u64::from(node.0))))
+    owner.filter(|owner| view.lives(*owner)).or_else(|| {
+        let nodes = view.living().filter(|node| !view.is_client(*node));
+        nodes.max_by_key(|node| mix(mix(volume.0) ^ u64::from(node.0)))
+    })
 }
 
 #[cfg(test)]

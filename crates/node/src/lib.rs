@@ -9,6 +9,7 @@ pub mod control;
 mod core;
 mod directory;
 mod duty;
+pub mod embed;
 pub mod fronts;
 pub mod mail;
 mod news;

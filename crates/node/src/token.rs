@@ -12,6 +12,8 @@ pub const FRONTS: u8 = 2;
 pub const STORES: u8 = 3;
 /// Timers of the core.
 pub const CORE: u8 = 4;
+/// Timers of whoever runs the core (see [`crate::embed`]); the core itself ignores them.
+pub const EMBEDDER: u8 = 5;
 
 const LOW_BITS: u64 = 48;
 const LOW: u64 = (1 << LOW_BITS) - 1;

@@ -251,6 +251,12 @@ impl View {
         self.nodes.get(&node)
     }
 
+    /// Is it a client's process?
+    #[must_use]
+    pub fn is_client(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|record| record.client)
+    }
+
     /// The looks at a volume's copies, and their record's modification revision.
     #[must_use]
     pub fn scrub(&self, volume: VolumeId) -> Option<(&map::Scrub, u64)> {

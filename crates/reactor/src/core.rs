@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
-pub use affinity::allowed_cpus;
+pub use affinity::{allowed_cpus, pin};
 
 /// Completions of one pass for which there is room from the start.
 const COMPLETIONS: usize = 256;

@@ -57,6 +57,12 @@ impl Peers {
         self.peers.get(&peer)?.link
     }
 
+    /// Is there a link to the peer, or could it not be reached?
+    fn was_tried(&self, peer: NodeId) -> bool {
+        let known = self.peers.get(&peer);
+        known.is_some_and(|known| known.link.is_some() || known.away_since.is_some())
+    }
+
     /// The peers that are taken for dead.
     pub(super) fn lost(&self) -> impl Iterator<Item = NodeId> {
         self.peers.iter().filter(|(_, p)| p.lost).map(|(n, _)| *n)
@@ -132,6 +138,14 @@ impl Core {
         for store in self.stores_of(peer) {
             self.shards.store_down(now, store);
         }
+    }
+
+    /// Has a connection to each living node been made, or tried in vain? Before that, one that is alive and well could be
+    /// taken for away.
+    #[must_use]
+    pub fn has_tried_all(&self) -> bool {
+        let mut others = self.view.living().filter(|node| *node != self.config.node);
+        others.all(|node| self.peers.was_tried(node))
     }
 
     /// The fabric could not connect.

@@ -1,6 +1,7 @@
 //! The threads of the cores.
 
-use super::{Control, ServeConfig, ServeError};
+use super::plane::{Control, Joined};
+use super::{ServeConfig, ServeError};
 use crate::control::{FromCore, ToCore};
 use crate::core::{Core, CoreConfig};
 use crate::fronts::MakeFront;
@@ -20,15 +21,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Sends to cores from ordinary threads.
 #[derive(Clone)]
-pub(super) struct ToCores(Vec<(Sender<ToCore>, Waker)>);
+pub(crate) struct ToCores(Vec<(Sender<ToCore>, Waker)>);
 
 impl ToCores {
     /// How many cores there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn send(&self, core: usize, message: ToCore) {
+    pub(crate) fn send(&self, core: usize, message: ToCore) {
         let Some((sender, waker)) = self.0.get(core) else {
             return;
         };
@@ -40,19 +41,17 @@ impl ToCores {
 }
 
 /// What starts the cores.
-pub(super) struct Hatch<'a> {
-    pub(super) config: &'a ServeConfig,
-    pub(super) cluster: ClusterId,
-    pub(super) node: NodeId,
-    pub(super) session: u64,
+pub(crate) struct Hatch<'a> {
+    config: &'a ServeConfig,
+    joined: &'a Joined,
 }
 
 /// Cores that run.
-pub(super) struct Started {
-    pub(super) cores: Vec<CoreThread>,
-    pub(super) senders: ToCores,
-    pub(super) fabric: SocketAddr,
-    pub(super) nbd: Option<SocketAddr>,
+pub(crate) struct Started {
+    pub(crate) cores: Vec<CoreThread>,
+    pub(crate) senders: ToCores,
+    pub(crate) fabric: SocketAddr,
+    pub(crate) nbd: Option<SocketAddr>,
 }
 
 /// What a core's thread says once it has a driver, and once it listens.
@@ -64,6 +63,14 @@ enum Word {
 }
 
 type Rings = (Vec<Option<RingStart<CoreMessage>>>, Vec<Option<RingEnd<CoreMessage>>>);
+
+/// A core that the caller's own thread runs.
+pub(crate) struct Hatched {
+    pub(crate) driver: UringDriver,
+    pub(crate) service: NodeService,
+    pub(crate) senders: ToCores,
+    pub(crate) fabric: SocketAddr,
+}
 
 /// What one core's thread is given.
 struct Egg {
@@ -79,9 +86,55 @@ struct Egg {
     rings: Receiver<Rings>,
 }
 
-impl Hatch<'_> {
+impl<'a> Hatch<'a> {
+    pub(crate) fn new(config: &'a ServeConfig, joined: &'a Joined) -> Hatch<'a> {
+        Hatch { config, joined }
+    }
+
+    fn egg(
+        &self,
+        core: usize,
+        inbox: Receiver<ToCore>,
+        to_control: &Sender<Control>,
+        words: Sender<Word>,
+        rings: Receiver<Rings>,
+    ) -> Egg {
+        let stores = self.config.stores.iter().skip(core).step_by(self.config.cores);
+        Egg {
+            core,
+            config: self.config.clone(),
+            cluster: self.joined.cluster,
+            node: self.joined.node,
+            session: self.joined.session,
+            stores: stores.cloned().collect(),
+            inbox,
+            outbox: to_control.clone(),
+            words,
+            rings,
+        }
+    }
+
+    /// Makes the one core of a process that runs it by itself.
+    pub(crate) fn here(&self, to_control: &Sender<Control>) -> Result<Hatched, ServeError> {
+        assert_eq!(self.config.cores, 1, "one thread runs one core");
+        let (sender, inbox) = channel();
+        let (words, heard) = channel();
+        let (_, no_rings) = channel();
+        let (driver, service) = self.egg(0, inbox, to_control, words, no_rings).build()?;
+        let bound = heard.try_iter().find_map(|word| match word {
+            Word::Fabric(address) => Some(address),
+            _ => None,
+        });
+        Ok(Hatched {
+            senders: ToCores(vec![(sender, driver.waker())]),
+            driver,
+            service,
+            fabric: bound.unwrap_or(self.config.fabric),
+        })
+    }
+
     /// Starts all cores; returns when they listen.
-    pub(super) fn start(&self, stop: &Stop, to_control: &Sender<Control>) -> Result<Started, ServeError> {
+    pub(crate) fn start(&self, stop: &Stop, to_control: &Sender<Control>) -> Result<Started, ServeError> {
         let cores = self.config.cores;
         let (words, heard) = channel();
         let mut threads = Vec::new();
@@ -90,19 +143,7 @@ impl Hatch<'_> {
         for (core, cpu) in placement(cores, self.config.pin).into_iter().enumerate() {
             let (sender, inbox) = channel();
             let (give_rings, rings) = channel();
-            let stores = self.config.stores.iter().skip(core).step_by(cores).cloned().collect();
-            let egg = Egg {
-                core,
-                config: self.config.clone(),
-                cluster: self.cluster,
-                node: self.node,
-                session: self.session,
-                stores,
-                inbox,
-                outbox: to_control.clone(),
-                words: words.clone(),
-                rings,
-            };
+            let egg = self.egg(core, inbox, to_control, words.clone(), rings);
             senders.push(sender);
             ring_senders.push(give_rings);
             threads.push((ThreadConfig { index: core, cpu }, egg));
@@ -272,8 +313,8 @@ impl Egg {
 }
 
 /// A core on its thread, with its queues to and from the control plane.
-struct NodeService {
-    core: Core,
+pub(crate) struct NodeService {
+    pub(crate) core: Core,
     inbox: Receiver<ToCore>,
     outbox: Sender<Control>,
 }

@@ -51,6 +51,9 @@ pub struct ServeConfig {
     pub lease_ttl_s: u64,
     /// May this node be the coordinator?
     pub coordinate: bool,
+    /// This is a client's process: it has no stores, others leave the background work to the rest, and its record goes
+    /// when it does.
+    pub client: bool,
     /// See [`amita_control::agent::Config::scrub_every`].
     pub scrub_every: Option<std::time::Duration>,
     /// A peer whose port refuses connections for so long is taken for dead.
@@ -87,6 +90,7 @@ impl ServeConfig {
             discard: amita_store::Discard::default(),
             lease_ttl_s: 5,
             coordinate: true,
+            client: false,
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: Duration::from_millis(150),
             silent_for: Duration::from_millis(1700),

@@ -18,8 +18,11 @@ pub fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// Keeps this thread on one processor.
-pub(super) fn pin(cpu: usize) -> io::Result<()> {
+/// Keeps this thread on one processor (and the threads that it starts from then on).
+///
+/// # Errors
+/// There is no such processor, or this process may not use it.
+pub fn pin(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
