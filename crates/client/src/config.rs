@@ -1,0 +1,182 @@
+//! The settings of a client.
+
+use crate::error::Error;
+use amita_node::serve::{Level, Log, ServeConfig};
+use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Memory for I/O that a client cannot do without: the receive blocks of a few connections, and some payloads.
+const LEAST_BUFFER_BYTES: usize = 16 << 20;
+
+/// What a client is told at its start.
+#[derive(Clone)]
+pub struct Config {
+    /// Endpoints of the metadata: `HOST:PORT` or `http://HOST:PORT`.
+    pub metadata: Vec<String>,
+    /// How long the start waits for a metadata service that is away.
+    pub metadata_patience: Duration,
+    /// The node's name, unique in the cluster; none: one that says host and process. A client with stores needs one that
+    /// stays.
+    pub name: Option<String>,
+    /// Where the other nodes reach this one; none: the address by which this host reaches the metadata, any port.
+    pub fabric: Option<SocketAddr>,
+    /// The address to tell the others, where `fabric` is every address of the host.
+    pub advertise: Option<IpAddr>,
+    /// The processor to bind the core's thread to: for a [`Local`](crate::Local) the thread that connects.
+    pub cpu: Option<usize>,
+    /// Formatted disks or files whose copies are held by this very process, as by a node that serves.
+    pub stores: Vec<PathBuf>,
+    /// Bytes of buffers, taken at the start (what is never used is never resident).
+    pub buffer_bytes: usize,
+    /// Bytes of memory for the indexes of all stores together.
+    pub index_bytes: u64,
+    /// The lease's time to live, in seconds.
+    pub lease_ttl_s: u64,
+    /// How long opening a volume may take.
+    pub open_patience: Duration,
+    /// How often the core gives way before it blocks, at most; 0: never.
+    pub yields: u32,
+    /// Where messages for a person go; none: errors and warnings go to standard error.
+    pub log: Option<Log>,
+}
+
+impl Config {
+    /// The usual settings.
+    #[must_use]
+    pub fn new(metadata: Vec<String>) -> Config {
+        Config {
+            metadata,
+            metadata_patience: Duration::from_secs(15),
+            name: None,
+            fabric: None,
+            advertise: None,
+            cpu: None,
+            stores: Vec::new(),
+            buffer_bytes: 128 << 20,
+            index_bytes: 1 << 30,
+            lease_ttl_s: 5,
+            open_patience: Duration::from_secs(30),
+            yields: 64,
+            log: None,
+        }
+    }
+
+    pub(crate) fn log(&self) -> Log {
+        self.log.clone().unwrap_or_else(|| {
+            Arc::new(|level, text| {
+                if level <= Level::Warn {
+                    eprintln!("amita: {text}");
+                }
+            })
+        })
+    }
+
+    /// As the settings of a node with one core.
+    pub(crate) fn node(&self) -> Result<ServeConfig, Error> {
+        if self.metadata.is_empty() {
+            let why = "no endpoint; name at least one, as HOST:PORT".to_owned();
+            return Err(Error::Setting {
+                setting: "metadata",
+                why,
+            });
+        }
+        if self.buffer_bytes < LEAST_BUFFER_BYTES {
+            let why = format!("{} bytes; {LEAST_BUFFER_BYTES} is the least", self.buffer_bytes);
+            return Err(Error::Setting {
+                setting: "buffer_bytes",
+                why,
+            });
+        }
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None if self.stores.is_empty() => default_name(),
+            None => {
+                let why = "a client with stores keeps its place in the cluster; give it a name that stays".to_owned();
+                return Err(Error::Setting { setting: "name", why });
+            }
+        };
+        let fabric = self
+            .fabric
+            .unwrap_or_else(|| SocketAddr::new(own_address(&self.metadata), 0));
+        let mut node = ServeConfig::new(name, self.metadata.clone(), fabric);
+        node.metadata_patience = self.metadata_patience;
+        node.advertise = self.advertise;
+        node.stores.clone_from(&self.stores);
+        node.cores = 1;
+        node.buffer_bytes = self.buffer_bytes;
+        node.index_bytes = self.index_bytes;
+        node.lease_ttl_s = self.lease_ttl_s;
+        node.coordinate = false;
+        node.client = self.stores.is_empty();
+        node.scrub_every = None;
+        node.driver.yields = self.yields;
+        Ok(node)
+    }
+}
+
+/// `amita-client-HOST-PID-` and a number made by chance: one process may have several clients, and hosts of containers
+/// share names and process numbers.
+fn default_name() -> String {
+    let mut name = "amita-client-".to_owned();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    name.extend(host.chars().filter(allowed).take(100));
+    let chance = RandomState::new().hash_one(0) as u32;
+    let _ = write!(name, "-{}-{chance:08x}", std::process::id());
+    name
+}
+
+/// The address of this host that packets to the metadata leave from; loopback, where that cannot be said.
+fn own_address(metadata: &[String]) -> IpAddr {
+    let endpoint = metadata.iter().find_map(|endpoint| {
+        let host = endpoint.rsplit("//").next()?.trim_end_matches('/');
+        host.to_socket_addrs().ok()?.next()
+    });
+    let asked = endpoint.and_then(|endpoint| {
+        let any: SocketAddr = match endpoint {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(any).ok()?;
+        // Nothing is sent: the kernel looks up the route.
+        socket.connect(endpoint).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    });
+    asked.unwrap_or(Ipv4Addr::LOCALHOST.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_are_made_where_none_are_given() {
+        let config = Config::new(vec!["http://127.0.0.1:2379".to_owned()]);
+        let (one, two) = (config.node().unwrap(), config.node().unwrap());
+        assert_ne!(one.name, two.name);
+        assert!(one.name.starts_with("amita-client-"), "{}", one.name);
+        assert_eq!(one.fabric, "127.0.0.1:0".parse().unwrap());
+        assert!(one.client && !one.coordinate);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_refused() {
+        let good = Config::new(vec!["127.0.0.1:2379".to_owned()]);
+        let mut nowhere = good.clone();
+        nowhere.metadata.clear();
+        let mut narrow = good.clone();
+        narrow.buffer_bytes = 4096;
+        let mut nameless = good.clone();
+        nameless.stores = vec!["/dev/x".into()];
+        for (config, what) in [(nowhere, "metadata"), (narrow, "buffer_bytes"), (nameless, "name")] {
+            match config.node() {
+                Err(Error::Setting { setting, .. }) => assert_eq!(setting, what),
+                other => panic!("{what}: {:?}", other.map(|node| node.name)),
+            }
+        }
+    }
+}

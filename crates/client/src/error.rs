@@ -1,0 +1,73 @@
+//! Why a client does not do what it was asked for.
+
+use amita_node::serve::ServeError;
+use amita_uss::OpenError;
+use std::time::Duration;
+
+/// What, where, and what to do. How a request ended that was begun is an [`IoError`](crate::IoError).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The cluster cannot be joined.
+    #[error(transparent)]
+    Join(#[from] ServeError),
+    /// A setting that cannot be.
+    #[error("{setting}: {why}")]
+    Setting {
+        /// Which.
+        setting: &'static str,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// The volume is not opened.
+    #[error("volume {volume}: {why}")]
+    Open {
+        /// Its name.
+        volume: String,
+        /// Why.
+        why: OpenError,
+    },
+    /// The volume is not open yet.
+    #[error("volume {volume} could not be opened within {waited:?}: is its owner, or the metadata, away?")]
+    OpenTimeout {
+        /// Its name.
+        volume: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The volume was closed, or it was opened by another client.
+    #[error("the volume is not open here (any more); open it")]
+    NotOpen,
+    /// Another gateway owns the volume now.
+    #[error("volume {volume} is no longer served here: {why}; open it again")]
+    Lost {
+        /// Its name.
+        volume: String,
+        /// Why.
+        why: String,
+    },
+    /// The range does not lie in the volume.
+    #[error("{bytes} bytes at {offset} do not lie in the volume, which has {size_bytes}")]
+    OutOfRange {
+        /// The first byte.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// The volume's size.
+        size_bytes: u64,
+    },
+    /// A read or write of no bytes, or of more than one request may have.
+    #[error("a read or write of {bytes} bytes; 1 to {most} are allowed")]
+    Length {
+        /// How many were asked for.
+        bytes: u64,
+        /// The most.
+        most: u64,
+    },
+    /// As many requests as there may be are under way.
+    #[error("{most} requests are under way; wait for some to end")]
+    Full {
+        /// How many.
+        most: usize,
+    },
+}

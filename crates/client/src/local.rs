@@ -1,0 +1,279 @@
+//! A client whose core runs in the caller's thread.
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::payload::{Done, Payload};
+use crate::session::{Session, Volume};
+use amita_node::embed::Embedded;
+use amita_reactor::driver::Time;
+use amita_reactor::{BufMut, Inbox, Outbox, Pool, Slice, Waker, core};
+use amita_uss::{Event, Flow, Front, StorageService};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Of the pool, the part that reads may bring at one time: what they bring lies in the receive blocks, which are three
+/// eighths of it, and may fill them badly.
+const READING_SHARE: usize = 8;
+/// While it waits to be told that nothing is under way any more.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+static SERIALS: AtomicU64 = AtomicU64::new(1);
+
+/// A client of one core that runs in the caller's thread: nothing happens but in [`Local::poll`], [`Local::wait`] and the
+/// calls that say that they block.
+///
+/// While volumes are open, call one of them at least every 100 ms. After a quarter of a second without a call the stores'
+/// promises have run out: reads take one more round trip, and another gateway that asks for the volume gets it. After
+/// about two seconds peers take the process for frozen and close its connections; I/O goes on at the next call, once they
+/// are there again. The lease is renewed by a thread of its own and does not depend on calls.
+///
+/// Where a request is started, an error says that it was not. Once started it ends in exactly one [`Done`].
+pub struct Local {
+    session: Rc<RefCell<Session>>,
+    embedded: Embedded,
+    open_patience: Duration,
+}
+
+/// The session, as a front of the core.
+struct Shared(Rc<RefCell<Session>>);
+
+impl Front for Shared {
+    fn received(&mut self, _: Time, _: &mut Inbox, _: &mut Outbox, _: &Pool, _: &mut dyn StorageService) -> Flow {
+        // It has no connection that anything could come by.
+        Flow::Go
+    }
+
+    fn event(&mut self, _: Time, event: Event, _: &mut Outbox, _: &Pool, service: &mut dyn StorageService) -> Flow {
+        self.0.borrow_mut().event(service, event);
+        Flow::Go
+    }
+
+    fn tick(&mut self, _: Time, _: &mut Outbox, _: &Pool, _: &mut dyn StorageService) -> Flow {
+        Flow::Go
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn wants_input(&self) -> bool {
+        false
+    }
+
+    fn receive_bytes(&self) -> usize {
+        0
+    }
+
+    fn end_pass(&mut self, _: Time, _: &mut Inbox, _: &mut Outbox, _: &Pool, _: &mut dyn StorageService) -> Flow {
+        Flow::Go
+    }
+
+    fn closed(&mut self, _: &mut dyn StorageService) {}
+}
+
+impl Local {
+    /// Joins the cluster. Blocks until the lease is held, and the stores, if there are any, serve.
+    ///
+    /// # Errors
+    /// A setting that cannot be; the metadata is away; the name is taken; an address cannot be bound.
+    pub fn connect(config: &Config) -> Result<Local, Error> {
+        let node = config.node()?;
+        let mut embedded = Embedded::start(&node, &config.log())?;
+        // Only now: the threads of the control plane are to stay out of its way.
+        if let Some(cpu) = config.cpu {
+            core::pin(cpu).map_err(|why| Error::Setting {
+                setting: "cpu",
+                why: format!("processor {cpu}: {why}"),
+            })?;
+        }
+        let pool = embedded.pool().clone();
+        let mut session = None;
+        embedded.fronts().attach(|front| {
+            let shared = Rc::new(RefCell::new(Session::new(
+                front,
+                pool,
+                config.buffer_bytes / READING_SHARE,
+            )));
+            session = Some(shared.clone());
+            Box::new(Shared(shared))
+        });
+        Ok(Local {
+            session: session.expect("attach makes the front at once"),
+            embedded,
+            open_patience: config.open_patience,
+        })
+    }
+
+    /// Opens a volume, to be the one owner of it: another gateway that uses it keeps it, and this is an error. Blocks.
+    ///
+    /// # Errors
+    /// There is none of that name; somebody else uses it; the metadata is away.
+    pub fn open(&mut self, volume: &str) -> Result<Volume, Error> {
+        let name = volume;
+        // Brings the time up to date, and what came since the last pass.
+        self.embedded.poll();
+        self.session.borrow_mut().open(&mut self.embedded.fronts().asks, name);
+        let until = self.embedded.now().plus(self.open_patience);
+        self.embedded.start_asked();
+        loop {
+            let opened = self.session.borrow_mut().opened.take();
+            if let Some(opened) = opened {
+                let info = opened.map_err(|why| Error::Open {
+                    volume: name.to_owned(),
+                    why,
+                })?;
+                let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
+                return Ok(self.session.borrow_mut().add(info, serial));
+            }
+            if self.embedded.now() >= until {
+                self.session.borrow_mut().give_up_opening();
+                return Err(Error::OpenTimeout {
+                    volume: name.to_owned(),
+                    waited: self.open_patience,
+                });
+            }
+            self.embedded.wait(until);
+        }
+    }
+
+    /// Uses a volume no longer: another gateway that asks for it gets it. Requests that are under way still end.
+    ///
+    /// # Errors
+    /// It is not open here.
+    pub fn close_volume(&mut self, volume: &Volume) -> Result<(), Error> {
+        self.session
+            .borrow_mut()
+            .close(&mut self.embedded.fronts().asks, volume)
+    }
+
+    /// Memory for a write, of the core's pool: exactly `bytes` long, at a multiple of 4 KiB; what it holds is what was
+    /// there before. Fill it and freeze it. None when nothing that large is free: let requests end, and payloads go.
+    pub fn buffer(&mut self, bytes: usize) -> Option<BufMut> {
+        self.embedded.pool().take(bytes)
+    }
+
+    /// The memory that buffers and payloads are of.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        self.embedded.pool()
+    }
+
+    /// Starts a write of 1 to [`MAX_READ_WRITE_BYTES`](crate::MAX_READ_WRITE_BYTES) bytes, at any offset. What is not of
+    /// whole blocks costs a read at each store.
+    ///
+    /// # Errors
+    /// It is not begun: a bad range or length, a volume that is not open, or too much under way.
+    pub fn write(&mut self, volume: &Volume, offset: u64, data: Slice, tag: u64) -> Result<(), Error> {
+        let asks = &mut self.embedded.fronts().asks;
+        self.session.borrow_mut().write(asks, volume, offset, data, tag)
+    }
+
+    /// Starts a read of 1 to [`MAX_READ_WRITE_BYTES`](crate::MAX_READ_WRITE_BYTES) bytes, at any offset.
+    ///
+    /// # Errors
+    /// As [`Local::write`].
+    pub fn read(&mut self, volume: &Volume, offset: u64, bytes: u32, tag: u64) -> Result<(), Error> {
+        let asks = &mut self.embedded.fronts().asks;
+        self.session.borrow_mut().read(asks, volume, offset, bytes, tag)
+    }
+
+    /// Starts a flush: it ends once all writes that have ended before are durable. They are, so it ends at once.
+    ///
+    /// # Errors
+    /// As [`Local::write`].
+    pub fn flush(&mut self, volume: &Volume, tag: u64) -> Result<(), Error> {
+        self.session.borrow_mut().flush(volume, tag)
+    }
+
+    /// Starts to discard a range of any length: its whole blocks read as zeros and take no space from then on; parts of
+    /// blocks at its ends are left alone.
+    ///
+    /// # Errors
+    /// As [`Local::write`].
+    pub fn discard(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
+        let asks = &mut self.embedded.fronts().asks;
+        self.session.borrow_mut().discard(asks, volume, offset, bytes, tag)
+    }
+
+    /// Starts to have a range of any length read as zeros; its whole blocks take no space from then on.
+    ///
+    /// # Errors
+    /// As [`Local::write`].
+    pub fn write_zeroes(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
+        let asks = &mut self.embedded.fronts().asks;
+        self.session.borrow_mut().write_zeroes(asks, volume, offset, bytes, tag)
+    }
+
+    /// One pass, which does not block; what has ended is appended to `done`. Requests that were started since the last
+    /// call leave with the next one at the latest: who polls without pause has one system call for all that a pass
+    /// starts.
+    pub fn poll(&mut self, done: &mut Vec<Done>) {
+        self.embedded.poll();
+        self.hand_out(done);
+    }
+
+    /// Passes until something has ended, which is appended to `done`, or until the limit. All that was started is under
+    /// way afterwards. Before it blocks, it gives way to others for as long as that pays.
+    pub fn wait(&mut self, limit: Duration, done: &mut Vec<Done>) {
+        self.embedded.start_asked();
+        if self.hand_out(done) {
+            return;
+        }
+        if limit.is_zero() {
+            return self.poll(done);
+        }
+        let until = self.embedded.now().plus(limit);
+        loop {
+            self.embedded.wait(until);
+            if self.hand_out(done) || self.embedded.now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Moves what has ended to the caller; was there anything?
+    fn hand_out(&mut self, done: &mut Vec<Done>) -> bool {
+        let ended = &mut self.session.borrow_mut().done;
+        let any = !ended.is_empty();
+        done.append(ended);
+        any
+    }
+
+    /// Takes the memory of a payload back, so that reads of more than 128 KiB allocate nothing either.
+    pub fn recycle(&mut self, payload: Payload) {
+        self.session.borrow_mut().recycle(payload);
+    }
+
+    /// How many requests have been started and not been handed out as ended.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.session.borrow().under_way()
+    }
+
+    /// Ends a [`Local::wait`] from another thread, or the next one at once: it looks for what has ended, and goes on.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.embedded.waker()
+    }
+
+    /// How many of its stores serve.
+    #[must_use]
+    pub fn stores(&self) -> usize {
+        self.embedded.stores
+    }
+
+    /// Lets what is under way end (for some seconds at most), and leaves the cluster. Dropped, it leaves at once.
+    pub fn close(mut self) {
+        let mut ended = Vec::new();
+        self.embedded.poll();
+        let until = self.embedded.now().plus(CLOSE_PATIENCE);
+        self.embedded.start_asked();
+        while self.hand_out(&mut ended) || (self.under_way() > 0 && self.embedded.now() < until) {
+            ended.clear();
+            self.embedded.wait(until);
+        }
+        self.embedded.stop();
+    }
+}

@@ -1,0 +1,191 @@
+use super::*;
+use amita_uss::memory::{MemoryService, Volumes};
+
+const CHUNK: u32 = 1 << 20;
+const SIZE: u64 = 64 << 20;
+
+struct Scene {
+    session: Session,
+    service: MemoryService,
+    volumes: Volumes,
+    volume: Volume,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let pool = Pool::heap();
+        let volumes = Volumes::new();
+        volumes.add("v", SIZE, CHUNK, false);
+        let mut service = MemoryService::new(volumes.clone(), pool.clone());
+        let mut session = Session::new(FrontId(1), pool, 8 << 20);
+        session.open(&mut service, "v");
+        while let Some((_, event)) = service.events.pop_front() {
+            session.event(&mut service, event);
+        }
+        let info = session.opened.take().unwrap().unwrap();
+        let volume = session.add(info, 1);
+        Scene {
+            session,
+            service,
+            volumes,
+            volume,
+        }
+    }
+
+    /// Lets what was submitted end, and what that submits.
+    fn run(&mut self) {
+        loop {
+            self.service.run();
+            if self.service.events.is_empty() {
+                return;
+            }
+            self.deliver();
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some((_, event)) = self.service.events.pop_front() {
+            self.session.event(&mut self.service, event);
+        }
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8], tag: u64) -> Result<(), Error> {
+        let data = Slice::copy_from(bytes);
+        self.session.write(&mut self.service, &self.volume, offset, data, tag)
+    }
+
+    fn read(&mut self, offset: u64, bytes: u32, tag: u64) -> Result<(), Error> {
+        self.session.read(&mut self.service, &self.volume, offset, bytes, tag)
+    }
+
+    fn one(&mut self) -> Done {
+        assert_eq!(self.session.done.len(), 1);
+        self.session.done.remove(0)
+    }
+}
+
+fn noise(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + at / 251) as u8 ^ seed).collect()
+}
+
+#[test]
+fn a_request_of_many_pieces_ends_once_in_whatever_order_they_end() {
+    let mut scene = Scene::new();
+    let (offset, data) = (u64::from(CHUNK) - 70_000, noise(700_001, 3));
+    scene.write(offset, &data, 5).unwrap();
+    assert!(scene.service.queue.len() > 5, "it is cut");
+    while !scene.service.queue.is_empty() {
+        scene.service.run_one(scene.service.queue.len() - 1);
+        assert!(scene.session.done.is_empty());
+    }
+    scene.deliver();
+    let done = scene.one();
+    assert_eq!((done.tag, done.result), (5, Ok(())));
+    assert!(scene.volumes.read(VolumeId(1), offset, data.len()) == data);
+    scene.read(offset, data.len() as u32, 6).unwrap();
+    while !scene.service.queue.is_empty() {
+        scene.service.run_one(scene.service.queue.len() / 2);
+    }
+    scene.deliver();
+    let done = scene.one();
+    assert_eq!((done.tag, done.result), (6, Ok(())));
+    assert!(done.payload.to_vec() == data);
+    assert_eq!(scene.session.under_way(), 0);
+}
+
+#[test]
+fn one_piece_that_fails_fails_the_request_once_all_have_ended() {
+    let mut scene = Scene::new();
+    scene.service.fault = Some((300_000, IoError::NoSpace));
+    scene.write(0, &noise(1 << 20, 1), 1).unwrap();
+    scene.run();
+    assert_eq!(scene.one().result, Err(IoError::NoSpace));
+    scene.read(0, 1 << 20, 2).unwrap();
+    scene.run();
+    let done = scene.one();
+    assert_eq!(done.result, Err(IoError::NoSpace));
+    assert!(done.payload.is_empty(), "what of it was read is not shown");
+    // A zeroing that fails begins nothing more.
+    scene
+        .session
+        .write_zeroes(&mut scene.service, &scene.volume, 0, SIZE, 3)
+        .unwrap();
+    scene.run();
+    assert_eq!(scene.one().result, Err(IoError::NoSpace));
+    assert_eq!((scene.session.pieces, scene.session.reading_bytes), (0, 0));
+}
+
+#[test]
+fn reads_wait_for_memory_in_order_and_writes_behind_them() {
+    let mut scene = Scene::new();
+    for tag in 0..16 {
+        scene.read(tag << 20, 1 << 20, tag).unwrap();
+    }
+    scene.write(0, &noise(4096, 1), 16).unwrap();
+    assert_eq!(scene.session.reading_bytes, 8 << 20);
+    assert_eq!(scene.session.backlog.len(), 9);
+    scene.run();
+    let mut tags: Vec<u64> = scene.session.done.drain(..).map(|done| done.tag).collect();
+    tags.sort_unstable();
+    assert_eq!(tags, (0..17).collect::<Vec<_>>());
+    assert_eq!((scene.session.pieces, scene.session.reading_bytes), (0, 0));
+}
+
+#[test]
+fn a_discard_of_everything_goes_by_a_window_and_holds_up_nobody() {
+    let mut scene = Scene::new();
+    scene.write(0, &noise(1 << 20, 1), 1).unwrap();
+    scene.run();
+    scene.one();
+    let everything = (0, SIZE);
+    scene
+        .session
+        .discard(&mut scene.service, &scene.volume, everything.0, everything.1, 2)
+        .unwrap();
+    assert_eq!(scene.service.queue.len(), WINDOW);
+    scene.read(4096, 4096, 3).unwrap();
+    assert_eq!(scene.service.queue.len(), WINDOW + 1);
+    scene.run();
+    let tags: Vec<u64> = scene.session.done.iter().map(|done| done.tag).collect();
+    assert_eq!(tags, [3, 2], "the read ends among the pieces of the first window");
+    assert_eq!(scene.volumes.allocated_bytes(VolumeId(1)), 0);
+}
+
+#[test]
+fn a_lost_volume_refuses_and_a_late_opening_is_undone() {
+    let mut scene = Scene::new();
+    scene.read(0, 4096, 1).unwrap();
+    let lost = Event::Lost {
+        volume: VolumeId(1),
+        why: "taken over".to_owned(),
+    };
+    scene.session.event(&mut scene.service, lost);
+    assert!(matches!(scene.read(0, 4096, 2), Err(Error::Lost { why, .. }) if why == "taken over"));
+    scene.run();
+    assert_eq!(scene.one().tag, 1);
+    let (mut session, mut service) = (scene.session, scene.service);
+    let open = service.open_count;
+    session.close(&mut service, &scene.volume).unwrap();
+    assert_eq!(service.open_count, open, "what is lost is not closed again");
+    session.open(&mut service, "v");
+    session.give_up_opening();
+    let (_, event) = service.events.pop_front().unwrap();
+    session.event(&mut service, event);
+    assert!(session.opened.is_none());
+    assert_eq!(service.open_count, open);
+}
+
+#[test]
+fn slots_are_bounded_and_used_again() {
+    let mut scene = Scene::new();
+    for round in 0..3 {
+        for tag in 0..MAX_REQUESTS as u64 {
+            scene.read(0, 512, tag).unwrap();
+        }
+        assert!(matches!(scene.read(0, 512, 0), Err(Error::Full { .. })), "{round}");
+        scene.run();
+        // Ended ones count until they are taken.
+        assert!(matches!(scene.read(0, 512, 0), Err(Error::Full { .. })), "{round}");
+        scene.session.done.clear();
+    }
+}
