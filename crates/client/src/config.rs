@@ -60,7 +60,7 @@ impl Config {
             index_bytes: 1 << 30,
             lease_ttl_s: 5,
             open_patience: Duration::from_secs(30),
-            yields: 64,
+            yields: 1000,
             log: None,
         }
     }

@@ -12,10 +12,12 @@
 //! * Discards of a file are a hole that the ring punches; those of a block device have a thread (`discard`).
 //! * Before it blocks, a core gives way for a moment, as long as that has paid lately (`pace`).
 //!
-//! Memory that the kernel may look at is owned by `ring`; the other unsafe leaf is `sys`. This file has none.
+//! Memory that the kernel may look at is owned by `ring`; the other unsafe leaves are `sys` and `map`. This file has none.
 
 mod discard;
 mod file;
+#[allow(unsafe_code)]
+mod map;
 mod pace;
 #[allow(unsafe_code)]
 mod ring;
@@ -68,6 +70,8 @@ pub struct UringConfig {
     /// core itself; larger ones by a worker of the kernel, so that none holds up the core for long (1 MiB takes about
     /// 100 us).
     pub inline_bytes: usize,
+    /// Map files that are in memory, instead of reading and writing them by calls.
+    pub map_files: bool,
     /// How often to give way before blocking, at most; 0: never.
     pub yields: u32,
     /// So many reads and writes of a device go to the kernel together, without waiting for the pass to end: the device
@@ -88,7 +92,8 @@ impl Default for UringConfig {
             register_files: false,
             zero_copy_bytes: None,
             inline_bytes: 1 << 20,
-            yields: 64,
+            map_files: true,
+            yields: 1000,
             device_batch: 8,
             write_through: false,
         }
@@ -146,6 +151,8 @@ struct OpenFile {
     target: Target,
     way: Way,
     is_device: bool,
+    /// Of a file in memory.
+    map: Option<map::Map>,
 }
 
 struct EventFile(OwnedFd);
@@ -381,7 +388,10 @@ impl Driver for UringDriver {
         let target = self
             .sockets
             .target(&mut self.ring, file.as_raw_fd(), self.config.register_files);
+        // Where it cannot be mapped (no address space left, say), calls do as well.
+        let map = (way == Way::Memory && self.config.map_files).then(|| map::Map::new(&file, info.size_bytes).ok());
         self.files.push(OpenFile {
+            map: map.flatten(),
             file: Arc::new(file),
             target,
             way,

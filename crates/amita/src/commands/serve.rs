@@ -73,7 +73,7 @@ pub struct Arguments {
     #[arg(long, env = "AMITA_LEASE", value_name = "SECONDS", default_value_t = 5)]
     pub lease: u64,
     /// How often a core gives way to others before it sleeps, at most, while that pays [0: it sleeps at once]
-    #[arg(long, env = "AMITA_YIELDS", value_name = "N", default_value_t = 64)]
+    #[arg(long, env = "AMITA_YIELDS", value_name = "N", default_value_t = 1000)]
     pub yields: u32,
     /// The server's certificate chain (PEM); with it and --tls-key NBD clients may use TLS
     #[arg(long, env = "AMITA_TLS_CERTIFICATE", value_name = "FILE", requires = "tls_key")]

@@ -93,7 +93,7 @@ impl Drop for Discarder {
 
 impl UringDriver {
     pub(super) fn start_discard(&mut self, file: FileId, offset: u64, bytes: u64, token: Token) {
-        let open = &self.files[file.0 as usize];
+        let open = &mut self.files[file.0 as usize];
         let end = offset.checked_add(bytes).filter(|end| i64::try_from(*end).is_ok());
         if bytes == 0 || end.is_none() {
             let text = format!("discard of {bytes} bytes at {offset}: not a range of a file");
@@ -108,6 +108,9 @@ impl UringDriver {
                 token,
             };
             return self.order_discard(order);
+        }
+        if let Some(map) = &mut open.map {
+            map.forget(offset, bytes);
         }
         if open.way == Way::Memory && bytes <= self.config.inline_bytes as u64 {
             let result = sys::punch(open.file.as_raw_fd(), offset, bytes);

@@ -17,6 +17,9 @@ impl UringDriver {
         match open.way {
             _ if total == 0 => return self.complete(token, Outcome::Read { buffer, result: Ok(()) }),
             Way::Memory | Way::Cached if total <= self.config.inline_bytes => {
+                if open.map.as_ref().is_some_and(|map| map.read(offset, &mut buffer)) {
+                    return self.complete(token, Outcome::Read { buffer, result: Ok(()) });
+                }
                 let only_cached = open.way == Way::Cached;
                 let result = sys::read_inline(descriptor, offset, &mut buffer, only_cached);
                 let missed = result.as_ref().is_err_and(|error| {
@@ -48,7 +51,7 @@ impl UringDriver {
 
     pub(super) fn start_write(&mut self, file: FileId, offset: u64, data: Segments, token: Token) {
         let total = data.iter().map(|piece| piece.len()).sum();
-        let open = &self.files[file.0 as usize];
+        let open = &mut self.files[file.0 as usize];
         let mut bounce = None;
         let mut payload = Payload::Data(data);
         match (open.way, &mut payload) {
@@ -57,7 +60,18 @@ impl UringDriver {
                 return self.complete(token, Outcome::Written { data, result: Ok(()) });
             }
             (Way::Memory | Way::Cached, Payload::Data(data)) if total <= self.config.inline_bytes => {
-                let result = sys::write_inline(open.file.as_raw_fd(), offset, data, &mut self.vectors);
+                let mapped = open.map.as_mut().is_some_and(|map| map.write(offset, data, total));
+                let result = if mapped {
+                    Ok(())
+                } else {
+                    sys::write_inline(open.file.as_raw_fd(), offset, data, &mut self.vectors)
+                };
+                if result.is_ok()
+                    && !mapped
+                    && let Some(map) = &mut open.map
+                {
+                    map.note(offset, total);
+                }
                 let data = std::mem::take(data);
                 return self.complete(token, Outcome::Written { data, result });
             }
