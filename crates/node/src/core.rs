@@ -29,6 +29,10 @@ use std::time::Duration;
 
 /// Mail that one pass takes in at most, so that a busy neighbour cannot keep a core from its own sockets.
 const MAIL_PER_PASS: usize = 4096;
+/// However busy a core is, time is passed on to its parts so often.
+const TICK_PAUSE: Duration = Duration::from_millis(20);
+/// Rounds of what ends at once that one pass follows: a read or write of a file in memory, and what its end starts.
+const INLINE_ROUNDS: usize = 3;
 /// How long a pass that lacks buffers waits before it tries again.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
 
@@ -86,6 +90,12 @@ pub struct Core {
     taken: Vec<CoreMessage>,
     from_control: VecDeque<ToCore>,
     timer: Option<(Time, TimerId)>,
+    /// Something happened that is no part of an I/O: the parts that see to the rest are looked at.
+    stirred: bool,
+    /// When one of those parts is due.
+    rest_due: Option<Time>,
+    /// When time is next passed on to all parts.
+    tick_due: Time,
 }
 
 impl Core {
@@ -117,6 +127,9 @@ impl Core {
             taken: Vec::new(),
             from_control: VecDeque::new(),
             timer: None,
+            stirred: true,
+            rest_due: None,
+            tick_due: Time(0),
             mail,
             config,
         }
@@ -173,17 +186,9 @@ impl Core {
     /// One pass.
     pub fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
         let now = driver.now();
-        for completion in completions.drain(..) {
-            match token::space(completion.token) {
-                token::FABRIC => self.fabric.completion(driver, completion),
-                token::FRONTS => self.fronts.completion(driver, completion),
-                token::STORES => self.stores.completion(now, completion),
-                token::CORE => self.timer = None,
-                // A waker's completion carries no token of ours: its mail is taken in below.
-                _ => {}
-            }
-        }
+        self.take_in(driver, completions);
         while let Some(message) = self.from_control.pop_front() {
+            self.stirred = true;
             self.on_control(now, message);
         }
         let mut mail = std::mem::take(&mut self.taken);
@@ -200,7 +205,9 @@ impl Core {
         }
         self.taken = mail;
         let now = driver.now();
-        self.tick(driver);
+        if self.stirred || now >= self.tick_due {
+            self.tick(driver);
+        }
         self.route(driver);
         self.fronts.end_pass(driver);
         self.route(driver);
@@ -208,6 +215,18 @@ impl Core {
         // Ending the pass may have let answers out, and what they completed may let a session ask for more (a request of
         // many pieces goes by windows): those asks make the next pass follow at once.
         self.route(driver);
+        // What was written to memory, or read from it, has ended already: its answers leave with this pass.
+        for _ in 0..INLINE_ROUNDS {
+            driver.finished(completions);
+            if completions.is_empty() {
+                break;
+            }
+            self.take_in(driver, completions);
+            self.route(driver);
+            self.stores.end_pass(now);
+            self.route(driver);
+        }
+        self.announce_stores();
         self.fronts.end_pass(driver);
         for link in self.breaks.drain(..) {
             self.fabric.close(driver, link);
@@ -219,8 +238,26 @@ impl Core {
         if waiting { Wait::No } else { Wait::UntilEvent }
     }
 
+    /// Hands completions to whose they are.
+    fn take_in(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) {
+        let now = driver.now();
+        for completion in completions.drain(..) {
+            match token::space(completion.token) {
+                token::FABRIC => self.fabric.completion(driver, completion),
+                token::FRONTS => self.fronts.completion(driver, completion),
+                token::STORES => self.stores.completion(now, completion),
+                token::CORE => self.timer = None,
+                // A waker's completion carries no token of ours: its mail is taken in by the pass.
+                _ => {}
+            }
+        }
+    }
+
     fn tick(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
+        self.tick_due = now.plus(TICK_PAUSE);
+        // Whatever a part is due for may change when it is due next.
+        self.stirred = true;
         self.stores.tick(now);
         self.shards.tick(now);
         self.directory.tick(now, &self.view);
@@ -240,20 +277,23 @@ impl Core {
 
     /// Sets the one timer to the nearest deadline.
     fn arm(&mut self, driver: &mut dyn Driver) {
+        if std::mem::take(&mut self.stirred) {
+            let rest = [self.directory.deadline(), self.news.deadline(), self.peers.deadline()];
+            self.rest_due = rest.into_iter().flatten().min();
+        }
         let starved = self.fronts.is_starved().then(|| driver.now().plus(STARVED_RETRY));
         let deadlines = [
             self.stores.deadline(),
             self.shards.deadline(),
-            self.directory.deadline(),
-            self.news.deadline(),
             self.fabric.deadline(),
             self.fronts.deadline(),
-            self.peers.deadline(),
+            self.rest_due,
             starved,
         ];
         let Some(next) = deadlines.into_iter().flatten().min() else {
             return;
         };
+        self.tick_due = self.tick_due.min(next);
         // A timer that fires early costs one pass; one that is moved costs a little each time: only move it forward
         // in time when it would fire too late.
         if let Some((at, timer)) = self.timer {

@@ -231,6 +231,18 @@ pub struct Origin {
     pub tag: u64,
 }
 
+impl CoreMessage {
+    /// Is it a step of an I/O, which changes nothing that anybody waits for?
+    #[must_use]
+    pub fn is_of_io(&self) -> bool {
+        use CoreMessage::{Done, FromStore, Piece, ToPeer, ToSequencer, ToStore};
+        matches!(
+            self,
+            ToStore { .. } | FromStore { .. } | ToPeer { .. } | ToSequencer { .. } | Piece { .. } | Done { .. }
+        )
+    }
+}
+
 /// One core's end of all rings.
 pub struct Mail {
     core: usize,

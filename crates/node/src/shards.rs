@@ -12,6 +12,8 @@ use amita_reactor::driver::Time;
 use amita_volume::health::HealthEvent;
 use amita_volume::{CallId, Care, Config, Effect, IoError, IoId, Op, Opened, Payload, Sequencer};
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
 pub const DIRECTORY: u16 = u16::MAX;
@@ -23,6 +25,23 @@ struct Shard {
     pool: amita_cluster::PoolId,
     chunk_bytes: u32,
     dirty: bool,
+    /// The earliest time at which it stands in the list of those that are due.
+    due: Time,
+}
+
+/// Not due at any time.
+const NEVER: Time = Time(u64::MAX);
+
+impl Shard {
+    /// Puts it into the list of those that are due, unless it stands there early enough.
+    fn note_due(&mut self, number: u16, list: &mut BinaryHeap<Reverse<(Time, u16)>>) {
+        if let Some(at) = self.sequencer.deadline()
+            && at < self.due
+        {
+            self.due = at;
+            list.push(Reverse((at, number)));
+        }
+    }
 }
 
 /// An I/O of a sequencer: where it came from, when, and whether it is a write.
@@ -81,6 +100,8 @@ pub struct Shards {
     next: u16,
     ios: Ios,
     dirty: Vec<u16>,
+    /// When shards are due, the first one on top. One may stand there several times: its own note says which counts.
+    due: BinaryHeap<Reverse<(Time, u16)>>,
     care: Care,
 }
 
@@ -97,6 +118,7 @@ impl Shards {
             next: 0,
             ios: Ios::default(),
             dirty: Vec::new(),
+            due: BinaryHeap::new(),
         }
     }
 
@@ -131,6 +153,7 @@ impl Shards {
                 pool,
                 chunk_bytes,
                 dirty: false,
+                due: NEVER,
             },
         );
         self.by_volume.insert(volume, number);
@@ -266,9 +289,18 @@ impl Shards {
     /// Lets time pass.
     pub fn tick(&mut self, now: Time) {
         let mut due: Vec<u16> = Vec::new();
-        for (number, shard) in &self.shards {
+        while let Some(&Reverse((at, number))) = self.due.peek()
+            && at <= now
+        {
+            self.due.pop();
+            let Some(shard) = self.shards.get_mut(&number).filter(|shard| shard.due == at) else {
+                continue;
+            };
+            shard.due = NEVER;
             if shard.sequencer.deadline().is_some_and(|at| at <= now) {
-                due.push(*number);
+                due.push(number);
+            } else {
+                shard.note_due(number, &mut self.due);
             }
         }
         due.sort_unstable();
@@ -277,10 +309,10 @@ impl Shards {
         }
     }
 
-    /// When a sequencer next wants [`Shards::tick`].
+    /// When a sequencer next wants [`Shards::tick`]; it may be early.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.shards.values().filter_map(|s| s.sequencer.deadline()).min()
+        self.due.peek().map(|&Reverse((at, _))| at)
     }
 
     fn mark(&mut self, number: u16) {
@@ -321,6 +353,7 @@ impl Shards {
                     other => wants.push(Want::Effect(other)),
                 }
             }
+            shard.note_due(number, &mut self.due);
         }
         wants.len() > before
     }

@@ -66,6 +66,10 @@ enum Announced {
 pub struct Stores {
     hosts: Vec<Host>,
     by_id: FxHashMap<StoreId, usize>,
+    /// Something was handed to a store since it was last looked at.
+    touched: bool,
+    /// The state of a store, or its writer of the copy, may have something to tell.
+    news: bool,
 }
 
 impl Stores {
@@ -84,11 +88,13 @@ impl Stores {
             memo: None,
             memo_answers: Vec::new(),
         });
+        (self.touched, self.news) = (true, true);
         Ok(())
     }
 
     /// Hands a request to its store, or the refusal back.
     pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice, replies: &mut Vec<Reply>) {
+        self.touched = true;
         match self.by_id.get(&request.store) {
             Some(&host) => self.hosts[host].store.request(now, link, request, payload),
             None => replies.push((link, refusal(&request, Refusal::NoSuchStore), Slice::default())),
@@ -108,6 +114,7 @@ impl Stores {
 
     /// A link is gone: its credits go back.
     pub fn link_closed(&mut self, now: Time, link: LinkId) {
+        self.touched = true;
         for host in &mut self.hosts {
             host.store.link_closed(now, link);
         }
@@ -118,6 +125,7 @@ impl Stores {
         let io = IoId(token::low(completion.token));
         let host = usize::from(token::kind(completion.token));
         let Some(host) = self.hosts.get_mut(host) else { return };
+        self.touched = true;
         match completion.outcome {
             Outcome::Read { buffer, result } => host.store.read_done(now, io, buffer, result),
             Outcome::Written { data, result } => host.store.write_done(now, io, data, result),
@@ -129,8 +137,13 @@ impl Stores {
 
     /// Starts what the stores want done, and collects their answers.
     pub fn run(&mut self, driver: &mut dyn Driver, replies: &mut Vec<Reply>) {
+        if !std::mem::take(&mut self.touched) {
+            return;
+        }
         let now = driver.now();
         for (index, host) in self.hosts.iter_mut().enumerate() {
+            self.news |= host.announced == Announced::Nothing || host.memo.is_some();
+            self.news |= host.announced == Announced::Serving && !matches!(host.store.state(), State::Serving);
             loop {
                 for effect in host.store.effects() {
                     let token = |io: IoId| token::token(token::STORES, index as u8, io.0);
@@ -156,6 +169,7 @@ impl Stores {
 
     fn memo_of(&mut self, store: StoreId) -> Option<&mut Writer> {
         let host = *self.by_id.get(&store)?;
+        (self.touched, self.news) = (true, true);
         Some(self.hosts[host].memo.get_or_insert_with(|| Writer::new(store)))
     }
 
@@ -177,6 +191,7 @@ impl Stores {
 
     /// The end of a pass: each store writes what it gathered.
     pub fn end_pass(&mut self, now: Time) {
+        self.touched = true;
         for host in &mut self.hosts {
             host.store.end_pass(now);
         }
@@ -184,6 +199,7 @@ impl Stores {
 
     /// Lets time pass.
     pub fn tick(&mut self, now: Time) {
+        self.touched = true;
         for host in &mut self.hosts {
             if host.store.deadline().is_some_and(|at| at <= now) {
                 host.store.tick(now);
@@ -198,9 +214,16 @@ impl Stores {
         self.hosts.iter().filter_map(Host::deadline).min()
     }
 
+    /// Is [`Stores::announce`] to be called?
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
+
     /// Tells of stores that began to serve, that cannot, and that serve no more: a device's error of unknown outcome ends
     /// that until the process starts anew.
     pub fn announce(&mut self, tell: &mut Vec<FromCore>) {
+        self.news = false;
         for (index, host) in self.hosts.iter_mut().enumerate() {
             tell_of_memo(host, tell);
             let path = || host.path.display().to_string();

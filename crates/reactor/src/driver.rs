@@ -213,6 +213,12 @@ pub trait Driver {
     /// time moves on.
     fn poll(&mut self, wait: Wait, completions: &mut Vec<Completion>);
 
+    /// Moves what has ended at once, while it was started, to `completions` (which is empty): operations on files in memory.
+    /// For a pass that wants to follow them up before it ends; else they come with the next poll.
+    fn finished(&mut self, completions: &mut Vec<Completion>) {
+        debug_assert!(completions.is_empty());
+    }
+
     /// Reads the clock again: for what came by other ways than completions (mail of other cores), so that the time that
     /// goes with it is never older than it is.
     fn refresh(&mut self);

@@ -482,6 +482,10 @@ impl Driver for UringDriver {
         self.update_time();
     }
 
+    fn finished(&mut self, completions: &mut Vec<Completion>) {
+        std::mem::swap(&mut self.ready, completions);
+    }
+
     fn refresh(&mut self) {
         self.update_time();
     }

@@ -150,6 +150,7 @@ impl Core {
 
     /// The fabric could not connect.
     pub(super) fn on_unreachable(&mut self, now: Time, peer: NodeId, certain: bool) {
+        self.stirred = true;
         let known = self.peers.peers.entry(peer).or_default();
         if known.link.is_some() {
             return;

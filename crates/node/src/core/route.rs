@@ -175,11 +175,15 @@ impl Core {
             self.answer_from_store(now, link, answer, payload);
             moved = true;
         }
-        self.announce_stores();
         moved
     }
 
-    fn announce_stores(&mut self) {
+    /// Tells of stores that began to serve, or that cannot.
+    pub(super) fn announce_stores(&mut self) {
+        if !self.stores.has_news() {
+            return;
+        }
+        self.stirred = true;
         let before = self.to_control.len();
         self.stores.announce(&mut self.to_control);
         let serving: Vec<StoreId> = self.to_control[before..]
@@ -408,6 +412,7 @@ impl Core {
 
     pub(super) fn on_mail(&mut self, driver: &mut dyn Driver, message: CoreMessage) {
         let now = driver.now();
+        self.stirred |= !message.is_of_io();
         match message {
             CoreMessage::ToStore { link, request, payload } => self.pass_to_store(now, link, request, payload),
             CoreMessage::FromStore { link, answer, payload } => self.answer_from_store(now, link, answer, payload),
