@@ -70,4 +70,7 @@ pub enum Error {
         /// How many.
         most: usize,
     },
+    /// The client's thread has ended, by a fault of the program.
+    #[error("the client's thread has ended; see its last words, and connect again")]
+    Ended,
 }

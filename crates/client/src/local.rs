@@ -36,6 +36,12 @@ pub struct Local {
     open_patience: Duration,
 }
 
+/// A volume that was asked for.
+pub(crate) struct Opening {
+    volume: String,
+    until: Time,
+}
+
 /// The session, as a front of the core.
 struct Shared(Rc<RefCell<Session>>);
 
@@ -111,30 +117,44 @@ impl Local {
     /// # Errors
     /// There is none of that name; somebody else uses it; the metadata is away.
     pub fn open(&mut self, volume: &str) -> Result<Volume, Error> {
-        let name = volume;
+        let opening = self.begin_open(volume);
+        loop {
+            if let Some(opened) = self.opened(&opening) {
+                return opened;
+            }
+            self.embedded.wait(opening.until);
+        }
+    }
+
+    /// Asks for a volume; one at a time.
+    pub(crate) fn begin_open(&mut self, volume: &str) -> Opening {
         // Brings the time up to date, and what came since the last pass.
         self.embedded.poll();
-        self.session.borrow_mut().open(&mut self.embedded.fronts().asks, name);
-        let until = self.embedded.now().plus(self.open_patience);
+        let asks = &mut self.embedded.fronts().asks;
+        self.session.borrow_mut().open(asks, volume);
+        let opening = Opening {
+            volume: volume.to_owned(),
+            until: self.embedded.now().plus(self.open_patience),
+        };
         self.embedded.start_asked();
-        loop {
-            let opened = self.session.borrow_mut().opened.take();
-            if let Some(opened) = opened {
-                let info = opened.map_err(|why| Error::Open {
-                    volume: name.to_owned(),
-                    why,
-                })?;
-                let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-                return Ok(self.session.borrow_mut().add(info, serial));
-            }
-            if self.embedded.now() >= until {
-                self.session.borrow_mut().give_up_opening();
-                return Err(Error::OpenTimeout {
-                    volume: name.to_owned(),
+        opening
+    }
+
+    /// What has become of the volume that was asked for; None: nothing yet.
+    pub(crate) fn opened(&mut self, opening: &Opening) -> Option<Result<Volume, Error>> {
+        let mut session = self.session.borrow_mut();
+        let volume = || opening.volume.clone();
+        match session.opened.take() {
+            Some(Ok(info)) => Some(Ok(session.add(info, SERIALS.fetch_add(1, Ordering::Relaxed)))),
+            Some(Err(why)) => Some(Err(Error::Open { volume: volume(), why })),
+            None if self.embedded.now() >= opening.until => {
+                session.give_up_opening();
+                Some(Err(Error::OpenTimeout {
+                    volume: volume(),
                     waited: self.open_patience,
-                });
+                }))
             }
-            self.embedded.wait(until);
+            None => None,
         }
     }
 
@@ -230,6 +250,16 @@ impl Local {
             if self.hand_out(done) || self.embedded.now() >= until {
                 return;
             }
+        }
+    }
+
+    /// What was asked for, and one pass that may block: until something completes, but no longer than the limit.
+    pub(crate) fn turn(&mut self, limit: Duration, done: &mut Vec<Done>) {
+        self.embedded.start_asked();
+        if !self.hand_out(done) {
+            let until = self.embedded.now().plus(limit);
+            self.embedded.wait(until);
+            self.hand_out(done);
         }
     }
 

@@ -58,6 +58,29 @@ impl Volume {
     pub fn chunk_bytes(&self) -> u32 {
         self.chunk_bytes
     }
+
+    /// Does the range lie in it?
+    pub(crate) fn check(&self, offset: u64, bytes: u64) -> Result<(), Error> {
+        if offset.checked_add(bytes).is_some_and(|end| end <= self.size_bytes) {
+            return Ok(());
+        }
+        Err(Error::OutOfRange {
+            offset,
+            bytes,
+            size_bytes: self.size_bytes,
+        })
+    }
+}
+
+/// May a read or write have so many bytes?
+pub(crate) fn check_length(bytes: u64) -> Result<(), Error> {
+    if (1..=u64::from(MAX_READ_WRITE_BYTES)).contains(&bytes) {
+        return Ok(());
+    }
+    Err(Error::Length {
+        bytes,
+        most: MAX_READ_WRITE_BYTES.into(),
+    })
 }
 
 struct OpenVolume {
@@ -166,28 +189,11 @@ impl Session {
             let (volume, why) = (open.info.name.clone(), why.clone());
             return Err(Error::Lost { volume, why });
         }
-        let size_bytes = open.info.size_bytes;
-        if offset.checked_add(bytes).is_none_or(|end| end > size_bytes) {
-            return Err(Error::OutOfRange {
-                offset,
-                bytes,
-                size_bytes,
-            });
-        }
+        volume.check(offset, bytes)?;
         if self.under_way() >= MAX_REQUESTS {
             return Err(Error::Full { most: MAX_REQUESTS });
         }
         Ok(open.info.id)
-    }
-
-    fn check_length(bytes: u64) -> Result<(), Error> {
-        if (1..=u64::from(MAX_READ_WRITE_BYTES)).contains(&bytes) {
-            return Ok(());
-        }
-        Err(Error::Length {
-            bytes,
-            most: MAX_READ_WRITE_BYTES.into(),
-        })
     }
 
     /// Starts a read.
@@ -199,7 +205,7 @@ impl Session {
         bytes: u32,
         tag: u64,
     ) -> Result<(), Error> {
-        Self::check_length(bytes.into())?;
+        check_length(bytes.into())?;
         let id = self.check(volume, offset, bytes.into())?;
         let cut = pieces(offset, bytes.into(), volume.chunk_bytes);
         self.start(service, id, tag, offset, Work::Read { bytes, cut }, Slice::default());
@@ -216,7 +222,7 @@ impl Session {
         tag: u64,
     ) -> Result<(), Error> {
         let bytes = data.len() as u64;
-        Self::check_length(bytes)?;
+        check_length(bytes)?;
         let id = self.check(volume, offset, bytes)?;
         let cut = pieces(offset, bytes, volume.chunk_bytes);
         self.start(service, id, tag, offset, Work::Write { cut }, data);

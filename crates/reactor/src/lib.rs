@@ -22,4 +22,5 @@ pub mod waker;
 pub use buf::{BufMut, Pool, PoolConfig, Segments, Slice};
 pub use driver::{Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait};
 pub use stream::{Inbox, Outbox};
+pub use uring::Doorbell;
 pub use waker::Waker;

@@ -120,6 +120,14 @@ impl<T: Send> Receiver<T> {
         Some(message)
     }
 
+    /// Is there a message?
+    pub fn has_any(&mut self) -> bool {
+        if self.received == self.sent_seen {
+            self.sent_seen = self.ring.sent.0.load(Ordering::Acquire);
+        }
+        self.received != self.sent_seen
+    }
+
     /// All that is there, oldest first; what is not taken stays.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.pop())

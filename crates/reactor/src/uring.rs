@@ -15,6 +15,7 @@
 //! Memory that the kernel may look at is owned by `ring`; the other unsafe leaves are `sys` and `map`. This file has none.
 
 mod discard;
+mod doorbell;
 mod file;
 #[allow(unsafe_code)]
 mod map;
@@ -25,6 +26,8 @@ mod socket;
 #[allow(unsafe_code)]
 mod sys;
 mod transfer;
+
+pub use doorbell::Doorbell;
 
 use crate::buf::{BufMut, Pool, Segments};
 use crate::driver::{

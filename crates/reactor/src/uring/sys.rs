@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// The kernel takes at most this many pieces in one call (`UIO_MAXIOV`).
 const MAX_VECTORS: usize = 1024;
@@ -185,6 +186,37 @@ pub(super) fn adopt(descriptor: i32) -> OwnedFd {
 pub(super) fn event_file() -> io::Result<OwnedFd> {
     // SAFETY: no memory involved; the new descriptor is nobody else's.
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC))?)) }
+}
+
+/// A new event file for a thread that polls: reading it never blocks.
+pub(super) fn event_file_to_poll() -> io::Result<OwnedFd> {
+    // SAFETY: as above.
+    unsafe {
+        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+        Ok(OwnedFd::from_raw_fd(check(libc::eventfd(0, flags))?))
+    }
+}
+
+/// Takes what an event file that never blocks has counted.
+pub(super) fn drain(event: &OwnedFd) {
+    let mut count = 0u64;
+    // SAFETY: eight bytes, as an event file gives them. It can fail only when there is nothing to take.
+    unsafe { libc::read(event.as_raw_fd(), (&raw mut count).cast(), 8) };
+}
+
+/// Waits until a file is readable, but no longer than that; is it?
+pub(super) fn wait_readable(file: &OwnedFd, longest: Duration) -> bool {
+    let mut asked = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let limit = libc::timespec {
+        tv_sec: longest.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_nsec: longest.subsec_nanos().into(),
+    };
+    // SAFETY: one entry, and a time, both ours. What interrupts it is a reason to look, like anything else.
+    unsafe { libc::ppoll(&raw mut asked, 1, &raw const limit, std::ptr::null()) > 0 }
 }
 
 /// Wakes whoever waits for the event file.
