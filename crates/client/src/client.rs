@@ -98,10 +98,11 @@ impl Client {
 
     /// Lets what is under way end (for some seconds at most), and leaves the cluster.
     pub fn close(self) {
-        self.end();
+        self.leave();
     }
 
-    fn end(&self) {
+    /// As [`Client::close`], for those who share it: from then on every call is refused.
+    pub fn leave(&self) {
         let _ = self.tell.send(Tell::Stop);
         self.waker.wake();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -114,6 +115,6 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.end();
+        self.leave();
     }
 }

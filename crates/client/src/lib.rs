@@ -22,6 +22,7 @@ mod session;
 
 pub use amita_node::serve::{Level, Log};
 pub use amita_reactor::{BufMut, Pool, Slice};
+pub use amita_uss::OpenError;
 pub use amita_volume::IoError;
 pub use client::Client;
 pub use config::Config;
