@@ -2,14 +2,16 @@
 # so that it works on a fresh Debian 12 machine that has Rust.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak advisories clean
+.PHONY: help demo test bench soak advisories clean install-lib fio-engine
 
 # Extra arguments for the binary: `make demo ARGS=--keep`; for the store's bench: `make bench STORE_ARGS='--only disk'`.
 ARGS ?=
 STORE_ARGS ?=
+# Where `make install-lib` installs.
+PREFIX ?= /usr/local
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Three nodes on this machine, a volume with three copies, a node killed under load, everything checked
 	@scripts/prepare build demo
@@ -34,6 +36,14 @@ soak: ## The simulator on fresh seeds, then kill-and-verify rounds on real proce
 advisories: ## Known vulnerabilities in the dependencies (fetches the advisory database)
 	@scripts/prepare build test
 	@cargo deny --log-level warn check advisories
+
+install-lib: ## libamita for C programs (library, header, pkg-config file) into PREFIX (default /usr/local)
+	@scripts/prepare build
+	@scripts/install-lib $(PREFIX)
+
+fio-engine: ## fio's engine over libamita, built against the source of the fio that is installed
+	@scripts/prepare build demo
+	@scripts/build-fio-engine
 
 clean: ## Remove everything that was built
 	@cargo clean

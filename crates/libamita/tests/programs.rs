@@ -93,6 +93,49 @@ fn misuse() {
     expect("tests/misuse.c", &[], "every misuse is an error");
 }
 
+/// What `make install-lib` installs is what a program is built with by `pkg-config`, and runs with.
+#[test]
+fn installed() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("prefix");
+    let script = package.join("../../scripts/install-lib");
+    let from = std::env::current_exe().unwrap();
+    let output = Command::new(script)
+        .arg(&prefix)
+        .arg(from.parent().unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let world = World::new(1);
+    for (how, extra) in [("shared", ""), ("static", "--static")] {
+        let program = folder.path().join(how);
+        let build = format!(
+            "cc -o {} {} $(pkg-config {extra} --cflags --libs amita | sed 's|-lamita|{}|') -Wl,-rpath,{}",
+            program.display(),
+            package.join("examples/hello.c").display(),
+            if extra.is_empty() { "-lamita" } else { "-l:libamita.a" },
+            prefix.join("lib").display(),
+        );
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &build])
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        let output = command.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{how}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let output = run(&program, &["v"], &world.endpoint);
+        assert!(
+            output.status.success(),
+            "{how}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
 /// The header is C++ as well.
 #[test]
 fn the_header_is_cpp_too() {
