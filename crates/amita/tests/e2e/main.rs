@@ -2,6 +2,7 @@
 //! ports, in folders that are removed, and reads all logs at its end.
 
 mod bad_input;
+mod client;
 mod commands;
 mod demo;
 mod failures;
