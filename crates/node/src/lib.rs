@@ -11,6 +11,7 @@ mod directory;
 mod duty;
 pub mod embed;
 pub mod fronts;
+pub mod lanes;
 pub mod mail;
 mod news;
 mod scrubs;

@@ -24,6 +24,7 @@ pub mod metadata;
 pub mod mutants;
 pub mod paths;
 pub mod random;
+pub mod scale;
 pub mod scenarios;
 pub mod solo;
 pub mod stamp;

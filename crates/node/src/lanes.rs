@@ -1,0 +1,57 @@
+//! Which cores of a node hold the links to a peer, and which of them each core goes through.
+//!
+//! A core that talked to every core of every peer would need cores squared connections for each pair of nodes. Instead a
+//! pair has a few links, and each is held by one core of either end; the other cores pass what they have for that peer to
+//! a holder, by mail. Which cores hold depends on the pair: were they the same for every peer, these few cores would carry
+//! all of the node's messages while the others have none.
+//!
+//! The holders stand evenly apart, beginning at the core whose number is the sum of the two nodes' (modulo the cores): the
+//! same one at both ends, and for peers that were numbered in a row cores in a row, so that each core holds as many links
+//! as any other. (A hash in its place left some cores with half as many as others.) A core that holds a link uses its own.
+//! Core `i` dials the peer's core `i`, so that a node's incoming links are spread as its outgoing ones are.
+
+use amita_cluster::NodeId;
+
+/// The links of this node to one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes {
+    cores: usize,
+    links: usize,
+    first: usize,
+}
+
+impl Lanes {
+    /// Of a node with `cores` cores that keeps `links` links to each peer (at least one, at most one for each core).
+    #[must_use]
+    pub fn new(node: NodeId, peer: NodeId, cores: usize, links: usize) -> Lanes {
+        let cores = cores.max(1);
+        Lanes {
+            cores,
+            links: links.clamp(1, cores),
+            first: ((u64::from(node.0) + u64::from(peer.0)) % cores as u64) as usize,
+        }
+    }
+
+    /// How many links there are.
+    #[must_use]
+    pub fn links(self) -> usize {
+        self.links
+    }
+
+    /// The core that holds the link which `core` uses: itself, if it holds one.
+    #[must_use]
+    pub fn holder(self, core: usize) -> usize {
+        let offset = (core % self.cores + self.cores - self.first) % self.cores;
+        let lane = offset * self.links / self.cores;
+        (self.first + (lane * self.cores).div_ceil(self.links)) % self.cores
+    }
+
+    /// Does `core` hold a link?
+    #[must_use]
+    pub fn holds(self, core: usize) -> bool {
+        self.holder(core) == core
+    }
+}
+
+#[cfg(test)]
+mod tests;
