@@ -39,6 +39,9 @@ pub mod limits;
 mod message;
 mod window;
 
+/// What a connection takes beside its buffers, in bytes: for whoever counts what a large cluster holds.
+pub const CONNECTION_BYTES: usize = size_of::<connection::Connection>();
+
 #[cfg(feature = "planted")]
 pub use config::Planted;
 pub use config::{CLUSTER_VERSION_MAX, Config, Limits, Timeouts, VersionRange};

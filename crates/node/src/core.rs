@@ -48,7 +48,8 @@ pub struct CoreConfig {
     /// How many stores the node opens, on all its cores together: until each of them serves or has failed, a store that
     /// is not known yet may still come.
     pub stores: usize,
-    /// Connections to each peer: that many cores hold one, the others go through them.
+    /// Connections to each peer: that many cores hold one, other ones for each peer ([`crate::lanes`]); the rest goes
+    /// through them.
     pub links_per_peer: usize,
     /// A peer whose port refuses connections for so long is taken for dead.
     pub refused_for: Duration,
@@ -374,7 +375,7 @@ impl Core {
         match self.view.apply(record) {
             crate::view::Change::Nothing => {}
             crate::view::Change::Node(node, address) => {
-                if node != self.config.node && self.peers.owns_link() {
+                if node != self.config.node && self.peers.holds(node) {
                     // Each core of a peer listens on a port of its own: dial the one with our number, so that the
                     // connections are spread over its cores.
                     let cores = self.view.node_record(node).map_or(1, |record| record.cores.max(1));
@@ -384,7 +385,7 @@ impl Core {
                 }
             }
             crate::view::Change::Store(store, node) => {
-                if node != self.config.node && self.peers.link(node).is_some() {
+                if node != self.config.node && self.peers.route(node).is_some() {
                     self.shards.store_up(now, store);
                 }
             }

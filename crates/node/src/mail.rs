@@ -14,8 +14,18 @@ use amita_uss as uss;
 use amita_volume::{self as volume, Opened, Payload};
 use std::collections::VecDeque;
 
-/// Messages that one ring holds.
+/// Messages that one ring holds, at most.
 pub const RING_MESSAGES: usize = 4096;
+/// Messages that all rings into one core hold together, about: there are as many as other cores, and slots are memory that
+/// stays in use (128 cores with the largest rings: 19 GB). What does not fit waits with its sender.
+pub const MAIL_MESSAGES: usize = 16 << 10;
+
+/// Messages that each ring of a node with so many cores holds.
+#[must_use]
+pub fn ring_messages(cores: usize) -> usize {
+    let others = cores.saturating_sub(1).max(1);
+    (MAIL_MESSAGES / others).next_power_of_two().min(RING_MESSAGES)
+}
 
 /// From one core to another of the same node.
 #[derive(Debug)]
@@ -250,6 +260,9 @@ pub struct Mail {
     receivers: Vec<Option<Receiver<CoreMessage>>>,
     overflow: Vec<VecDeque<CoreMessage>>,
     own: VecDeque<CoreMessage>,
+    /// The ring to take from: until it is empty, then the next, so that with many cores a message does not cost a look at
+    /// the rings of all.
+    turn: usize,
 }
 
 impl Mail {
@@ -262,6 +275,7 @@ impl Mail {
             receivers: vec![None],
             overflow: vec![VecDeque::new()],
             own: VecDeque::new(),
+            turn: 0,
         }
     }
 
@@ -279,6 +293,7 @@ impl Mail {
             receivers,
             overflow,
             own: VecDeque::new(),
+            turn: 0,
         }
     }
 
@@ -313,7 +328,14 @@ impl Mail {
         if let Some(message) = self.own.pop_front() {
             return Some(message);
         }
-        self.receivers.iter_mut().flatten().find_map(Receiver::pop)
+        for _ in 0..self.receivers.len() {
+            let found = self.receivers[self.turn].as_mut().and_then(Receiver::pop);
+            if found.is_some() {
+                return found;
+            }
+            self.turn = (self.turn + 1) % self.receivers.len();
+        }
+        None
     }
 
     /// The next message that this core sent to itself.
@@ -345,3 +367,6 @@ impl Mail {
         self.core
     }
 }
+
+#[cfg(test)]
+mod tests;

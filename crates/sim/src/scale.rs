@@ -15,6 +15,7 @@ pub mod costs;
 pub mod engine;
 pub mod histogram;
 pub mod machine;
+pub mod memory;
 pub mod path;
 pub mod run;
 

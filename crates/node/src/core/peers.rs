@@ -1,6 +1,7 @@
 //! Which peers a core can reach, and for how long it could not reach the others.
 
 use super::{Core, CoreConfig};
+use crate::lanes::Lanes;
 use crate::mail::CoreMessage;
 use amita_cluster::{NodeId, StoreId};
 use amita_fabric::Link;
@@ -13,6 +14,8 @@ use std::time::Duration;
 struct Peer {
     /// The link to name in messages (of this core, or of the one that it goes through).
     link: Option<Link>,
+    /// The core that holds it.
+    holder: usize,
     /// Since when its port has refused connections.
     refused_since: Option<Time>,
     /// Since when it could not be reached in any way.
@@ -24,8 +27,10 @@ struct Peer {
 /// The peers of one core.
 #[derive(Debug)]
 pub(super) struct Peers {
+    node: NodeId,
     core: usize,
-    owners: usize,
+    cores: usize,
+    links: usize,
     refused_for: Duration,
     silent_for: Duration,
     peers: BTreeMap<NodeId, Peer>,
@@ -34,27 +39,30 @@ pub(super) struct Peers {
 impl Peers {
     pub(super) fn new(config: &CoreConfig) -> Peers {
         Peers {
+            node: config.node,
             core: config.core,
-            owners: config.links_per_peer.clamp(1, config.cores.max(1)),
+            cores: config.cores,
+            links: config.links_per_peer,
             refused_for: config.refused_for,
             silent_for: config.silent_for,
             peers: BTreeMap::new(),
         }
     }
 
-    /// Does this core hold connections of its own?
-    pub(super) fn owns_link(&self) -> bool {
-        self.core < self.owners
+    /// Does this core hold a connection to the peer?
+    pub(super) fn holds(&self, peer: NodeId) -> bool {
+        self.holder(peer, self.core) == self.core
     }
 
-    /// The core that holds the connections which `core` uses.
-    pub(super) fn owner_of(&self, core: usize) -> usize {
-        core % self.owners
+    /// The core that holds the connection to the peer which `core` uses.
+    pub(super) fn holder(&self, peer: NodeId, core: usize) -> usize {
+        Lanes::new(self.node, peer, self.cores, self.links).holder(core)
     }
 
-    /// The link to a peer.
-    pub(super) fn link(&self, peer: NodeId) -> Option<Link> {
-        self.peers.get(&peer)?.link
+    /// The link to a peer, and the core that holds it.
+    pub(super) fn route(&self, peer: NodeId) -> Option<(Link, usize)> {
+        let peer = self.peers.get(&peer)?;
+        peer.link.map(|link| (link, peer.holder))
     }
 
     /// Is there a link to the peer, or could it not be reached?
@@ -84,13 +92,10 @@ impl Peers {
 
     /// When a peer is next to be taken for dead.
     pub(super) fn deadline(&self) -> Option<Time> {
-        if !self.owns_link() {
-            return None;
-        }
         self.peers
-            .values()
-            .filter(|p| !p.lost && p.link.is_none())
-            .flat_map(|p| {
+            .iter()
+            .filter(|(peer, p)| !p.lost && p.link.is_none() && self.holds(**peer))
+            .flat_map(|(_, p)| {
                 let refused = p.refused_since.map(|since| since.plus(self.refused_for));
                 let silent = p.away_since.map(|since| since.plus(self.silent_for));
                 [refused, silent]
@@ -101,10 +106,10 @@ impl Peers {
 }
 
 impl Core {
-    /// Sends to every core that goes through this one's connections, this one included.
-    fn tell_followers(&mut self, make: impl Fn() -> CoreMessage) {
+    /// Sends to every core that goes through this one's connection to the peer, this one included.
+    fn tell_followers(&mut self, peer: NodeId, make: impl Fn() -> CoreMessage) {
         for core in 0..self.config.cores {
-            if self.peers.owner_of(core) == self.config.core {
+            if self.peers.holder(peer, core) == self.config.core {
                 self.mail.send(core, make());
             }
         }
@@ -112,20 +117,21 @@ impl Core {
 
     /// A connection of this core to a peer came up: the cores that go through it are told.
     pub(super) fn link_up(&mut self, peer: NodeId, link: Link) {
-        self.tell_followers(|| CoreMessage::PeerUp { peer, link });
+        self.tell_followers(peer, || CoreMessage::PeerUp { peer, link });
     }
 
     /// It broke.
     pub(super) fn link_down(&mut self, peer: NodeId) {
-        self.tell_followers(|| CoreMessage::PeerDown { peer });
+        self.tell_followers(peer, || CoreMessage::PeerDown { peer });
     }
 
     pub(super) fn on_peer_up(&mut self, now: Time, peer: NodeId, link: Link) {
-        let known = self.peers.peers.entry(peer).or_default();
-        *known = Peer {
+        let known = Peer {
             link: Some(link),
+            holder: self.peers.holder(peer, self.config.core),
             ..Peer::default()
         };
+        self.peers.peers.insert(peer, known);
         for store in self.stores_of(peer) {
             self.shards.store_up(now, store);
         }
@@ -173,11 +179,11 @@ impl Core {
             .peers
             .peers
             .iter()
-            .filter(|(_, p)| self.peers.is_due(p, now))
+            .filter(|(peer, p)| self.peers.holds(**peer) && self.peers.is_due(p, now))
             .map(|(n, _)| *n)
             .collect();
         for peer in due {
-            self.tell_followers(|| CoreMessage::PeerLost { peer });
+            self.tell_followers(peer, || CoreMessage::PeerLost { peer });
             if let Some(known) = self.peers.peers.get_mut(&peer) {
                 known.lost = true;
             }

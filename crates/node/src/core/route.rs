@@ -383,15 +383,18 @@ impl Core {
             return;
         }
         // A store that cannot be reached now: the sequencer sends again when it hears that it can (R8).
-        let Some(link) = self.view.node_of(store).and_then(|node| self.peers.link(node)) else {
+        let Some((link, holder)) = self.view.node_of(store).and_then(|node| self.peers.route(node)) else {
             return;
         };
-        let message = Message::Request(request);
-        let owner = self.peers.owner_of(self.config.core);
-        if owner == self.config.core {
+        self.send_by(holder, link, Message::Request(request), payload);
+    }
+
+    /// Over a link of this core, or of the one that holds it.
+    fn send_by(&mut self, holder: usize, link: Link, message: Message, payload: Slice) {
+        if holder == self.config.core {
             self.send_on(link, message, payload);
         } else {
-            self.mail.send(owner, CoreMessage::ToPeer { link, message, payload });
+            self.mail.send(holder, CoreMessage::ToPeer { link, message, payload });
         }
     }
 
@@ -559,16 +562,15 @@ impl Core {
                     tag,
                     volume,
                     generation,
-                } => match self.peers.link(node) {
-                    Some(link) => self.send_on(
-                        link,
-                        Message::Release {
+                } => match self.peers.route(node) {
+                    Some((link, holder)) => {
+                        let message = Message::Release {
                             tag,
                             volume,
                             generation,
-                        },
-                        Slice::default(),
-                    ),
+                        };
+                        self.send_by(holder, link, message, Slice::default());
+                    }
                     None => self.directory.unreachable(tag),
                 },
                 Act::MakeShards { opened } => {

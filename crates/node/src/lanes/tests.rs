@@ -12,7 +12,11 @@ fn each_pair_has_as_many_holders_as_links_and_all_cores_go_through_one() {
             for peer in 2..40 {
                 let lanes = Lanes::new(NodeId(1), NodeId(peer), cores, links);
                 let holders = holders(lanes, cores);
-                assert_eq!(holders.len(), links.min(cores), "{cores} cores, {links} links, peer {peer}");
+                assert_eq!(
+                    holders.len(),
+                    links.min(cores),
+                    "{cores} cores, {links} links, peer {peer}"
+                );
                 assert!((0..cores).all(|core| holders.contains(&lanes.holder(core))));
             }
         }
@@ -34,7 +38,10 @@ fn cores_share_the_followers_evenly() {
         for holder in holders(lanes, cores) {
             let followers = (0..cores).filter(|&core| lanes.holder(core) == holder).count();
             let (least, most) = (cores / links, cores.div_ceil(links));
-            assert!((least..=most).contains(&followers), "{holder} has {followers} of {cores}");
+            assert!(
+                (least..=most).contains(&followers),
+                "{holder} has {followers} of {cores}"
+            );
         }
     }
 }

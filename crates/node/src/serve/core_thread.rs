@@ -5,7 +5,7 @@ use super::{ServeConfig, ServeError};
 use crate::control::{FromCore, ToCore};
 use crate::core::{Core, CoreConfig};
 use crate::fronts::MakeFront;
-use crate::mail::{CoreMessage, Mail, RING_MESSAGES};
+use crate::mail::{CoreMessage, Mail, ring_messages};
 use amita_cluster::{ClusterId, NodeId};
 use amita_reactor::core::{Core as CoreThread, CoreConfig as ThreadConfig, Service, Stop, placement, spawn};
 use amita_reactor::driver::{Completion, Driver, Wait};
@@ -207,7 +207,7 @@ fn give_rings(wakers: &[Option<Waker>], to: &[Sender<Rings>]) {
         let Some(waker) = waker else { continue };
         for source in 0..cores {
             if source != target {
-                let (start, end) = ring(RING_MESSAGES, waker.clone());
+                let (start, end) = ring(ring_messages(cores), waker.clone());
                 starts[source][target] = Some(start);
                 ends[target][source] = Some(end);
             }
@@ -285,7 +285,8 @@ impl Egg {
         let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool);
         fabric.core = self.core as u16;
         fabric.cores = self.config.cores as u16;
-        fabric.links_per_peer = links as u16;
+        // One for each core; which cores dial a peer at all is chosen by `lanes`.
+        fabric.links_per_peer = self.config.cores as u16;
         fabric.seed = self.session ^ self.core as u64;
         let store = amita_store::Config {
             cluster: Some(self.cluster),

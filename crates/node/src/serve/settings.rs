@@ -11,6 +11,9 @@ pub const MAX_CORES: usize = 256;
 /// The most stores of one core: completions have eight bits for the store.
 pub const MAX_STORES_PER_CORE: usize = 256;
 
+/// The most connections to each peer: a peer takes so many from one node on one of its cores, and it may have one only.
+pub const MAX_LINKS_PER_PEER: usize = amita_fabric::limits::MAX_CONNECTIONS_PER_PEER;
+
 /// What a node is told at its start.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
@@ -129,10 +132,13 @@ impl ServeConfig {
                 ),
             );
         }
-        if self.links_per_peer == 0 {
+        if self.links_per_peer == 0 || self.links_per_peer > MAX_LINKS_PER_PEER {
             return bad(
                 "links-per-peer",
-                "no connections to a peer; choose at least 1".to_owned(),
+                format!(
+                    "{} connections to a peer; choose 1 to {MAX_LINKS_PER_PEER}",
+                    self.links_per_peer
+                ),
             );
         }
         if usize::from(self.fabric.port()) + self.cores > usize::from(u16::MAX) {

@@ -5,7 +5,7 @@ use super::setup::Setup;
 use crate::faults::Member;
 use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_node::control::{FromCore, ToCore};
-use amita_node::mail::{CoreMessage, Mail, RING_MESSAGES};
+use amita_node::mail::{CoreMessage, Mail, ring_messages};
 use amita_node::{Core, CoreConfig};
 use amita_reactor::mailbox::{Receiver, Sender, channel};
 use amita_reactor::sim::{SimDriver, World};
@@ -143,7 +143,7 @@ impl Node {
         let mut fabric = amita_fabric::Config::new(CLUSTER, node_id(self.member), session, driver.pool().clone());
         fabric.core = core as u16;
         fabric.cores = cores as u16;
-        fabric.links_per_peer = setup.links_per_peer as u16;
+        fabric.links_per_peer = cores as u16;
         fabric.seed = setup.seed ^ session ^ core as u64;
         let settings = &setup.settings;
         fabric.limits.window_requests = settings.window_requests;
@@ -284,7 +284,7 @@ fn mails(drivers: &[SimDriver]) -> Vec<Mail> {
                 row.push(None);
                 receivers[to].push(None);
             } else {
-                let (sender, receiver) = channel(RING_MESSAGES, driver.waker());
+                let (sender, receiver) = channel(ring_messages(cores), driver.waker());
                 row.push(Some(sender));
                 receivers[to].push(Some(receiver));
             }

@@ -8,7 +8,7 @@
 
 use super::costs::{Costs, Family};
 use super::machine::{Machine, Placement, Processors};
-use super::path::{Asking, Load};
+use super::path::{Asking, Load, Stale};
 use super::run::{Outcome, Span, run};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -36,7 +36,9 @@ impl Measured {
     /// It is not an array of `{"name", "value"}`.
     pub fn parse(json: &str) -> Result<Measured, serde_json::Error> {
         let entries: Vec<Entry> = serde_json::from_str(json)?;
-        Ok(Measured(entries.into_iter().map(|entry| (entry.name, entry.value)).collect()))
+        Ok(Measured(
+            entries.into_iter().map(|entry| (entry.name, entry.value)).collect(),
+        ))
     }
 
     /// The bench that is kept beside the model: `docs/benchmarks/first-slice.md`.
@@ -97,20 +99,69 @@ const fn figure(
 
 /// All figures that are compared.
 pub const FIGURES: &[Figure] = &[
-    figure("path.write.4k.qd32.one_core.cpu_us", 100, 32, Processors::One, What::Cpu, true),
-    figure("path.read.4k.qd32.one_core.cpu_us", 0, 32, Processors::One, What::Cpu, true),
-    figure("path.write.4k.qd1.latency_us", 100, 1, Processors::Two, What::Latency, true),
-    figure("path.read.4k.qd1.latency_us", 0, 1, Processors::Two, What::Latency, true),
+    figure(
+        "path.write.4k.qd32.one_core.cpu_us",
+        100,
+        32,
+        Processors::One,
+        What::Cpu,
+        true,
+    ),
+    figure(
+        "path.read.4k.qd32.one_core.cpu_us",
+        0,
+        32,
+        Processors::One,
+        What::Cpu,
+        true,
+    ),
+    figure(
+        "path.write.4k.qd1.latency_us",
+        100,
+        1,
+        Processors::Two,
+        What::Latency,
+        true,
+    ),
+    figure(
+        "path.read.4k.qd1.latency_us",
+        0,
+        1,
+        Processors::Two,
+        What::Latency,
+        true,
+    ),
     figure("path.read.4k.qd32.fio_cpu_us", 0, 32, Processors::Two, What::Host, true),
     figure("path.write.4k.qd1.cpu_us", 100, 1, Processors::Two, What::Cpu, false),
     figure("path.read.4k.qd1.cpu_us", 0, 1, Processors::Two, What::Cpu, false),
     figure("path.write.4k.qd32.cpu_us", 100, 32, Processors::Two, What::Cpu, false),
     figure("path.read.4k.qd32.cpu_us", 0, 32, Processors::Two, What::Cpu, false),
-    figure("path.write.4k.qd32.fio_cpu_us", 100, 32, Processors::Two, What::Host, false),
+    figure(
+        "path.write.4k.qd32.fio_cpu_us",
+        100,
+        32,
+        Processors::Two,
+        What::Host,
+        false,
+    ),
     figure("path.write.4k.qd32.iops", 100, 32, Processors::Two, What::Iops, false),
     figure("path.read.4k.qd32.iops", 0, 32, Processors::Two, What::Iops, false),
-    figure("path.write.4k.qd32.one_core.iops", 100, 32, Processors::One, What::Iops, false),
-    figure("path.read.4k.qd32.one_core.iops", 0, 32, Processors::One, What::Iops, false),
+    figure(
+        "path.write.4k.qd32.one_core.iops",
+        100,
+        32,
+        Processors::One,
+        What::Iops,
+        false,
+    ),
+    figure(
+        "path.read.4k.qd32.one_core.iops",
+        0,
+        32,
+        Processors::One,
+        What::Iops,
+        false,
+    ),
 ];
 
 /// A figure as measured and as the model has it.
@@ -153,6 +204,8 @@ pub fn bench(costs: &Costs, writes: u64, depth: usize, processors: Processors) -
         asking: Asking::Closed { sessions: 1, depth },
         gateways: 1,
         volumes: 1,
+        // One volume on three stores: their promises are always fresh.
+        stale: Stale::default(),
     };
     let span = Span {
         warm_ns: 20_000_000,
@@ -178,7 +231,10 @@ fn compare_some(costs: &Costs, measured: &Measured, which: impl Fn(&Figure) -> b
         if !known.iter().any(|(other, _)| *other == key) {
             known.push((key, bench(costs, figure.writes, figure.depth, figure.processors)));
         }
-        let outcome = known.iter().find(|(other, _)| *other == key).map(|(_, outcome)| outcome);
+        let outcome = known
+            .iter()
+            .find(|(other, _)| *other == key)
+            .map(|(_, outcome)| outcome);
         compared.push(Compared {
             figure,
             measured: found,

@@ -236,7 +236,10 @@ impl Pass<'_> {
 
     /// Over a connection, by itself and at once.
     pub fn send_alone(&mut self, key: u64, to: ServiceId, bytes: u32, msg: Msg) {
-        self.pay(Part::Host, self.costs.send + self.costs.send_kib * f64::from(bytes) / 1024.0);
+        self.pay(
+            Part::Host,
+            self.costs.send + self.costs.send_kib * f64::from(bytes) / 1024.0,
+        );
         let position = 0;
         let out = Out {
             key,
@@ -401,7 +404,11 @@ impl Engine {
     pub fn usage(&self) -> Use {
         let length = (self.window.1 - self.window.0) as f64;
         Use {
-            services: self.services.iter().map(|service| service.busy as f64 / length).collect(),
+            services: self
+                .services
+                .iter()
+                .map(|service| service.busy as f64 / length)
+                .collect(),
             work: self
                 .services
                 .iter()
@@ -517,7 +524,11 @@ impl Engine {
         let crossed = std::mem::take(&mut own.crossed_bytes);
         let mails = std::mem::take(&mut own.mails);
         let debt = std::mem::take(&mut own.debt);
-        let block = if std::mem::take(&mut own.slept) { costs.block } else { 0.0 };
+        let block = if std::mem::take(&mut own.slept) {
+            costs.block
+        } else {
+            0.0
+        };
         let host = machine.processors != Processors::Own && id as usize >= machine.slice * machine.cores;
         let mut pass = Pass {
             service: id,
@@ -603,7 +614,9 @@ impl Engine {
 
     /// Nothing to do: yields, or sleeps.
     fn idle(&mut self, work: &mut impl Work, id: ServiceId) {
-        let others = !self.processors[self.services[id as usize].processor as usize].ready.is_empty();
+        let others = !self.processors[self.services[id as usize].processor as usize]
+            .ready
+            .is_empty();
         let own = &mut self.services[id as usize];
         if own.never_yields || own.earned < own.price || own.turns >= MAX_TURNS {
             return self.block(work, id);
@@ -850,7 +863,9 @@ impl Engine {
         let measured = now >= self.window.0 && now < self.window.1;
         for group in commits.chunk_by(|a, b| a.0 == b.0) {
             let batch = self.batch(id, id, 0);
-            self.batches[batch as usize].messages.extend(group.iter().map(|(_, msg)| *msg));
+            self.batches[batch as usize]
+                .messages
+                .extend(group.iter().map(|(_, msg)| *msg));
             if measured {
                 self.counts.commits += 1;
             }
@@ -867,7 +882,9 @@ impl Engine {
             match self.machine.backing {
                 Backing::Memory => {
                     let batch = self.batch(id, id, 0);
-                    self.batches[batch as usize].messages.extend(group.iter().map(|(_, msg)| *msg));
+                    self.batches[batch as usize]
+                        .messages
+                        .extend(group.iter().map(|(_, msg)| *msg));
                     self.at(now, Event::There(batch));
                 }
                 Backing::Disk(disk) => {
@@ -920,12 +937,8 @@ impl Pass<'_> {
         let (writes, reads) = (self.own.commits.len() as f64, self.own.reads.len() as f64);
         let costs = self.costs;
         let cost = match backing {
-            Backing::Memory => {
-                batches * costs.store_batch + writes * costs.store_write + reads * costs.store_read
-            }
-            Backing::Disk(_) => {
-                batches * costs.device_batch + writes * costs.device_write + reads * costs.device_read
-            }
+            Backing::Memory => batches * costs.store_batch + writes * costs.store_write + reads * costs.store_read,
+            Backing::Disk(_) => batches * costs.device_batch + writes * costs.device_write + reads * costs.device_read,
         };
         self.pay(Part::Store, cost);
     }

@@ -24,6 +24,11 @@ const ASKING: u64 = 1 << 62;
 const ANSWERING: u64 = 2 << 62;
 const HOST: u64 = 3 << 62;
 
+/// A read waits for what was read.
+const READ: u8 = 1;
+/// A read waits for a promise.
+const PROMISE: u8 = 2;
+
 /// Where an I/O is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -92,6 +97,36 @@ pub struct Load {
     pub gateways: usize,
     /// Volumes of each gateway.
     pub volumes: usize,
+    /// How likely it is that a read finds another member's promise due for renewal, and how likely that it finds it ended.
+    pub stale: Stale,
+}
+
+/// Promises (R4) that a read finds stale.
+///
+/// Each core of a volume's owner holds a promise of each store that it uses, for 250 ms from each answer; a read asks for
+/// those that are half over, and is let through when `min_copies` of its group's members promise. A run is much shorter
+/// than a promise, so what it finds is drawn: of a store that answers a core's questions about a volume `rate` times in a
+/// second, at random, a promise is older than `t` with a probability of `exp(-rate t)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stale {
+    /// Older than half of its life: asked for anew.
+    pub due: f64,
+    /// Ended: the read waits.
+    pub ended: f64,
+}
+
+impl Stale {
+    /// Where owners do `rate` I/Os in a second each, with so many answers of stores for each I/O.
+    #[must_use]
+    pub fn at(machine: &Machine, volumes: usize, rate: f64, answers: f64) -> Stale {
+        const PROMISE_S: f64 = 0.25;
+        let pairs = volumes as f64 * machine.cores as f64 * (machine.nodes * machine.stores) as f64;
+        let rate = rate * answers / pairs;
+        Stale {
+            due: (-rate * PROMISE_S / 2.0).exp(),
+            ended: (-rate * PROMISE_S).exp(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,7 +136,13 @@ struct Io {
     session: u32,
     sequencer: u16,
     write: bool,
+    /// What it needs before it is done: of a write so many answers, of a read [`READ`] and [`PROMISE`].
     waiting: u8,
+    /// Members that are asked.
+    asked: u8,
+    /// Messages that are still on their way.
+    under_way: u8,
+    done: bool,
     members: [Place; MAX_COPIES],
 }
 
@@ -193,11 +234,26 @@ impl<'a> Path<'a> {
         let places = self.placement.of(chunk);
         members[..places.len()].copy_from_slice(places);
         let write = self.random.percent(self.load.writes);
+        let (mut waiting, mut asked) = (places.len() as u8, places.len() as u8);
         if !write {
-            // One copy: that of this node, else any.
+            // One copy: that of this node, else any; it promises with its answer. The others are asked for what is due.
             let local = places.iter().position(|place| place.node == node);
             let chosen = local.unwrap_or_else(|| self.random.below(places.len() as u64) as usize);
-            members[0] = places[chosen];
+            members.swap(0, chosen);
+            (waiting, asked) = (READ, 1);
+            let mut promised = 1;
+            for other in 1..places.len() {
+                let draw = (self.random.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+                if draw < self.load.stale.due {
+                    members.swap(usize::from(asked), other);
+                    asked += 1;
+                }
+                promised += usize::from(draw >= self.load.stale.ended);
+            }
+            // Two of three (`min_copies`) are enough.
+            if promised < places.len().min(2) {
+                waiting |= PROMISE;
+            }
         }
         let io = Io {
             began: now,
@@ -205,7 +261,10 @@ impl<'a> Path<'a> {
             session,
             sequencer: chunk.core(self.machine.cores) as u16,
             write,
-            waiting: if write { places.len() as u8 } else { 1 },
+            waiting,
+            asked,
+            under_way: asked,
+            done: false,
             members,
         };
         self.count(now, 1);
@@ -227,7 +286,16 @@ impl<'a> Path<'a> {
             self.latency.add(now - io.began);
         }
         self.count(now, -1);
-        self.free.push(place);
+        self.ios[place as usize].done = true;
+        self.release(place);
+    }
+
+    /// Its place is free when it is done and none of its messages is under way.
+    fn release(&mut self, place: u32) {
+        let io = &self.ios[place as usize];
+        if io.done && io.under_way == 0 {
+            self.free.push(place);
+        }
     }
 
     /// What a host sends for a new I/O.
@@ -297,6 +365,8 @@ impl Work for Path<'_> {
         let to = |step| Msg { step, ..msg };
         let near = usize::from(io.sequencer);
         let is_local = io.members[member].node == io.node;
+        // Of a read's members only the first is read; the others are asked for a promise.
+        let is_read = !io.write && member == 0;
         match msg.step {
             Step::Host => {
                 self.ended(pass.now, msg.io);
@@ -313,18 +383,28 @@ impl Work for Path<'_> {
                     pass.fetch(self.front_of(io.session), near, BLOCK_BYTES);
                 }
                 let checksum = costs.checksum_kib * f64::from(BLOCK_BYTES) / 1024.0;
-                let cost = if io.write { costs.sequence_write } else { costs.sequence_read };
+                let cost = if io.write {
+                    costs.sequence_write
+                } else {
+                    costs.sequence_read
+                };
                 pass.pay(Part::Sequencer, cost + checksum);
-                for member in 0..io.waiting {
+                for member in 0..io.asked {
                     let msg = Msg { member, ..msg };
                     let place = io.members[usize::from(member)];
                     if place.node == io.node {
                         let core = self.machine.core_of_store(usize::from(place.disk));
-                        let msg = Msg { step: Step::Store, ..msg };
+                        let msg = Msg {
+                            step: Step::Store,
+                            ..msg
+                        };
                         pass.mail(self.service(io.node as usize, core), msg);
                     } else {
                         let holder = self.holder(&io, member);
-                        let msg = Msg { step: Step::Link, ..msg };
+                        let msg = Msg {
+                            step: Step::Link,
+                            ..msg
+                        };
                         pass.mail(self.service(io.node as usize, holder), msg);
                     }
                 }
@@ -346,13 +426,17 @@ impl Work for Path<'_> {
             }
             Step::Store => {
                 let disk = io.members[member].disk;
+                let core = self.machine.core_of_store(usize::from(disk));
                 if io.write {
                     // Its checksum is looked at before it goes to the disk.
                     let from = if is_local { near } else { self.holder(&io, msg.member) };
-                    pass.fetch(from, self.machine.core_of_store(usize::from(disk)), BLOCK_BYTES);
+                    pass.fetch(from, core, BLOCK_BYTES);
                     pass.commit(disk, to(Step::Durable));
-                } else {
+                } else if is_read {
                     pass.read(disk, to(Step::Durable));
+                } else {
+                    pass.pay(Part::Store, costs.message);
+                    pass.call(to(Step::Durable));
                 }
             }
             Step::Durable if is_local => pass.mail(self.service(io.node as usize, near), to(Step::Settle)),
@@ -364,11 +448,11 @@ impl Work for Path<'_> {
             Step::Return => {
                 pass.pay(Part::Fabric, costs.message);
                 let holder = self.holder(&io, msg.member);
-                if !io.write {
+                if is_read {
                     let disk = usize::from(io.members[member].disk);
                     pass.fetch(self.machine.core_of_store(disk), holder, BLOCK_BYTES);
                 }
-                let bytes = HEAD_BYTES + if io.write { 0 } else { BLOCK_BYTES };
+                let bytes = HEAD_BYTES + if is_read { BLOCK_BYTES } else { 0 };
                 let there = self.service(io.node as usize, holder);
                 pass.send(self.key(&io, msg.member, ANSWERING), there, bytes, to(Step::Answered));
             }
@@ -377,7 +461,7 @@ impl Work for Path<'_> {
                 pass.mail(self.service(io.node as usize, near), to(Step::Settle));
             }
             Step::Settle => {
-                if !io.write {
+                if is_read {
                     // The checksum of what was read.
                     let from = if is_local {
                         self.machine.core_of_store(usize::from(io.members[member].disk))
@@ -386,12 +470,19 @@ impl Work for Path<'_> {
                     };
                     pass.fetch(from, near, BLOCK_BYTES);
                 }
-                let waiting = &mut self.ios[msg.io as usize].waiting;
-                *waiting -= 1;
-                if *waiting == 0 {
+                let own = &mut self.ios[msg.io as usize];
+                own.under_way -= 1;
+                let before = own.waiting;
+                own.waiting = match (io.write, is_read) {
+                    (true, _) => before - 1,
+                    (false, true) => before & !READ,
+                    (false, false) => before & !PROMISE,
+                };
+                if before > 0 && own.waiting == 0 {
                     let front = self.front_of(io.session);
                     pass.mail(self.service(io.node as usize, front), to(Step::Reply));
                 }
+                self.release(msg.io);
             }
             Step::Reply => {
                 if !io.write {
