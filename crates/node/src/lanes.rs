@@ -12,6 +12,20 @@
 
 use amita_cluster::NodeId;
 
+/// The links that each core of a node holds, about, over all peers together: where peers are few, each gets more of them, so
+/// that all cores have something to send by; where they are many, each gets fewer, for every link is memory, and messages
+/// that go by different links do not share a send.
+pub const LINKS_PER_CORE: usize = 16;
+
+/// How many links a node keeps to each of so many peers: at most `most`, at most one for each core, and at least one.
+///
+/// Only this node's own links: a peer decides for those that it makes. So the number need not be agreed on, and it is chosen
+/// once, when the node starts.
+#[must_use]
+pub fn links(most: usize, cores: usize, peers: usize) -> usize {
+    (LINKS_PER_CORE * cores / peers.max(1)).clamp(1, most.clamp(1, cores.max(1)))
+}
+
 /// The links of this node to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {

@@ -11,7 +11,7 @@ pub(crate) mod plane;
 mod settings;
 
 pub use error::ServeError;
-pub use settings::ServeConfig;
+pub use settings::{MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 
 use crate::control::ToCore;
 use amita_cluster::NodeId;

@@ -11,12 +11,14 @@
 //! * [`report`]: the tables of `docs/benchmarks/scale.md`; [`memory`]: what nodes hold, and what the metadata does.
 
 pub mod calibrate;
+pub mod command;
 pub mod costs;
 pub mod engine;
 pub mod histogram;
 pub mod machine;
 pub mod memory;
 pub mod path;
+pub mod report;
 pub mod run;
 
 #[cfg(test)]

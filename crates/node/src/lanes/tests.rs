@@ -60,3 +60,20 @@ fn the_links_to_many_peers_are_spread_over_all_cores() {
     let (least, most) = (held.iter().min().unwrap(), held.iter().max().unwrap());
     assert!(most - least <= 1, "{held:?}");
 }
+
+#[test]
+fn the_links_of_a_node_grow_with_its_cores_and_not_with_peers_times_cores() {
+    assert_eq!(links(16, 1, 2), 1);
+    assert_eq!(links(16, 4, 2), 4);
+    assert_eq!(links(16, 128, 0), 16);
+    assert_eq!(links(16, 128, 2), 16);
+    assert_eq!(links(16, 128, 999), 2);
+    assert_eq!(links(16, 128, 9_999), 1);
+    assert_eq!(links(1, 128, 2), 1);
+    for cores in 1..=256 {
+        for peers in [1, 2, 9, 99, 999, 9_999] {
+            let all = peers * links(16, cores, peers);
+            assert!(all <= peers.max(LINKS_PER_CORE * cores), "{cores} cores, {peers} peers: {all}");
+        }
+    }
+}

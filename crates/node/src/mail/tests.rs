@@ -64,7 +64,7 @@ fn a_message_comes_whichever_ring_was_emptied_last() {
 fn the_rings_of_many_cores_are_small() {
     assert_eq!(ring_messages(1), RING_MESSAGES);
     assert_eq!(ring_messages(2), RING_MESSAGES);
-    for cores in 2..=256 {
+    for cores in 2..=crate::serve::MAX_CORES {
         let each = ring_messages(cores);
         assert!(each.is_power_of_two() && each >= 64, "{cores} cores: {each}");
         assert!((cores - 1) * each <= 2 * MAIL_MESSAGES, "{cores} cores: {each}");

@@ -2,7 +2,8 @@
 
 use amita_cluster::placement::{Candidate, Level, Location, PlacementError, plan_pool};
 use amita_cluster::{ChunkId, NodeId, PoolId, StoreId};
-use amita_node::lanes::Lanes;
+use amita_node::lanes::{Lanes, links};
+use amita_node::serve::MAX_LINKS_PER_PEER;
 
 /// Nanoseconds of virtual time.
 pub type Nanos = u64;
@@ -116,17 +117,17 @@ pub const TWO_100G: Network = Network {
 };
 
 impl Machine {
-    /// A cluster of servers with 128 cores, 24 disks and two ports of 100 Gbit/s.
+    /// A cluster of servers with so many cores, 24 disks and two ports of 100 Gbit/s.
     #[must_use]
-    pub fn servers(nodes: usize) -> Machine {
+    pub fn servers(nodes: usize, cores: usize) -> Machine {
         Machine {
             nodes,
             slice: nodes,
-            cores: 128,
+            cores,
             stores: 24,
             copies: 3,
             groups: groups_for(nodes * 24),
-            links: links_for(nodes, 128),
+            links: links(MAX_LINKS_PER_PEER, cores, nodes.saturating_sub(1)),
             holders: Holders::Spread,
             fronts: Fronts::Spread,
             backing: Backing::Disk(NVME),
@@ -177,13 +178,6 @@ impl Machine {
 pub fn groups_for(stores: usize) -> u32 {
     let wanted = (stores * 100 / 3).next_power_of_two() as u32;
     wanted.min(amita_volume::MAX_GROUPS)
-}
-
-/// The links to each peer that servers are given here: about sixteen for each core, at least one for each pair.
-#[must_use]
-pub fn links_for(nodes: usize, cores: usize) -> usize {
-    let peers = nodes.saturating_sub(1).max(1);
-    (16 * cores / peers).clamp(1, cores)
 }
 
 /// Where one copy is.

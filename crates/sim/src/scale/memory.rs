@@ -4,13 +4,14 @@
 use super::machine::Machine;
 use amita_cluster::map::{self, PREFIX, PoolKind};
 use amita_cluster::placement::Level;
+use amita_cluster::recovery::Recovery;
 use amita_cluster::{Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use amita_fabric::limits;
 use amita_node::control::Record;
 use amita_node::mail::{CoreMessage, ring_messages};
 use amita_node::view::View;
 use amita_reactor::Time;
-use amita_volume::{Config, Opened, Sequencer};
+use amita_volume::{Care, Config, Opened, Sequencer};
 
 /// Bytes of a block of the pool that an outgoing or incoming connection keeps for what it sends (`stream.rs`).
 const OUTBOX_BYTES: usize = 16 << 10;
@@ -29,6 +30,8 @@ pub struct Sizes {
     pub sequencer: f64,
     /// A core's view of all nodes, stores and groups.
     pub view: f64,
+    /// What a core keeps of how long each store takes.
+    pub watch: f64,
 }
 
 /// Memory of this process, in bytes; 0 where the system does not tell.
@@ -75,10 +78,10 @@ fn pool(machine: &Machine) -> map::Pool {
     }
 }
 
-/// Makes a few of each and looks at the process.
+/// Makes a few of each and looks how much the process grows. They are never given back.
 #[must_use]
 pub fn measure(machine: &Machine) -> Sizes {
-    const COUNT: usize = 4;
+    const COUNT: usize = 6;
     let opened = Opened {
         volume: map::Volume {
             id: VolumeId(1),
@@ -94,16 +97,29 @@ pub fn measure(machine: &Machine) -> Sizes {
         owner: NodeId(1),
         groups: (0..machine.groups).map(|index| (group(machine, index), 1)).collect(),
     };
+    let care = Care::new(&Recovery::default(), machine.cores as u16);
+    let make = || {
+        let mut sequencer = Sequencer::new(Config::default(), opened.clone(), 1 << 40, Time(1));
+        // The sequencers of a core watch the stores together.
+        sequencer.share_care(&care);
+        sequencer
+    };
     let before = resident();
-    let sequencers: Vec<Sequencer> = (0..COUNT)
-        .map(|_| Sequencer::new(Config::default(), opened.clone(), 1 << 40, Time(1)))
-        .collect();
+    let first = make();
+    let with_watch = resident() - before;
+    let before = resident();
+    let sequencers: Vec<Sequencer> = (0..COUNT).map(|_| make()).collect();
     let sequencer = (resident() - before) / COUNT as f64;
     let before = resident();
     let views: Vec<View> = (0..COUNT).map(|_| view(machine)).collect();
     let view = (resident() - before) / COUNT as f64;
-    drop((sequencers, views));
-    Sizes { sequencer, view }
+    // They are kept: what comes after must not find their memory free, or it would seem to need none.
+    std::mem::forget((first, sequencers, views, care));
+    Sizes {
+        sequencer,
+        view,
+        watch: (with_watch - sequencer).max(0.0) / 2.0,
+    }
 }
 
 fn view(machine: &Machine) -> View {

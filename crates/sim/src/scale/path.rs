@@ -116,16 +116,23 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// Where owners do `rate` I/Os in a second each, with so many answers of stores for each I/O.
+    /// Where an owner does `rate` I/Os of this load in a second.
     #[must_use]
-    pub fn at(machine: &Machine, volumes: usize, rate: f64, answers: f64) -> Stale {
+    pub fn at(machine: &Machine, load: &Load, rate: f64) -> Stale {
         const PROMISE_S: f64 = 0.25;
-        let pairs = volumes as f64 * machine.cores as f64 * (machine.nodes * machine.stores) as f64;
-        let rate = rate * answers / pairs;
-        Stale {
-            due: (-rate * PROMISE_S / 2.0).exp(),
-            ended: (-rate * PROMISE_S).exp(),
+        let pairs = load.volumes as f64 * machine.cores as f64 * (machine.nodes * machine.stores) as f64;
+        let writes = load.writes as f64 / 100.0;
+        let mut stale = Stale::default();
+        // A renewal is an answer, too: the more are due, the fewer are.
+        for _ in 0..32 {
+            let answers = 3.0 * writes + (1.0 - writes) * (1.0 + 2.0 * stale.due);
+            let rate = rate * answers / pairs;
+            stale = Stale {
+                due: (stale.due + (-rate * PROMISE_S / 2.0).exp()) / 2.0,
+                ended: (-rate * PROMISE_S).exp(),
+            };
         }
+        stale
     }
 }
 

@@ -36,7 +36,7 @@ fn servers() {
         costs.woken_other = 1500.0;
         costs.wake_delay = 3000.0;
     }
-    let base = Machine::servers(n);
+    let base = Machine::servers(n, 128);
     let t = std::time::Instant::now();
     let placement = Placement::plan(&base).unwrap();
     println!(
