@@ -11,6 +11,7 @@ pub mod message;
 pub mod placement;
 pub mod recovery;
 pub mod sum;
+pub mod trace;
 pub mod version;
 
 pub use id::{
@@ -20,4 +21,5 @@ pub use layout::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, MAX_IO_BYTES,
 };
 pub use sum::crc32c;
+pub use trace::TraceId;
 pub use version::Version;

@@ -10,6 +10,7 @@
 
 use crate::id::{Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId, VolumeId};
 use crate::layout::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS};
+use crate::trace::{StoreTrace, TraceId};
 use crate::version::Version;
 use arrayvec::ArrayVec;
 use smallvec::SmallVec;
@@ -62,6 +63,8 @@ pub struct Request {
     pub store: StoreId,
     /// Under what right.
     pub scope: Scope,
+    /// The trace of the I/O that it is for, if that is traced: the answer says how long the store took.
+    pub trace: TraceId,
     /// What to do.
     pub body: RequestBody,
 }
@@ -302,6 +305,8 @@ pub struct Answer {
     pub promise_ms: u16,
     /// Blocks of space granted to the link that asked, on top of what it has left (R7).
     pub credit_blocks: u32,
+    /// How long the store took with what, where the request is traced. (In a box: messages are moved often, and few are traced.)
+    pub trace: Option<Box<StoreTrace>>,
     /// What came of it.
     pub result: Result<AnswerBody, Refusal>,
 }

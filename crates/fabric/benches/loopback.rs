@@ -59,6 +59,7 @@ impl Asker {
             id: RequestId(0),
             store: StoreId(1),
             scope,
+            trace: amita_cluster::TraceId::NONE,
             body,
         };
         Asker {
@@ -130,6 +131,7 @@ impl Service for Answerer {
                 store: request.store,
                 promise_ms: 250,
                 credit_blocks: 1,
+                trace: None,
                 result: Ok(AnswerBody::Done),
             };
             self.fabric
@@ -255,6 +257,7 @@ fn codec_ns() -> (f64, f64) {
         store: StoreId(1),
         promise_ms: 250,
         credit_blocks: 1,
+        trace: None,
         result: Ok(AnswerBody::Done),
     };
     let time = |message: &Message, payload: usize| {

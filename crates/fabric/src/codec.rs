@@ -27,10 +27,12 @@ mod answer;
 mod control;
 mod error;
 mod request;
+mod trace;
 mod wire;
 
 pub use control::{Hello, Refuse, RefuseCode};
 pub use error::{DecodeError, EncodeError};
+pub use trace::{FLAG_TRACED, TRACE_VERSION};
 
 use crate::limits::{MAX_HANDSHAKE_HEAD_BYTES, MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES, MAX_REASON_BYTES};
 use crate::message::Message;
@@ -40,9 +42,10 @@ use wire::{Reader, Wire, wire};
 pub const MAGIC: u16 = u16::from_le_bytes(*b"Am");
 
 /// The protocol version that this build speaks best.
-pub const PROTOCOL_VERSION: u8 = 3;
+pub const PROTOCOL_VERSION: u8 = 4;
 /// The oldest protocol version that this build speaks. (Version 2 cannot say which members of a group are being brought
-/// up to date, nor whether a chunk is whole: a store that is not told would serve what it must not, R5.)
+/// up to date, nor whether a chunk is whole: a store that is not told would serve what it must not, R5. Version 3 lacks
+/// nothing but traces.)
 pub const PROTOCOL_VERSION_MIN: u8 = 3;
 /// The version in the prefix of the frames that come before one is agreed on (`Hello`, `Welcome`, `Refuse`): their
 /// layout never changes, it only grows at its end.
@@ -61,7 +64,7 @@ wire! {
         kind: u8,
         /// Of the head, this prefix included.
         head_bytes: u16,
-        /// None yet: zero.
+        /// [`FLAG_TRACED`] or zero.
         flags: u16,
         /// Of the payload.
         payload_bytes: u32,
@@ -111,7 +114,7 @@ macro_rules! kinds {
 
         $(const _: () = {
             let (least, most): (usize, usize) = $head;
-            assert!(least <= most && PREFIX_BYTES + most <= MAX_HEAD_BYTES);
+            assert!(least <= most && PREFIX_BYTES + most + trace::MAX_TRACE_BYTES <= MAX_HEAD_BYTES);
         };)*
     };
 }
@@ -212,6 +215,8 @@ pub struct Prefix {
     pub kind: Kind,
     /// Bytes of the head, this prefix included.
     pub head_bytes: usize,
+    /// Does the head end in a trace?
+    pub traced: bool,
     /// Bytes of the payload. Under the head's CRC, so not to be acted upon before [`decode`].
     pub payload_bytes: usize,
 }
@@ -255,12 +260,14 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
             agreed: expected,
         });
     }
-    if raw.flags != 0 {
+    let traced = raw.flags == FLAG_TRACED && kind.trace_bytes() > 0 && expected >= TRACE_VERSION;
+    if raw.flags != 0 && !traced {
         return Err(DecodeError::Flags(raw.flags));
     }
     let (least, most) = kind.body_bytes();
+    let front_bytes = PREFIX_BYTES + if traced { kind.trace_bytes() } else { 0 };
     let head_bytes = usize::from(raw.head_bytes);
-    if head_bytes < PREFIX_BYTES + least || head_bytes > PREFIX_BYTES + most {
+    if head_bytes < front_bytes + least || head_bytes > front_bytes + most {
         return Err(DecodeError::HeadBytes {
             kind,
             bytes: raw.head_bytes,
@@ -275,6 +282,7 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
     Ok(Some(Prefix {
         kind,
         head_bytes,
+        traced,
         payload_bytes: raw.payload_bytes as usize,
     }))
 }
@@ -292,6 +300,21 @@ pub fn check(head: &[u8]) -> Result<(), DecodeError> {
 
 /// Decodes a whole head whose [`check`] passed.
 pub fn decode(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
+    if !prefix.traced {
+        return decode_untraced(prefix, head);
+    }
+    let at = head.len().checked_sub(prefix.kind.trace_bytes());
+    let (head, trace) = at
+        .and_then(|at| head.split_at_checked(at))
+        .ok_or(DecodeError::HeadShort)?;
+    let mut frame = decode_untraced(prefix, head)?;
+    if let Frame::Message(message) = &mut frame {
+        trace::get(message, trace)?;
+    }
+    Ok(frame)
+}
+
+fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
     let mut reader = Reader::new(head);
     reader.array::<PREFIX_BYTES>()?;
     match prefix.kind {
@@ -348,7 +371,10 @@ pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: 
         Message::Released { tag, outcome } => control::put_released(out, *tag, *outcome, payload_bytes),
     };
     match put {
-        Ok(kind) => finish(out, from, version, kind, payload_bytes),
+        Ok(kind) => {
+            let traced = trace::put(out, version, message);
+            finish_traced(out, from, version, kind, payload_bytes, traced);
+        }
         Err(_) => out.truncate(from),
     }
     put.map(|_| ())
@@ -399,11 +425,17 @@ fn begin(out: &mut Vec<u8>) -> usize {
 
 /// Completes the prefix in front of the fields.
 fn finish(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize) {
+    finish_traced(out, from, version, kind, payload_bytes, false);
+}
+
+/// The same, where the head may end in a trace.
+fn finish_traced(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize, traced: bool) {
     let head_bytes = out.len() - from;
     let (least, most) = kind.body_bytes();
+    let front_bytes = PREFIX_BYTES + if traced { kind.trace_bytes() } else { 0 };
     // What leaves this node is what its peer accepts: a wrong length here would cost the connection there.
     assert!(
-        (PREFIX_BYTES + least..=PREFIX_BYTES + most).contains(&head_bytes),
+        (front_bytes + least..=front_bytes + most).contains(&head_bytes),
         "{kind:?} of {head_bytes} bytes"
     );
     assert!(
@@ -414,6 +446,7 @@ fn finish(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: u
     head[6] = version;
     head[7] = kind as u8;
     head[8..10].copy_from_slice(&(head_bytes as u16).to_le_bytes());
+    head[10..12].copy_from_slice(&if traced { FLAG_TRACED } else { 0 }.to_le_bytes());
     head[12..16].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
     let crc = amita_cluster::crc32c(&head[CRC_FROM..]);
     head[..4].copy_from_slice(&crc.to_le_bytes());

@@ -106,6 +106,7 @@ fn a_warm_exchange_of_writes_and_answers_allocates_nothing() {
         store: STORE,
         promise_ms: 250,
         credit_blocks: 1,
+        trace: None,
         result: Ok(AnswerBody::Done),
     };
     let (mut next, mut answered) = (0u64, 0u64);

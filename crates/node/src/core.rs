@@ -63,6 +63,8 @@ pub struct CoreConfig {
     pub sequencer: amita_volume::Config,
     /// The openers' settings.
     pub opener: amita_volume::OpenerConfig,
+    /// Which I/Os are traced.
+    pub trace: crate::trace::TraceConfig,
 }
 
 /// One core's service.
@@ -97,6 +99,10 @@ pub struct Core {
     rest_due: Option<Time>,
     /// When time is next passed on to all parts.
     tick_due: Time,
+    /// When the present pass began: what came in, came in before.
+    pass_began: Time,
+    /// How often it has passed.
+    passes: u64,
 }
 
 impl Core {
@@ -113,6 +119,7 @@ impl Core {
                     cores: config.cores as u16,
                     ..config.sequencer.clone()
                 },
+                config.trace.clone(),
             ),
             fabric: Fabric::new(config.fabric.clone()),
             fronts: Fronts::default(),
@@ -131,6 +138,8 @@ impl Core {
             stirred: true,
             rest_due: None,
             tick_due: Time(0),
+            pass_began: Time(0),
+            passes: 0,
             mail,
             config,
         }
@@ -187,6 +196,9 @@ impl Core {
     /// One pass.
     pub fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
         let now = driver.now();
+        self.pass_began = now;
+        self.passes += 1;
+        self.shards.traces.begin_pass();
         self.take_in(driver, completions);
         while let Some(message) = self.from_control.pop_front() {
             self.stirred = true;
@@ -212,7 +224,8 @@ impl Core {
         self.route(driver);
         self.fronts.end_pass(driver);
         self.route(driver);
-        self.stores.end_pass(now);
+        self.shards.traces.refine(driver);
+        self.stores.end_pass(driver.now());
         // Ending the pass may have let answers out, and what they completed may let a session ask for more (a request of
         // many pieces goes by windows): those asks make the next pass follow at once.
         self.route(driver);
@@ -233,7 +246,9 @@ impl Core {
             self.fabric.close(driver, link);
         }
         self.fabric.flush(driver);
+        self.trace_left(driver);
         self.fronts.flush(driver);
+        self.trace_acknowledged(driver);
         let waiting = self.mail.retry() || !self.fronts.asks.0.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
@@ -250,6 +265,26 @@ impl Core {
                 token::CORE => self.timer = None,
                 // A waker's completion carries no token of ours: its mail is taken in by the pass.
                 _ => {}
+            }
+        }
+    }
+
+    /// What goes to stores is with the kernel.
+    fn trace_left(&mut self, driver: &mut dyn Driver) {
+        if self.shards.traces.is_hot() {
+            driver.refresh();
+            self.shards.traces.left(driver.now());
+        }
+    }
+
+    /// What goes to hosts is with the kernel.
+    fn trace_acknowledged(&mut self, driver: &mut dyn Driver) {
+        if self.shards.traces.is_hot() {
+            driver.refresh();
+            let at = driver.now();
+            while let Some((core, trace)) = self.shards.traces.acknowledged(at) {
+                self.mail
+                    .send(usize::from(core), CoreMessage::Acknowledged { trace, at });
             }
         }
     }

@@ -19,6 +19,8 @@ pub mod serve;
 pub mod shards;
 pub mod stores;
 pub mod token;
+pub mod trace;
+pub mod usage;
 pub mod view;
 
 pub use crate::core::{Core, CoreConfig};

@@ -5,9 +5,10 @@
 //! in an overflow queue of the sender and goes first in the next pass, so that order between two cores is kept.
 
 use amita_cluster::message::{Answer, Request};
-use amita_cluster::{NodeId, StoreId, VolumeId};
+use amita_cluster::{NodeId, StoreId, TraceId, VolumeId};
 use amita_fabric::{Link, Message};
 use amita_reactor::Slice;
+use amita_reactor::driver::Time;
 use amita_reactor::mailbox::{Receiver, Sender};
 use amita_store::LinkId;
 use amita_uss as uss;
@@ -80,10 +81,19 @@ pub enum CoreMessage {
     Done {
         /// Where the I/O came in.
         origin: Origin,
+        /// The core that sequenced it.
+        core: u16,
         /// How it ended.
         result: Result<(), volume::IoError>,
         /// What was read.
         payload: Payload,
+    },
+    /// The host of a traced I/O that the receiving core has sequenced was told.
+    Acknowledged {
+        /// Which.
+        trace: TraceId,
+        /// When.
+        at: Time,
     },
     /// The exports, for a front end of the receiving core.
     Listed {
@@ -239,6 +249,12 @@ pub struct Origin {
     pub front: uss::FrontId,
     /// Its tag.
     pub tag: u64,
+    /// When its last byte had come in, and when it was parsed; of an I/O.
+    pub arrived: Time,
+    /// See `arrived`.
+    pub parsed: Time,
+    /// Its trace, if it has one.
+    pub trace: TraceId,
 }
 
 impl CoreMessage {

@@ -2,6 +2,8 @@
 
 use crate::mail::Origin;
 use crate::token;
+use crate::trace::{Ended, TraceConfig, Traces};
+use crate::usage::Usage;
 use amita_cluster::map::{ScrubReport, WholeMember};
 use amita_cluster::message::Answer;
 use amita_cluster::recovery::{Recovery, StoreHealth};
@@ -27,6 +29,7 @@ struct Shard {
     dirty: bool,
     /// The earliest time at which it stands in the list of those that are due.
     due: Time,
+    usage: Usage,
 }
 
 /// Not due at any time.
@@ -44,11 +47,11 @@ impl Shard {
     }
 }
 
-/// An I/O of a sequencer: where it came from, when, and whether it is a write.
+/// An I/O of a sequencer: where it came from, when, and what it is.
 struct Io {
     origin: Origin,
     began: Time,
-    write: bool,
+    op: Op,
 }
 
 /// All of them, by [`IoId`].
@@ -103,12 +106,14 @@ pub struct Shards {
     /// When shards are due, the first one on top. One may stand there several times: its own note says which counts.
     due: BinaryHeap<Reverse<(Time, u16)>>,
     care: Care,
+    /// The traces of this core.
+    pub traces: Traces,
 }
 
 impl Shards {
     /// None yet.
     #[must_use]
-    pub fn new(core: usize, config: Config) -> Shards {
+    pub fn new(core: usize, config: Config, trace: TraceConfig) -> Shards {
         Shards {
             core,
             care: Care::new(&Recovery::default(), config.cores),
@@ -119,6 +124,7 @@ impl Shards {
             ios: Ios::default(),
             dirty: Vec::new(),
             due: BinaryHeap::new(),
+            traces: Traces::new(trace, core),
         }
     }
 
@@ -154,6 +160,7 @@ impl Shards {
                 chunk_bytes,
                 dirty: false,
                 due: NEVER,
+                usage: Usage::default(),
             },
         );
         self.by_volume.insert(volume, number);
@@ -195,18 +202,20 @@ impl Shards {
         let Some(shard) = self.shards.get_mut(&number) else {
             return Err(origin);
         };
-        let io = self.ios.put(Io {
-            origin,
-            began: now,
-            write: op.is_write(),
-        });
-        shard.sequencer.submit(now, io, op, payload);
+        let io = self.ios.put(Io { origin, began: now, op });
+        if origin.trace.is_some() {
+            self.traces.open(now, &origin, volume, op);
+        }
+        shard.sequencer.submit_traced(now, io, op, payload, origin.trace);
         self.mark(number);
         Ok(())
     }
 
     /// A store's answer, for the sequencer that its id names.
     pub fn answer(&mut self, now: Time, answer: Answer, payload: Slice) {
+        if let Some(stages) = &answer.trace {
+            self.traces.answered(now, answer.store, stages);
+        }
         self.with(token::id_shard(answer.id.0), |s| s.answer(now, answer, payload));
     }
 
@@ -334,9 +343,24 @@ impl Shards {
             shard.dirty = false;
             for effect in shard.sequencer.effects() {
                 match effect {
-                    Effect::Done { io, result, payload } => {
+                    Effect::Done {
+                        io,
+                        result,
+                        payload,
+                        course,
+                    } => {
                         let Some(io) = self.ios.take(io) else { continue };
-                        self.care.pacer.client(now, io.write, now.since(io.began));
+                        self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
+                        shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
+                        let ended = Ended {
+                            origin: &io.origin,
+                            began: io.began,
+                            volume: shard.volume,
+                            op: io.op,
+                            error: result.err(),
+                            course: &course,
+                        };
+                        self.traces.ended(now, &ended);
                         wants.push(Want::Done(io.origin, result, payload));
                     }
                     Effect::Whole { group, store, since } => {
@@ -379,6 +403,11 @@ impl Shards {
         let mut health = self.care.health();
         health.tick(now);
         health.report(now, accused)
+    }
+
+    /// What hosts have done with each volume on this core.
+    pub fn usage(&self) -> impl Iterator<Item = (VolumeId, &Sequencer, &Usage)> {
+        self.shards.values().map(|s| (s.volume, &s.sequencer, &s.usage))
     }
 
     /// The sequencers, for status and for the checkers of the simulator.

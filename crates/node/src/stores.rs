@@ -302,6 +302,7 @@ pub fn refusal(request: &Request, why: Refusal) -> Answer {
         store: request.store,
         promise_ms: 0,
         credit_blocks: 0,
+        trace: None,
         result: Err(why),
     }
 }

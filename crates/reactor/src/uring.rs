@@ -45,7 +45,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Polls in a row that may return inline completions without handing started operations over.
@@ -102,6 +102,9 @@ impl Default for UringConfig {
         }
     }
 }
+
+/// When the first driver of this process was made: all of them count their time from there, so that cores can compare.
+static STARTED: OnceLock<Instant> = OnceLock::new();
 
 /// What an operation of the ring belongs to.
 enum Meta {
@@ -207,7 +210,7 @@ impl UringDriver {
             files: Vec::new(),
             discarder: None,
             timers: Timers::new(),
-            started: Instant::now(),
+            started: *STARTED.get_or_init(Instant::now),
             now: Time(0),
             pool,
             config,

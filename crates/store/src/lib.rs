@@ -36,4 +36,4 @@ pub use error::{FormatError, MountError};
 pub use format::{Format, FormatParams, MIN_STORE_BYTES, format};
 pub use index::Entry;
 pub use status::{Counters, MountReport, State, Status};
-pub use store::{Effect, IoId, LinkId, Store};
+pub use store::{Effect, IoId, LinkId, Store, Times};

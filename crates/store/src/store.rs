@@ -15,6 +15,7 @@
 //! | `read`, `verify`, `list` | reads, and what else asks and changes nothing |
 //! | `fence` | fences wait, drain and are logged |
 //! | `discard` | the device is told what holds nothing any more |
+//! | `trace` | how long answers take, and with what |
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
 //! | `mount`, `replay` | superblock, checkpoint, log: the way back |
@@ -39,6 +40,7 @@ mod replay;
 mod roll;
 mod snapshot;
 mod space;
+mod trace;
 mod verify;
 mod write;
 
@@ -52,11 +54,13 @@ use crate::held::Held;
 use crate::index::Index;
 use crate::status::{Counters, MountReport, State, Status};
 use amita_cluster::message::{Answer, AnswerBody, Refusal, Request, RequestBody};
-use amita_cluster::{ClusterId, Generation, RequestId, StoreId};
+use amita_cluster::{ClusterId, Generation, RequestId, StoreId, TraceId};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+
+pub use trace::Times;
 
 /// What is left to be granted, as an answer in a simulated run pretends: a share of it still holds the longest write.
 const FEW_BLOCKS: u64 = 8 * amita_cluster::MAX_IO_BLOCKS as u64;
@@ -71,6 +75,10 @@ pub struct IoId(pub u64);
 
 /// What the owner of a store must do for it.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "answers are the common ones, and a box for each would be an allocation"
+)]
 pub enum Effect {
     /// Fill the buffer from `offset` of the store's file; ends in [`Store::read_done`].
     Read {
@@ -123,6 +131,8 @@ struct Asker {
     id: RequestId,
     volume: Option<VolumeKey>,
     generation: Generation,
+    received: Time,
+    trace: TraceId,
 }
 
 /// One disk.
@@ -162,6 +172,9 @@ pub struct Store {
     log: commit::Log,
     checkpoint: checkpoint::Writer,
     counters: Counters,
+    times: Times,
+    /// Of what is being answered.
+    course: trace::Course,
 }
 
 impl Store {
@@ -199,6 +212,8 @@ impl Store {
             log: commit::Log::default(),
             checkpoint: checkpoint::Writer::default(),
             counters: Counters::default(),
+            times: Times::default(),
+            course: trace::Course::default(),
         };
         store.mount_start();
         store
@@ -213,6 +228,8 @@ impl Store {
             id: request.id,
             volume: None,
             generation: scope.generation,
+            received: now,
+            trace: request.trace,
         };
         let refusal = match self.state {
             State::Serving if request.store == self.id => None,
@@ -379,11 +396,13 @@ impl Store {
             }
             _ => 0,
         };
+        let trace = self.time_answer(&asker, &result);
         let answer = Answer {
             id: asker.id,
             store: self.id,
             promise_ms,
             credit_blocks,
+            trace,
             result,
         };
         self.effects.push_back(Effect::Answer {

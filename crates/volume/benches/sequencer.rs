@@ -99,6 +99,7 @@ impl Bench {
                     _ => AnswerBody::Done,
                 };
                 let answer = Answer {
+                    trace: None,
                     id: request.id,
                     store: request.store,
                     promise_ms: 250,

@@ -4,7 +4,7 @@ use amita_cluster::map;
 use amita_cluster::message::Request;
 use amita_cluster::{BlockIndex, ChunkId, Generation, GroupId, NodeId, StoreId};
 use amita_meta::Call;
-use amita_reactor::Slice;
+use amita_reactor::{Slice, Time};
 
 /// Names one I/O among those of its submitter; its end carries it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,6 +137,20 @@ pub struct Opened {
     pub groups: Vec<(map::Group, u64)>,
 }
 
+/// When an ended I/O passed which step, as far as it did; the beginning of time for those that it did not. As exact as the
+/// times that the sequencer is given: those of passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// It was first sent to a store; until then it waited in its chunk's queue.
+    pub sent: Time,
+    /// The last answer that it needed came.
+    pub answered: Time,
+    /// Who gave that answer.
+    pub last: Option<StoreId>,
+    /// Who never answered, and was not waited for any more (it was evicted).
+    pub missed: Option<StoreId>,
+}
+
 /// What a sequencer wants done.
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -164,6 +178,8 @@ pub enum Effect {
         result: Result<(), IoError>,
         /// What it brings back.
         payload: Payload,
+        /// Where its time went.
+        course: Course,
     },
     /// A syncing store holds everything of this sequencer's chunks of the group. When the sequencers of all cores say so, the
     /// owner says it in the metadata ([`map::Whole`]).

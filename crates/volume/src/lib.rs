@@ -11,7 +11,6 @@
 
 mod config;
 pub mod health;
-mod histogram;
 pub mod io;
 #[cfg(test)]
 mod model;
@@ -21,12 +20,14 @@ mod planted;
 mod sequencer;
 mod task;
 
+use amita_reactor::histogram;
+
 pub use config::{
     Config, MAX_EVICTION_GROUPS, MAX_GROUPS, MAX_IOS, MAX_MENDINGS, MAX_OPENINGS, MAX_REFUSALS, MAX_SHARD_BYTES,
     MAX_STORE_BYTES, MAX_SYNC_QUEUE, MAX_TASKS, MAX_WRITES_PER_CHUNK,
 };
 pub use health::Care;
-pub use io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
+pub use io::{CallId, Course, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
 pub use opener::{OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 pub use planted::Planted;
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};

@@ -43,7 +43,7 @@ pub use progress::SyncProgress;
 pub use status::{Counters, Status};
 
 use crate::config::Config;
-use crate::io::{CallId, Effect, IoError, Opened, Payload, StopReason};
+use crate::io::{CallId, Course, Effect, IoError, Opened, Payload, StopReason};
 use crate::task::{Kind, Members, NIL, Tasks};
 use amita_cluster::map::{self, PoolKind};
 use amita_cluster::message::MAX_MEMBERS;
@@ -313,10 +313,28 @@ impl Sequencer {
         self.wake = self.wake.min(at);
     }
 
-    fn done(&mut self, io: crate::io::IoId, result: Result<(), IoError>, payload: Payload) {
+    fn done(&mut self, io: crate::io::IoId, result: Result<(), IoError>, payload: Payload, course: Course) {
         assert!(self.ios > 0, "every I/O ends once");
         self.ios -= 1;
-        self.effects.push_back(Effect::Done { io, result, payload });
+        self.effects.push_back(Effect::Done {
+            io,
+            result,
+            payload,
+            course,
+        });
+    }
+
+    /// When a task passed which step.
+    fn course(&self, slot: u32) -> Course {
+        let task = &self.tasks[slot];
+        let store = |number: u32| self.stores.get(number as usize).map(|store| store.id);
+        let (answered, last) = task.answered;
+        Course {
+            sent: task.first_sent,
+            answered,
+            last: store(last),
+            missed: store(task.missed),
+        }
     }
 
     /// Every event ends here: what has become possible is done.
@@ -396,7 +414,8 @@ impl Sequencer {
                 _ => None,
             };
             if let Some(io) = io {
-                self.done(io, Err(IoError::Lost), Payload::None);
+                let course = self.course(slot);
+                self.done(io, Err(IoError::Lost), Payload::None, course);
             }
         }
         assert_eq!(self.ios, 0, "every I/O ends once");

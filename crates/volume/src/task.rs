@@ -7,7 +7,7 @@
 use crate::config::MAX_TASKS;
 use crate::io::{IoId, Op};
 use amita_cluster::message::{MAX_MEMBERS, Sums};
-use amita_cluster::{BlockRange, Epoch, RequestId, Version};
+use amita_cluster::{BlockRange, Epoch, RequestId, TraceId, Version};
 use amita_reactor::{Slice, Time};
 
 /// No slot: the end of a list.
@@ -206,6 +206,14 @@ pub struct Task {
     newer: u32,
     /// When the read was last sent to some member.
     pub asked_at: Time,
+    /// Its I/O's trace.
+    pub trace: TraceId,
+    /// When a member first was sent it.
+    pub first_sent: Time,
+    /// When a store last answered, and the number of that store.
+    pub answered: (Time, u32),
+    /// The number of a store that was not waited for any more.
+    pub missed: u32,
 }
 
 impl Task {
@@ -310,6 +318,10 @@ impl Tasks {
                     older: NIL,
                     newer: NIL,
                     asked_at: Time(0),
+                    trace: TraceId::NONE,
+                    first_sent: Time(0),
+                    answered: (Time(0), NIL),
+                    missed: NIL,
                 });
                 slot
             }
@@ -318,6 +330,10 @@ impl Tasks {
         task.kind = kind;
         task.group = group;
         task.chunk = chunk;
+        task.trace = TraceId::NONE;
+        task.first_sent = Time(0);
+        task.answered = (Time(0), NIL);
+        task.missed = NIL;
         debug_assert!(task.waiting.is_empty() && task.sent.is_empty());
         slot
     }

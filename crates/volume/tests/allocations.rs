@@ -122,6 +122,7 @@ impl Stores {
                     _ => AnswerBody::Done,
                 };
                 let answer = Answer {
+                    trace: None,
                     id: request.id,
                     store: request.store,
                     promise_ms: 250,

@@ -192,6 +192,7 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<Answer, Deco
         store: StoreId(raw.store),
         promise_ms: raw.promise_ms,
         credit_blocks: raw.credit_blocks,
+        trace: None,
         result,
     })
 }

@@ -12,7 +12,7 @@ use amita_cluster::message::{
 };
 use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS, NodeId,
-    PoolId, RequestId, SnapshotId, StoreId, Version, VolumeId,
+    PoolId, RequestId, SnapshotId, StoreId, TraceId, Version, VolumeId,
 };
 
 wire! {
@@ -326,6 +326,7 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<Request, Dec
             epoch: Epoch(raw.epoch),
             snapshot: SnapshotId(raw.snapshot),
         },
+        trace: TraceId::NONE,
         body,
     })
 }

@@ -48,7 +48,15 @@ fn what_lists_is_charged_its_longest_answer() {
             snapshot: SnapshotId::HEAD,
         };
         let (id, store) = (RequestId(1), StoreId(1));
-        charge(&Request { id, store, scope, body }, 0)
+        let trace = amita_cluster::TraceId::NONE;
+        let request = Request {
+            id,
+            store,
+            scope,
+            trace,
+            body,
+        };
+        charge(&request, 0)
     };
     let chunk = ChunkIndex(1);
     let (from, least) = (BlockIndex(0), Version::NONE);

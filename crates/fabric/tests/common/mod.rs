@@ -35,6 +35,7 @@ fn request(id: u64, body: RequestBody) -> Message {
         id: RequestId(id),
         store: STORE,
         scope,
+        trace: amita_cluster::TraceId::NONE,
         body,
     })
 }
@@ -110,6 +111,7 @@ pub fn answer(request: &Request) -> (Message, Slice) {
         store: request.store,
         promise_ms: 250,
         credit_blocks: 0,
+        trace: None,
         result: Ok(body),
     };
     (Message::Answer(answer), payload)

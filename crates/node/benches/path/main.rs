@@ -129,6 +129,7 @@ impl Bench {
                 site: String::new(),
                 rack: String::new(),
                 maintenance: false,
+                client: false,
                 id: NodeId(node),
                 name: name.clone(),
                 fabric: address(node).to_string(),
@@ -401,6 +402,7 @@ fn config(node: u32, driver: &MemoryDriver) -> CoreConfig {
         },
         sequencer: amita_volume::Config::default(),
         opener: amita_volume::OpenerConfig::new(id, ""),
+        trace: amita_node::trace::TraceConfig::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::shards::Want;
 use crate::stores::refusal;
 use crate::token;
 use amita_cluster::message::{Answer, Refusal, Request};
-use amita_cluster::{ChunkId, ChunkIndex, StoreId, VolumeId};
+use amita_cluster::{ChunkId, ChunkIndex, StoreId, TraceId, VolumeId};
 use amita_fabric::{Event, Link, Message};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
@@ -22,7 +22,8 @@ impl Core {
         loop {
             let mut moved = false;
             moved |= self.route_fabric(driver.now());
-            moved |= self.route_asks(driver.now());
+            moved |= self.route_asks(driver);
+            self.shards.traces.refine(driver);
             moved |= self.route_wants(driver);
             moved |= self.route_stores(driver);
             moved |= self.route_directory();
@@ -84,6 +85,9 @@ impl Core {
     fn on_message(&mut self, now: Time, link: Link, message: Message, payload: Slice) {
         match message {
             Message::Request(request) => {
+                if request.trace.is_some() {
+                    self.shards.traces.touch();
+                }
                 self.pass_to_store(now, token::peer_link(self.config.core, link), request, payload);
             }
             Message::Answer(answer) => self.pass_to_sequencer(now, answer, payload),
@@ -203,14 +207,18 @@ impl Core {
         }
     }
 
-    fn route_asks(&mut self, now: Time) -> bool {
+    fn route_asks(&mut self, driver: &mut dyn Driver) -> bool {
         let mut moved = false;
+        let mut now = driver.now();
         while let Some(ask) = self.fronts.asks.0.pop_front() {
             moved = true;
             let origin = |front, tag| Origin {
                 core: self.config.core as u16,
                 front,
                 tag,
+                arrived: self.pass_began,
+                parsed: now,
+                trace: TraceId::NONE,
             };
             match ask {
                 Ask::List { front, tag } => {
@@ -240,7 +248,14 @@ impl Core {
                     op,
                     payload,
                 } => {
-                    self.pass_to_shard(now, origin(front, tag), volume, op, payload);
+                    let mut origin = origin(front, tag);
+                    origin.trace = self.shards.traces.sample(now);
+                    if origin.trace.is_some() {
+                        driver.refresh();
+                        now = driver.now();
+                        origin.parsed = now;
+                    }
+                    self.pass_to_shard(now, origin, volume, op, payload);
                 }
             }
         }
@@ -298,10 +313,12 @@ impl Core {
     }
 
     fn done(&mut self, origin: Origin, result: Result<(), IoError>, payload: Payload) {
+        let core = self.config.core as u16;
         self.mail.send(
             usize::from(origin.core),
             CoreMessage::Done {
                 origin,
+                core,
                 result,
                 payload,
             },
@@ -315,6 +332,7 @@ impl Core {
         for want in wants.drain(..) {
             match want {
                 Want::Done(origin, result, payload) if usize::from(origin.core) == self.config.core => {
+                    self.shards.traces.acknowledge(&origin, origin.core);
                     let event = uss::Event::Done {
                         tag: origin.tag,
                         result,
@@ -378,7 +396,11 @@ impl Core {
 
     /// A sequencer's request to a store, wherever it is.
     fn send(&mut self, now: Time, store: StoreId, request: Request, payload: Slice) {
-        if self.local.iter().any(|(local, _)| *local == store) {
+        let local = self.local.iter().any(|(local, _)| *local == store);
+        if request.trace.is_some() {
+            self.shards.traces.sent(now, request.trace, store, local);
+        }
+        if local {
             self.pass_to_store(now, token::local_link(self.config.core), request, payload);
             return;
         }
@@ -417,7 +439,12 @@ impl Core {
         let now = driver.now();
         self.stirred |= !message.is_of_io();
         match message {
-            CoreMessage::ToStore { link, request, payload } => self.pass_to_store(now, link, request, payload),
+            CoreMessage::ToStore { link, request, payload } => {
+                if request.trace.is_some() {
+                    self.shards.traces.touch();
+                }
+                self.pass_to_store(now, link, request, payload);
+            }
             CoreMessage::FromStore { link, answer, payload } => self.answer_from_store(now, link, answer, payload),
             CoreMessage::ToPeer { link, message, payload } => self.send_on(link, message, payload),
             CoreMessage::ToSequencer { answer, payload } => self.pass_to_sequencer(now, answer, payload),
@@ -427,11 +454,14 @@ impl Core {
                 op,
                 payload,
             } => self.submit(now, origin, volume, op, payload),
+            CoreMessage::Acknowledged { trace, at } => self.shards.traces.close(at, trace),
             CoreMessage::Done {
                 origin,
+                core,
                 result,
                 payload,
             } => {
+                self.shards.traces.acknowledge(&origin, core);
                 self.fronts.event(
                     driver,
                     origin.front,

@@ -309,6 +309,7 @@ impl Egg {
                 ..amita_volume::Config::default()
             },
             opener: amita_volume::OpenerConfig::new(self.node, ""),
+            trace: self.config.trace.clone(),
         }
     }
 }

@@ -64,6 +64,8 @@ pub struct ServeConfig {
     /// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted: with
     /// what it takes to do so, I/O stands still for less than two seconds when a node freezes.
     pub silent_for: Duration,
+    /// Which I/Os are traced, and kept.
+    pub trace: crate::trace::TraceConfig,
     /// The settings of NBD.
     pub nbd_config: nbd::Config,
     /// The settings of the driver.
@@ -97,6 +99,7 @@ impl ServeConfig {
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: Duration::from_millis(150),
             silent_for: Duration::from_millis(1700),
+            trace: crate::trace::TraceConfig::default(),
             nbd_config: nbd::Config::default(),
             driver: amita_reactor::uring::UringConfig::default(),
         }

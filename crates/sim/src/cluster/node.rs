@@ -186,6 +186,7 @@ impl Node {
             store,
             sequencer,
             opener,
+            trace: amita_node::trace::TraceConfig::default(),
         }
     }
 

@@ -219,6 +219,7 @@ impl Player {
             id: RequestId(id),
             store: super::STORE,
             scope,
+            trace: amita_cluster::TraceId::NONE,
             body,
         };
         self.asked.insert(id, (self.now, asked));
@@ -534,6 +535,7 @@ impl Player {
                 id: RequestId(id),
                 store: super::STORE,
                 scope,
+                trace: amita_cluster::TraceId::NONE,
                 body,
             },
             payload,

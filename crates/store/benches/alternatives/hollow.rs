@@ -96,6 +96,7 @@ impl Hollow {
                 epoch: Epoch(1),
                 snapshot: SnapshotId::HEAD,
             },
+            trace: amita_cluster::TraceId::NONE,
             body,
         };
         self.store.request(Time(1), LinkId(1), request, payload);

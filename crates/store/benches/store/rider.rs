@@ -186,6 +186,7 @@ impl Rider {
                 epoch: Epoch(1),
                 snapshot: SnapshotId::HEAD,
             },
+            trace: amita_cluster::TraceId::NONE,
             body,
         };
         let now = self.driver.now();

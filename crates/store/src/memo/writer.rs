@@ -197,6 +197,7 @@ impl Writer {
                 epoch: self.epoch,
                 snapshot: SnapshotId::HEAD,
             },
+            trace: amita_cluster::TraceId::NONE,
             body,
         };
         Some((request, payload))

@@ -5,6 +5,7 @@
 
 use super::op::Change;
 use super::pages::{Pages, record_bytes, seal_pages};
+use super::trace::Course;
 use super::{Store, io::Io};
 use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
 use crate::format::record::{MAX_RECORD_BYTES, Run};
@@ -92,6 +93,8 @@ pub(super) struct Batch {
     pub flushing: bool,
     /// Is it durable?
     pub durable: bool,
+    /// When it passed which step.
+    pub course: Course,
 }
 
 impl Log {
@@ -246,6 +249,10 @@ impl Store {
             writes,
             flushing: false,
             durable: false,
+            course: Course {
+                issued: self.now,
+                ..Course::default()
+            },
         });
     }
 
@@ -321,7 +328,7 @@ impl Store {
                     if room == 0 || segments.len() == MAX_SEGMENTS {
                         if segment_bytes > 0 {
                             let full = std::mem::replace(&mut segments, self.log.segments());
-                            self.start_write(Io::Batch { batch }, offset, full);
+                            self.start_write(Io::Batch { batch, log: false }, offset, full);
                             writes += 1;
                             offset += segment_bytes as u64;
                             segment_bytes = 0;
@@ -345,7 +352,7 @@ impl Store {
             }
         }
         if segment_bytes > 0 {
-            self.start_write(Io::Batch { batch }, offset, segments);
+            self.start_write(Io::Batch { batch, log: false }, offset, segments);
             writes += 1;
         } else {
             self.log.recycle(segments);
@@ -404,7 +411,11 @@ impl Store {
             if count > 0 {
                 let mut segments = self.log.segments();
                 segments.push(rest.split_to(count * PAGE_BYTES));
-                self.start_write(Io::Batch { batch }, geometry.log_page_offset(sequence), segments);
+                self.start_write(
+                    Io::Batch { batch, log: true },
+                    geometry.log_page_offset(sequence),
+                    segments,
+                );
                 *writes += 1;
                 sequence += count as u64;
             }

@@ -1,6 +1,7 @@
 //! A batch is durable: its changes become visible and are answered, in log order (rule D2).
 
 use super::op::Change;
+use super::trace::Course;
 use super::{Store, io::Io};
 use crate::config::Plant;
 use crate::format::record::Run;
@@ -11,7 +12,7 @@ use amita_reactor::Slice;
 
 impl Store {
     /// A part of a batch is written.
-    pub(super) fn batch_written(&mut self, batch: u64) {
+    pub(super) fn batch_written(&mut self, batch: u64, log: bool) {
         // A poisoned store has forgotten its batches.
         let Some(at) = batch.checked_sub(self.log.first_batch) else {
             return;
@@ -20,8 +21,13 @@ impl Store {
             return;
         };
         batch.writes -= 1;
+        match log {
+            true => batch.course.log = self.now,
+            false => batch.course.data = self.now,
+        }
         if batch.writes == 0 && !self.file.volatile_cache {
             batch.durable = true;
+            batch.course.durable = self.now;
             self.retire();
         }
     }
@@ -48,7 +54,10 @@ impl Store {
     pub(super) fn flushed(&mut self) {
         self.log.flushing = false;
         for batch in &mut self.log.batches {
-            batch.durable |= std::mem::take(&mut batch.flushing);
+            if std::mem::take(&mut batch.flushing) {
+                batch.durable = true;
+                batch.course.durable = self.now;
+            }
         }
         self.retire();
     }
@@ -61,6 +70,7 @@ impl Store {
         while self.log.batches.front().is_some_and(|batch| batch.durable) {
             let batch = self.log.batches.pop_front().expect("there is a first one");
             self.log.first_batch += 1;
+            self.course = batch.course;
             for at in 0..batch.ops.len() {
                 self.apply(batch.ops[at], batch.end);
             }
@@ -71,6 +81,7 @@ impl Store {
             // The batch's pages carry this mark, and are durable now.
             self.log.durable_mark = self.log.durable_mark.max(batch.mark);
         }
+        self.course = Course::default();
         if let Some(slot) = self.held.wrong {
             return self.poison(format!(
                 "the index and the map of slots disagree on slot {slot}; check the store with `amita store check`, and \

@@ -8,7 +8,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Io {
     /// A part of a batch: data or log.
-    Batch { batch: u64 },
+    Batch { batch: u64, log: bool },
     /// The flush that batches share.
     Flush,
     /// A part of a read.
@@ -111,7 +111,7 @@ impl Store {
             return self.device_failed("a write", &error);
         }
         match io {
-            Some(Io::Batch { batch }) => self.batch_written(batch),
+            Some(Io::Batch { batch, log }) => self.batch_written(batch, log),
             Some(Io::Checkpoint) => self.checkpoint_written(),
             Some(Io::Superblock) => self.superblock_written(),
             other => debug_assert!(false, "a write ended that was {other:?}"),

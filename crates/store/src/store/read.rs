@@ -3,6 +3,7 @@
 use super::join::Say;
 use super::leaf::{LostLeaf, Waiter};
 use super::op::Change as OpChange;
+use super::trace::Course;
 use super::verify::Verifying;
 use super::{Asker, Store, io::Io};
 use crate::State;
@@ -12,7 +13,7 @@ use crate::format::Place;
 use crate::index::{ChunkKey, Entry, Location, NO_OP, Seen, View};
 use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal, Sums};
 use amita_cluster::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, SnapshotId, Version};
-use amita_reactor::{BufMut, Slice};
+use amita_reactor::{BufMut, Slice, Time};
 use std::io;
 
 /// What a reader wants to know once the chunk is new enough.
@@ -76,6 +77,8 @@ pub(super) struct ReadOp {
     parts: Vec<(u16, Option<BufMut>)>,
     left: u32,
     damaged: Option<BlockIndex>,
+    /// When the device was asked.
+    issued: Time,
     /// Nothing but this is wanted.
     verifying: Option<Verifying>,
     window: u64,
@@ -395,6 +398,7 @@ impl Store {
         read.window = self.window.begin();
         read.asker = Some(asker);
         read.damaged = None;
+        read.issued = self.now;
         read.verifying = verifying;
         read.parts.clear();
         let mut at = 0;
@@ -534,6 +538,11 @@ impl Store {
         }
         let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
         let damaged = read.damaged;
+        self.course = Course {
+            issued: read.issued,
+            data: self.now,
+            ..Course::default()
+        };
         let bound_to = read.place.expect("a read under way has a place");
         let blocks = (read.first.0..).map(BlockIndex);
         let sums = read
@@ -562,6 +571,7 @@ impl Store {
                 self.answer(asker, AnswerBody::Data { version, sums }, payload.freeze());
             }
         }
+        self.course = Course::default();
         self.reclaim();
     }
 }

@@ -450,6 +450,7 @@ impl Asker {
             id: RequestId(self.next),
             store: STORE,
             scope: self.scope(),
+            trace: amita_cluster::TraceId::NONE,
             body,
         }
     }

@@ -238,7 +238,9 @@ impl World {
                     }
                 }
                 Effect::Meta { call, request } => self.meta_send(gateway, call, request, (volume, generation)),
-                Effect::Done { io, result, payload } => {
+                Effect::Done {
+                    io, result, payload, ..
+                } => {
                     if stopped && result.is_ok() {
                         self.fail("a sequencer that has stopped acknowledges".to_owned());
                     }

@@ -308,6 +308,7 @@ impl Store {
         let grant = WINDOW.saturating_sub(*credit).min(free);
         *credit += grant;
         let answer = Answer {
+            trace: None,
             id: request.id,
             store: self.id,
             promise_ms,

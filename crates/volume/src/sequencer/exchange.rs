@@ -16,6 +16,10 @@ impl Sequencer {
         if task.sent_at[position] == Time(0) {
             task.sent_at[position] = now;
         }
+        if task.first_sent == Time(0) {
+            task.first_sent = now;
+        }
+        let trace = task.trace;
         let group = &self.groups[task.group as usize];
         let store = self.stores[group.members[position] as usize].id;
         let request = Request {
@@ -28,6 +32,7 @@ impl Sequencer {
                 epoch: group.record.epoch,
                 snapshot: SnapshotId::HEAD,
             },
+            trace,
             body,
         };
         self.effects.push_back(Effect::Send {
@@ -73,6 +78,12 @@ impl Sequencer {
             store.writes -= 1;
             store.bytes -= write.payload.len() as u64;
         }
+    }
+
+    /// A member has answered what an I/O needed of it.
+    pub(super) fn note_answer(&mut self, now: Time, slot: u32, position: usize) {
+        let group = self.tasks[slot].group;
+        self.tasks[slot].answered = (now, self.groups[group as usize].members[position]);
     }
 
     pub(super) fn settle_all(&mut self, slot: u32) {

@@ -265,12 +265,13 @@ impl Sequencer {
     fn fail_queue(&mut self, queue: &mut List, error: IoError) {
         while let Some(slot) = queue.head() {
             self.tasks.unlink(queue, slot);
+            let course = self.course(slot);
             let io = match self.tasks.remove(slot) {
                 Kind::Write(write) => write.io,
                 Kind::Read(read) => read.io,
                 other => unreachable!("queues hold I/O, not {other:?}"),
             };
-            self.done(io, Err(error), Payload::None);
+            self.done(io, Err(error), Payload::None, course);
         }
     }
 

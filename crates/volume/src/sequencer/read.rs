@@ -17,8 +17,9 @@ impl Sequencer {
         let read = self.tasks[slot].read();
         if !current.is_empty() && current.without(read.damaged).is_empty() {
             let io = read.io;
+            let course = self.course(slot);
             self.tasks.remove(slot);
-            self.done(io, Err(IoError::Damaged), Payload::None);
+            self.done(io, Err(IoError::Damaged), Payload::None, course);
             return true;
         }
         let mut chosen = self.choose(now, slot);
@@ -170,6 +171,7 @@ impl Sequencer {
         match damage(range, sums, &payload) {
             Intact::Yes => {
                 self.settle(slot, position);
+                self.note_answer(now, slot, position);
                 self.found(now, slot, Found::Data { version, payload });
             }
             Intact::No(block) => {
@@ -193,6 +195,7 @@ impl Sequencer {
 
     pub(super) fn allocation_arrived(&mut self, now: Time, slot: u32, position: usize, allocated: Box<[u64; 16]>) {
         self.settle(slot, position);
+        self.note_answer(now, slot, position);
         if self.tasks[slot].read().found.is_none() {
             // The answer names no version: it may show anything that was given out.
             let version = self.chunks[self.tasks[slot].chunk as usize].issued;
@@ -229,6 +232,7 @@ impl Sequencer {
             return;
         }
         self.tasks.unlink(&mut self.chunks[chunk as usize].held, slot);
+        let course = self.course(slot);
         // A second member that was asked still owes its answer.
         let kind = std::mem::replace(&mut self.tasks[slot].kind, Kind::Orphan);
         if self.tasks[slot].waiting.is_empty() {
@@ -238,7 +242,7 @@ impl Sequencer {
             unreachable!("held tasks are reads")
         };
         self.counters.reads += 1;
-        self.done(read.io, Ok(()), payload_of(read));
+        self.done(read.io, Ok(()), payload_of(read), course);
     }
 
     /// The chunk's committed version has moved.

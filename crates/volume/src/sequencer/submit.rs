@@ -3,10 +3,10 @@
 use super::Sequencer;
 use super::state::{Chunk, ChunkState};
 use crate::config::MAX_IOS;
-use crate::io::{IoError, IoId, Op, Payload};
+use crate::io::{Course, IoError, IoId, Op, Payload};
 use crate::task::{Kind, List, Members, NIL, Read, Write};
 use amita_cluster::message::Sums;
-use amita_cluster::{BLOCK_BYTES, BlockRange, ChunkId, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, Version};
+use amita_cluster::{BLOCK_BYTES, BlockRange, ChunkId, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, TraceId, Version};
 use amita_reactor::{Slice, Time};
 
 /// Where an I/O goes.
@@ -20,14 +20,19 @@ struct Place {
 impl Sequencer {
     /// Starts an I/O; `data` is a write's payload, else empty. It ends in one [`crate::Effect::Done`].
     pub fn submit(&mut self, now: Time, io: IoId, op: Op, data: Slice) {
+        self.submit_traced(now, io, op, data, TraceId::NONE);
+    }
+
+    /// The same for an I/O that may be traced: its requests to stores name its trace.
+    pub fn submit_traced(&mut self, now: Time, io: IoId, op: Op, data: Slice, trace: TraceId) {
         self.ios += 1;
-        if let Err(error) = self.accept(now, io, op, data) {
-            self.done(io, Err(error), Payload::None);
+        if let Err(error) = self.accept(now, io, op, data, trace) {
+            self.done(io, Err(error), Payload::None, Course::default());
         }
         self.finish(now);
     }
 
-    fn accept(&mut self, now: Time, io: IoId, op: Op, data: Slice) -> Result<(), IoError> {
+    fn accept(&mut self, now: Time, io: IoId, op: Op, data: Slice, trace: TraceId) -> Result<(), IoError> {
         if self.stopped {
             return Err(IoError::Lost);
         }
@@ -65,6 +70,7 @@ impl Sequencer {
             }),
         };
         let slot = self.tasks.add(kind, group, chunk);
+        self.tasks[slot].trace = trace;
         let state = &mut self.chunks[chunk as usize];
         let queue = match op {
             Op::Write { .. } => &mut state.queued_writes,

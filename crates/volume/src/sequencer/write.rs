@@ -30,8 +30,9 @@ impl Sequencer {
             Gate::NoSpace => {
                 self.dequeue(slot, chunk);
                 let io = self.tasks[slot].write().io;
+                let course = self.course(slot);
                 self.tasks.remove(slot);
-                self.done(io, Err(IoError::NoSpace), Payload::None);
+                self.done(io, Err(IoError::NoSpace), Payload::None, course);
             }
         }
         true
@@ -236,6 +237,7 @@ impl Sequencer {
     pub(super) fn written(&mut self, now: Time, slot: u32, position: usize) {
         let chunk = self.tasks[slot].chunk;
         self.settle(slot, position);
+        self.note_answer(now, slot, position);
         self.unstall(now, chunk, position);
         let current = self.groups[self.chunks[chunk as usize].group as usize].current;
         let left = self.tasks[slot].waiting.count();
@@ -244,7 +246,8 @@ impl Sequencer {
             let write = self.tasks[slot].write();
             write.told = true;
             let io = write.io;
-            self.done(io, Ok(()), Payload::None);
+            let course = self.course(slot);
+            self.done(io, Ok(()), Payload::None, course);
         }
         self.commit(chunk);
     }
@@ -296,9 +299,11 @@ impl Sequencer {
             any = true;
             let state = &mut self.chunks[chunk as usize];
             self.tasks.unlink(&mut state.writes, slot);
+            let course = self.course(slot);
             let Kind::Write(write) = self.tasks.remove(slot) else {
                 unreachable!("a chunk's writes are writes")
             };
+            let state = &mut self.chunks[chunk as usize];
             assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
             state.committed = write.version;
             assert!(state.committed <= state.issued);
@@ -306,7 +311,7 @@ impl Sequencer {
             self.bytes -= write.payload.len() as u64;
             self.counters.writes += 1;
             if !write.told {
-                self.done(write.io, Ok(()), Payload::None);
+                self.done(write.io, Ok(()), Payload::None, course);
             }
         }
         if !any {
@@ -391,6 +396,7 @@ impl Sequencer {
         } else {
             self.uncharge(slot, position);
         }
+        self.tasks[slot].missed = self.groups[self.tasks[slot].group as usize].members[position];
         self.settle(slot, position);
     }
 

@@ -1,21 +1,24 @@
-//! The bytes of version 3, one frame of every kind, as released: `tests/fixtures/wire-v3.txt`. They never change; what
-//! changes them needs a new protocol version.
+//! The bytes of each version, one frame of every kind, as released: `tests/fixtures/wire-v3.txt` and `wire-v4.txt`. They
+//! never change; what changes them needs a new protocol version.
 
 use super::read;
 use crate::codec::{
-    Frame, Hello, Kind, PROTOCOL_VERSION, Refuse, RefuseCode, encode, encode_hello, encode_ping, encode_refuse,
+    DecodeError, Frame, Hello, Kind, Refuse, RefuseCode, TRACE_VERSION, encode, encode_hello, encode_ping,
+    encode_refuse,
 };
 use crate::message::{Message, ReleaseOutcome};
 use amita_cluster::message::{
     Answer, AnswerBody, Change, ChunkState, Expect, Mend, Problem, Refusal, Request, RequestBody, Scope,
 };
+use amita_cluster::trace::StoreTrace;
 use amita_cluster::{
     BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
-    SnapshotId, StoreId, Version, VolumeId,
+    SnapshotId, StoreId, TraceId, Version, VolumeId,
 };
 use std::fmt::Write as _;
 
-const FIXTURE: &str = include_str!("../../../tests/fixtures/wire-v3.txt");
+const VERSION_3: &str = include_str!("../../../tests/fixtures/wire-v3.txt");
+const VERSION_4: &str = include_str!("../../../tests/fixtures/wire-v4.txt");
 
 pub fn hello() -> Hello {
     Hello {
@@ -49,6 +52,7 @@ fn request(body: RequestBody) -> Message {
         id: RequestId(0x0102_0304_0506_0708),
         store,
         scope,
+        trace: TraceId::NONE,
         body,
     })
 }
@@ -59,6 +63,7 @@ fn answer(result: Result<AnswerBody, Refusal>) -> Message {
         store: StoreId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f10),
         promise_ms: 250,
         credit_blocks: 0x0001_0203,
+        trace: None,
         result,
     })
 }
@@ -375,8 +380,40 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
     ]
 }
 
+/// What only version 4 can say: the messages of version 3 with a trace.
+fn traced() -> Vec<(&'static str, Message, usize)> {
+    let Message::Request(request) = write() else {
+        panic!("a request")
+    };
+    let Message::Answer(done) = answer(Ok(AnswerBody::Done)) else {
+        panic!("an answer")
+    };
+    let id = TraceId(0x0201_0203);
+    let trace = Some(Box::new(StoreTrace {
+        id,
+        issued_ns: 0x1112_1314,
+        data_ns: 0x2122_2324,
+        log_ns: 0x3132_3334,
+        durable_ns: 0x4142_4344,
+        answered_ns: 0x5152_5354,
+    }));
+    let result = Err(Refusal::Busy);
+    vec![
+        ("Write traced", Message::Request(Request { trace: id, ..request }), 4096),
+        (
+            "Done traced",
+            Message::Answer(Answer {
+                trace: trace.clone(),
+                ..done.clone()
+            }),
+            0,
+        ),
+        ("Refused traced", Message::Answer(Answer { trace, result, ..done }), 0),
+    ]
+}
+
 /// Every sample: its name, its frame and its head.
-fn samples() -> Vec<(&'static str, Frame, Vec<u8>)> {
+fn samples(version: u8) -> Vec<(&'static str, Frame, Vec<u8>)> {
     let refuse = Refuse {
         code: RefuseCode::Cluster,
         reason: "another cluster: 无量".to_owned(),
@@ -405,16 +442,17 @@ fn samples() -> Vec<(&'static str, Frame, Vec<u8>)> {
         (
             "Ping",
             Frame::Ping(77),
-            make(&|out| encode_ping(out, PROTOCOL_VERSION, 77, false)),
+            make(&|out| encode_ping(out, version, 77, false)),
         ),
         (
             "Pong",
             Frame::Pong(77),
-            make(&|out| encode_ping(out, PROTOCOL_VERSION, 77, true)),
+            make(&|out| encode_ping(out, version, 77, true)),
         ),
     ];
-    for (name, message, payload_bytes) in messages() {
-        let bytes = make(&|out| encode(out, PROTOCOL_VERSION, &message, payload_bytes).expect("a valid message"));
+    let traced = if version >= TRACE_VERSION { traced() } else { Vec::new() };
+    for (name, message, payload_bytes) in messages().into_iter().chain(traced) {
+        let bytes = make(&|out| encode(out, version, &message, payload_bytes).expect("a valid message"));
         samples.push((name, Frame::Message(message), bytes));
     }
     samples
@@ -438,13 +476,18 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn version_3_has_the_bytes_that_it_was_released_with() {
-    let lines: Vec<(&str, &str)> = FIXTURE
+fn versions_have_the_bytes_that_they_were_released_with() {
+    fixed(3, VERSION_3);
+    fixed(4, VERSION_4);
+}
+
+fn fixed(version: u8, fixture: &str) {
+    let lines: Vec<(&str, &str)> = fixture
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split_once(": "))
         .collect();
-    let samples = samples();
+    let samples = samples(version);
     let now: String = samples
         .iter()
         .map(|(name, _, bytes)| format!("{name}: {}\n", hex(bytes)))
@@ -456,8 +499,12 @@ fn version_3_has_the_bytes_that_it_was_released_with() {
     );
     for ((name, frame, bytes), (fixed_name, fixed)) in samples.iter().zip(lines) {
         assert_eq!(*name, fixed_name);
-        assert_eq!(hex(bytes), fixed, "{name} is encoded otherwise than in version 3");
-        let agreed = (bytes[6] != 0).then_some(PROTOCOL_VERSION);
+        assert_eq!(
+            hex(bytes),
+            fixed,
+            "{name} is encoded otherwise than in version {version}"
+        );
+        let agreed = (bytes[6] != 0).then_some(version);
         let (_, decoded) = read(&unhex(fixed), agreed).expect("valid").expect("whole");
         assert_eq!(decoded, *frame, "{name}");
     }
@@ -467,8 +514,44 @@ fn version_3_has_the_bytes_that_it_was_released_with() {
 fn there_is_a_sample_of_every_kind() {
     for kind in Kind::ALL {
         assert!(
-            samples().iter().any(|(_, _, bytes)| bytes[7] == *kind as u8),
+            samples(4).iter().any(|(_, _, bytes)| bytes[7] == *kind as u8),
             "{kind:?}"
         );
     }
+}
+
+/// A trace is left out where the link's version has none, and is no frame of that version.
+#[test]
+fn an_older_peer_is_not_sent_traces() {
+    for ((_, message, payload_bytes), (name, plain, _)) in traced().into_iter().zip([
+        ("Write", write(), 0),
+        ("Done", answer(Ok(AnswerBody::Done)), 0),
+        ("Refused", answer(Err(Refusal::Busy)), 0),
+    ]) {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, 3, &message, payload_bytes).expect("valid");
+        let (_, frame) = read(&bytes, Some(3)).expect("valid").expect("whole");
+        assert_eq!(frame, Frame::Message(plain), "{name}");
+        bytes.clear();
+        encode(&mut bytes, 4, &message, payload_bytes).expect("valid");
+        bytes[6] = 3;
+        assert_eq!(read(&bytes, Some(3)), Err(DecodeError::Flags(1)), "{name}");
+    }
+    let mut ping = Vec::new();
+    encode_ping(&mut ping, 4, 7, false);
+    ping[10] = 1;
+    assert_eq!(read(&ping, Some(4)), Err(DecodeError::Flags(1)));
+}
+
+/// Whoever sets the flag names a trace.
+#[test]
+fn a_trace_has_a_number() {
+    let (_, message, payload_bytes) = traced().remove(0);
+    let mut bytes = Vec::new();
+    encode(&mut bytes, 4, &message, payload_bytes).expect("valid");
+    let at = bytes.len() - 4;
+    bytes[at..].fill(0);
+    let crc = amita_cluster::crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    assert!(matches!(read(&bytes, Some(4)), Err(DecodeError::Field { .. })));
 }

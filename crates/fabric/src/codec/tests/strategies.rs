@@ -6,9 +6,10 @@ use amita_cluster::message::{
     Answer, AnswerBody, Change, ChunkState, Expect, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend,
     Problem, Refusal, Request, RequestBody, Scope,
 };
+use amita_cluster::trace::StoreTrace;
 use amita_cluster::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS,
-    MAX_IO_BYTES, NodeId, PoolId, RequestId, SnapshotId, StoreId, Version, VolumeId,
+    MAX_IO_BYTES, NodeId, PoolId, RequestId, SnapshotId, StoreId, TraceId, Version, VolumeId,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -208,10 +209,12 @@ fn request() -> impl Strategy<Value = Request> {
             epoch: Epoch(epoch),
             snapshot: SnapshotId(snapshot),
         });
-    (any::<u64>(), any::<u128>(), scope, request_body()).prop_map(|(id, store, scope, body)| Request {
+    let trace = prop_oneof![Just(TraceId::NONE), any::<u32>().prop_map(TraceId)];
+    (any::<u64>(), any::<u128>(), scope, trace, request_body()).prop_map(|(id, store, scope, trace, body)| Request {
         id: RequestId(id),
         store: StoreId(store),
         scope,
+        trace,
         body,
     })
 }
@@ -277,18 +280,33 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 
 fn answer() -> impl Strategy<Value = Answer> {
     let result = prop_oneof![answer_body().prop_map(Ok), refusal().prop_map(Err)];
-    (any::<u64>(), any::<u128>(), any::<u16>(), any::<u32>(), result).prop_map(
-        |(id, store, promise_ms, credit_blocks, result)| {
+    let trace = (1..=u32::MAX, any::<[u32; 5]>()).prop_map(|(id, [issued, data, log, durable, answered])| StoreTrace {
+        id: TraceId(id),
+        issued_ns: issued,
+        data_ns: data,
+        log_ns: log,
+        durable_ns: durable,
+        answered_ns: answered,
+    });
+    let names = (any::<u64>(), any::<u128>());
+    (
+        names,
+        any::<u16>(),
+        any::<u32>(),
+        prop::option::of(trace.prop_map(Box::new)),
+        result,
+    )
+        .prop_map(|((id, store), promise_ms, credit_blocks, trace, result)| {
             let (id, store) = (RequestId(id), StoreId(store));
             Answer {
                 id,
                 store,
                 promise_ms,
                 credit_blocks,
+                trace,
                 result,
             }
-        },
-    )
+        })
 }
 
 pub fn message() -> impl Strategy<Value = Message> {

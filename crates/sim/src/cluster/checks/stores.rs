@@ -220,6 +220,7 @@ impl Cluster {
                 id,
                 store: mounted.store,
                 scope,
+                trace: amita_cluster::TraceId::NONE,
                 body,
             },
             Slice::default(),

@@ -142,7 +142,9 @@ impl Rig {
                     payload,
                 } => self.sent.push((store, request, payload)),
                 Effect::Meta { call, request } => self.calls.push((call, request)),
-                Effect::Done { io, result, payload } => {
+                Effect::Done {
+                    io, result, payload, ..
+                } => {
                     assert!(self.ended.iter().all(|ended| ended.0 != io), "{io:?} ended twice");
                     self.ended.push((io, result, payload));
                 }
@@ -253,6 +255,7 @@ impl Rig {
     pub fn answer(&mut self, request: &Request, result: Result<AnswerBody, Refusal>, payload: Slice) {
         let promise_ms = if result.is_ok() { self.promise_ms } else { 0 };
         let answer = Answer {
+            trace: None,
             id: request.id,
             store: request.store,
             promise_ms,
