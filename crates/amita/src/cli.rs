@@ -1,6 +1,6 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
-use crate::commands::{disk, events, meta, node, pool, recover, recovery, serve, status, store, volume};
+use crate::commands::{disk, events, meta, node, pool, recover, recovery, serve, status, store, top, trace, volume};
 use crate::error::{Failure, Kind, Result};
 use crate::{bench, demo};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -62,6 +62,13 @@ pub enum Command {
     Recover(recover::Arguments),
     /// Is the cluster well?
     Status(status::Arguments),
+    /// What volumes, stores and cores are doing now
+    Top(top::Arguments),
+    /// Where the time of single I/Os went
+    ///
+    /// One in a thousand I/Os is traced through all of its stages, and every I/O that takes much longer than others is
+    /// kept (`amita serve --trace-one-in`, `--slow-ms`). Times at a store are its own; the way there and back is what is left.
+    Trace(trace::Arguments),
     /// What happened, and why
     Events(events::Arguments),
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
@@ -119,6 +126,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Recovery(command) => recovery::run(&command, &metadata),
         Command::Recover(arguments) => recover::run(&arguments, &metadata),
         Command::Status(arguments) => status::run(&arguments, &metadata),
+        Command::Top(arguments) => top::run(&arguments, &metadata),
+        Command::Trace(arguments) => trace::run(&arguments, &metadata),
         Command::Events(arguments) => events::run(&arguments, &metadata),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

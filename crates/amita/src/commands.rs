@@ -11,6 +11,8 @@ pub mod serve;
 
 pub mod status;
 pub mod store;
+pub mod top;
+pub mod trace;
 pub mod volume;
 
 use amita_control::admin::Outlook;

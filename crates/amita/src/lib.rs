@@ -11,6 +11,7 @@ pub mod demo;
 pub mod error;
 pub mod harness;
 pub mod logging;
+pub mod nodes;
 pub mod progress;
 pub mod size;
 pub mod table;

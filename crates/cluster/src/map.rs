@@ -33,6 +33,9 @@ pub struct Node {
     /// `HOST:PORT` of its NBD server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,
+    /// `HOST:PORT` where its metrics and traces can be read, if anywhere; `HOST` may be the node's own loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<String>,
     /// How many cores serve.
     pub cores: u32,
     /// The site that it stands in; empty: all nodes without one share one.

@@ -101,6 +101,33 @@ pub fn init_cluster(meta: &dyn Transact, id: ClusterId) -> Result<Cluster> {
 /// # Errors
 /// A bad name; the metadata is away or refuses.
 pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<&str>, cores: u32) -> Result<Node> {
+    let served = Served {
+        fabric,
+        nbd,
+        metrics: None,
+        cores,
+    };
+    register(meta, name, &served)
+}
+
+/// What a node serves, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Served<'a> {
+    /// Where its fabric is.
+    pub fabric: &'a str,
+    /// Where its NBD server is.
+    pub nbd: Option<&'a str>,
+    /// Where its metrics and traces are.
+    pub metrics: Option<&'a str>,
+    /// How many cores serve.
+    pub cores: u32,
+}
+
+/// As [`register_node`], with all that a node can serve.
+///
+/// # Errors
+/// As [`register_node`].
+pub fn register(meta: &dyn Transact, name: &str, served: &Served<'_>) -> Result<Node> {
     check_name("node", name)?;
     let key = map::node_key(name);
     for _ in 0..RACES {
@@ -118,9 +145,10 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
             client: false,
             id,
             name: name.to_owned(),
-            fabric: fabric.to_owned(),
-            nbd: nbd.map(str::to_owned),
-            cores,
+            fabric: served.fabric.to_owned(),
+            nbd: served.nbd.map(str::to_owned),
+            metrics: served.metrics.map(str::to_owned),
+            cores: served.cores,
         };
         if found.as_ref().is_some_and(|(old, _)| *old == node) || put_if(meta, &key, revision, &node)? {
             return Ok(node);

@@ -8,7 +8,7 @@ mod time;
 
 use crate::backoff::Jitter;
 use crate::config::Config;
-use crate::connection::Connection;
+use crate::connection::{Connection, Phase};
 use crate::event::{Event, Link};
 use amita_cluster::NodeId;
 use amita_reactor::{Completion, Driver, ListenerId, Outcome, SocketId, Time, Token};
@@ -60,6 +60,10 @@ pub struct Counters {
     pub messages_received: u64,
     /// Sends started: what a message costs depends on how many share one.
     pub sends: u64,
+    /// Bytes of messages that were queued to be sent.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
     /// Pings sent.
     pub pings: u64,
     /// How often reading was paused because too much was unanswered.
@@ -194,6 +198,13 @@ impl Fabric {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// How many links are up, of either direction.
+    #[must_use]
+    pub fn links(&self) -> usize {
+        let up = |slot: &&Option<Box<Connection>>| slot.as_ref().is_some_and(|found| found.phase == Phase::Up);
+        self.slots.iter().filter(up).count()
     }
 
     fn connection(&self, link: Link) -> Option<&Connection> {

@@ -46,6 +46,8 @@ pub enum ToCore {
     },
     /// Describe what is under way, by [`FromCore::Description`]: for a person who looks for a fault.
     Describe,
+    /// Say what was counted, straight to whoever asks.
+    Observe(crate::observe::Observe),
 }
 
 /// From a core.

@@ -4,6 +4,7 @@
 //! left; then one write per store, one send per connection, and one timer for the next deadline. Nothing blocks and
 //! nothing is locked. The same code runs on the kernel's driver and on the simulated one.
 
+mod observe;
 mod peers;
 mod route;
 
@@ -202,7 +203,10 @@ impl Core {
         self.take_in(driver, completions);
         while let Some(message) = self.from_control.pop_front() {
             self.stirred = true;
-            self.on_control(now, message);
+            match message {
+                ToCore::Observe(question) => self.observe(driver, &question),
+                message => self.on_control(now, message),
+            }
         }
         let mut mail = std::mem::take(&mut self.taken);
         while mail.len() < MAIL_PER_PASS
@@ -237,7 +241,8 @@ impl Core {
             }
             self.take_in(driver, completions);
             self.route(driver);
-            self.stores.end_pass(now);
+            self.shards.traces.refine(driver);
+            self.stores.end_pass(driver.now());
             self.route(driver);
         }
         self.announce_stores();
@@ -355,6 +360,7 @@ impl Core {
             }
             ToCore::Recall(store) => self.stores.recall(store),
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
+            ToCore::Observe(_) => unreachable!("taken out by the pass"),
             ToCore::Describe => {
                 let text = self.describe(now);
                 self.to_control.push(FromCore::Description(text));

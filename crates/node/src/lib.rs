@@ -14,6 +14,7 @@ pub mod fronts;
 pub mod lanes;
 pub mod mail;
 mod news;
+pub mod observe;
 mod scrubs;
 pub mod serve;
 pub mod shards;

@@ -261,10 +261,10 @@ impl CoreMessage {
     /// Is it a step of an I/O, which changes nothing that anybody waits for?
     #[must_use]
     pub fn is_of_io(&self) -> bool {
-        use CoreMessage::{Done, FromStore, Piece, ToPeer, ToSequencer, ToStore};
+        use CoreMessage::{Acknowledged, Done, FromStore, Piece, ToPeer, ToSequencer, ToStore};
         matches!(
             self,
-            ToStore { .. } | FromStore { .. } | ToPeer { .. } | ToSequencer { .. } | Piece { .. } | Done { .. }
+            Acknowledged { .. } | ToStore { .. } | FromStore { .. } | ToPeer { .. } | ToSequencer { .. } | Piece { .. } | Done { .. }
         )
     }
 }

@@ -9,6 +9,7 @@ mod error;
 mod keeper;
 pub(crate) mod plane;
 mod settings;
+mod watch;
 
 pub use error::ServeError;
 pub use settings::{MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
@@ -52,6 +53,8 @@ pub struct Running {
     pub fabric: SocketAddr,
     /// Where NBD listens, if it does.
     pub nbd: Option<SocketAddr>,
+    /// Where its metrics and traces can be read, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// How many of the stores serve.
     pub stores: usize,
 }
@@ -76,6 +79,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let mut running = Running {
         cores: started.cores,
         stop,
+        metrics: plane.metrics(),
         plane,
         senders: started.senders,
         node: joined.node,

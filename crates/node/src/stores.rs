@@ -268,6 +268,11 @@ impl Stores {
         }
     }
 
+    /// The stores with their paths.
+    pub fn paths(&self) -> impl Iterator<Item = (&Path, &Store)> {
+        self.hosts.iter().map(|host| (host.path.as_path(), &host.store))
+    }
+
     /// Looks into the stores, for the checkers of the simulator and for status.
     pub fn each(&self) -> impl Iterator<Item = &Store> {
         self.hosts.iter().map(|host| &host.store)

@@ -153,6 +153,25 @@ pub enum Wait {
     UntilEvent,
 }
 
+/// How often a driver has done what costs, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverCounts {
+    /// Calls of [`Driver::poll`].
+    pub polls: u64,
+    /// System calls that hand operations to the kernel, or wait for their ends (`io_uring_enter`).
+    pub enters: u64,
+    /// Reads and writes of files that the core did by itself, each a system call or more.
+    pub file_calls: u64,
+    /// How often it gave way before it blocked (`sched_yield`).
+    pub yields: u64,
+    /// How often it blocked.
+    pub blocks: u64,
+    /// For how long in all, in nanoseconds.
+    pub blocked_ns: u64,
+    /// Processor time of the core's thread, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
 /// The operations. One driver belongs to one core; nothing here is shared or locked.
 ///
 /// Offsets and lengths are in bytes. No call blocks, except the ones that say so.
@@ -222,6 +241,11 @@ pub trait Driver {
     /// Reads the clock again: for what came by other ways than completions (mail of other cores), so that the time that
     /// goes with it is never older than it is.
     fn refresh(&mut self);
+
+    /// How often it has done what costs. (A driver that costs nothing has nothing to count.)
+    fn counts(&self) -> DriverCounts {
+        DriverCounts::default()
+    }
 
     /// A sender of wake-ups for other threads: `Woken` completes here after [`Waker::wake`].
     fn waker(&self) -> Waker;

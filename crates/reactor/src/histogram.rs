@@ -15,7 +15,7 @@ const BUCKETS: usize = 36 * FINE as usize;
 /// The histogram.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    buckets: Box<[u32; BUCKETS]>,
+    buckets: Box<[u64; BUCKETS]>,
     count: u64,
     sum_ns: u64,
 }
@@ -78,19 +78,62 @@ impl Histogram {
     pub fn permille(&self, permille: u64) -> Duration {
         let mut left = (self.count * permille).div_ceil(1000).max(1);
         for (at, &count) in self.buckets.iter().enumerate() {
-            if u64::from(count) >= left {
+            if count >= left {
                 return value(at);
             }
-            left -= u64::from(count);
+            left -= count;
         }
         Duration::ZERO
+    }
+
+    /// Of all that were counted, together.
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns)
+    }
+
+    /// The buckets that hold something: (number, how many).
+    pub fn counts(&self) -> impl Iterator<Item = (u16, u64)> {
+        let counts = self.buckets.iter().enumerate();
+        counts
+            .filter(|(_, count)| **count > 0)
+            .map(|(at, &count)| (at as u16, count))
+    }
+
+    /// What has such buckets, and was so long in all. Buckets that do not exist are the last one.
+    #[must_use]
+    pub fn from_counts(counts: impl IntoIterator<Item = (u16, u64)>, sum: Duration) -> Histogram {
+        let mut made = Histogram {
+            sum_ns: sum.as_nanos() as u64,
+            ..Histogram::default()
+        };
+        for (at, count) in counts {
+            let bucket = &mut made.buckets[usize::from(at).min(BUCKETS - 1)];
+            *bucket = bucket.saturating_add(count);
+            made.count += count;
+        }
+        made
+    }
+
+    /// What was counted since `earlier`, an older state of the same; all of it, where that was forgotten meanwhile.
+    #[must_use]
+    pub fn since(&self, earlier: &Histogram) -> Histogram {
+        let older = |(own, old): (&u64, &u64)| old <= own;
+        if !self.buckets.iter().zip(earlier.buckets.iter()).all(older) {
+            return self.clone();
+        }
+        let counts = self.buckets.iter().zip(earlier.buckets.iter()).enumerate();
+        Histogram::from_counts(
+            counts.map(|(at, (own, old))| (at as u16, own - old)),
+            Duration::from_nanos(self.sum_ns.saturating_sub(earlier.sum_ns)),
+        )
     }
 
     /// How many took longer than `limit`, as far as the buckets tell.
     #[must_use]
     pub fn above(&self, limit: Duration) -> u64 {
         let from = (bucket(limit) + 1).min(BUCKETS);
-        self.buckets[from..].iter().map(|&count| u64::from(count)).sum()
+        self.buckets[from..].iter().sum()
     }
 
     /// Adds what another one has counted.
@@ -108,7 +151,7 @@ impl Histogram {
         self.count = 0;
         for count in self.buckets.iter_mut() {
             *count /= 2;
-            self.count += u64::from(*count);
+            self.count += *count;
         }
         self.sum_ns = mean.saturating_mul(self.count);
     }
@@ -163,6 +206,15 @@ mod tests {
         twice.halve();
         assert_eq!(twice.count(), 1000);
         near(twice.mean(), 500);
+        let later = twice.since(&seen);
+        assert_eq!(later.count(), 0, "half of twice as much is as much");
+        twice.record(Duration::from_millis(7));
+        let later = twice.since(&seen);
+        near(later.permille(500), 7000);
+        let copy = Histogram::from_counts(twice.counts(), twice.sum());
+        assert_eq!((copy.count(), copy.sum()), (1001, twice.sum()));
+        assert_eq!(copy.permille(990), twice.permille(990));
+        assert_eq!(seen.since(&twice).count(), 1000, "it was forgotten meanwhile");
         twice.clear();
         assert_eq!((twice.count(), twice.above(Duration::ZERO)), (0, 0));
     }

@@ -21,7 +21,9 @@ pub mod uring;
 pub mod waker;
 
 pub use buf::{BufMut, Pool, PoolConfig, Segments, Slice};
-pub use driver::{Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait};
+pub use driver::{
+    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait,
+};
 pub use stream::{Inbox, Outbox};
 pub use uring::Doorbell;
 pub use waker::Waker;

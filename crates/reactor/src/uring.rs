@@ -31,7 +31,8 @@ pub use doorbell::Doorbell;
 
 use crate::buf::{BufMut, Pool, Segments};
 use crate::driver::{
-    Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait, Waker,
+    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait,
+    Waker,
 };
 use crate::timer::Timers;
 use crate::waker::Kick;
@@ -195,6 +196,7 @@ pub struct UringDriver {
     held_back: u32,
     /// Reads and writes of devices that were started and not handed over yet.
     device_started: usize,
+    counts: DriverCounts,
 }
 
 impl UringDriver {
@@ -224,6 +226,7 @@ impl UringDriver {
             urgent: false,
             held_back: 0,
             device_started: 0,
+            counts: DriverCounts::default(),
         })
     }
 
@@ -304,6 +307,7 @@ impl UringDriver {
         self.pace.begin();
         while self.pace.should_yield(self.config.yields) {
             self.pace.give_way();
+            self.counts.yields += 1;
             // The kernel has run what it had for this ring on the way back; if not, it says so.
             if self.ring.has_deferred() {
                 self.submit();
@@ -325,7 +329,10 @@ impl UringDriver {
         }
         self.waker.awake();
         self.update_time();
-        self.pace.blocked(self.now.since(before));
+        let blocked = self.now.since(before);
+        self.counts.blocks += 1;
+        self.counts.blocked_ns += blocked.as_nanos() as u64;
+        self.pace.blocked(blocked);
     }
 
     fn submit(&mut self) {
@@ -455,6 +462,7 @@ impl Driver for UringDriver {
     }
 
     fn poll(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
+        self.counts.polls += 1;
         self.update_time();
         self.arm_wake();
         self.rearm_listeners();
@@ -494,6 +502,14 @@ impl Driver for UringDriver {
 
     fn refresh(&mut self) {
         self.update_time();
+    }
+
+    fn counts(&self) -> DriverCounts {
+        DriverCounts {
+            enters: self.ring.enters(),
+            cpu_ns: sys::thread_cpu_ns(),
+            ..self.counts
+        }
     }
 
     fn waker(&self) -> Waker {

@@ -97,6 +97,79 @@ pub struct Counters {
     pub mark_pages: u64,
 }
 
+impl Counters {
+    /// Each event with its name, in their order.
+    #[must_use]
+    pub fn events(&self) -> [(&'static str, u64); 22] {
+        // All of them are named, so that a new one is not forgotten: here, or by `bytes`.
+        let Counters {
+            reads,
+            writes,
+            clears,
+            rolls,
+            drops,
+            clones,
+            joins,
+            mended,
+            fences,
+            refused,
+            resends,
+            merges,
+            batches,
+            log_pages,
+            data_bytes: _,
+            device_bytes_written: _,
+            checkpoint_bytes: _,
+            device_bytes_read: _,
+            leaf_reads,
+            leaf_writes,
+            checkpoints,
+            flushes,
+            discarded_bytes: _,
+            damaged,
+            copied_blocks,
+            log_waits,
+            mark_pages,
+        } = *self;
+        [
+            ("reads", reads),
+            ("writes", writes),
+            ("clears", clears),
+            ("rolls", rolls),
+            ("drops", drops),
+            ("clones", clones),
+            ("joins", joins),
+            ("mended", mended),
+            ("fences", fences),
+            ("refused", refused),
+            ("resends", resends),
+            ("merges", merges),
+            ("batches", batches),
+            ("log_pages", log_pages),
+            ("leaf_reads", leaf_reads),
+            ("leaf_writes", leaf_writes),
+            ("checkpoints", checkpoints),
+            ("flushes", flushes),
+            ("damaged", damaged),
+            ("copied_blocks", copied_blocks),
+            ("log_waits", log_waits),
+            ("mark_pages", mark_pages),
+        ]
+    }
+
+    /// Each count of bytes with its name.
+    #[must_use]
+    pub fn bytes(&self) -> [(&'static str, u64); 5] {
+        [
+            ("data", self.data_bytes),
+            ("checkpoint", self.checkpoint_bytes),
+            ("discarded", self.discarded_bytes),
+            ("written", self.device_bytes_written),
+            ("read", self.device_bytes_read),
+        ]
+    }
+}
+
 /// A snapshot of a store's figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {

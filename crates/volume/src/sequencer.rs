@@ -238,6 +238,12 @@ impl Sequencer {
         self.volume.id
     }
 
+    /// The volume's name.
+    #[must_use]
+    pub fn volume_name(&self) -> &str {
+        &self.volume.name
+    }
+
     #[cfg(test)]
     pub(crate) fn core(&self) -> u16 {
         self.config.core

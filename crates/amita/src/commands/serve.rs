@@ -36,6 +36,16 @@ pub struct Arguments {
     /// Where NBD clients connect [default: nowhere, and the node is no gateway]
     #[arg(long, env = "AMITA_NBD", value_name = "ADDRESS:PORT")]
     pub nbd: Option<SocketAddr>,
+    /// Where metrics (/metrics, for Prometheus) and traces can be read by whoever reaches the address; port 0 is any free
+    /// one, `off` nowhere. `amita top` and `amita trace` find it by themselves
+    #[arg(long, env = "AMITA_METRICS", value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:0", value_parser = parse_metrics)]
+    pub metrics: Metrics,
+    /// One in so many I/Os is traced (0: none), and the first one after 100 ms without
+    #[arg(long, env = "AMITA_TRACE_ONE_IN", value_name = "N", default_value_t = 1000)]
+    pub trace_one_in: u32,
+    /// I/Os that take longer are kept with their stages [default: ten times the p99, at least 5]
+    #[arg(long, env = "AMITA_SLOW_MS", value_name = "MS")]
+    pub slow_ms: Option<u64>,
     /// The address to tell the others, where --fabric or --nbd is every address of the host
     #[arg(long, env = "AMITA_ADVERTISE", value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
@@ -94,6 +104,18 @@ pub struct Arguments {
     pub tls_required: bool,
 }
 
+/// Where a node can be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metrics(Option<SocketAddr>);
+
+fn parse_metrics(text: &str) -> std::result::Result<Metrics, String> {
+    if text == "off" {
+        return Ok(Metrics(None));
+    }
+    let address = text.parse().map_err(|_| "give ADDRESS:PORT, or off".to_owned())?;
+    Ok(Metrics(Some(address)))
+}
+
 /// Where freed space is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Discard {
@@ -119,6 +141,9 @@ impl Arguments {
         };
         let mut config = ServeConfig::new(name, metadata.list()?, self.fabric);
         config.nbd = self.nbd;
+        config.metrics = self.metrics.0;
+        config.trace.one_in = self.trace_one_in;
+        config.trace.slow = self.slow_ms.map(Duration::from_millis);
         config.advertise = self.advertise;
         config.advertise_fabric = self.advertise_fabric;
         config.stores.clone_from(&self.stores);
@@ -173,8 +198,11 @@ pub fn run(arguments: Arguments, metadata: &Endpoints) -> Result<()> {
     let nbd = running
         .nbd
         .map_or_else(String::new, |address| format!(", NBD on {address}"));
+    let metrics = running
+        .metrics
+        .map_or_else(String::new, |address| format!(", metrics on http://{address}/metrics"));
     log::info!(
-        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}",
+        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{metrics}",
         running.node,
         config.name,
         running.stores,

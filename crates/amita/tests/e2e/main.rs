@@ -8,6 +8,7 @@ mod demo;
 mod failures;
 mod healing;
 mod metadata;
+mod observe;
 mod recover;
 mod stock_clients;
 mod store_tools;

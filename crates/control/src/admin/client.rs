@@ -28,12 +28,19 @@ pub fn client_number(meta: &dyn Transact, name: &str) -> Result<NodeId> {
 ///
 /// # Errors
 /// The name was taken meanwhile; the metadata is away or refuses.
-pub fn register_client(meta: &dyn Transact, name: &str, id: NodeId, fabric: &str) -> Result<Node> {
+pub fn register_client(
+    meta: &dyn Transact,
+    name: &str,
+    id: NodeId,
+    fabric: &str,
+    metrics: Option<&str>,
+) -> Result<Node> {
     let node = Node {
         id,
         name: name.to_owned(),
         fabric: fabric.to_owned(),
         nbd: None,
+        metrics: metrics.map(str::to_owned),
         cores: 1,
         site: String::new(),
         rack: String::new(),

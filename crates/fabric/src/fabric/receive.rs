@@ -35,6 +35,7 @@ impl Fabric {
             return self.end(driver, link, DownReason::Closed, None);
         }
         connection.heard(now, bytes, capacity);
+        self.counters.bytes_received += bytes as u64;
         self.touch(link);
         let first = self.events.len();
         self.parse(driver, link);

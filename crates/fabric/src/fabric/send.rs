@@ -126,6 +126,7 @@ impl Fabric {
     }
 
     fn append(&mut self, link: Link, head: &[u8], payload: Slice) {
+        self.counters.bytes_sent += (head.len() + payload.len()) as u64;
         let Fabric { slots, config, .. } = self;
         let slot = (link.0 & ((1 << super::SLOT_BITS) - 1)) as usize;
         if let Some(connection) = slots.get_mut(slot).and_then(|slot| slot.as_deref_mut()) {

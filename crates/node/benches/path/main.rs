@@ -130,6 +130,7 @@ impl Bench {
                 rack: String::new(),
                 maintenance: false,
                 client: false,
+                metrics: None,
                 id: NodeId(node),
                 name: name.clone(),
                 fabric: address(node).to_string(),

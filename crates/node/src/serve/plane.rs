@@ -5,8 +5,9 @@
 
 use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
-use super::{Level, Log, ServeConfig, ServeError};
+use super::{Level, Log, ServeConfig, ServeError, watch};
 use crate::control::{FromCore, Record, ToCore};
+use crate::observe::Server;
 use crate::token;
 use amita_cluster::map::{self, Node};
 use amita_cluster::{ClusterId, NodeId, StoreId};
@@ -133,6 +134,8 @@ pub(crate) struct Plane {
     control: Option<JoinHandle<()>>,
     keeper: Option<(JoinHandle<()>, Sender<keeper::Input>)>,
     to_control: Sender<Control>,
+    /// Where the cores' figures can be read.
+    metrics: Option<Server>,
     /// What a client takes with it when it goes.
     leaves: Option<(Client, Node)>,
     /// Were all records of the metadata sent to core 0?
@@ -169,7 +172,8 @@ impl Plane {
         agent_config.leave = config.client;
         let agent = Agent::start(client, &agent_config, Arc::new(move |notice| sink.tell(notice)))
             .map_err(ServeError::NameTaken)?;
-        let record = register(config, joined, &cores)?;
+        let metrics = watch::start(config, joined, &cores.senders)?;
+        let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
         let keeper = match to_keeper {
             None => None,
             Some(to_keeper) => {
@@ -209,6 +213,7 @@ impl Plane {
             control: Some(control),
             keeper,
             to_control,
+            metrics,
             leaves: config.client.then(|| (client.clone(), record)),
             settled,
             mounts: Mounts {
@@ -220,6 +225,11 @@ impl Plane {
         })
     }
 
+    /// Where metrics and traces can be read, if anywhere.
+    pub(crate) fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Server::address)
+    }
+
     /// Have all records of the metadata been sent to core 0, as they were at the start?
     pub(crate) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
@@ -228,6 +238,8 @@ impl Plane {
     /// Begins to end the keeper, while the cores run: the stores get the last copy of the metadata. What is returned says
     /// when that is done.
     pub(crate) fn end_keeper(&mut self) -> Option<KeeperEnd> {
+        // Nobody asks the cores any more.
+        self.metrics = None;
         let (thread, to_keeper) = self.keeper.take()?;
         let (done, ended) = channel();
         let _ = to_keeper.send(keeper::Input::Stop(done));
@@ -268,16 +280,39 @@ impl KeeperEnd {
 }
 
 /// Tells the cluster where the node is.
-fn register(config: &ServeConfig, joined: &Joined, cores: &Cores) -> Result<Node, ServeError> {
+fn register(
+    config: &ServeConfig,
+    joined: &Joined,
+    cores: &Cores,
+    metrics: Option<SocketAddr>,
+) -> Result<Node, ServeError> {
     let advertised = |address: SocketAddr| SocketAddr::new(config.advertise.unwrap_or(address.ip()), address.port());
     let fabric = config.advertise_fabric.unwrap_or_else(|| advertised(cores.fabric));
     let fabric = fabric.to_string();
     let client = &joined.client;
+    let metrics = metrics.map(|address| match address {
+        // Who can reach it, reaches it by its own address; loopback is the host's own.
+        address if address.ip().is_loopback() => address.to_string(),
+        address => advertised(address).to_string(),
+    });
+    let metrics = metrics.as_deref();
     if config.client {
-        return Ok(admin::register_client(client, &config.name, joined.node, &fabric)?);
+        return Ok(admin::register_client(
+            client,
+            &config.name,
+            joined.node,
+            &fabric,
+            metrics,
+        )?);
     }
     let nbd = cores.nbd.map(|address| advertised(address).to_string());
-    let node = admin::register_node(client, &config.name, &fabric, nbd.as_deref(), config.cores as u32)?;
+    let served = admin::Served {
+        fabric: &fabric,
+        nbd: nbd.as_deref(),
+        metrics,
+        cores: config.cores as u32,
+    };
+    let node = admin::register(client, &config.name, &served)?;
     if config.site.is_some() || config.rack.is_some() {
         admin::place_node(client, &config.name, config.site.as_deref(), config.rack.as_deref())?;
     }
@@ -470,15 +505,21 @@ impl ControlThread {
     /// Somebody took this client for dead, because its lease had ended, and forgot it: it is there.
     fn remember(&self) {
         let (record, log) = (self.record.clone(), self.log.clone());
-        self.agent.run(
-            move |client| match admin::register_client(client, &record.name, record.id, &record.fabric) {
+        self.agent.run(move |client| {
+            match admin::register_client(
+                client,
+                &record.name,
+                record.id,
+                &record.fabric,
+                record.metrics.as_deref(),
+            ) {
                 Ok(_) => log(
                     Level::Info,
                     "the cluster had forgotten this client; registered it again",
                 ),
                 Err(why) => log(Level::Warn, &format!("this client cannot be registered again: {why}")),
-            },
-        );
+            }
+        });
     }
 
     fn serves(&mut self, store: StoreId, path: String, size_bytes: u64) {

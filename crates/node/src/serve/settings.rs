@@ -27,6 +27,8 @@ pub struct ServeConfig {
     pub fabric: SocketAddr,
     /// Where NBD clients connect; none: this node is no gateway for NBD.
     pub nbd: Option<SocketAddr>,
+    /// Where its metrics and traces can be read by whoever reaches the address; none: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// The address to tell others, where the node listens on all of its addresses.
     pub advertise: Option<IpAddr>,
     /// Where others reach `fabric`, when that is another port too (address translation, a forwarder): core `i` at this
@@ -82,6 +84,7 @@ impl ServeConfig {
             metadata_patience: Duration::from_secs(15),
             fabric,
             nbd: None,
+            metrics: None,
             advertise: None,
             advertise_fabric: None,
             site: None,
@@ -171,7 +174,7 @@ impl ServeConfig {
             );
         }
         let fabric = self.advertise_fabric.is_none().then_some(self.fabric);
-        let addresses = [fabric, self.nbd].into_iter().flatten();
+        let addresses = [fabric, self.nbd, self.metrics].into_iter().flatten();
         for address in addresses {
             if !is_dialable(address.ip()) && self.advertise.is_none() {
                 return bad(

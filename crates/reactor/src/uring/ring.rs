@@ -121,6 +121,8 @@ pub(super) struct Ring<T> {
     /// Start and end of the registered arena; both 0 when there is none.
     arena: (usize, usize),
     free_files: Vec<u32>,
+    /// Calls of `io_uring_enter` for operations.
+    enters: u64,
 }
 
 // SAFETY: the pointers in the slots point into the slots themselves or into their payloads, all of which moves along.
@@ -177,6 +179,7 @@ impl<T> Ring<T> {
             } else {
                 Vec::new()
             },
+            enters: 0,
         })
     }
 
@@ -330,7 +333,13 @@ impl<T> Ring<T> {
     /// Hands over what was started; with deferred task work, lets it run.
     pub fn submit(&mut self) -> io::Result<()> {
         self.enable()?;
+        self.enters += 1;
         tolerate(self.io.submit())
+    }
+
+    /// How often the kernel was entered.
+    pub fn enters(&self) -> u64 {
+        self.enters
     }
 
     /// Does the kernel have completions that it delivers only when it is entered?
@@ -342,6 +351,7 @@ impl<T> Ring<T> {
     /// Hands over what was started and blocks until something completes or the time is over (None: no limit).
     pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.enable()?;
+        self.enters += 1;
         let result = match limit {
             None => self.io.submit_and_wait(1),
             Some(limit) => {

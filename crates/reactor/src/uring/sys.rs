@@ -422,6 +422,18 @@ fn count(result: isize) -> io::Result<usize> {
     }
 }
 
+/// Processor time of this thread, in nanoseconds.
+pub(super) fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that it is given, which lives until then.
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    if told == 0 {
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    } else {
+        0
+    }
+}
+
 /// Fills the buffer from a file, inline. With `only_cached` it gives up (`WouldBlock`) where the file's cache does not
 /// have it all.
 pub(super) fn read_inline(file: RawFd, offset: u64, buffer: &mut BufMut, only_cached: bool) -> io::Result<()> {

@@ -21,6 +21,7 @@ impl UringDriver {
                     return self.complete(token, Outcome::Read { buffer, result: Ok(()) });
                 }
                 let only_cached = open.way == Way::Cached;
+                self.counts.file_calls += 1;
                 let result = sys::read_inline(descriptor, offset, &mut buffer, only_cached);
                 let missed = result.as_ref().is_err_and(|error| {
                     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP)) && only_cached
@@ -64,6 +65,7 @@ impl UringDriver {
                 let result = if mapped {
                     Ok(())
                 } else {
+                    self.counts.file_calls += 1;
                     sys::write_inline(open.file.as_raw_fd(), offset, data, &mut self.vectors)
                 };
                 if result.is_ok()

@@ -44,6 +44,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
     for member in 0..setup.nodes {
         let name = format!("node-{}", member + 1);
         let record = map::Node {
+            metrics: None,
             site: String::new(),
             rack: String::new(),
             maintenance: false,

@@ -66,6 +66,147 @@ pub struct Counters {
     pub mend_held: u64,
 }
 
+impl Counters {
+    /// Adds what another one has counted.
+    pub fn add(&mut self, other: &Counters) {
+        for ((_, own), (_, more)) in self.each_mut().into_iter().zip(other.each()) {
+            *own += more;
+        }
+    }
+
+    /// Each with its name, in their order.
+    #[must_use]
+    pub fn each(&self) -> [(&'static str, u64); 29] {
+        let Counters {
+            writes,
+            reads,
+            opened,
+            rolled,
+            evicted,
+            adopted,
+            resent,
+            held,
+            unpromised,
+            confirms,
+            credit_waits,
+            hedged,
+            stale_epochs,
+            not_fenced,
+            unknown,
+            lost_races,
+            damaged,
+            repaired,
+            differing,
+            sync_started,
+            sync_dropped,
+            sync_whole,
+            sync_promoted,
+            joined,
+            mended,
+            mended_blocks,
+            mend_skipped,
+            mend_restarts,
+            mend_held,
+        } = *self;
+        [
+            ("writes", writes),
+            ("reads", reads),
+            ("opened", opened),
+            ("rolled", rolled),
+            ("evicted", evicted),
+            ("adopted", adopted),
+            ("resent", resent),
+            ("held", held),
+            ("unpromised", unpromised),
+            ("confirms", confirms),
+            ("credit_waits", credit_waits),
+            ("hedged", hedged),
+            ("stale_epochs", stale_epochs),
+            ("not_fenced", not_fenced),
+            ("unknown", unknown),
+            ("lost_races", lost_races),
+            ("damaged", damaged),
+            ("repaired", repaired),
+            ("differing", differing),
+            ("sync_started", sync_started),
+            ("sync_dropped", sync_dropped),
+            ("sync_whole", sync_whole),
+            ("sync_promoted", sync_promoted),
+            ("joined", joined),
+            ("mended", mended),
+            ("mended_blocks", mended_blocks),
+            ("mend_skipped", mend_skipped),
+            ("mend_restarts", mend_restarts),
+            ("mend_held", mend_held),
+        ]
+    }
+
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 29] {
+        let Counters {
+            writes,
+            reads,
+            opened,
+            rolled,
+            evicted,
+            adopted,
+            resent,
+            held,
+            unpromised,
+            confirms,
+            credit_waits,
+            hedged,
+            stale_epochs,
+            not_fenced,
+            unknown,
+            lost_races,
+            damaged,
+            repaired,
+            differing,
+            sync_started,
+            sync_dropped,
+            sync_whole,
+            sync_promoted,
+            joined,
+            mended,
+            mended_blocks,
+            mend_skipped,
+            mend_restarts,
+            mend_held,
+        } = self;
+        [
+            ("writes", writes),
+            ("reads", reads),
+            ("opened", opened),
+            ("rolled", rolled),
+            ("evicted", evicted),
+            ("adopted", adopted),
+            ("resent", resent),
+            ("held", held),
+            ("unpromised", unpromised),
+            ("confirms", confirms),
+            ("credit_waits", credit_waits),
+            ("hedged", hedged),
+            ("stale_epochs", stale_epochs),
+            ("not_fenced", not_fenced),
+            ("unknown", unknown),
+            ("lost_races", lost_races),
+            ("damaged", damaged),
+            ("repaired", repaired),
+            ("differing", differing),
+            ("sync_started", sync_started),
+            ("sync_dropped", sync_dropped),
+            ("sync_whole", sync_whole),
+            ("sync_promoted", sync_promoted),
+            ("joined", joined),
+            ("mended", mended),
+            ("mended_blocks", mended_blocks),
+            ("mend_skipped", mend_skipped),
+            ("mend_restarts", mend_restarts),
+            ("mend_held", mend_held),
+        ]
+    }
+}
+
 /// What an operator sees of a sequencer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -47,6 +47,7 @@ impl Scene {
     fn maintain(&mut self, number: u32, maintenance: bool) {
         let name = format!("n{number}");
         let record = Node {
+            metrics: None,
             id: node(number),
             name: name.clone(),
             fabric: String::new(),

@@ -1,0 +1,200 @@
+//! `amita top`: what the volumes, stores and cores of a cluster are doing now.
+
+mod rates;
+
+use crate::cli::Endpoints;
+use crate::error::{Context, Failure, Kind, Result};
+use crate::harness::interrupt;
+use crate::logging::timestamp;
+use crate::nodes::{Asked, Nodes};
+use crate::table::{Table, print};
+use amita_node::observe::NodePage;
+use rates::Top;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Puts the cursor home; what is overwritten ends its lines, and the rest is cleared behind it.
+const HOME: &str = "\x1b[H";
+const END_OF_LINE: &str = "\x1b[K\n";
+const CLEAR_BELOW: &str = "\x1b[J";
+
+/// `amita top`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Look for so long, between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+    /// Show it once, and end
+    #[arg(long)]
+    pub once: bool,
+    /// As JSON; each on a line of its own, if it is not for once
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Shows it until it is ended.
+///
+/// # Errors
+/// When the metadata cannot be reached, or no node answers.
+pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
+    let interval = Duration::try_from_secs_f64(arguments.interval)
+        .ok()
+        .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(interval))
+        .ok_or_else(|| Failure::new("an interval is 0.1 to 3600 seconds").kind(Kind::Usage))?;
+    let nodes = Nodes::find(metadata)?;
+    interrupt::catch();
+    let mut before = look(&nodes)?;
+    let on_terminal = std::io::stdout().is_terminal() && !arguments.once && !arguments.json;
+    if on_terminal {
+        print!("{HOME}{CLEAR_BELOW}");
+    }
+    loop {
+        interrupt::sleep(interval).or_else(|failure| {
+            // Ctrl-C is how it ends.
+            if arguments.once { Err(failure) } else { Ok(()) }
+        })?;
+        if interrupt::caught() {
+            return Ok(());
+        }
+        let now = look(&nodes)?;
+        let top = Top::between(&before, &now, &nodes.stores());
+        before = now;
+        if arguments.once {
+            return print(arguments.json, &top, || text(&top));
+        }
+        if arguments.json {
+            println!(
+                "{}",
+                serde_json::to_string(&top).context(|| "cannot write JSON".to_owned())?
+            );
+        } else if on_terminal {
+            let lines = text(&top).replace('\n', END_OF_LINE);
+            print!("{HOME}{lines}{CLEAR_BELOW}");
+            let _ = std::io::stdout().flush();
+        } else {
+            println!("{}", text(&top));
+        }
+    }
+}
+
+fn look(nodes: &Nodes) -> Result<Vec<Asked<NodePage>>> {
+    let asked = nodes.ask::<NodePage>("/top");
+    if asked.iter().all(|asked| asked.answer.is_err()) {
+        let why = asked
+            .iter()
+            .filter_map(|asked| asked.answer.as_ref().err().map(|why| (&asked.node, why)));
+        let lines: Vec<String> = why.map(|(node, why)| format!("node {node}: {why}")).collect();
+        return Err(Failure::new(format!("no node answers\n{}", lines.join("\n"))).kind(Kind::Unreachable));
+    }
+    Ok(asked)
+}
+
+fn us(value: f64) -> String {
+    match value {
+        value if value >= 10_000.0 => format!("{:.1} ms", value / 1000.0),
+        value if value >= 100.0 => format!("{value:.0} us"),
+        value => format!("{value:.1} us"),
+    }
+}
+
+fn text(top: &Top) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut out = format!(
+        "{}  {} nodes, over {:.1} s\n\n",
+        timestamp(now.as_secs(), now.subsec_millis()),
+        top.nodes,
+        top.interval_s
+    );
+    let mut volumes = Table::new(&[
+        "volume",
+        "gateway",
+        "op",
+        "IOPS",
+        "MB/s",
+        "mean",
+        "p50",
+        "p99",
+        "errors/s",
+        "in flight",
+    ]);
+    for found in &top.volumes {
+        volumes.row([
+            found.volume.clone(),
+            found.node.clone(),
+            found.op.clone(),
+            format!("{:.0}", found.iops),
+            format!("{:.1}", found.bytes_per_s / 1e6),
+            us(found.mean_us),
+            us(found.p50_us),
+            us(found.p99_us),
+            format!("{:.0}", found.errors_per_s),
+            found.in_flight.to_string(),
+        ]);
+    }
+    out.push_str(&volumes.text());
+    out.push('\n');
+    let mut stores = Table::new(&[
+        "store",
+        "node",
+        "reads/s",
+        "p50",
+        "p99",
+        "writes/s",
+        "p50",
+        "p99",
+        "device MB/s",
+        "used",
+    ]);
+    for found in &top.stores {
+        stores.row([
+            found.store.get(..8).unwrap_or(&found.store).to_owned(),
+            found.node.clone(),
+            format!("{:.0}", found.reads_per_s),
+            us(found.read_p50_us),
+            us(found.read_p99_us),
+            format!("{:.0}", found.writes_per_s),
+            us(found.write_p50_us),
+            us(found.write_p99_us),
+            format!("{:.1}", found.written_bytes_per_s / 1e6),
+            if found.serves {
+                format!("{:.1} %", found.used_percent)
+            } else {
+                "does not serve".to_owned()
+            },
+        ]);
+    }
+    out.push_str(&stores.text());
+    out.push('\n');
+    let mut cores = Table::new(&[
+        "core",
+        "CPU",
+        "passes/s",
+        "I/Os/s",
+        "requests/s",
+        "calls/s",
+        "calls per op",
+        "sleeps/s",
+    ]);
+    for found in &top.cores {
+        cores.row([
+            format!("{}/{}", found.node, found.core),
+            format!("{:.1} %", found.cpu_percent),
+            format!("{:.0}", found.passes_per_s),
+            format!("{:.0}", found.ios_per_s),
+            format!("{:.0}", found.requests_per_s),
+            format!("{:.0}", found.calls_per_s),
+            found
+                .calls_per_op
+                .map_or_else(|| "-".to_owned(), |calls| format!("{calls:.2}")),
+            format!("{:.0}", found.blocks_per_s),
+        ]);
+    }
+    out.push_str(&cores.text());
+    for silent in &top.silent {
+        out.push_str(&format!("\nnode {}: {}", silent.node, silent.why));
+    }
+    if !top.silent.is_empty() {
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,25 @@
+//! What can be seen of a node from outside: metrics, traces, and what `amita top` shows.
+//!
+//! Everything is counted by the cores, in plain integers of their own. When somebody asks, each core is sent a message
+//! ([`crate::control::ToCore::Observe`]) and answers with a copy ([`CoreReport`]); what several cores count of the same thing is
+//! added up here. Between two questions nothing of this costs anything.
+//!
+//! * `report`: the copy.
+//! * `metrics`: every metric, defined once: its name, its help, its kind, its labels, and where its values come from.
+//! * `text`: the format that Prometheus reads.
+//! * `pages`: the same and the traces as JSON, for `amita top` and `amita trace`.
+//! * `http`: the server.
+
+mod http;
+mod metrics;
+mod pages;
+mod report;
+mod text;
+
+pub use http::Server;
+pub use metrics::{METRICS, Metric, MetricKind};
+pub use pages::{
+    CorePage, Latency, LegPage, NodePage, OpPage, StagePage, StorePage, TracePage, TracesPage, VolumePage,
+};
+pub use report::{CoreReport, NodeReport, Observe, StoreReport, VolumeReport};
+pub use text::render;

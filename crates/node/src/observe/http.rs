@@ -1,0 +1,210 @@
+//! The server: `/metrics` for Prometheus, `/traces` and `/top` for `amita trace` and `amita top`. It only reads.
+//!
+//! It runs on a thread of its own, asks the cores when it is asked, and costs nothing in between. Nobody is asked for a
+//! password, so it shows no more than figures and the names of volumes and stores, and listens on loopback unless it is told
+//! otherwise.
+
+use super::pages::{NodePage, TracesPage};
+use super::report::NodeReport;
+use super::text;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Connections at once; more are closed as they come.
+const MAX_CONNECTIONS: usize = 32;
+/// A connection may be open for so long, whatever it does.
+const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
+/// The head of a request must be there in so long.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a failed accept, so that failing does not become a loop.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// Traces in one answer, if the question does not say.
+const TRACES: usize = 10;
+
+/// Asks the cores: with the traces that they keep, or without.
+pub type Ask = Arc<dyn Fn(bool) -> NodeReport + Send + Sync>;
+
+/// A server that runs. Dropped, it ends.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens, and answers from a thread of its own.
+    ///
+    /// # Errors
+    /// The address cannot be bound, or a thread cannot be had.
+    pub fn start(address: SocketAddr, ask: Ask) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(listener)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("amita-observe".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = accept(&listener, &ask) => {}
+                        _ = stopped => {}
+                    }
+                });
+            })?;
+        Ok(Server {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: &tokio::net::TcpListener, ask: &Ask) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_REST).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            continue;
+        };
+        let ask = ask.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let _ = tokio::time::timeout(LONGEST_CONNECTION, serve(stream, ask)).await;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, ask: Ask) {
+    let service = service_fn(move |request| answer(request, ask.clone()));
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    // A peer that breaks the rules, or goes away, ends its own connection only.
+    let _ = connection.await;
+}
+
+async fn answer(request: Request<Incoming>, ask: Ask) -> Result<Response<String>, Infallible> {
+    let (path, query) = (
+        request.uri().path().to_owned(),
+        request.uri().query().unwrap_or_default().to_owned(),
+    );
+    if request.method() != Method::GET {
+        return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n"));
+    }
+    // The cores answer at the end of a pass; one that hangs is waited for a little.
+    let made = tokio::task::spawn_blocking(move || page(&path, &query, &ask)).await;
+    Ok(made.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n")))
+}
+
+fn page(path: &str, query: &str, ask: &Ask) -> Response<String> {
+    match path {
+        "/" => plain(StatusCode::OK, "/metrics\n/top\n/traces?slow=1&volume=NAME&count=N\n"),
+        "/metrics" => with_type(text::render(&ask(false)), "text/plain; version=0.0.4; charset=utf-8"),
+        "/top" => json(&NodePage::new(&ask(false))),
+        "/traces" => match Question::parse(query) {
+            Ok(question) => json(&TracesPage::new(
+                &ask(true),
+                question.slow,
+                question.volume.as_deref(),
+                question.count,
+            )),
+            Err(why) => plain(StatusCode::BAD_REQUEST, &why),
+        },
+        _ => plain(StatusCode::NOT_FOUND, "there is no such page; see /\n"),
+    }
+}
+
+/// What a question for traces names.
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    slow: bool,
+    volume: Option<String>,
+    count: usize,
+}
+
+impl Question {
+    /// (The names of volumes are letters, digits, `-`, `_` and `.`: nothing of them needs to be escaped.)
+    fn parse(query: &str) -> Result<Question, String> {
+        let mut question = Question {
+            slow: false,
+            volume: None,
+            count: TRACES,
+        };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, "1"));
+            match name {
+                "slow" => question.slow = value == "1" || value == "true",
+                "volume" => question.volume = Some(value.to_owned()),
+                "count" => {
+                    question.count = value.parse().map_err(|_| "the count is no number\n".to_owned())?;
+                }
+                _ => return Err("a question has slow, volume and count\n".to_owned()),
+            }
+        }
+        Ok(question)
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<String> {
+    let mut response = Response::new(text.to_owned());
+    *response.status_mut() = status;
+    response
+}
+
+fn with_type(text: String, kind: &'static str) -> Response<String> {
+    let mut response = Response::new(text);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn json(value: &impl serde::Serialize) -> Response<String> {
+    match serde_json::to_string(value) {
+        Ok(text) => with_type(text, "application/json"),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

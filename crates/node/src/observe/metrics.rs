@@ -1,0 +1,488 @@
+//! Every metric, defined once: this table feeds what Prometheus reads, the page in the documentation, and the test that looks
+//! for each of them.
+//!
+//! Names follow Prometheus's conventions: base units (seconds, bytes), counters end in `_total`. The number of I/Os is the
+//! `_count` of their histogram; there is no second counter of the same thing.
+
+use super::report::{NodeReport, StoreReport, VolumeReport};
+use super::text::Samples;
+use crate::trace::StageTimes;
+
+/// A metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name; of a histogram without `_bucket` and so on.
+    pub name: &'static str,
+    /// What it says, in a line.
+    pub help: &'static str,
+    /// What kind of thing.
+    pub kind: MetricKind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// Where its samples come from.
+    pub(super) read: fn(&View<'_>, &mut Samples<'_>),
+}
+
+/// A kind of metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows, from 0 at the start of the process.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// How long something took, of all that were counted.
+    Histogram,
+}
+
+impl MetricKind {
+    /// As Prometheus calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        }
+    }
+}
+
+/// A node's report, with what cores count of the same thing added up.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    report: &'a NodeReport,
+    volumes: Vec<VolumeReport>,
+    stores: Vec<(String, &'a StoreReport)>,
+    stages: StageTimes,
+}
+
+impl View<'_> {
+    pub fn new(report: &NodeReport) -> View<'_> {
+        View {
+            report,
+            volumes: report.volumes(),
+            stores: report
+                .stores()
+                .into_iter()
+                .map(|store| (store.id.to_string(), store))
+                .collect(),
+            stages: report.stages(),
+        }
+    }
+
+    fn each_core(&self, mut each: impl FnMut(&str, &super::CoreReport)) {
+        for core in &self.report.cores {
+            each(&core.core.to_string(), core);
+        }
+    }
+}
+
+/// A second has so many nanoseconds.
+const NS: f64 = 1e9;
+
+use MetricKind::{Counter, Gauge, Histogram};
+
+/// All of them.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: "amita_node_info",
+        help: "Always 1: which node of which cluster this is, and what it runs.",
+        kind: Gauge,
+        labels: &["cluster", "node", "name", "version"],
+        read: |view, out| {
+            let report = view.report;
+            let (cluster, node) = (report.cluster.to_string(), report.node.to_string());
+            out.value(&[&cluster, &node, &report.name, env!("CARGO_PKG_VERSION")], 1u64);
+        },
+    },
+    Metric {
+        name: "amita_cores_silent",
+        help: "Cores that did not answer in time; what they count is missing here.",
+        kind: Gauge,
+        labels: &[],
+        read: |view, out| out.value(&[], view.report.core_count - view.report.cores.len()),
+    },
+    // Volumes.
+    Metric {
+        name: "amita_volume_latency_seconds",
+        help: "How long I/Os of hosts took, from the last byte that came in to the answer; all of them.",
+        kind: Histogram,
+        labels: &["volume", "op"],
+        read: |view, out| {
+            for volume in &view.volumes {
+                for (kind, usage) in volume.usage.each() {
+                    out.histogram(&[&volume.name, kind.name()], &usage.latency);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "amita_volume_bytes_total",
+        help: "Bytes that hosts have read, written or unmapped.",
+        kind: Counter,
+        labels: &["volume", "op"],
+        read: |view, out| {
+            for volume in &view.volumes {
+                for (kind, usage) in volume.usage.each() {
+                    out.value(&[&volume.name, kind.name()], usage.bytes);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "amita_volume_errors_total",
+        help: "I/Os of hosts that failed.",
+        kind: Counter,
+        labels: &["volume", "op"],
+        read: |view, out| {
+            for volume in &view.volumes {
+                for (kind, usage) in volume.usage.each() {
+                    out.value(&[&volume.name, kind.name()], usage.errors);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "amita_volume_in_flight",
+        help: "I/Os of hosts under way.",
+        kind: Gauge,
+        labels: &["volume"],
+        read: |view, out| {
+            for volume in &view.volumes {
+                out.value(&[&volume.name], volume.in_flight);
+            }
+        },
+    },
+    Metric {
+        name: "amita_volume_stores_syncing",
+        help: "Stores that are being brought up to date for the volume.",
+        kind: Gauge,
+        labels: &["volume"],
+        read: |view, out| {
+            for volume in &view.volumes {
+                out.value(&[&volume.name], volume.syncing);
+            }
+        },
+    },
+    Metric {
+        name: "amita_volume_stuck_groups",
+        help: "Placement groups of the volume whose writes wait, because too few copies are left.",
+        kind: Gauge,
+        labels: &["volume"],
+        read: |view, out| {
+            for volume in &view.volumes {
+                out.value(&[&volume.name], volume.stuck_groups);
+            }
+        },
+    },
+    Metric {
+        name: "amita_sequencer_events_total",
+        help: "How often the volume's sequencers did something: see the list of events.",
+        kind: Counter,
+        labels: &["volume", "event"],
+        read: |view, out| {
+            for volume in &view.volumes {
+                for (event, count) in volume.counters.each() {
+                    out.value(&[&volume.name, event], count);
+                }
+            }
+        },
+    },
+    // Traces.
+    Metric {
+        name: "amita_stage_seconds",
+        help: "How long traced I/Os spent in each stage at their gateway.",
+        kind: Histogram,
+        labels: &["stage"],
+        read: |view, out| {
+            for (stage, times) in view.stages.each() {
+                out.histogram(&[stage.name()], times);
+            }
+            out.histogram(&["way"], &view.stages.way);
+        },
+    },
+    Metric {
+        name: "amita_traces_total",
+        help: "I/Os that were traced.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.traces.traced)),
+    },
+    Metric {
+        name: "amita_traces_missed_total",
+        help: "I/Os that were to be traced, while too many traced ones were under way.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.traces.missed)),
+    },
+    Metric {
+        name: "amita_slow_ios_total",
+        help: "I/Os that took longer than the limit and were kept.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.traces.slow)),
+    },
+    Metric {
+        name: "amita_slow_limit_seconds",
+        help: "I/Os that take longer are kept as slow.",
+        kind: Gauge,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.slow_after.as_secs_f64())),
+    },
+    // Stores.
+    Metric {
+        name: "amita_store_serves",
+        help: "1 while the store serves, 0 while it is being mounted and after it has failed.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.serves);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_latency_seconds",
+        help: "How long the store took from the receipt of a request to its answer; all of them.",
+        kind: Histogram,
+        labels: &["store", "op"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.histogram(&[id, "read"], &store.times.reads);
+                out.histogram(&[id, "write"], &store.times.writes);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_stage_seconds",
+        help: "How long traced requests spent in each stage at the store.",
+        kind: Histogram,
+        labels: &["store", "stage"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                let times = &store.times;
+                out.histogram(&[id, "issue"], &times.issue);
+                out.histogram(&[id, "data"], &times.data);
+                out.histogram(&[id, "log"], &times.log);
+                out.histogram(&[id, "flush"], &times.flush);
+                out.histogram(&[id, "answer"], &times.answer);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_capacity_bytes",
+        help: "Bytes that the store has for data.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.capacity_bytes);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_free_bytes",
+        help: "Of them, those that are free.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.free_bytes);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_index_bytes",
+        help: "Memory of the store's index.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.index_bytes);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_chunks",
+        help: "Chunks that the store holds.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.chunks);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_log_pages",
+        help: "Pages of the store's log.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.log_pages);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_log_pages_used",
+        help: "Of them, those that a mount would read now; a checkpoint frees them.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.log_pages_used);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_events_total",
+        help: "How often the store did something: see the list of events.",
+        kind: Counter,
+        labels: &["store", "event"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                for (event, count) in store.status.counters.events() {
+                    out.value(&[id, event], count);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_bytes_total",
+        help: "Bytes: of data written for hosts (data), of checkpoints (checkpoint), given back (discarded), to and from the device in all (written, read).",
+        kind: Counter,
+        labels: &["store", "what"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                for (what, bytes) in store.status.counters.bytes() {
+                    out.value(&[id, what], bytes);
+                }
+            }
+        },
+    },
+    // Cores.
+    Metric {
+        name: "amita_core_passes_total",
+        help: "Passes of the core's loop.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.passes)),
+    },
+    Metric {
+        name: "amita_core_system_calls_total",
+        help: "System calls of the core: io_uring_enter (enter), reads and writes of files in memory (file), sched_yield (yield).",
+        kind: Counter,
+        labels: &["core", "call"],
+        read: |view, out| {
+            view.each_core(|name, core| {
+                out.value(&[name, "enter"], core.driver.enters);
+                out.value(&[name, "file"], core.driver.file_calls);
+                out.value(&[name, "yield"], core.driver.yields);
+            });
+        },
+    },
+    Metric {
+        name: "amita_core_blocks_total",
+        help: "How often the core slept.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.driver.blocks)),
+    },
+    Metric {
+        name: "amita_core_blocked_seconds_total",
+        help: "For how long the core slept.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.driver.blocked_ns as f64 / NS)),
+    },
+    Metric {
+        name: "amita_core_cpu_seconds_total",
+        help: "Processor time of the core's thread.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.driver.cpu_ns as f64 / NS)),
+    },
+    Metric {
+        name: "amita_core_sessions",
+        help: "Connections of hosts.",
+        kind: Gauge,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.sessions)),
+    },
+    Metric {
+        name: "amita_background_bytes_total",
+        help: "Bytes that recovery, balancing and scrubbing of this node's volumes have moved.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.background_bytes)),
+    },
+    // The network between nodes.
+    Metric {
+        name: "amita_fabric_links",
+        help: "Connections to and from other nodes that are up.",
+        kind: Gauge,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.links)),
+    },
+    Metric {
+        name: "amita_fabric_messages_total",
+        help: "Messages to and from other nodes.",
+        kind: Counter,
+        labels: &["core", "direction"],
+        read: |view, out| {
+            view.each_core(|name, core| {
+                out.value(&[name, "sent"], core.fabric.messages_sent);
+                out.value(&[name, "received"], core.fabric.messages_received);
+            });
+        },
+    },
+    Metric {
+        name: "amita_fabric_bytes_total",
+        help: "Bytes to and from other nodes.",
+        kind: Counter,
+        labels: &["core", "direction"],
+        read: |view, out| {
+            view.each_core(|name, core| {
+                out.value(&[name, "sent"], core.fabric.bytes_sent);
+                out.value(&[name, "received"], core.fabric.bytes_received);
+            });
+        },
+    },
+    Metric {
+        name: "amita_fabric_sends_total",
+        help: "Sends to other nodes: each carries what a pass had for one of them.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.fabric.sends)),
+    },
+    Metric {
+        name: "amita_fabric_events_total",
+        help: "How often the fabric did something: see the list of events.",
+        kind: Counter,
+        labels: &["core", "event"],
+        read: |view, out| {
+            view.each_core(|name, core| {
+                let amita_fabric::Counters {
+                    accepted,
+                    strangers,
+                    refused,
+                    violations,
+                    pings,
+                    pauses,
+                    ..
+                } = core.fabric;
+                let events = [
+                    ("accepted", accepted),
+                    ("strangers", strangers),
+                    ("refused", refused),
+                    ("violations", violations),
+                    ("pings", pings),
+                    ("pauses", pauses),
+                ];
+                for (event, count) in events {
+                    out.value(&[name, event], count);
+                }
+            });
+        },
+    },
+];
