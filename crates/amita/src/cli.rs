@@ -32,7 +32,7 @@ reached; 4 what was named does not exist; 5 it exists already or is in use.";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a node: serve stores to the cluster and volumes to hosts
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Run the embedded metadata server, for one machine
     Meta(meta::Arguments),
     /// Disks: make stores of them, look at them, drain and replace them
@@ -116,7 +116,7 @@ impl From<LogLevel> for LevelFilter {
 pub fn run(cli: Cli) -> Result<()> {
     let metadata = Endpoints(cli.metadata);
     match cli.command {
-        Command::Serve(arguments) => serve::run(arguments, &metadata),
+        Command::Serve(arguments) => serve::run(&arguments, &metadata),
         Command::Meta(arguments) => meta::run(&arguments),
         Command::Disk(command) => disk::run(&command, &metadata),
         Command::Store(command) => store::run(&command),

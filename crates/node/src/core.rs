@@ -182,6 +182,11 @@ impl Core {
         !self.to_control.is_empty()
     }
 
+    /// Traces other I/Os from now on.
+    pub fn set_trace(&mut self, config: crate::trace::TraceConfig) {
+        self.shards.traces.set(config);
+    }
+
     /// The stores of this core.
     #[must_use]
     pub fn stores(&self) -> &Stores {
@@ -274,7 +279,7 @@ impl Core {
         }
     }
 
-    /// What goes to stores is with the kernel.
+    /// What goes to stores was handed over to be sent.
     fn trace_left(&mut self, driver: &mut dyn Driver) {
         if self.shards.traces.is_hot() {
             driver.refresh();
@@ -282,7 +287,7 @@ impl Core {
         }
     }
 
-    /// What goes to hosts is with the kernel.
+    /// What goes to hosts was handed over to be sent.
     fn trace_acknowledged(&mut self, driver: &mut dyn Driver) {
         if self.shards.traces.is_hot() {
             driver.refresh();

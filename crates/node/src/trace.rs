@@ -172,6 +172,13 @@ impl Traces {
         });
     }
 
+    /// Traces other I/Os from now on; what was kept stays.
+    pub fn set(&mut self, config: TraceConfig) {
+        self.slow_after = config.slow.unwrap_or(self.slow_after);
+        self.count = 0;
+        self.config = config;
+    }
+
     fn find(&mut self, id: TraceId) -> Option<usize> {
         self.active.iter().position(|trace| trace.id == id)
     }
@@ -184,7 +191,7 @@ impl Traces {
         }
     }
 
-    /// What was to be sent in this pass is with the kernel.
+    /// What was to be sent in this pass was handed over to be sent.
     pub fn left(&mut self, now: Time) {
         for trace in &mut self.active {
             trace.left(now);
@@ -249,7 +256,7 @@ impl Traces {
         }
     }
 
-    /// What was to be sent to hosts in this pass is with the kernel. Those that another core has sequenced are returned: it
+    /// What was to be sent to hosts in this pass was handed over. Those that another core has sequenced are returned: it
     /// is to be told.
     pub fn acknowledged(&mut self, now: Time) -> Option<(u16, TraceId)> {
         while let Some((core, id)) = self.acknowledging.pop() {

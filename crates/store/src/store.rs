@@ -75,10 +75,6 @@ pub struct IoId(pub u64);
 
 /// What the owner of a store must do for it.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "answers are the common ones, and a box for each would be an allocation"
-)]
 pub enum Effect {
     /// Fill the buffer from `offset` of the store's file; ends in [`Store::read_done`].
     Read {

@@ -183,7 +183,7 @@ impl Arguments {
 ///
 /// # Errors
 /// When the node cannot start, or a core of it has failed.
-pub fn run(arguments: Arguments, metadata: &Endpoints) -> Result<()> {
+pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     interrupt::catch();
     let config = arguments.config(metadata)?;
     let log: Log = Arc::new(|level, text| {

@@ -2,9 +2,11 @@
 //! are memory of this thread. What is left out is the kernel (system calls, TCP, waking) and most copies that it makes;
 //! what is left is everything of ours. Nanoseconds per I/O, of the gateway and of the stores.
 //!
-//! `cargo bench -p amita-node --bench path`; `-- DEPTH SECONDS read|write` may follow.
+//! `cargo bench -p amita-node --bench path`; `-- DEPTH SECONDS read|write|trace` may follow; `trace` says what
+//! tracing costs.
 
 mod driver;
+mod tracing;
 
 use amita_cluster::placement::Level;
 use amita_cluster::{BLOCK_BYTES, ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId, map};
@@ -339,21 +341,25 @@ impl Bench {
         self.heard.borrow().done - before
     }
 
+    fn round(&mut self, depth: u32, write: bool, length: Duration) -> Round {
+        for node in &mut self.nodes {
+            (node.spent, node.passes, node.driver.calls) = (Duration::ZERO, 0, [0; 4]);
+        }
+        let done = self.run(depth, write, 1, length) as f64;
+        let each = |node: &Node| node.spent.as_nanos() as f64 / done;
+        Round {
+            gateway: each(&self.nodes[0]),
+            stores: self.nodes[1..].iter().map(each).sum(),
+            done,
+        }
+    }
+
     /// The best of many short rounds: what disturbs a machine makes rounds dearer, never cheaper.
     fn measure(&mut self, what: &str, depth: u32, write: bool, length: Duration) {
         self.run(depth, write, 1, length / 5);
         let mut best = Round::default();
         for _ in 0..ROUNDS {
-            for node in &mut self.nodes {
-                (node.spent, node.passes, node.driver.calls) = (Duration::ZERO, 0, [0; 4]);
-            }
-            let done = self.run(depth, write, 1, length / ROUNDS) as f64;
-            let each = |node: &Node| node.spent.as_nanos() as f64 / done;
-            let round = Round {
-                gateway: each(&self.nodes[0]),
-                stores: self.nodes[1..].iter().map(each).sum(),
-                done,
-            };
+            let round = self.round(depth, write, length / ROUNDS);
             if best.done == 0.0 || round.gateway + round.stores < best.gateway + best.stores {
                 best = round;
             }
@@ -429,6 +435,9 @@ fn main() {
             node.driver.keeps_data = !write;
         }
         for depth in [depth, 1] {
+            if only == "trace" {
+                bench.compare_tracing(what, depth, write, length);
+            }
             if only.is_empty() || (only == what && depth == number(0, 32) as u32) {
                 bench.measure(what, depth, write, length);
             }

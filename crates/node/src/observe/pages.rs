@@ -259,7 +259,7 @@ pub struct StagePage {
 pub struct LegPage {
     /// The store.
     pub store: String,
-    /// The request was with the kernel, or with the store.
+    /// The request was handed over to be sent, or was with the store.
     pub sent_ns: u64,
     /// The answer came.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -117,3 +117,6 @@ pub fn render(report: &NodeReport) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;

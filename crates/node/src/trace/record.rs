@@ -51,7 +51,7 @@ pub struct Leg {
     pub store: StoreId,
     /// The request left the sequencer.
     pub sent: Time,
-    /// It was with the kernel, or with the store where that is in this process.
+    /// It was handed over to be sent; or was with the store, where that is in this process.
     pub left: Time,
     /// The answer had come in.
     pub answered: Time,
