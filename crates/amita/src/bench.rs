@@ -1,134 +1,173 @@
-//! `amita bench`: the figures that the design promises, measured here and now, in units that are measured in the same
-//! run. It prints and judges; it never fails because something is slow.
+//! `amita bench`: the cost of one I/O, measured here and now, in units that are measured in the same run. It prints and
+//! judges; it never fails because something is slow.
+//!
+//! A run has parts ([`Part`]), which can be chosen. What is measured of I/O goes one way: a [`case`] says what, a
+//! [`client`] does it on a [`bed`], [`measure`] looks at every process meanwhile ([`usage`], [`counting`]), and a
+//! [`row`] is what it came to. [`report`] judges, [`record`] keeps, [`compare`] and [`plot`] show.
 
+pub mod bed;
+pub mod case;
+pub mod client;
+pub mod compare;
+pub mod counting;
+pub mod curve;
+pub mod ground;
+pub mod histogram;
+pub mod idle;
+pub mod load;
+pub mod machine;
+pub mod measure;
+mod parts;
 pub mod path;
 pub mod pause;
+pub mod plot;
 pub mod raw;
 pub mod rebuild;
+pub mod record;
 pub mod report;
+pub mod row;
+pub mod scaling;
 pub mod units;
+pub mod usage;
 
-use crate::error::Result;
-use crate::harness::cluster::{Cluster, Config, Metadata};
-use crate::harness::scratch::Scratch;
+use crate::error::{Failure, Kind, Result};
 use crate::harness::{interrupt, tool};
-use crate::progress::Steps;
-use report::Figures;
+use case::{Extent, Filter};
+use record::Run;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// What the benchmark is told.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    /// What to do with runs that were measured
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// Where the stores' files go [default: memory, if it has room]
     #[arg(long, value_name = "DIR")]
     pub store_dir: Option<PathBuf>,
-    /// Seconds for each measurement
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    /// A device in place of a file, once for each of three nodes; what is on it is lost
+    #[arg(long, value_name = "PATH", requires = "yes_destroy", conflicts_with = "store_dir")]
+    pub device: Vec<PathBuf>,
+    /// What is on the devices may be lost
+    #[arg(long)]
+    pub yes_destroy: bool,
+    /// Seconds for each measurement; the matrix takes a third of it for each point
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
     /// Bytes of the region that the workloads touch
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = crate::size::parse_blocks)]
     pub size: u64,
-    /// Where the figures go as JSON
+    /// Where the figures go as JSON; the rows go beside it, to `full.json`
     #[arg(long, value_name = "FILE", default_value = "target/bench/latest.json")]
     pub output: PathBuf,
-    /// Only this part
-    #[arg(long, value_enum)]
-    pub only: Option<Part>,
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
+    pub only: Vec<Part>,
+    /// How much of the matrix
+    #[arg(long, value_enum, default_value_t = Extent::Short)]
+    pub matrix: Extent,
+    /// Which cases of the judged rows and of the matrix
+    #[command(flatten)]
+    pub filter: Filter,
+    /// When others use more than this of one core during a run, it is repeated
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    pub quiet: f64,
+    /// How often a disturbed run is repeated at most
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub repeats: u32,
+    /// Count neither system calls nor allocations, which takes runs of its own
+    #[arg(long)]
+    pub no_counts: bool,
+    /// Append the run to the results of machines of this kind, below docs/benchmarks/results
+    #[arg(long)]
+    pub record: bool,
     /// Further arguments for the nodes' `amita serve`
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true, hide = true)]
     pub serve_argument: Vec<String>,
 }
 
+/// What can be done with runs.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Command {
+    /// Two runs side by side, and what has changed by more than noise
+    ///
+    /// A run is a file that `amita bench` has written (full.json, latest.json), or one of docs/benchmarks/results, whose
+    /// last line is taken, or the one that is named: FILE#LINE.
+    Compare {
+        /// Before
+        a: String,
+        /// After
+        b: String,
+    },
+    /// Draw latency against load, of a run that has measured it, as SVG
+    Plot {
+        /// The run
+        run: String,
+        /// The folder for the pictures
+        #[arg(long, value_name = "DIR", default_value = "target/bench")]
+        folder: PathBuf,
+    },
+}
+
 /// A part that can be measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
+    /// The judged rows: what one I/O costs on its whole path
+    Path,
+    /// Sizes, mixes, orders, depths, volumes
+    Matrix,
+    /// Latency against load
+    Curve,
+    /// An idle cluster, and the first I/O after a minute
+    Idle,
+    /// Two cores against one
+    Scaling,
+    /// How long a host waits when something fails
+    Pauses,
     /// What it costs when a node that was away is brought up to date
     Rebuild,
 }
-
-/// Nodes with a copy each.
-const NODES: usize = 3;
-/// The volume.
-const VOLUME: &str = "bench";
 
 /// Runs it.
 ///
 /// # Errors
 /// When something does not start or an I/O fails. Never for a figure.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.command {
+        Some(Command::Compare { a, b }) => {
+            print!("{}", compare::markdown(&Run::read(a)?, &Run::read(b)?));
+            return Ok(());
+        }
+        Some(Command::Plot { run, folder }) => return draw(&Run::read(run)?, folder),
+        None => {}
+    }
     interrupt::catch();
     for name in ["fio", "setpriv"] {
         tool::find(name)?;
     }
-    let mut steps = Steps::new();
-    let run = Duration::from_secs(arguments.seconds);
-    let mut figures = Figures::default();
-    if arguments.only == Some(Part::Rebuild) {
-        rebuild::measure(&mut steps, arguments.size, &arguments.serve_argument, &mut figures)?;
-        println!("{}", figures.markdown());
-        return figures.write(&arguments.output);
+    parts::run(arguments)
+}
+
+/// Draws the curves of a run.
+fn draw(run: &Run, folder: &std::path::Path) -> Result<()> {
+    let mut some = false;
+    for mix in [case::Mix::Write, case::Mix::Read] {
+        let points = curve::points(&run.rows, mix);
+        if points.len() > 1 {
+            let path = folder.join(format!("latency-{mix}.svg"));
+            plot::write(&path, &curve::title(mix), &points)?;
+            println!("{}", path.display());
+            some = true;
+        }
     }
-
-    let units = steps.step("measuring P and R", units::measure)?;
-    let (p_us, r_us) = (micros(units.p), micros(units.r));
-    figures.note("unit.p_us", "P: CPU of a loopback round trip, one core", p_us, "us");
-    figures.note(
-        "unit.r_us",
-        "R: latency of a loopback round trip, two cores",
-        r_us,
-        "us",
-    );
-
-    // A probe's block behind the region, and room to write around: a store must never be the reason to wait here.
-    let volume_bytes = arguments.size + (4 << 20);
-    let store_bytes = 2 * volume_bytes + (256 << 20);
-    let scratch = Scratch::make(
-        "bench",
-        None,
-        arguments.store_dir.as_deref(),
-        store_bytes * NODES as u64 + arguments.size,
-    )?;
-    let backing = scratch.backing();
-    steps.step("the raw backing", || {
-        raw::measure(&scratch, arguments.size, run, &mut figures)
-    })?;
-
-    let mut cluster = steps.step("starting three nodes", || {
-        let cluster = Cluster::start(Config {
-            binary: crate::own_binary()?,
-            folder: scratch.folder().to_owned(),
-            store_folder: scratch.stores().to_owned(),
-            nodes: NODES,
-            store_bytes,
-            metadata: Metadata::Embedded,
-            bound: true,
-            serve_arguments: arguments.serve_argument.clone(),
-        })?;
-        cluster.make_volume(VOLUME, volume_bytes)?;
-        Ok(cluster)
-    })?;
-    path::measure(&mut steps, &cluster, &units, arguments.size, run, &mut figures)?;
-    steps.step("idle for 10 s", || path::idle(&cluster, &mut figures))?;
-    steps.step("killing the owner's gateway", || {
-        pause::takeover(&mut cluster, arguments.size, &mut figures)
-    })?;
-    steps.step("killing a node", || {
-        pause::kill(&mut cluster, arguments.size, &mut figures)
-    })?;
-    drop(cluster);
-    drop(scratch);
-    pause::table(&mut steps, &arguments.serve_argument, &mut figures)?;
-    rebuild::measure(&mut steps, arguments.size, &arguments.serve_argument, &mut figures)?;
-
-    println!("{}", figures.markdown());
-    println!(
-        "Stores: {backing}. Cores: {}. All processes together, fio's share included.",
-        units.cores
-    );
-    figures.write(&arguments.output)?;
-    println!("Written to {}.", arguments.output.display());
-    Ok(())
+    if some {
+        return Ok(());
+    }
+    Err(Failure::new("the run has no latencies against load")
+        .kind(Kind::NotFound)
+        .advice("Measure them with `amita bench --only curve`; they stand in full.json, not in latest.json."))
 }
 
 /// Microseconds.

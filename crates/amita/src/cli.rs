@@ -75,6 +75,9 @@ pub enum Command {
     Demo(demo::Arguments),
     /// Measure this machine against what the design promises
     Bench(bench::Arguments),
+    /// Drives volumes by the client library, as the benchmark says
+    #[command(hide = true)]
+    LoadGenerator(bench::load::worker::Arguments),
     /// The other end of the benchmark's loopback round trip
     #[command(hide = true)]
     RoundTripEnd {
@@ -131,6 +134,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Events(arguments) => events::run(&arguments, &metadata),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::LoadGenerator(arguments) => bench::load::worker::run(&arguments, metadata.list()?),
         Command::RoundTripEnd { core, warm_up } => bench::units::answer(core, warm_up),
     }
 }

@@ -4,6 +4,7 @@
 //! Whatever is started here is stopped here: every process is held by a guard, lies in a process group of its own, and
 //! is told to die with the thread that started it.
 
+pub mod affinity;
 pub mod cluster;
 pub mod cpu;
 pub mod etcd;
@@ -17,3 +18,4 @@ pub mod probe;
 pub mod process;
 pub mod scratch;
 pub mod tool;
+pub mod workload;

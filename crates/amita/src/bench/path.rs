@@ -1,221 +1,176 @@
-//! The whole path: fio, NBD, gateway, fabric, three stores.
+//! The judged rows: the cost of one I/O on its whole path, beside what it must reach.
 
-use crate::bench::micros;
+use crate::bench::case::{Case, Filter, Front, Mix, Order, Placement};
+use crate::bench::measure::{Ground, Measure};
 use crate::bench::report::Figures;
+use crate::bench::row::Row;
 use crate::bench::units::Units;
-use crate::error::{Failure, Result};
-use crate::harness::cluster::Cluster;
-use crate::harness::cpu::{self, Meter};
-use crate::harness::fio::{self, Direction, Job};
-use crate::harness::interrupt;
+use crate::error::Result;
 use crate::progress::Steps;
-use std::time::{Duration, Instant};
 
-const SLACK: Duration = Duration::from_secs(60);
-const IDLE: Duration = Duration::from_secs(10);
-/// What the first whole slice must reach: CPU per I/O in P, latency in R, idle CPU in percent of one core.
-const WRITE_CPU_P: f64 = 2.5;
-const READ_CPU_P: f64 = 1.25;
-const WRITE_LATENCY_R: f64 = 2.0;
-const READ_LATENCY_R: f64 = 1.0;
-const IDLE_PERCENT: f64 = 3.0;
+/// What a figure is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// CPU of all processes per I/O, in P.
+    CpuP,
+    /// Mean latency in R.
+    LatencyR,
+    /// Mean latency in P.
+    LatencyP,
+    /// I/Os a second.
+    Iops,
+    /// GB (10^9 bytes) a second.
+    Bandwidth,
+}
 
-/// What one workload took.
+/// A figure that a case must reach, and what others reach on a machine of this kind (P = 12 us, R = 57 us).
 #[derive(Clone, Copy, Debug)]
-pub struct Cost {
-    /// Its figures by fio.
-    pub fio: Direction,
-    /// CPU of all processes, fio's own included, per I/O.
-    pub cpu_per_io: Duration,
-    /// fio's share of it.
-    pub fio_cpu_per_io: Duration,
+struct Target {
+    what: What,
+    limit: f64,
+    peers: &'static str,
 }
 
-/// Runs one workload at gateway 0 and counts the CPU of everybody.
-///
-/// # Errors
-/// When fio fails, or no I/O was done.
-pub fn workload(cluster: &Cluster, job: &Job, limit: Duration) -> Result<Cost> {
-    let meter = Meter::start(cluster.pids());
-    let children_before = cpu::of_children()?;
-    let report = job.run(cluster.folder(), limit)?;
-    let fio_used = cpu::of_children()?.saturating_sub(children_before);
-    let used = meter.used() + fio_used;
-    let fio = if job.pattern.contains("read") {
-        report.read
-    } else {
-        report.write
+const fn target(what: What, limit: f64, peers: &'static str) -> Target {
+    Target { what, limit, peers }
+}
+
+/// A case with what it must reach.
+#[derive(Clone, Debug)]
+struct Judged {
+    case: Case,
+    targets: Vec<Target>,
+}
+
+/// The table of the judged rows by one client.
+fn judged(front: Front) -> Vec<Judged> {
+    [Mix::Write, Mix::Read]
+        .into_iter()
+        .flat_map(|mix| judged_mix(front, mix))
+        .collect()
+}
+
+fn judged_mix(front: Front, mix: Mix) -> Vec<Judged> {
+    let write = mix == Mix::Write;
+    // One of the two, by the direction.
+    let by = |of_write: f64, of_read: f64| if write { of_write } else { of_read };
+    let peers = |of_write: &'static str, of_read: &'static str| if write { of_write } else { of_read };
+    let deep = Case::new(front, mix, 32);
+    let shallow = Case::new(front, mix, 1);
+    let large = Case {
+        block_bytes: 128 << 10,
+        order: Order::Random,
+        ..Case::new(front, mix, 16)
     };
-    if fio.ios == 0 {
-        return Err(Failure::new(format!("fio did no I/O in {}", job.name)));
+    let one_core = |case: &Case| Case {
+        placement: Placement::OneCore,
+        ..case.clone()
+    };
+    let row = |case: &Case, targets: Vec<Target>| Judged {
+        case: case.clone(),
+        targets,
+    };
+    let cpu_peers = peers("Vitastor 3.6 to 6.0, Ceph 45", "Vitastor 1.2 to 2.1, Ceph 4.4");
+    let latency_peers = peers("Vitastor 3.1, Ceph 15", "Vitastor 1.1, Ceph 3.2");
+    let one_core_peers = peers("Vitastor 9.3", "Vitastor 2.6");
+    let iops_peers = peers("Vitastor 42000, Ceph 3600", "Vitastor 70000, Ceph 35000");
+    let bandwidth_peers = peers("Vitastor 0.65 to 0.96, Ceph 0.15", "Vitastor 2.2 to 3.4, Ceph 1.2");
+    match front {
+        Front::Local if write => Vec::new(),
+        Front::Local => vec![row(&deep, vec![target(What::CpuP, 0.15, "")])],
+        Front::Nbd => {
+            let cpu = target(What::CpuP, by(1.2, 0.9), "");
+            vec![
+                row(&deep, vec![cpu]),
+                row(&one_core(&deep), vec![cpu]),
+                row(&shallow, vec![target(What::LatencyR, by(2.0, 1.0), "")]),
+                row(&one_core(&shallow), vec![]),
+            ]
+        }
+        _ => {
+            let cpu = target(What::CpuP, by(0.7, 0.4), cpu_peers);
+            vec![
+                row(
+                    &deep,
+                    vec![cpu, target(What::Iops, by(168_000.0, 280_000.0), iops_peers)],
+                ),
+                row(&one_core(&deep), vec![cpu]),
+                row(&shallow, vec![target(What::LatencyR, by(0.8, 0.4), latency_peers)]),
+                row(
+                    &one_core(&shallow),
+                    vec![target(What::LatencyP, by(4.5, 1.8), one_core_peers)],
+                ),
+                row(&large, vec![target(What::Bandwidth, by(1.25, 5.1), bandwidth_peers)]),
+            ]
+        }
     }
-    let per_io = |time: Duration| Duration::from_secs_f64(time.as_secs_f64() / fio.ios as f64);
-    Ok(Cost {
-        fio,
-        cpu_per_io: per_io(used),
-        fio_cpu_per_io: per_io(fio_used),
-    })
 }
 
-/// A random 4 KiB workload over the region, by gateway 0.
-#[must_use]
-pub fn job(uri: &str, pattern: &'static str, depth: u32, size_bytes: u64, run: Duration) -> Job {
-    Job {
-        name: format!("{pattern}-{depth}"),
-        target: fio::nbd(uri),
-        pattern,
-        block_bytes: 4096,
-        depth,
-        offset_bytes: 0,
-        size_bytes,
-        run: Some(run),
-        more: Vec::new(),
-    }
-}
-
-/// Writes and reads at depths 32 and 1.
+/// Measures the rows of one client that the filter lets pass.
 ///
 /// # Errors
-/// When an I/O fails.
+/// When something does not start, or an I/O fails.
 pub fn measure(
     steps: &mut Steps,
-    cluster: &Cluster,
-    units: &Units,
-    size_bytes: u64,
-    run: Duration,
+    measure: &mut Measure,
+    ground: &mut dyn Ground,
+    front: Front,
+    filter: &Filter,
     figures: &mut Figures,
 ) -> Result<()> {
-    let uri = cluster.uri(0, super::VOLUME);
-    steps.step("filling the volume", || {
-        let mut fill = job(&uri, "write", 16, size_bytes, run);
-        (fill.block_bytes, fill.run) = (128 << 10, None);
-        fill.run(cluster.folder(), SLACK * 5).map(drop)
-    })?;
-    for (pattern, name, cpu_target, latency_target) in [
-        ("randwrite", "write", WRITE_CPU_P, WRITE_LATENCY_R),
-        ("randread", "read", READ_CPU_P, READ_LATENCY_R),
-    ] {
-        let what = format!("4 KiB {name}, 3 copies");
-        let deep = steps.step(&format!("{what}, depth 32"), || {
-            workload(cluster, &job(&uri, pattern, 32, size_bytes, run), run + SLACK)
-        })?;
-        let shallow = steps.step(&format!("{what}, depth 1"), || {
-            workload(cluster, &job(&uri, pattern, 1, size_bytes, run), run + SLACK)
-        })?;
-        let key = |depth: u32, figure: &str| format!("path.{name}.4k.qd{depth}.{figure}");
-        let (us, in_p) = (
-            micros(deep.cpu_per_io),
-            deep.cpu_per_io.as_secs_f64() / units.p.as_secs_f64(),
-        );
-        figures.at_most(
-            &key(32, "cpu_p"),
-            &format!("{what}, depth 32: CPU"),
-            in_p,
-            "P",
-            cpu_target,
-        );
-        figures.note(&key(32, "cpu_us"), &format!("{what}, depth 32: CPU"), us, "us");
-        let fio_us = micros(deep.fio_cpu_per_io);
-        figures.note(
-            &key(32, "fio_cpu_us"),
-            &format!("{what}, depth 32: of that fio"),
-            fio_us,
-            "us",
-        );
-        figures.note(&key(32, "iops"), &format!("{what}, depth 32"), deep.fio.iops, "IOPS");
-        figures.note(
-            &key(32, "p99_us"),
-            &format!("{what}, depth 32: p99"),
-            micros(deep.fio.latency.p99),
-            "us",
-        );
-        one_core(
-            steps,
-            cluster,
-            units,
-            &job(&uri, pattern, 32, size_bytes, run),
-            &what,
-            &key(32, "one_core"),
-            cpu_target,
-            figures,
-        )?;
-        let mean = shallow.fio.latency.mean;
-        let in_r = mean.as_secs_f64() / units.r.as_secs_f64();
-        figures.at_most(
-            &key(1, "latency_r"),
-            &format!("{what}, depth 1: latency"),
-            in_r,
-            "R",
-            latency_target,
-        );
-        figures.note(
-            &key(1, "latency_us"),
-            &format!("{what}, depth 1: latency"),
-            micros(mean),
-            "us",
-        );
-        figures.note(
-            &key(1, "p99_us"),
-            &format!("{what}, depth 1: p99"),
-            micros(shallow.fio.latency.p99),
-            "us",
-        );
-        figures.note(
-            &key(1, "cpu_us"),
-            &format!("{what}, depth 1: CPU"),
-            micros(shallow.cpu_per_io),
-            "us",
-        );
+    for judged in judged(front).into_iter().filter(|judged| filter.lets(&judged.case)) {
+        let row = measure.case(steps, ground, &judged.case, true)?;
+        judge(&judged, &row, &measure.units, figures);
     }
     Ok(())
 }
 
-/// The same with fio on the core that the nodes share: P is a cost on one core as well, and a machine of two makes the
-/// same work dearer when it runs on both (cold caches, wake-ups across cores).
-#[allow(clippy::too_many_arguments)]
-fn one_core(
-    steps: &mut Steps,
-    cluster: &Cluster,
-    units: &Units,
-    job: &Job,
-    what: &str,
-    key: &str,
-    cpu_target: f64,
-    figures: &mut Figures,
-) -> Result<()> {
-    let Some(cpu) = amita_reactor::core::allowed_cpus().first().copied() else {
-        return Ok(());
-    };
-    let mut job = job.clone();
-    job.name += "-one-core";
-    job.more.push(format!("--cpus_allowed={cpu}"));
-    let limit = job.run.unwrap_or_default() + SLACK;
-    let what = format!("{what}, depth 32, all on one core");
-    let cost = steps.step(&what, || workload(cluster, &job, limit))?;
-    let in_p = cost.cpu_per_io.as_secs_f64() / units.p.as_secs_f64();
-    figures.at_most(&format!("{key}.cpu_p"), &format!("{what}: CPU"), in_p, "P", cpu_target);
-    let us = micros(cost.cpu_per_io);
-    figures.note(&format!("{key}.cpu_us"), &format!("{what}: CPU"), us, "us");
-    figures.note(&format!("{key}.iops"), &what, cost.fio.iops, "IOPS");
-    Ok(())
+/// A row's name among the figures. What goes by NBD was there first, and is called `path`.
+fn name(row: &Row) -> String {
+    match row.key.strip_prefix("nbd.") {
+        Some(rest) => format!("path.{rest}"),
+        None => row.key.clone(),
+    }
 }
 
-/// The CPU of the whole cluster while nobody asks anything of it.
-///
-/// # Errors
-/// When this process is told to end.
-pub fn idle(cluster: &Cluster, figures: &mut Figures) -> Result<()> {
-    // What the last workload left to do is not idleness.
-    interrupt::sleep(Duration::from_secs(1))?;
-    let (meter, start) = (Meter::start(cluster.pids()), Instant::now());
-    interrupt::sleep(IDLE)?;
-    let percent = 100.0 * meter.used().as_secs_f64() / start.elapsed().as_secs_f64();
-    figures.at_most(
-        "idle.cpu_percent",
-        "idle cluster, of one core",
-        percent,
-        "%",
-        IDLE_PERCENT,
-    );
-    Ok(())
+fn judge(judged: &Judged, row: &Row, units: &Units, figures: &mut Figures) {
+    let (name, label) = (name(row), judged.case.label());
+    let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+    let mean = row.latency().mean;
+    for target in &judged.targets {
+        let (figure, text, value, unit, at_least) = match target.what {
+            What::CpuP => ("cpu_p", "CPU", row.cpu_p, "P", false),
+            What::LatencyR => ("latency_r", "latency", mean / us(units.r), "R", false),
+            What::LatencyP => ("latency_p", "latency", mean / us(units.p), "P", false),
+            What::Iops => ("iops", "rate", row.iops, "IOPS", true),
+            What::Bandwidth => ("gb_s", "bandwidth", row.mib_s * f64::from(1 << 20) / 1e9, "GB/s", true),
+        };
+        let peers = if target.peers.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", target.peers)
+        };
+        let (name, label) = (format!("{name}.{figure}"), format!("{label}: {text}{peers}"));
+        if at_least {
+            figures.at_least(&name, &label, value, unit, target.limit);
+        } else {
+            figures.at_most(&name, &label, value, unit, target.limit);
+        }
+    }
+    let is_judged = |what: What| judged.targets.iter().any(|target| target.what == what);
+    let mut note = |figure: &str, text: &str, value: f64, unit: &'static str| {
+        figures.note(&format!("{name}.{figure}"), &format!("{label}: {text}"), value, unit);
+    };
+    note("cpu_us", "CPU", row.cpu_total_us, "us");
+    if let Some(&fio) = row.cpu_us.get("fio") {
+        note("fio_cpu_us", "of that fio", fio, "us");
+    }
+    if !is_judged(What::Iops) {
+        note("iops", "rate", row.iops, "IOPS");
+    }
+    note("latency_us", "latency", mean, "us");
+    note("p99_us", "p99", row.latency().p99, "us");
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,10 +45,10 @@ pub fn measure(
 ///
 /// # Errors
 /// When the volume is not taken over.
-pub fn takeover(cluster: &mut Cluster, offset: u64, figures: &mut Figures) -> Result<()> {
+pub fn takeover(cluster: &mut Cluster, volume: &str, offset: u64, figures: &mut Figures) -> Result<()> {
     let gateway = cluster.add_gateway("g1")?;
     let gateways = vec![cluster.nodes()[gateway].nbd, cluster.nodes()[0].nbd];
-    let pause = measure(cluster, gateways, super::VOLUME, offset, gateway)?;
+    let pause = measure(cluster, gateways, volume, offset, gateway)?;
     let (label, seconds) = (
         "pause when the owner is killed, taken over by another",
         pause.length.as_secs_f64(),
@@ -61,9 +61,9 @@ pub fn takeover(cluster: &mut Cluster, offset: u64, figures: &mut Figures) -> Re
 ///
 /// # Errors
 /// When writes do not go on.
-pub fn kill(cluster: &mut Cluster, offset: u64, figures: &mut Figures) -> Result<()> {
+pub fn kill(cluster: &mut Cluster, volume: &str, offset: u64, figures: &mut Figures) -> Result<()> {
     let gateways = vec![cluster.nodes()[0].nbd];
-    let pause = measure(cluster, gateways, super::VOLUME, offset, 2)?;
+    let pause = measure(cluster, gateways, volume, offset, 2)?;
     let seconds = pause.length.as_secs_f64();
     figures.at_most(
         "pause.kill_s",

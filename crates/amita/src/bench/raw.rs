@@ -37,6 +37,7 @@ pub fn measure(scratch: &Scratch, size_bytes: u64, run: Duration, figures: &mut 
         size_bytes,
         run,
         more: Vec::new(),
+        also: Vec::new(),
     };
     let folder = scratch.folder();
     // Written full first: a file with holes is another thing to measure.

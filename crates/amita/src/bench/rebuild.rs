@@ -3,9 +3,10 @@
 //! Two clusters. In the first a node misses one percent of the blocks: how much is moved? In the second it misses all of them
 //! while a client works: that client's throughput and latency before, during and after.
 
+use crate::bench::bed::{NODES, store_bytes, three_nodes};
 use crate::bench::report::Figures;
 use crate::error::{Failure, Result};
-use crate::harness::cluster::{Cluster, Config, Metadata};
+use crate::harness::cluster::{Cluster, Metadata};
 use crate::harness::fio::{self, Direction, Job, Report};
 use crate::harness::interrupt;
 use crate::harness::observe::Observer;
@@ -13,7 +14,6 @@ use crate::harness::scratch::Scratch;
 use crate::progress::Steps;
 use std::time::Duration;
 
-const NODES: usize = 3;
 const VOLUME: &str = "rebuild";
 /// The node that is away.
 const VICTIM: usize = 2;
@@ -43,18 +43,10 @@ struct Bed {
 impl Bed {
     /// Three nodes, and a volume that is full.
     fn start(size_bytes: u64, serve_arguments: &[String]) -> Result<Bed> {
-        let store_bytes = 2 * size_bytes + (256 << 20);
+        let store_bytes = store_bytes(size_bytes);
         let scratch = Scratch::make("rebuild", None, None, store_bytes * NODES as u64)?;
-        let cluster = Cluster::start(Config {
-            binary: crate::own_binary()?,
-            folder: scratch.folder().to_owned(),
-            store_folder: scratch.stores().to_owned(),
-            nodes: NODES,
-            store_bytes,
-            metadata: Metadata::Embedded,
-            bound: true,
-            serve_arguments: serve_arguments.to_vec(),
-        })?;
+        let config = three_nodes(&scratch, store_bytes, Metadata::Embedded, serve_arguments)?;
+        let cluster = Cluster::start(config)?;
         cluster.make_volume(VOLUME, size_bytes)?;
         let observer = Observer::connect(cluster.endpoint())?;
         let bed = Bed {
@@ -78,6 +70,7 @@ impl Bed {
             size_bytes: self.size_bytes,
             run,
             more: Vec::new(),
+            also: Vec::new(),
         }
     }
 

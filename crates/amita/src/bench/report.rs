@@ -1,19 +1,20 @@
 //! The figures, as a table for people and as JSON for scripts.
 
+use crate::bench::row::show as number;
 use crate::error::{Context, Result};
 use crate::table::Table;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// One figure. The names are dotted paths and stay as they are: scripts compare them over time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// `path.write.4k.qd32.cpu_p`.
     pub name: String,
     /// What was measured.
     pub value: f64,
     /// Of what.
-    pub unit: &'static str,
+    pub unit: String,
     /// What it must reach; `None`: the figure stands for itself.
     pub target: Option<f64>,
     /// Does it? `None` without a target.
@@ -36,7 +37,7 @@ impl Figures {
         self.0.push(Figure {
             name: name.into(),
             value,
-            unit,
+            unit: unit.into(),
             target: None,
             holds: None,
             label: label.into(),
@@ -50,7 +51,7 @@ impl Figures {
         self.0.push(Figure {
             name: name.into(),
             value,
-            unit,
+            unit: unit.into(),
             target: Some(target),
             holds,
             label: label.into(),
@@ -64,12 +65,18 @@ impl Figures {
         self.0.push(Figure {
             name: name.into(),
             value,
-            unit,
+            unit: unit.into(),
             target: Some(target),
             holds,
             label: label.into(),
             at_least: true,
         });
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Figure] {
+        &self.0
     }
 
     /// As a Markdown table.
@@ -80,7 +87,7 @@ impl Figures {
             table.row([
                 figure.label.clone(),
                 number(figure.value),
-                figure.unit.to_owned(),
+                figure.unit.clone(),
                 figure
                     .target
                     .map(|target| {
@@ -108,17 +115,6 @@ impl Figures {
         }
         let text = serde_json::to_string_pretty(&self.0).context(|| "cannot write JSON".to_owned())?;
         std::fs::write(path, text + "\n").context(|| format!("cannot write {}", path.display()))
-    }
-}
-
-/// Three digits that matter.
-fn number(value: f64) -> String {
-    if value == 0.0 || value.abs() >= 100.0 {
-        format!("{value:.0}")
-    } else if value.abs() >= 10.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
     }
 }
 

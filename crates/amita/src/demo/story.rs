@@ -1,13 +1,13 @@
 //! The story that the demo plays, and the table at its end.
 
 use super::{Arguments, VOLUME, image};
-use crate::bench::path::{Cost, job, workload};
 use crate::bench::pause;
 use crate::error::{Failure, Kind, Result};
 use crate::harness::cluster::{Cluster, Config, Metadata};
 use crate::harness::fio::{self, Job};
 use crate::harness::probe::{Pause, Probe};
 use crate::harness::scratch::Scratch;
+use crate::harness::workload::{Cost, job, workload};
 use crate::harness::{interrupt, tool};
 use crate::progress::Steps;
 use crate::size;
@@ -183,6 +183,7 @@ fn verify_job(uri: &str, layout: &Layout) -> Job {
         size_bytes: layout.region_bytes,
         run: None,
         more: fio::verify_options(SEED),
+        also: Vec::new(),
     }
 }
 

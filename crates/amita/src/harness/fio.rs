@@ -28,6 +28,8 @@ pub struct Job {
     pub run: Option<Duration>,
     /// Further options, as they are.
     pub more: Vec<String>,
+    /// Further targets that are worked on alike at the same time; one report is of all.
+    pub also: Vec<Vec<String>>,
 }
 
 /// The target of a volume over NBD.
@@ -68,6 +70,8 @@ pub struct Direction {
     pub ios: u64,
     /// Per second.
     pub iops: f64,
+    /// How much that may be off by chance, in I/Os a second: the standard error over fio's samples.
+    pub iops_error: f64,
     /// From submission to completion.
     pub latency: Latency,
 }
@@ -105,8 +109,18 @@ impl Job {
             arguments.push("--time_based".to_owned());
             arguments.push(format!("--runtime={}ms", run.as_millis()));
         }
-        arguments.extend(self.target.iter().cloned());
         arguments.extend(self.more.iter().cloned());
+        if self.also.is_empty() {
+            arguments.extend(self.target.iter().cloned());
+            return arguments;
+        }
+        // The options so far are for all jobs.
+        arguments[0] = "--name=global".to_owned();
+        arguments.push("--group_reporting".to_owned());
+        for (number, target) in [&self.target].into_iter().chain(&self.also).enumerate() {
+            arguments.push(format!("--name={}-{number}", self.name));
+            arguments.extend(target.iter().cloned());
+        }
         arguments
     }
 
@@ -200,6 +214,8 @@ fn direction(value: &Value) -> Direction {
     Direction {
         ios: value["total_ios"].as_u64().unwrap_or_default(),
         iops: value["iops"].as_f64().unwrap_or_default(),
+        iops_error: value["iops_stddev"].as_f64().unwrap_or_default()
+            / value["iops_samples"].as_f64().unwrap_or_default().max(1.0).sqrt(),
         latency: Latency {
             mean: nanoseconds(&total["mean"]),
             p50: percentile("50.000000"),

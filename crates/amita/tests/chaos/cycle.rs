@@ -29,6 +29,7 @@ fn fio_job(world: &World, volume: &str, node: usize, seed: u64) -> Job {
         size_bytes: FIO_BYTES,
         run: None,
         more,
+        also: Vec::new(),
     }
 }
 

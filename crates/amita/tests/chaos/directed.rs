@@ -162,6 +162,7 @@ fn fio_verifies_over_lossy_links_while_a_disk_dies() {
         size_bytes: 16 << 20,
         run: None,
         more,
+        also: Vec::new(),
     };
     let folder = world.folder().to_owned();
     let fio = job.start(&folder).expect("fio starts");

@@ -185,6 +185,7 @@ pub fn verify_job(name: &str, uri: &str, offset_bytes: u64, size_bytes: u64, see
         size_bytes,
         run: None,
         more: fio::verify_options(seed),
+        also: Vec::new(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A small cluster for one row of the table: three nodes, three copies, a volume, and a probe that writes.
 
+use crate::bench::bed::{NODES, three_nodes};
 use crate::error::Result;
-use crate::harness::cluster::{Cluster, Config, Metadata};
+use crate::harness::cluster::{Cluster, Metadata};
 use crate::harness::etcd::Etcd;
 use crate::harness::faulty_disk::FaultyDisk;
 use crate::harness::interrupt;
@@ -11,7 +12,6 @@ use crate::harness::scratch::Scratch;
 use crate::harness::tool;
 use std::time::{Duration, Instant};
 
-const NODES: usize = 3;
 const VOLUME: &str = "pause";
 const VOLUME_BYTES: u64 = 64 << 20;
 const STORE_BYTES: u64 = 512 << 20;
@@ -47,16 +47,7 @@ impl Bed {
         let metadata = etcd
             .as_ref()
             .map_or(Metadata::Embedded, |etcd| Metadata::External(etcd.endpoint()));
-        let mut cluster = Cluster::without_nodes(Config {
-            binary: crate::own_binary()?,
-            folder: scratch.folder().to_owned(),
-            store_folder: scratch.stores().to_owned(),
-            nodes: NODES,
-            store_bytes: STORE_BYTES,
-            metadata,
-            bound: true,
-            serve_arguments: serve_arguments.to_vec(),
-        })?;
+        let mut cluster = Cluster::without_nodes(three_nodes(&scratch, STORE_BYTES, metadata, serve_arguments)?)?;
         for node in 0..NODES {
             cluster.format_store(node)?;
         }

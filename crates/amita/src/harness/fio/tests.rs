@@ -1,4 +1,5 @@
-use super::parse;
+use super::{Job, parse};
+use std::path::Path;
 use std::time::Duration;
 
 #[test]
@@ -22,4 +23,32 @@ fn a_job_that_failed_and_no_report_are_errors() {
     assert!(parse(r#"{ "jobs": [ { "error": 5 } ] }"#).is_err());
     assert!(parse("fio: pid=1, err=5").is_err());
     assert!(parse("{ broken").is_err());
+}
+
+#[test]
+fn several_targets_are_worked_on_alike_and_reported_together() {
+    let target = |name: &str| vec!["--ioengine=nbd".to_owned(), format!("--uri={name}")];
+    let mut job = Job {
+        name: "both".to_owned(),
+        target: target("one"),
+        pattern: "randread",
+        block_bytes: 4096,
+        depth: 4,
+        offset_bytes: 0,
+        size_bytes: 1 << 20,
+        run: None,
+        more: vec!["--ramp_time=1".to_owned()],
+        also: Vec::new(),
+    };
+    let alone = job.arguments(Path::new("out"));
+    assert_eq!(alone[0], "--name=both");
+    assert!(!alone.contains(&"--group_reporting".to_owned()));
+    job.also = vec![target("two")];
+    let both = job.arguments(Path::new("out"));
+    let sections: Vec<usize> = (0..both.len()).filter(|&at| both[at].starts_with("--name=")).collect();
+    assert_eq!(sections.len(), 3);
+    assert_eq!(both[0], "--name=global");
+    assert!(both[..sections[1]].contains(&"--ramp_time=1".to_owned()));
+    assert_eq!(both[sections[1] + 1..sections[2]], target("one"));
+    assert_eq!(both[sections[2] + 1..], target("two"));
 }

@@ -1,0 +1,231 @@
+//! The parts of a run, one after the other: what they share is started once.
+
+use crate::bench::bed::{Backing, Bed, NODES, store_bytes};
+use crate::bench::case::{Front, matrix};
+use crate::bench::client::Clients;
+use crate::bench::ground::Site;
+use crate::bench::load::driver::Driver;
+use crate::bench::machine::Machine;
+use crate::bench::measure::{Measure, Patience};
+use crate::bench::record::{RESULTS, Run};
+use crate::bench::report::Figures;
+use crate::bench::{Arguments, Part, curve, idle, micros, path, pause, raw, rebuild, row, scaling, units};
+use crate::error::Result;
+use crate::harness::scratch::Scratch;
+use crate::progress::Steps;
+use std::path::Path;
+use std::time::Duration;
+
+/// A probe's block behind the region.
+const BEHIND: u64 = 4 << 20;
+
+/// What goes through a run.
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    backing: Backing,
+    steps: Steps,
+    figures: Figures,
+}
+
+/// Runs the parts that are asked for, prints what they came to, and writes it.
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let backing = Backing {
+        folder: arguments.store_dir.clone(),
+        devices: arguments.device.clone(),
+    };
+    backing.check(arguments.yes_destroy)?;
+    let mut bench = Bench {
+        arguments,
+        backing,
+        steps: Steps::new(),
+        figures: Figures::default(),
+    };
+    let units = bench.steps.step("measuring P and R", units::measure)?;
+    let (p_us, r_us) = (micros(units.p), micros(units.r));
+    let note = &mut bench.figures;
+    note.note("unit.p_us", "P: CPU of a loopback round trip, one core", p_us, "us");
+    note.note(
+        "unit.r_us",
+        "R: latency of a loopback round trip, two cores",
+        r_us,
+        "us",
+    );
+
+    let mut done = Run {
+        machine: Machine::here(),
+        p_us,
+        r_us,
+        ..Run::default()
+    };
+    if bench.needs_site() {
+        (done.backing, done.rows) = bench.io(units)?;
+    }
+    if bench.wants(Part::Pauses) {
+        pause::table(&mut bench.steps, &arguments.serve_argument, &mut bench.figures)?;
+    }
+    if bench.wants(Part::Rebuild) {
+        let (size, further) = (arguments.size, &arguments.serve_argument);
+        rebuild::measure(&mut bench.steps, size, further, &mut bench.figures)?;
+    }
+    done.figures = bench.figures.all().to_vec();
+    bench.print_and_write(&done)
+}
+
+impl Bench<'_> {
+    fn wants(&self, part: Part) -> bool {
+        self.arguments.only.is_empty() || self.arguments.only.contains(&part)
+    }
+
+    fn needs_site(&self) -> bool {
+        use Part::{Curve, Idle, Matrix, Path, Pauses, Scaling};
+        [Path, Matrix, Curve, Idle, Scaling, Pauses]
+            .into_iter()
+            .any(|part| self.wants(part))
+    }
+
+    fn scratch(&self) -> Result<Scratch> {
+        let size = self.arguments.size;
+        // Files of stores take no room on devices.
+        let stores = if self.backing.devices.is_empty() {
+            store_bytes(2 * size + BEHIND) * NODES as u64
+        } else {
+            0
+        };
+        Scratch::make("bench", None, self.backing.folder.as_deref(), stores + size)
+    }
+
+    fn bed(&self, volumes: u32, serve_arguments: &[String]) -> Result<Bed> {
+        let bytes = self.arguments.size + BEHIND;
+        Bed::start(self.scratch()?, &self.backing, bytes, volumes, serve_arguments)
+    }
+
+    /// All that is measured on the shared cluster, and on those that begin as it does.
+    fn io(&mut self, units: units::Units) -> Result<(String, Vec<row::Row>)> {
+        let arguments = self.arguments;
+        let time = Duration::from_secs(arguments.seconds);
+        let patience = Patience {
+            quiet_percent: arguments.quiet,
+            repeats: arguments.repeats,
+        };
+        let points = if self.wants(Part::Matrix) {
+            matrix(arguments.matrix, &arguments.filter)
+        } else {
+            Vec::new()
+        };
+        let volumes = points.iter().map(|case| case.volumes).max().unwrap_or(1);
+        let serve = &arguments.serve_argument;
+        if self.wants(Part::Path) && self.backing.devices.is_empty() {
+            let scratch = self.scratch()?;
+            let (figures, size) = (&mut self.figures, arguments.size);
+            self.steps
+                .step("the raw backing", || raw::measure(&scratch, size, time, figures))?;
+        }
+        let bed = self.bed(volumes, serve);
+        let bed = self.steps.step("starting three nodes", || bed)?;
+        let backing = bed.backing().to_owned();
+        let mut measure = Measure::new(units, time, patience, !arguments.no_counts);
+        let mut site = Site::new(bed, Clients::default(), arguments.size);
+        let (steps, figures) = (&mut self.steps, &mut self.figures);
+        let (only, filter) = (&arguments.only, &arguments.filter);
+        let wants = |part| only.is_empty() || only.contains(&part);
+
+        // One client after the other: a volume has one owner.
+        for front in filter.fronts() {
+            if wants(Part::Path) && front != Front::Local {
+                path::measure(steps, &mut measure, &mut site, front, filter, figures)?;
+            }
+            measure.time = time / 3;
+            for case in points.iter().filter(|case| case.front == front) {
+                measure.case(steps, &mut site, case, false)?;
+            }
+            measure.time = time;
+        }
+        if wants(Part::Curve) {
+            let folder = arguments.output.parent().unwrap_or(Path::new("."));
+            curve::measure(steps, &mut measure, &mut site, folder, figures)?;
+        }
+        if wants(Part::Idle) {
+            idle::measure(steps, &mut site, figures)?;
+        }
+        let mut one_core = Vec::new();
+        if wants(Part::Scaling) && units.cores > 1 {
+            one_core = scaling::one_core(steps, &mut measure, &mut site)?;
+        }
+        let mut bed = site.into_bed();
+        if wants(Part::Pauses) {
+            let volume = bed.volumes[0].clone();
+            let offset = arguments.size;
+            bed.place(crate::bench::case::Placement::Free)?;
+            let cluster = &mut bed.cluster;
+            steps.step("killing the owner's gateway", || {
+                pause::takeover(cluster, &volume, offset, figures)
+            })?;
+            steps.step("killing a node", || pause::kill(cluster, &volume, offset, figures))?;
+        }
+        drop(bed);
+        if !one_core.is_empty() {
+            let bed = self.bed(2, &scaling::arguments(serve));
+            let (steps, figures) = (&mut self.steps, &mut self.figures);
+            let bed = steps.step("starting three nodes of two cores", || bed)?;
+            scaling::two_cores(steps, &mut measure, bed, arguments.size, &one_core, figures)?;
+        }
+        if self.wants(Part::Path) && filter.fronts().iter().any(|front| *front != Front::Nbd) {
+            self.copy_in_process(&mut measure)?;
+        }
+        Ok((backing, measure.rows().to_vec()))
+    }
+
+    /// The rows of a client that holds a copy itself, in place of the third node.
+    fn copy_in_process(&mut self, measure: &mut Measure) -> Result<()> {
+        if !self.backing.devices.is_empty() {
+            eprintln!("  a copy in the client's process is not measured on devices");
+            return Ok(());
+        }
+        let (scratch, arguments) = (self.scratch()?, self.arguments);
+        let bytes = arguments.size + BEHIND;
+        let (bed, driver) = self.steps.step("two nodes, and a client with the third copy", || {
+            Bed::with_copy_elsewhere(scratch, bytes, &arguments.serve_argument, |cluster, store| {
+                Driver::start("client", cluster.endpoint(), &[store.to_owned()], cluster.folder())
+            })
+        })?;
+        let mut site = Site::new(bed, Clients::of(driver), arguments.size);
+        let filter = crate::bench::case::Filter {
+            front: vec![Front::Local],
+            ..arguments.filter.clone()
+        };
+        let (steps, figures) = (&mut self.steps, &mut self.figures);
+        path::measure(steps, measure, &mut site, Front::Local, &filter, figures)
+    }
+
+    fn print_and_write(&self, run: &Run) -> Result<()> {
+        if !run.rows.is_empty() {
+            println!("{}", row::markdown(&run.rows));
+        }
+        println!("{}", self.figures.markdown());
+        println!("{}.", run.machine.describe());
+        if !run.backing.is_empty() {
+            println!(
+                "Stores: {}. All processes together, the client's share included.",
+                run.backing
+            );
+        }
+        let disturbed = run.rows.iter().filter(|row| row.disturbed).count();
+        if disturbed > 0 {
+            println!(
+                "{disturbed} of {} rows were disturbed: others used more than {} % of a core in each of {} attempts.",
+                run.rows.len(),
+                self.arguments.quiet,
+                self.arguments.repeats + 1
+            );
+        }
+        self.figures.write(&self.arguments.output)?;
+        let full = self.arguments.output.with_file_name("full.json");
+        run.write(&full)?;
+        println!("Written to {} and {}.", self.arguments.output.display(), full.display());
+        if self.arguments.record {
+            let path = run.append(Path::new(RESULTS))?;
+            println!("Recorded in {}.", path.display());
+        }
+        Ok(())
+    }
+}
