@@ -1,8 +1,8 @@
-# The four commands that people and scripts rely on. Each installs what it needs and finds missing (scripts/prepare),
+# The commands that people and scripts rely on. Each installs what it needs and finds missing (scripts/prepare),
 # so that it works on a fresh Debian 12 machine that has Rust.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak advisories clean install-lib fio-engine
+.PHONY: help demo test bench bench-peers soak advisories clean install-lib fio-engine
 
 # Extra arguments for the binary: `make demo ARGS=--keep`; for the store's bench: `make bench STORE_ARGS='--only disk'`.
 ARGS ?=
@@ -28,6 +28,11 @@ bench: ## The figures that the design promises, measured here, as a table and in
 	@target/release/amita bench $(ARGS)
 	@CARGO_TARGET_DIR=target cargo bench --locked -p amita-store --bench store -- \
 		--output $(CURDIR)/target/bench/latest.json $(STORE_ARGS)
+
+bench-peers: ## The same I/O by the raw backing, by Ceph from Debian's packages and by this, side by side (as root)
+	@scripts/prepare build demo
+	@scripts/build-release
+	@scripts/bench-peers $(ARGS)
 
 soak: ## The simulator on fresh seeds, then kill-and-verify rounds on real processes, until MINUTES (default 10) are over
 	@scripts/prepare build test demo

@@ -20,6 +20,7 @@ pub mod measure;
 mod parts;
 pub mod path;
 pub mod pause;
+pub mod peers;
 pub mod plot;
 pub mod raw;
 pub mod rebuild;
@@ -83,6 +84,9 @@ pub struct Arguments {
     /// Append the run to the results of machines of this kind, below docs/benchmarks/results
     #[arg(long)]
     pub record: bool,
+    /// Another storage system that runs, to be measured side by side: a file that describes it
+    #[arg(long, value_name = "FILE")]
+    pub peer: Vec<PathBuf>,
     /// Further arguments for the nodes' `amita serve`
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true, hide = true)]
     pub serve_argument: Vec<String>,
@@ -128,6 +132,8 @@ pub enum Part {
     Pauses,
     /// What it costs when a node that was away is brought up to date
     Rebuild,
+    /// The raw backing, and peers (--peer), side by side with this; only when it is asked for
+    Peers,
 }
 
 /// Runs it.

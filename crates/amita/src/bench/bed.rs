@@ -194,21 +194,7 @@ impl Bed {
     /// # Errors
     /// When a process has ended.
     pub fn place(&self, placement: Placement) -> Result<()> {
-        if placement == Placement::Spread {
-            // Each core of a node has a processor of its own already.
-            return Ok(());
-        }
-        let cpus = server_cpus(&self.cpus, placement);
-        for one in self.watched() {
-            affinity::keep_on(one.pid, &cpus)?;
-        }
-        Ok(())
-    }
-
-    /// Where a client is to run.
-    #[must_use]
-    pub fn client_cpus(&self, placement: Placement) -> Vec<usize> {
-        client_cpus(&self.cpus, placement)
+        place(&self.watched(), &self.cpus, placement)
     }
 
     /// Do the stores write to memory?
@@ -236,18 +222,22 @@ pub fn store_bytes(bytes: u64) -> u64 {
     2 * bytes + (256 << 20)
 }
 
+/// Puts processes that serve on their cores.
+///
+/// # Errors
+/// When one has ended.
+pub fn place(servers: &[Watched], cpus: &[usize], placement: Placement) -> Result<()> {
+    if placement == Placement::Spread {
+        // Each core of a node has a processor of its own already.
+        return Ok(());
+    }
+    let cpus = server_cpus(cpus, placement);
+    servers.iter().try_for_each(|one| affinity::keep_on(one.pid, &cpus))
+}
+
 fn server_cpus(cpus: &[usize], placement: Placement) -> Vec<usize> {
     match placement {
         Placement::TwoCores | Placement::OneCore => cpus.iter().copied().take(1).collect(),
-        Placement::Free | Placement::Spread => cpus.to_vec(),
-    }
-}
-
-fn client_cpus(cpus: &[usize], placement: Placement) -> Vec<usize> {
-    match placement {
-        // On a machine with one processor that is the one.
-        Placement::TwoCores => cpus.get(1).or(cpus.first()).copied().into_iter().collect(),
-        Placement::OneCore => cpus.iter().copied().take(1).collect(),
         Placement::Free | Placement::Spread => cpus.to_vec(),
     }
 }
@@ -283,8 +273,9 @@ fn await_stores(cluster: &Cluster) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backing, client_cpus, server_cpus};
+    use super::{Backing, server_cpus};
     use crate::bench::case::Placement;
+    use crate::bench::client::client_cpus;
 
     #[test]
     fn clients_have_the_second_core_where_there_is_one() {

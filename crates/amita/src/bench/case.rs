@@ -50,9 +50,9 @@ pub enum Front {
     /// fio on the backing itself: a peer, not a client
     #[value(skip)]
     Raw,
-    /// fio on Ceph's block device: a peer
+    /// fio on another storage system, by its own engine
     #[value(skip)]
-    Ceph,
+    Peer,
 }
 
 /// Who runs on which cores.
@@ -84,6 +84,9 @@ pub struct Load {
 pub struct Case {
     /// The client.
     pub front: Front,
+    /// What a peer is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// Reads or writes.
     pub mix: Mix,
     /// In which order.
@@ -107,6 +110,7 @@ impl Case {
     pub fn new(front: Front, mix: Mix, depth: u32) -> Case {
         Case {
             front,
+            peer: None,
             mix,
             order: Order::Random,
             block_bytes: 4096,
@@ -120,7 +124,19 @@ impl Case {
     /// Its name, a dotted path: the same in every run, so that runs can be compared.
     #[must_use]
     pub fn key(&self) -> String {
-        let mut key = format!("{}.{}.{}", self.front, self.mix, block(self.block_bytes));
+        format!("{}.{}", self.by(), self.point())
+    }
+
+    /// Whose the figures are: the client, or the peer.
+    #[must_use]
+    pub fn by(&self) -> String {
+        self.peer.clone().unwrap_or_else(|| self.front.to_string())
+    }
+
+    /// The point of the matrix, whoever it was measured by.
+    #[must_use]
+    pub fn point(&self) -> String {
+        let mut key = format!("{}.{}", self.mix, block(self.block_bytes));
         if self.order == Order::Sequential {
             key.push_str(".seq");
         }
@@ -151,7 +167,7 @@ impl Case {
                 Order::Sequential => "sequential",
             },
             self.mix,
-            self.front,
+            self.by(),
             match self.load {
                 Some(load) => format!("at {} % of its peak", load.percent),
                 None => format!("depth {}", self.depth),
@@ -187,7 +203,7 @@ impl fmt::Display for Front {
             Front::Local => "local",
             Front::Nbd => "nbd",
             Front::Raw => "raw",
-            Front::Ceph => "ceph",
+            Front::Peer => "peer",
         })
     }
 }
@@ -313,6 +329,7 @@ pub fn matrix(extent: Extent, filter: &Filter) -> Vec<Case> {
                             for &depth in &values(&filter.depth, depths) {
                                 cases.push(Case {
                                     front,
+                                    peer: None,
                                     mix,
                                     order,
                                     block_bytes,

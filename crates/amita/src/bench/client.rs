@@ -2,7 +2,7 @@
 //! measured time begins and ends, and tells what it saw.
 
 use crate::bench::bed::Bed;
-use crate::bench::case::{Case, Front, Mix, Order};
+use crate::bench::case::{Case, Front, Mix, Order, Placement};
 use crate::bench::load::driver::Driver;
 use crate::bench::load::protocol::{Job, Outcome};
 use crate::bench::row::{Done, Latency};
@@ -40,6 +40,17 @@ pub enum Running<'a> {
         /// How long is measured.
         time: Duration,
     },
+}
+
+/// Where a client is to run.
+#[must_use]
+pub fn client_cpus(cpus: &[usize], placement: Placement) -> Vec<usize> {
+    match placement {
+        // On a machine with one processor that is the one.
+        Placement::TwoCores => cpus.get(1).or(cpus.first()).copied().into_iter().collect(),
+        Placement::OneCore => cpus.iter().copied().take(1).collect(),
+        Placement::Free | Placement::Spread => cpus.to_vec(),
+    }
 }
 
 /// The job of a case for a load generator.
@@ -255,7 +266,7 @@ impl Clients {
                 bed.cluster.folder(),
             )?);
         }
-        let cpus = bed.client_cpus(case.placement);
+        let cpus = client_cpus(bed.cpus(), case.placement);
         let is_new = self.is_new(names.len(), region_bytes);
         for driver in &mut self.drivers {
             driver.keep_on(&cpus)?;
@@ -311,7 +322,13 @@ impl Clients {
     pub fn start(&mut self, bed: &Bed, case: &Case, region_bytes: u64, time: Duration) -> Result<Running<'_>> {
         if case.front == Front::Nbd {
             let targets = nbd_targets(bed, &bed.volumes[..case.volumes as usize]);
-            let job = fio_job(case, &targets, region_bytes, time, &bed.client_cpus(case.placement));
+            let job = fio_job(
+                case,
+                &targets,
+                region_bytes,
+                time,
+                &client_cpus(bed.cpus(), case.placement),
+            );
             return Running::fio(job, bed.cluster.folder(), FIO_START);
         }
         Running::library(&mut self.drivers, &job(case, region_bytes, time))

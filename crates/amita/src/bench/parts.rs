@@ -7,13 +7,14 @@ use crate::bench::ground::Site;
 use crate::bench::load::driver::Driver;
 use crate::bench::machine::Machine;
 use crate::bench::measure::{Measure, Patience};
+use crate::bench::peers::Peer;
 use crate::bench::record::{RESULTS, Run};
 use crate::bench::report::Figures;
-use crate::bench::{Arguments, Part, curve, idle, micros, path, pause, raw, rebuild, row, scaling, units};
+use crate::bench::{Arguments, Part, curve, idle, micros, path, pause, peers, raw, rebuild, row, scaling, units};
 use crate::error::Result;
 use crate::harness::scratch::Scratch;
 use crate::progress::Steps;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A probe's block behind the region.
@@ -71,14 +72,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     bench.print_and_write(&done)
 }
 
+/// Is a part asked for? Peers must be started, so that one is never taken for granted.
+fn wants(only: &[Part], part: Part) -> bool {
+    only.contains(&part) || (only.is_empty() && part != Part::Peers)
+}
+
 impl Bench<'_> {
     fn wants(&self, part: Part) -> bool {
-        self.arguments.only.is_empty() || self.arguments.only.contains(&part)
+        wants(&self.arguments.only, part)
     }
 
     fn needs_site(&self) -> bool {
-        use Part::{Curve, Idle, Matrix, Path, Pauses, Scaling};
-        [Path, Matrix, Curve, Idle, Scaling, Pauses]
+        use Part::{Curve, Idle, Matrix, Path, Pauses, Peers, Scaling};
+        [Path, Matrix, Curve, Idle, Scaling, Pauses, Peers]
             .into_iter()
             .any(|part| self.wants(part))
     }
@@ -120,19 +126,27 @@ impl Bench<'_> {
             self.steps
                 .step("the raw backing", || raw::measure(&scratch, size, time, figures))?;
         }
+        let mut measure = Measure::new(units, time, patience, !arguments.no_counts);
+        if self.wants(Part::Peers) {
+            self.peers(&mut measure)?;
+        }
         let bed = self.bed(volumes, serve);
         let bed = self.steps.step("starting three nodes", || bed)?;
         let backing = bed.backing().to_owned();
-        let mut measure = Measure::new(units, time, patience, !arguments.no_counts);
         let mut site = Site::new(bed, Clients::default(), arguments.size);
         let (steps, figures) = (&mut self.steps, &mut self.figures);
         let (only, filter) = (&arguments.only, &arguments.filter);
-        let wants = |part| only.is_empty() || only.contains(&part);
+        let wants = |part| wants(only, part);
 
         // One client after the other: a volume has one owner.
         for front in filter.fronts() {
             if wants(Part::Path) && front != Front::Local {
                 path::measure(steps, &mut measure, &mut site, front, filter, figures)?;
+            }
+            if wants(Part::Peers) && front != Front::Local {
+                for case in peers::cases(front, None) {
+                    measure.case(steps, &mut site, &case, true)?;
+                }
             }
             measure.time = time / 3;
             for case in points.iter().filter(|case| case.front == front) {
@@ -175,6 +189,17 @@ impl Bench<'_> {
         Ok((backing, measure.rows().to_vec()))
     }
 
+    /// The peers come first: they run already, and are put on their cores one after the other.
+    fn peers(&mut self, measure: &mut Measure) -> Result<()> {
+        let (scratch, size) = (self.scratch()?, self.arguments.size);
+        let device = self.backing.devices.first().map(PathBuf::as_path);
+        peers::raw(&mut self.steps, measure, &scratch, device, size)?;
+        for path in &self.arguments.peer {
+            peers::measure(&mut self.steps, measure, Peer::read(path)?, size, scratch.folder())?;
+        }
+        Ok(())
+    }
+
     /// The rows of a client that holds a copy itself, in place of the third node.
     fn copy_in_process(&mut self, measure: &mut Measure) -> Result<()> {
         if !self.backing.devices.is_empty() {
@@ -200,6 +225,9 @@ impl Bench<'_> {
     fn print_and_write(&self, run: &Run) -> Result<()> {
         if !run.rows.is_empty() {
             println!("{}", row::markdown(&run.rows));
+        }
+        if self.wants(Part::Peers) {
+            println!("{}", peers::markdown(&run.rows));
         }
         println!("{}", self.figures.markdown());
         println!("{}.", run.machine.describe());

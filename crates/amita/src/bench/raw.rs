@@ -5,10 +5,24 @@ use crate::bench::report::Figures;
 use crate::error::Result;
 use crate::harness::fio::{Job, Report};
 use crate::harness::scratch::Scratch;
+use std::path::Path;
 use std::time::Duration;
 
 /// Longer than any run may take beyond its time.
 const SLACK: Duration = Duration::from_secs(60);
+
+/// fio's engine and target for a file or a device.
+#[must_use]
+pub fn target(path: &Path, is_memory: bool) -> Vec<String> {
+    // Memory has no queue: what is asked of it is done in the call. A disk is asked as the stores ask it.
+    let engine: &[&str] = if is_memory {
+        &["--ioengine=psync"]
+    } else {
+        &["--ioengine=io_uring", "--direct=1"]
+    };
+    let engine = engine.iter().map(|&option| option.to_owned());
+    engine.chain([format!("--filename={}", path.display())]).collect()
+}
 
 /// One file of `size_bytes`, random 4 KiB, at depths 1 and 32.
 ///
@@ -16,17 +30,7 @@ const SLACK: Duration = Duration::from_secs(60);
 /// When fio fails.
 pub fn measure(scratch: &Scratch, size_bytes: u64, run: Duration, figures: &mut Figures) -> Result<()> {
     let file = scratch.stores().join("raw");
-    // Memory has no queue: what is asked of it is done in the call. A disk is asked as the stores ask it.
-    let engine: &[&str] = if scratch.is_memory() {
-        &["--ioengine=psync"]
-    } else {
-        &["--ioengine=io_uring", "--direct=1"]
-    };
-    let target: Vec<String> = engine
-        .iter()
-        .map(|&option| option.to_owned())
-        .chain([format!("--filename={}", file.display())])
-        .collect();
+    let target = target(&file, scratch.is_memory());
     let job = |name: &str, pattern, block_bytes, depth, run| Job {
         name: format!("raw-{name}"),
         target: target.clone(),

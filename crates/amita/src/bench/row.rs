@@ -172,6 +172,10 @@ impl Row {
 fn written_by_stores(case: &Case, usage: &Usage, in_memory: bool) -> Option<u64> {
     // A client with a store of its own, and fio on the raw file, write as stores do.
     let client_writes = matches!(case.front, Front::Local | Front::Raw);
+    if case.front == Front::Peer {
+        // A peer's processes write more than stores do, to sockets too.
+        return None;
+    }
     let stores = usage.by_name.iter().filter(|(name, _)| match name.as_str() {
         "client" | "fio" => client_writes,
         "metadata" => false,
