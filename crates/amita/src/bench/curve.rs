@@ -11,7 +11,7 @@ use crate::progress::Steps;
 use std::path::Path;
 
 /// Shares of the peak that are asked for, in percent.
-const LOADS: [u32; 7] = [10, 30, 50, 60, 70, 80, 90];
+const LOADS: [u32; 5] = [10, 30, 50, 70, 90];
 /// The one that is judged, and what the slowest of a thousand may take there, in medians.
 const JUDGED: u32 = 70;
 const P999_RATIO: f64 = 4.0;

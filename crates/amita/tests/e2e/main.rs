@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod client;
+mod bench;
 mod commands;
 mod demo;
 mod failures;
