@@ -41,9 +41,7 @@ pub fn three_nodes(
 /// What lies beneath the stores. Figures on one kind say nothing of another, so a run has one.
 #[derive(Clone, Debug, Default)]
 pub struct Backing {
-    /// Files in this folder; without it, in memory.
-    pub folder: Option<PathBuf>,
-    /// Devices, one for each node, in place of files.
+    /// Devices, one for each node; without them, files.
     pub devices: Vec<PathBuf>,
 }
 
@@ -291,7 +289,6 @@ mod tests {
     #[test]
     fn devices_are_taken_only_by_leave_and_one_for_each_node() {
         let devices = |count| Backing {
-            folder: None,
             devices: vec!["/dev/null".into(); count],
         };
         assert!(devices(3).check(true).is_ok() && Backing::default().check(false).is_ok());

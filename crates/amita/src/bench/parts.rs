@@ -31,7 +31,6 @@ struct Bench<'a> {
 /// Runs the parts that are asked for, prints what they came to, and writes it.
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let backing = Backing {
-        folder: arguments.store_dir.clone(),
         devices: arguments.device.clone(),
     };
     backing.check(arguments.yes_destroy)?;
@@ -77,6 +76,22 @@ fn wants(only: &[Part], part: Part) -> bool {
     only.contains(&part) || (only.is_empty() && part != Part::Peers)
 }
 
+fn scratch(arguments: &Arguments) -> Result<Scratch> {
+    let size = arguments.size;
+    // Files of stores take no room on devices.
+    let stores = if arguments.device.is_empty() {
+        store_bytes(2 * size + BEHIND) * NODES as u64
+    } else {
+        0
+    };
+    Scratch::make("bench", None, arguments.store_dir.as_deref(), stores + size)
+}
+
+fn bed(arguments: &Arguments, backing: &Backing, volumes: u32, serve_arguments: &[String]) -> Result<Bed> {
+    let bytes = arguments.size + BEHIND;
+    Bed::start(scratch(arguments)?, backing, bytes, volumes, serve_arguments)
+}
+
 impl Bench<'_> {
     fn wants(&self, part: Part) -> bool {
         wants(&self.arguments.only, part)
@@ -87,22 +102,6 @@ impl Bench<'_> {
         [Path, Matrix, Curve, Idle, Scaling, Pauses, Peers]
             .into_iter()
             .any(|part| self.wants(part))
-    }
-
-    fn scratch(&self) -> Result<Scratch> {
-        let size = self.arguments.size;
-        // Files of stores take no room on devices.
-        let stores = if self.backing.devices.is_empty() {
-            store_bytes(2 * size + BEHIND) * NODES as u64
-        } else {
-            0
-        };
-        Scratch::make("bench", None, self.backing.folder.as_deref(), stores + size)
-    }
-
-    fn bed(&self, volumes: u32, serve_arguments: &[String]) -> Result<Bed> {
-        let bytes = self.arguments.size + BEHIND;
-        Bed::start(self.scratch()?, &self.backing, bytes, volumes, serve_arguments)
     }
 
     /// All that is measured on the shared cluster, and on those that begin as it does.
@@ -121,7 +120,7 @@ impl Bench<'_> {
         let volumes = points.iter().map(|case| case.volumes).max().unwrap_or(1);
         let serve = &arguments.serve_argument;
         if self.wants(Part::Path) && self.backing.devices.is_empty() {
-            let scratch = self.scratch()?;
+            let scratch = scratch(self.arguments)?;
             let (figures, size) = (&mut self.figures, arguments.size);
             self.steps
                 .step("the raw backing", || raw::measure(&scratch, size, time, figures))?;
@@ -130,9 +129,10 @@ impl Bench<'_> {
         if self.wants(Part::Peers) {
             self.peers(&mut measure)?;
         }
-        let bed = self.bed(volumes, serve);
-        let bed = self.steps.step("starting three nodes", || bed)?;
-        let backing = bed.backing().to_owned();
+        let backing = self.backing.clone();
+        let start = |cores: &[String], volumes| bed(arguments, &backing, volumes, cores);
+        let bed = self.steps.step("starting three nodes", || start(serve, volumes))?;
+        let lies_on = bed.backing().to_owned();
         let mut site = Site::new(bed, Clients::default(), arguments.size);
         let (steps, figures) = (&mut self.steps, &mut self.figures);
         let (only, filter) = (&arguments.only, &arguments.filter);
@@ -178,20 +178,21 @@ impl Bench<'_> {
         }
         drop(bed);
         if !one_core.is_empty() {
-            let bed = self.bed(2, &scaling::arguments(serve));
             let (steps, figures) = (&mut self.steps, &mut self.figures);
-            let bed = steps.step("starting three nodes of two cores", || bed)?;
+            let bed = steps.step("starting three nodes of two cores", || {
+                start(&scaling::arguments(serve), 2)
+            })?;
             scaling::two_cores(steps, &mut measure, bed, arguments.size, &one_core, figures)?;
         }
         if self.wants(Part::Path) && filter.fronts().iter().any(|front| *front != Front::Nbd) {
             self.copy_in_process(&mut measure)?;
         }
-        Ok((backing, measure.rows().to_vec()))
+        Ok((lies_on, measure.rows().to_vec()))
     }
 
     /// The peers come first: they run already, and are put on their cores one after the other.
     fn peers(&mut self, measure: &mut Measure) -> Result<()> {
-        let (scratch, size) = (self.scratch()?, self.arguments.size);
+        let (scratch, size) = (scratch(self.arguments)?, self.arguments.size);
         let device = self.backing.devices.first().map(PathBuf::as_path);
         peers::raw(&mut self.steps, measure, &scratch, device, size)?;
         for path in &self.arguments.peer {
@@ -206,7 +207,7 @@ impl Bench<'_> {
             eprintln!("  a copy in the client's process is not measured on devices");
             return Ok(());
         }
-        let (scratch, arguments) = (self.scratch()?, self.arguments);
+        let (scratch, arguments) = (scratch(self.arguments)?, self.arguments);
         let bytes = arguments.size + BEHIND;
         let (bed, driver) = self.steps.step("two nodes, and a client with the third copy", || {
             Bed::with_copy_elsewhere(scratch, bytes, &arguments.serve_argument, |cluster, store| {

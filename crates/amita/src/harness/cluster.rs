@@ -75,8 +75,16 @@ pub struct Cluster {
     nodes: Vec<Node>,
 }
 
+/// The most cores of a node whose ports are set aside.
+const FABRIC_PORTS: u16 = 4;
+
 fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], ports::free()))
+}
+
+/// Core I of a node listens on this port plus I.
+fn fabric_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], ports::free_row(FABRIC_PORTS)))
 }
 
 impl Cluster {
@@ -135,7 +143,7 @@ impl Cluster {
             .map(|number| Node {
                 name: format!("n{number}"),
                 stores: vec![config.store_folder.join(format!("n{number}.store"))],
-                fabric: loopback(),
+                fabric: fabric_address(),
                 nbd: loopback(),
                 advertised: None,
                 process: None,
@@ -252,7 +260,7 @@ impl Cluster {
         let node = Node {
             name: name.to_owned(),
             stores: Vec::new(),
-            fabric: loopback(),
+            fabric: fabric_address(),
             nbd: loopback(),
             advertised: None,
             process: None,

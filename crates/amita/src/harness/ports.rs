@@ -26,3 +26,36 @@ pub fn free() -> u16 {
     }
     panic!("no free port on 127.0.0.1 between {FIRST} and {}", FIRST + COUNT);
 }
+
+/// The first of several ports in a row that nobody listens on, none of them given out before by this process: a node of
+/// several cores listens on as many.
+///
+/// # Panics
+/// When all of twelve thousand ports are taken.
+#[must_use]
+pub fn free_row(count: u16) -> u16 {
+    loop {
+        let first = free();
+        // Each one is the next, unless somebody else has it, or asks at the same time.
+        if (1..count).all(|step| free() == first + step) {
+            return first;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{free, free_row};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_row_is_free_and_given_out_once() {
+        let (one, two) = (free_row(4), free_row(4));
+        assert!(one.abs_diff(two) >= 4, "{one} and {two}");
+        let listeners: Vec<_> = (one..one + 4)
+            .map(|port| TcpListener::bind(("127.0.0.1", port)))
+            .collect();
+        assert!(listeners.iter().all(Result::is_ok), "{listeners:?}");
+        assert!(!(one..one + 4).contains(&free()));
+    }
+}
