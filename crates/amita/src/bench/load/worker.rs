@@ -276,9 +276,15 @@ impl<'a> Run<'a> {
                 self.worker.local.recycle(one.payload);
                 let Slot { volume, read, start_ns } = self.slots[slot];
                 self.free.push(slot);
-                if begun && in_time {
+                // By the clock, all that were to start in the measured time count, however late they end.
+                let counts = if arrivals.is_some() {
+                    start_ns >= ramp_ns
+                } else {
+                    begun && in_time
+                };
+                if counts {
                     self.count(read, now_ns.saturating_sub(start_ns));
-                    let tenth = ((now_ns - ramp_ns) / 100_000_000) as usize;
+                    let tenth = (now_ns.saturating_sub(ramp_ns) / 100_000_000) as usize;
                     if let Some(tenth) = self.outcome.tenths.get_mut(tenth) {
                         *tenth += 1;
                     }
