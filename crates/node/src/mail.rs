@@ -264,7 +264,13 @@ impl CoreMessage {
         use CoreMessage::{Acknowledged, Done, FromStore, Piece, ToPeer, ToSequencer, ToStore};
         matches!(
             self,
-            Acknowledged { .. } | ToStore { .. } | FromStore { .. } | ToPeer { .. } | ToSequencer { .. } | Piece { .. } | Done { .. }
+            Acknowledged { .. }
+                | ToStore { .. }
+                | FromStore { .. }
+                | ToPeer { .. }
+                | ToSequencer { .. }
+                | Piece { .. }
+                | Done { .. }
         )
     }
 }

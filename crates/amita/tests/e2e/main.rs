@@ -2,8 +2,8 @@
 //! ports, in folders that are removed, and reads all logs at its end.
 
 mod bad_input;
-mod client;
 mod bench;
+mod client;
 mod commands;
 mod demo;
 mod failures;

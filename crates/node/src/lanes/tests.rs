@@ -73,7 +73,10 @@ fn the_links_of_a_node_grow_with_its_cores_and_not_with_peers_times_cores() {
     for cores in 1..=256 {
         for peers in [1, 2, 9, 99, 999, 9_999] {
             let all = peers * links(16, cores, peers);
-            assert!(all <= peers.max(LINKS_PER_CORE * cores), "{cores} cores, {peers} peers: {all}");
+            assert!(
+                all <= peers.max(LINKS_PER_CORE * cores),
+                "{cores} cores, {peers} peers: {all}"
+            );
         }
     }
 }

@@ -150,6 +150,8 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
             site: String::new(),
             rack: format!("rack-{}", node / 20),
             maintenance: false,
+            client: false,
+            metrics: None,
         };
         (map::node_key(&record.name), json(serde_json::to_vec(&record)))
     });
