@@ -120,6 +120,8 @@ enum Meta {
         done: usize,
         zero_copy: bool,
         error: Option<io::Error>,
+        /// Polls before it was started.
+        polls: u64,
     },
     Connect {
         socket: SocketId,
@@ -191,6 +193,10 @@ pub struct UringDriver {
     ready: Vec<Completion>,
     reaped: Vec<Reaped>,
     vectors: sys::Vectors,
+    /// Of what this poll has collected, sends that ended as they were handed over, which nobody waits for.
+    sent_at_once: usize,
+    /// It gave way while only those were there, and nothing came: the wait that follows is the same one.
+    in_vain: bool,
     /// Somebody waits for what was started: a peer, a device.
     urgent: bool,
     held_back: u32,
@@ -223,6 +229,8 @@ impl UringDriver {
             ready: Vec::new(),
             reaped: Vec::new(),
             vectors: sys::Vectors::default(),
+            sent_at_once: 0,
+            in_vain: false,
             urgent: false,
             held_back: 0,
             device_started: 0,
@@ -302,8 +310,9 @@ impl UringDriver {
         Some(next.since(self.now))
     }
 
-    /// Gives way for a moment and then blocks, until there is something.
-    fn wait(&mut self, completions: &mut Vec<Completion>) {
+    /// Gives way for a moment, where that pays; has more come meanwhile?
+    fn give_way(&mut self, completions: &mut Vec<Completion>) -> bool {
+        let before = completions.len();
         self.pace.begin();
         while self.pace.should_yield(self.config.yields) {
             self.pace.give_way();
@@ -313,10 +322,18 @@ impl UringDriver {
                 self.submit();
             }
             self.collect(completions);
-            if !completions.is_empty() {
+            if completions.len() > before {
                 self.pace.found();
-                return self.update_time();
+                return true;
             }
+        }
+        false
+    }
+
+    /// Gives way for a moment and then blocks, until there is something.
+    fn wait(&mut self, completions: &mut Vec<Completion>) {
+        if !std::mem::take(&mut self.in_vain) && self.give_way(completions) {
+            return self.update_time();
         }
         self.update_time();
         let limit = self.limit();
@@ -463,6 +480,7 @@ impl Driver for UringDriver {
 
     fn poll(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
         self.counts.polls += 1;
+        self.sent_at_once = 0;
         self.update_time();
         self.arm_wake();
         self.rearm_listeners();
@@ -476,11 +494,16 @@ impl Driver for UringDriver {
             self.urgent = false;
             self.device_started = 0;
             if self.ring.has_unsubmitted() || self.ring.has_deferred() {
+                self.in_vain = false;
                 self.submit();
             }
         }
         self.collect(completions);
         self.fire_timers(completions);
+        if wait == Wait::UntilEvent && self.sent_at_once > 0 && self.sent_at_once == completions.len() {
+            // That what was just sent has gone is worth no pass of its own, if an answer comes soon.
+            self.in_vain = !self.give_way(completions);
+        }
         while wait == Wait::UntilEvent && completions.is_empty() {
             self.wait(completions);
             self.collect(completions);
@@ -497,7 +520,11 @@ impl Driver for UringDriver {
     }
 
     fn finished(&mut self, completions: &mut Vec<Completion>) {
-        std::mem::swap(&mut self.ready, completions);
+        if !self.ready.is_empty() {
+            std::mem::swap(&mut self.ready, completions);
+            // As at the end of a poll.
+            self.update_time();
+        }
     }
 
     fn refresh(&mut self) {

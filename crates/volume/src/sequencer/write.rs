@@ -459,7 +459,7 @@ fn charge(write: &Write) -> u64 {
 
 /// CRC-32C of each piece of the payload: computed once, when the write is sequenced, and checked at every step on.
 fn sums(write: &Write) -> Sums {
-    let mut sums = Sums::new();
+    let mut sums = Sums::with_capacity(usize::from(write.range.count));
     let mut rest: &[u8] = &write.payload;
     let mut room = (BLOCK_BYTES - write.offset_bytes % BLOCK_BYTES) as usize;
     while !rest.is_empty() {
