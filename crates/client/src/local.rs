@@ -282,7 +282,7 @@ impl Local {
         self.session.borrow().under_way()
     }
 
-    /// Ends a [`Local::wait`] from another thread, or the next one at once: it looks for what has ended, and goes on.
+    /// Has the core run a pass while it waits, from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.embedded.waker()

@@ -250,6 +250,38 @@ fn a_client_leaves_no_record_and_a_dead_one_is_not_missed() {
 }
 
 #[test]
+fn a_wait_ends_at_its_limit_whatever_came_before() {
+    let world = World::new(1);
+    let mut local = world.local();
+    let volume = local.open("v").unwrap();
+    let mut done = Vec::new();
+    let wait = |local: &mut Local, done: &mut Vec<_>, limit_ms| {
+        let start = Instant::now();
+        local.wait(Duration::from_millis(limit_ms), done);
+        assert!(start.elapsed() < PATIENCE, "it never ends");
+        start.elapsed() >= Duration::from_millis(limit_ms)
+    };
+    for round in 0..20 {
+        assert!(
+            wait(&mut local, &mut done, 3) && done.is_empty(),
+            "nothing is under way"
+        );
+        // This leaves an alarm behind that rings in a poll.
+        local.read(&volume, 0, 4096, round).unwrap();
+        local.wait(Duration::from_millis(10), &mut done);
+        std::thread::sleep(Duration::from_millis(11));
+        local.poll(&mut done);
+        assert_eq!(done.drain(..).count(), 1);
+        assert!(wait(&mut local, &mut done, 5));
+        // Another thread ends it early, as often as it likes: it goes on to its limit.
+        let waker = local.waker();
+        let other = std::thread::spawn(move || (0..10).for_each(|_| waker.wake()));
+        assert!(wait(&mut local, &mut done, 5));
+        other.join().unwrap();
+    }
+}
+
+#[test]
 fn copies_in_the_process_are_read_there() {
     let world = World::without_pool(1);
     let mut config = world.config();

@@ -117,7 +117,7 @@ impl Embedded {
         self.driver.pool()
     }
 
-    /// The time as of the last pass.
+    /// The time as of the last pass, or of [`Embedded::start_asked`].
     #[must_use]
     pub fn now(&self) -> Time {
         self.driver.now()
@@ -132,15 +132,24 @@ impl Embedded {
     /// One pass: hands over what was started, takes in what has ended, handles it. Does not block. What the pass itself
     /// starts is handed over by the next.
     pub fn poll(&mut self) {
-        self.driver.poll(Wait::No, &mut self.completions);
+        self.pass(Wait::No);
+    }
+
+    fn pass(&mut self, wait: Wait) {
+        self.driver.poll(wait, &mut self.completions);
+        // It has fired, or is about to: then it costs a pass, and is of no use to the next wait.
+        if self.alarm.is_some_and(|(at, _)| at <= self.driver.now()) {
+            self.alarm = None;
+        }
         self.left = self.service.pass(&mut self.driver, &mut self.completions);
     }
 
     /// A pass over what was asked for since the last one, so that the next one hands it over. The clock is read: what is
-    /// asked for now must not be judged by the time of the last pass, which may be long ago (R4).
+    /// asked for now must not be judged by the time of the last pass, which may be long ago (R4), nor a limit be counted
+    /// from then.
     pub fn start_asked(&mut self) {
+        self.driver.refresh();
         if !self.service.core.fronts.asks.0.is_empty() {
-            self.driver.refresh();
             self.left = self.service.pass(&mut self.driver, &mut self.completions);
         }
     }
@@ -150,11 +159,7 @@ impl Embedded {
         if self.left == Wait::UntilEvent {
             self.set_alarm(until);
         }
-        self.driver.poll(self.left, &mut self.completions);
-        if self.alarm.is_some_and(|(at, _)| at <= self.driver.now()) {
-            self.alarm = None;
-        }
-        self.left = self.service.pass(&mut self.driver, &mut self.completions);
+        self.pass(self.left);
     }
 
     /// An alarm that is earlier than wanted may stay: it costs a pass and is set anew. So one that is waited with again
