@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use amita_node::serve::{Level, Log, ServeConfig};
+use amita_reactor::uring::UringConfig;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -60,7 +61,7 @@ impl Config {
             index_bytes: 1 << 30,
             lease_ttl_s: 5,
             open_patience: Duration::from_secs(30),
-            yields: 1000,
+            yields: UringConfig::default().yields,
             log: None,
         }
     }

@@ -1,23 +1,22 @@
 //! How a thread that is no core waits for one: at an event file, which is written only while the thread sleeps or has
 //! asked for it.
 
-use super::EventFile;
 use super::pace::Pace;
 use super::sys;
+use super::{EventFile, UringConfig};
 use crate::waker::Waker;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The most that one wait gives way before it blocks.
-const YIELDS: u32 = 64;
-
 /// The bell of one thread. Whoever has its [`Waker`] rings it; that costs a system call only while it is armed.
 pub struct Doorbell {
     file: Arc<EventFile>,
     waker: Waker,
     pace: Pace,
+    /// The most that one wait gives way before it blocks.
+    yields: u32,
     armed: bool,
 }
 
@@ -32,6 +31,7 @@ impl Doorbell {
             waker: Waker::new(Box::new(file.clone())),
             file,
             pace: Pace::default(),
+            yields: UringConfig::default().yields,
             armed: false,
         })
     }
@@ -72,7 +72,7 @@ impl Doorbell {
     /// then blocks until the bell rings. `ready` is to look at what the ringing announces.
     pub fn wait(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) {
         self.pace.begin();
-        while self.pace.should_yield(YIELDS) {
+        while self.pace.should_yield(self.yields) {
             self.pace.give_way();
             if ready() {
                 return self.pace.found();
