@@ -83,6 +83,8 @@ uint32_t amita_chunk_bytes(amita_volume volume);
 
 /* A queue for at most `depth` requests under way. One thread uses it at a time; two at once are told -EBUSY. */
 int amita_queue_create(amita_client client, uint32_t depth, amita_queue *queue);
+/* What is under way on it still happens, and its completions are not returned; memory of reads is not touched any more. The
+ * queue of an AMITA_INLINE client must have nothing under way (-EBUSY). */
 int amita_queue_destroy(amita_queue queue);
 
 /* Requests. 0: it is under way, and `user` comes back with its completion. Negative: it was not begun.
