@@ -144,6 +144,12 @@ pub fn run(cli: Cli) -> Result<()> {
 pub struct Endpoints(Option<String>);
 
 impl Endpoints {
+    /// At one address that is known.
+    #[must_use]
+    pub fn of(endpoint: &str) -> Endpoints {
+        Endpoints(Some(endpoint.to_owned()))
+    }
+
     /// The addresses.
     ///
     /// # Errors

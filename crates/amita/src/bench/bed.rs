@@ -2,10 +2,14 @@
 
 use crate::bench::case::Placement;
 use crate::bench::usage::Watched;
+use crate::cli::Endpoints;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::harness::cluster::{Cluster, Config, Metadata};
 use crate::harness::scratch::Scratch;
 use crate::harness::{affinity, interrupt};
+use crate::nodes::Nodes;
+use amita_node::observe::NodePage;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -195,10 +199,13 @@ impl Bed {
         place(&self.watched(), &self.cpus, placement)
     }
 
-    /// Do the stores write to memory?
+    /// Whoever can ask the nodes for what their stores have written.
     #[must_use]
-    pub fn is_memory(&self) -> bool {
-        !self.devices && self.scratch.is_memory()
+    pub fn stores(&self) -> Stores {
+        Stores {
+            metadata: Endpoints::of(self.cluster.endpoint()),
+            nodes: self.cluster.nodes().iter().map(|node| node.name.clone()).collect(),
+        }
     }
 
     /// The processors that may be used.
@@ -211,6 +218,28 @@ impl Bed {
     #[must_use]
     pub fn backing(&self) -> &'static str {
         if self.devices { "devices" } else { self.scratch.kind() }
+    }
+}
+
+/// The stores of a cluster, as their nodes tell of them.
+#[derive(Clone, Debug)]
+pub struct Stores {
+    metadata: Endpoints,
+    nodes: Vec<String>,
+}
+
+impl Stores {
+    /// Bytes that they have written so far, by their own count; `None` where a node does not tell.
+    #[must_use]
+    pub fn wrote(&self) -> Option<u64> {
+        let asked = Nodes::find(&self.metadata).ok()?.ask::<NodePage>("/top");
+        // Clients are nodes as well, and tell nothing.
+        let told: BTreeMap<String, NodePage> = asked
+            .into_iter()
+            .filter_map(|asked| Some((asked.node, asked.answer.ok()?)))
+            .collect();
+        let wrote = |page: &NodePage| page.stores.iter().map(|store| store.written_bytes).sum::<u64>();
+        self.nodes.iter().map(|name| told.get(name).map(wrote)).sum()
     }
 }
 

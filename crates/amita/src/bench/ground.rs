@@ -1,6 +1,6 @@
 //! The cluster as what cases are run on.
 
-use crate::bench::bed::Bed;
+use crate::bench::bed::{Bed, Stores};
 use crate::bench::case::Case;
 use crate::bench::client::{Clients, Running};
 use crate::bench::measure::Ground;
@@ -53,8 +53,8 @@ impl Ground for Site {
         self.bed.watched()
     }
 
-    fn is_memory(&self) -> bool {
-        self.bed.is_memory()
+    fn stores(&self) -> Option<Stores> {
+        Some(self.bed.stores())
     }
 
     fn ready(&mut self, case: &Case) -> Result<()> {

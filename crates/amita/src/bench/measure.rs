@@ -1,7 +1,8 @@
 //! Measures a case: runs it, looks at every process before and after, tries again when somebody disturbed it, and counts
 //! system calls and allocations in runs of their own.
 
-use crate::bench::case::Case;
+use crate::bench::bed::Stores;
+use crate::bench::case::{Case, Mix};
 use crate::bench::client::Running;
 use crate::bench::counting::{Counter, Event};
 use crate::bench::row::Row;
@@ -40,8 +41,10 @@ pub struct Measure {
 pub trait Ground {
     /// The processes that serve.
     fn watched(&self) -> Vec<Watched>;
-    /// Do stores write to memory?
-    fn is_memory(&self) -> bool;
+    /// The stores that are written to, where somebody tells of them.
+    fn stores(&self) -> Option<Stores> {
+        None
+    }
     /// Readies everything for a case.
     ///
     /// # Errors
@@ -118,17 +121,23 @@ impl Measure {
     }
 
     fn once(&self, ground: &mut dyn Ground, case: &Case) -> Result<Row> {
-        let (mut watched, in_memory) = (ground.watched(), ground.is_memory());
+        let mut watched = ground.watched();
+        let stores = ground.stores().filter(|_| case.mix != Mix::Read);
+        let wrote = || stores.as_ref().and_then(Stores::wrote);
         let mut running = ground.start(case, self.time)?;
         watched.extend(running.watched());
         running.begun()?;
+        // Asking costs the nodes some CPU, so that is outside of the window.
+        let before = wrote();
         let window = Window::open(&watched)?;
         let ended = running.ended();
         let usage = window.close();
+        let after = wrote();
         ended?;
         // What the client has to say comes first: an I/O that failed explains a process that has ended.
         let done = running.finish(case.mix)?;
-        Ok(Row::new(case, &done, &usage?, &self.units, in_memory))
+        let written = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        Ok(Row::new(case, &done, &usage?, &self.units, written))
     }
 }
 
@@ -185,7 +194,7 @@ mod tests {
                 iops,
                 ..Done::default()
             };
-            Row::new(&Case::new(Front::Nbd, Mix::Read, 1), &done, &usage, &units, true)
+            Row::new(&Case::new(Front::Nbd, Mix::Read, 1), &done, &usage, &units, None)
         };
         // Not the faster one: that would be choosing by the figure.
         let best = quieter(Some(row(50.0, 2000.0)), row(20.0, 1000.0));

@@ -84,7 +84,6 @@ pub fn measure(steps: &mut Steps, measure: &mut Measure, peer: Peer, size_bytes:
         peer,
         folder: folder.to_owned(),
         size_bytes,
-        is_memory: false,
     };
     system.run(steps, measure, &name)
 }
@@ -112,7 +111,6 @@ pub fn raw(
         },
         folder: scratch.folder().to_owned(),
         size_bytes,
-        is_memory,
     };
     system.run(steps, measure, "raw")
 }
@@ -123,7 +121,6 @@ struct System {
     peer: Peer,
     folder: PathBuf,
     size_bytes: u64,
-    is_memory: bool,
 }
 
 impl System {
@@ -161,10 +158,6 @@ impl Ground for System {
             pid,
         })
         .collect()
-    }
-
-    fn is_memory(&self) -> bool {
-        self.is_memory
     }
 
     fn ready(&mut self, case: &Case) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What one case came to: a line of the table.
 
-use crate::bench::case::{Case, Front};
+use crate::bench::case::Case;
 use crate::bench::histogram::Histogram;
 use crate::bench::units::Units;
 use crate::bench::usage::{Foreign, Usage};
@@ -110,9 +110,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// Puts together what the client and the processes say.
+    /// Puts together what the client and the processes say, and how many bytes all stores wrote, where they told.
     #[must_use]
-    pub fn new(case: &Case, done: &Done, usage: &Usage, units: &Units, in_memory: bool) -> Row {
+    pub fn new(case: &Case, done: &Done, usage: &Usage, units: &Units, stores_wrote: Option<u64>) -> Row {
         let ios = (done.iops * usage.length.as_secs_f64()).max(1.0);
         let cpu_us = usage
             .by_name
@@ -147,9 +147,9 @@ impl Row {
             preemptions: digits(all.map(|used| used.involuntary).sum::<u64>() as f64 / ios),
             system_calls: None,
             allocations: None,
-            written_per_byte: (written > 0.0)
-                .then(|| written_by_stores(case, usage, in_memory).map(|bytes| digits(bytes as f64 / written)))
-                .flatten(),
+            written_per_byte: stores_wrote
+                .filter(|_| written > 0.0)
+                .map(|bytes| digits(bytes as f64 / written)),
             foreign: Foreign {
                 percent: digits(usage.foreign.percent),
                 steal_percent: digits(usage.foreign.steal_percent),
@@ -165,26 +165,6 @@ impl Row {
     pub fn latency(&self) -> Latency {
         self.read_us.or(self.write_us).unwrap_or_default()
     }
-}
-
-/// What the stores wrote: what went to disks, or, in memory, what their processes handed to `write`. A client writes to
-/// sockets only, which count as nothing here; the metadata writes to its own file.
-fn written_by_stores(case: &Case, usage: &Usage, in_memory: bool) -> Option<u64> {
-    // A client with a store of its own, and fio on the raw file, write as stores do.
-    let client_writes = matches!(case.front, Front::Local | Front::Raw);
-    if case.front == Front::Peer {
-        // A peer's processes write more than stores do, to sockets too.
-        return None;
-    }
-    let stores = usage.by_name.iter().filter(|(name, _)| match name.as_str() {
-        "client" | "fio" => client_writes,
-        "metadata" => false,
-        _ => true,
-    });
-    let bytes = stores
-        .map(|(_, used)| if in_memory { used.written_bytes } else { used.disk_bytes })
-        .sum();
-    (bytes > 0).then_some(bytes)
 }
 
 /// As a Markdown table.

@@ -1,7 +1,7 @@
 //! What a second core is worth: the same load on one processor, then twice of it on two, where every node has a core on
 //! each of them and so have the clients.
 
-use crate::bench::bed::Bed;
+use crate::bench::bed::{Bed, Stores};
 use crate::bench::case::{Case, Front, Mix, Placement};
 use crate::bench::client::{Running, job};
 use crate::bench::load::driver::Driver;
@@ -111,8 +111,8 @@ impl Ground for Spread {
         self.bed.watched()
     }
 
-    fn is_memory(&self) -> bool {
-        self.bed.is_memory()
+    fn stores(&self) -> Option<Stores> {
+        Some(self.bed.stores())
     }
 
     fn ready(&mut self, _: &Case) -> Result<()> {

@@ -1,5 +1,5 @@
-//! What processes use while something is measured, from `/proc`: CPU, switches, what they write; and what everybody else
-//! on the machine does at the same time.
+//! What processes use while something is measured, from `/proc`: CPU and switches; and what everybody else on the machine
+//! does at the same time.
 //!
 //! A [`Window`] is two looks. The one at the end must come while all that counts still runs.
 
@@ -24,10 +24,6 @@ struct Look {
     cpu: Duration,
     voluntary: u64,
     involuntary: u64,
-    /// Bytes handed to `write` and its relatives (`wchar`): files in memory have no other trace.
-    written_bytes: u64,
-    /// Bytes that were sent to a disk.
-    disk_bytes: u64,
 }
 
 /// What a process used within a window.
@@ -39,10 +35,6 @@ pub struct Used {
     pub voluntary: u64,
     /// Times that a thread was put aside for another.
     pub involuntary: u64,
-    /// Bytes handed to `write` and its relatives.
-    pub written_bytes: u64,
-    /// Bytes sent to a disk.
-    pub disk_bytes: u64,
 }
 
 /// What everybody else did within a window, in percent of one core.
@@ -119,8 +111,6 @@ impl Window {
             used.cpu += cpu;
             used.voluntary += now.voluntary.saturating_sub(before.voluntary);
             used.involuntary += now.involuntary.saturating_sub(before.involuntary);
-            used.written_bytes += now.written_bytes.saturating_sub(before.written_bytes);
-            used.disk_bytes += now.disk_bytes.saturating_sub(before.disk_bytes);
         }
         let foreign = foreign(self.machine, machine()?, ours, length);
         Ok(Usage {
@@ -187,10 +177,6 @@ fn look(pid: u32) -> Result<Look> {
         found.voluntary += field(&text, "voluntary_ctxt_switches");
         found.involuntary += field(&text, "nonvoluntary_ctxt_switches");
     }
-    // Only root, or the owner of the process, may read this one.
-    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    found.written_bytes = field(&text, "wchar");
-    found.disk_bytes = field(&text, "write_bytes");
     Ok(found)
 }
 

@@ -57,7 +57,7 @@ fn run(iops: f64, noise: f64, disturbed: bool) -> Run {
         noise,
         ..Done::default()
     };
-    let mut row = Row::new(&Case::new(Front::Libamita, Mix::Read, 32), &done, &usage, &units, true);
+    let mut row = Row::new(&Case::new(Front::Libamita, Mix::Read, 32), &done, &usage, &units, None);
     row.disturbed = disturbed;
     let mut figures = Figures::default();
     figures.at_least("rate", "", iops, "IOPS", 120_000.0);

@@ -68,7 +68,7 @@ fn figures_have_the_names_that_scripts_know() {
     let mut figures = Figures::default();
     for (front, depth) in [(Front::Nbd, 32), (Front::Libamita, 1)] {
         let case = Case::new(front, Mix::Write, depth);
-        let row = Row::new(&case, &done, &usage, &units, true);
+        let row = Row::new(&case, &done, &usage, &units, None);
         let all = judged(front);
         let judged = all.iter().find(|judged| judged.case == case).expect("judged");
         judge(judged, &row, &units, &mut figures);

@@ -34,7 +34,7 @@ fn everybody_is_measured_at_the_same_points_and_stands_in_one_line() {
             iops,
             ..Done::default()
         };
-        Row::new(&case, &done, &usage, &units, true)
+        Row::new(&case, &done, &usage, &units, None)
     };
     let mut ceph = cases(Front::Peer, Some("ceph"));
     let (ours, points) = (cases(Front::Libamita, None), ceph.len());

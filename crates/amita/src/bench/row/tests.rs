@@ -4,20 +4,18 @@ use crate::bench::units::Units;
 use crate::bench::usage::{Usage, Used};
 use std::time::Duration;
 
-fn used(cpu_ms: u64, written_bytes: u64) -> Used {
+fn used(cpu_ms: u64) -> Used {
     Used {
         cpu: Duration::from_millis(cpu_ms),
         voluntary: 1000,
         involuntary: 500,
-        written_bytes,
-        disk_bytes: 0,
     }
 }
 
 fn row(mix: Mix) -> Row {
     let usage = Usage {
         length: Duration::from_secs(1),
-        by_name: [("client", used(40, 77)), ("n1", used(60, 4096 * 15_000))]
+        by_name: [("client", used(40)), ("n1", used(60))]
             .map(|(name, used)| (name.to_owned(), used))
             .into(),
         ..Usage::default()
@@ -40,7 +38,13 @@ fn row(mix: Mix) -> Row {
         write: latency,
         noise: 0.01,
     };
-    Row::new(&Case::new(Front::Libamita, mix, 32), &done, &usage, &units, true)
+    Row::new(
+        &Case::new(Front::Libamita, mix, 32),
+        &done,
+        &usage,
+        &units,
+        Some(4096 * 15_000),
+    )
 }
 
 #[test]
@@ -52,7 +56,6 @@ fn costs_are_per_io_and_split_by_process() {
     );
     assert_eq!(row.cpu_p, 1.0);
     assert_eq!((row.sleeps, row.preemptions), (0.2, 0.1));
-    // Of the stores only: what the client hands to its sockets is no amplification.
     assert_eq!(row.written_per_byte, Some(1.5));
     assert_eq!(
         (row.read_us, row.write_us.map(|latency| latency.mean)),
