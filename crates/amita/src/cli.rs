@@ -74,7 +74,7 @@ pub enum Command {
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
     Demo(demo::Arguments),
     /// Measure this machine against what the design promises
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
     /// Drives volumes by the client library, as the benchmark says
     #[command(hide = true)]
     LoadGenerator(bench::load::worker::Arguments),

@@ -21,10 +21,13 @@ pub enum Event {
 
 /// The calls that take memory.
 const ALLOCATORS: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
-/// The probes' group: this program's, so that nobody else's are touched.
-const GROUP: &str = "amita_bench";
 /// How long a command beside the counted time may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The probes' group: this process's, so that nobody else's are touched.
+fn group() -> String {
+    format!("amita_bench_{}", std::process::id())
+}
 
 /// Can count; what it set up goes with it.
 #[derive(Debug)]
@@ -45,7 +48,8 @@ impl Counter {
         let folder = counter.folder.path();
         if event == Event::Allocations {
             let library = c_library()?;
-            let probes = ALLOCATORS.map(|name| format!("{GROUP}:{name}={name}"));
+            let group = group();
+            let probes = ALLOCATORS.map(|name| format!("{group}:{name}={name}"));
             let mut arguments = vec!["probe".to_owned(), "-q".to_owned(), "-x".to_owned(), library];
             arguments.extend(probes.into_iter().flat_map(|probe| ["-a".to_owned(), probe]));
             perf(folder, &arguments, PATIENCE)?;
@@ -64,7 +68,7 @@ impl Counter {
     pub fn count(&self, watched: &[Watched], time: Duration) -> Option<BTreeMap<String, u64>> {
         let events = match self.event {
             Event::SystemCalls => "raw_syscalls:sys_enter".to_owned(),
-            Event::Allocations => format!("{GROUP}:*"),
+            Event::Allocations => format!("{}:*", group()),
         };
         let seconds = format!("{:.3}", time.as_secs_f64());
         let started: Option<Vec<_>> = watched
@@ -94,9 +98,10 @@ impl Counter {
 impl Drop for Counter {
     fn drop(&mut self) {
         if self.event == Event::Allocations {
-            let delete = ["probe", "-q", "-d", &format!("{GROUP}:*")].map(str::to_owned);
+            let delete = ["probe", "-q", "-d", &format!("{}:*", group())].map(str::to_owned);
             if perf(self.folder.path(), &delete, PATIENCE).is_none() {
-                log::warn!("the probes {GROUP}:* on the C library are still there: perf probe -d '{GROUP}:*'");
+                let group = group();
+                log::warn!("the probes {group}:* on the C library are still there: perf probe -d '{group}:*'");
             }
         }
     }
