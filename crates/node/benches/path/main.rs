@@ -429,6 +429,9 @@ fn main() {
     }
     let only = given.get(2).map_or("", String::as_str);
     let length = Duration::from_secs(seconds);
+    if only == "trace" {
+        tracing::always();
+    }
     for write in [false, true] {
         let what = if write { "write" } else { "read" };
         for node in &mut bench.nodes {

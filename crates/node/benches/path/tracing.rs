@@ -1,11 +1,26 @@
-//! What tracing costs: the same load with no I/O traced, with the usual share, and with every one, in turns.
+//! What tracing costs: the same load with no I/O traced, with the usual share, and with every one, in short turns, so that what
+//! disturbs the machine disturbs all of them. Processor time of this thread, the load's own included.
 
-use super::{Bench, Round};
-use amita_node::trace::TraceConfig;
+use super::Bench;
+use amita_cluster::{TraceId, VolumeId};
+use amita_node::mail::Origin;
+use amita_node::trace::{Ended, TraceConfig, Traces};
+use amita_node::usage::Usage;
+use amita_reactor::Time;
+use amita_uss::FrontId;
+use amita_volume::{Course, Op};
+use std::hint::black_box;
 use std::time::Duration;
 
 /// Rounds of each setting.
-const ROUNDS: u32 = 60;
+const ROUNDS: u32 = 200;
+
+/// Processor time of this thread, in nanoseconds.
+fn cpu_ns() -> u64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
+    let first = told.split(' ').next().and_then(|word| word.parse().ok());
+    first.expect("a number")
+}
 
 impl Bench {
     /// Prints the best round of each setting, and what it costs above the first one.
@@ -21,8 +36,9 @@ impl Bench {
                     ..TraceConfig::default()
                 });
             }
-            let Round { gateway, stores, .. } = self.round(depth, write, length / ROUNDS);
-            rounds[which].push(gateway + stores);
+            let before = cpu_ns();
+            let done = self.run(depth, write, 1, length / ROUNDS);
+            rounds[which].push((cpu_ns() - before) as f64 / done as f64);
         }
         let best = |rounds: &[f64]| rounds.iter().copied().fold(f64::INFINITY, f64::min);
         let median = |rounds: &mut Vec<f64>| {
@@ -39,4 +55,45 @@ impl Bench {
             );
         }
     }
+}
+
+/// What every I/O pays at its gateway, traced or not: the count that samples, the look at how long it took, and the figures of its
+/// volume.
+pub fn always() {
+    const IOS: u64 = 4_000_000;
+    let mut traces = Traces::new(TraceConfig::default(), 0);
+    let mut usage = Usage::default();
+    let op = Op::Write {
+        offset: 4096,
+        length: 4096,
+    };
+    let before = cpu_ns();
+    for n in 0..IOS {
+        // 200,000 I/Os a second, each of 100 to 356 us.
+        let arrived = Time(1_000_000_000 + n * 5000);
+        let now = Time(arrived.0 + 100_000 + n % 256 * 1000);
+        let trace = traces.sample(black_box(arrived));
+        let origin = Origin {
+            core: 0,
+            front: FrontId(1),
+            tag: n,
+            arrived,
+            parsed: arrived,
+            trace: TraceId::NONE,
+        };
+        black_box(trace);
+        let course = Course::default();
+        usage.count(black_box(&op), now.since(arrived), true);
+        let ended = Ended {
+            origin: &origin,
+            began: arrived,
+            volume: VolumeId(1),
+            op,
+            error: None,
+            course: &course,
+        };
+        traces.ended(black_box(now), black_box(&ended));
+    }
+    println!("node.trace.always {:.1} ns", (cpu_ns() - before) as f64 / IOS as f64);
+    black_box((&traces, &usage));
 }
