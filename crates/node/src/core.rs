@@ -240,6 +240,7 @@ impl Core {
         self.route(driver);
         // What was written to memory, or read from it, has ended already: its answers leave with this pass.
         for _ in 0..INLINE_ROUNDS {
+            self.shards.traces.refine(driver);
             driver.finished(completions);
             if completions.is_empty() {
                 break;
