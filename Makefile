@@ -2,13 +2,15 @@
 # so that it works on a fresh Debian 12 machine that has Rust.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers soak advisories clean install-lib fio-engine
+.PHONY: help demo test bench bench-peers bench-scale soak advisories clean install-lib fio-engine
 
 # Extra arguments for the binary: `make demo ARGS=--keep`; for the store's bench: `make bench STORE_ARGS='--only disk'`.
 ARGS ?=
 STORE_ARGS ?=
 # Where `make install-lib` installs.
 PREFIX ?= /usr/local
+# For the cost model, say `make bench-scale SCALE_ARGS='--calibrate target/bench/latest.json'`.
+SCALE_ARGS ?=
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +35,10 @@ bench-peers: ## The same I/O by the raw backing, by Ceph from Debian's packages 
 	@scripts/prepare build demo
 	@scripts/build-release
 	@scripts/bench-peers $(ARGS)
+
+bench-scale: ## The cost model of large clusters: the tables of docs/benchmarks/scale.md made anew (about 15 minutes of one core)
+	@scripts/prepare build
+	@CARGO_TARGET_DIR=target cargo run --release --locked -p amita-sim -- scale --write docs/benchmarks/scale.md $(SCALE_ARGS)
 
 soak: ## The simulator on fresh seeds, then kill-and-verify rounds on real processes, until MINUTES (default 10) are over
 	@scripts/prepare build test demo

@@ -27,7 +27,7 @@ USAGE
     amita-sim scenarios [--only TEXT] [--seeds N]
         Plays the histories of docs/protocol.md, each by its rule's number. Built with
         `--features planted`, each is also played with its rule switched off, and must then fail.
-    amita-sim scale [--nodes N,N,...] [--calibrate FILE] [--write FILE]
+    amita-sim scale [--nodes N,N,...] [--calibrate FILE] [--only TEXT | --write FILE]
         Runs the cost model of large clusters (default 3, 10, 100 and 1000 nodes of 128 cores; takes
         some minutes in a release build) and prints its tables, or puts them into a document. FILE
         of --calibrate is the JSON that `amita bench` leaves; without it a stored one is used. Fails
@@ -186,7 +186,10 @@ fn main() -> ExitCode {
                 let seeds = seeds.map_err(|_| "--seeds needs a number here".to_owned())?;
                 Ok(scenarios::play_all(arguments.only.as_deref(), seeds, arguments.jobs))
             }
-            ["scale"] => scale::command::run(&arguments.scale),
+            ["scale"] => scale::command::run(&scale::command::Arguments {
+                only: arguments.only.clone(),
+                ..arguments.scale.clone()
+            }),
             _ => Err("run, replay SEED, mutants, scenarios or scale?".to_owned()),
         }
     });

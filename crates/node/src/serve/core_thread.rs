@@ -79,6 +79,7 @@ struct Egg {
     cluster: ClusterId,
     node: NodeId,
     session: u64,
+    links: usize,
     stores: Vec<PathBuf>,
     inbox: Receiver<ToCore>,
     outbox: Sender<Control>,
@@ -106,6 +107,7 @@ impl<'a> Hatch<'a> {
             cluster: self.joined.cluster,
             node: self.joined.node,
             session: self.joined.session,
+            links: self.joined.links,
             stores: stores.cloned().collect(),
             inbox,
             outbox: to_control.clone(),
@@ -281,7 +283,6 @@ impl Egg {
     }
 
     fn core_config(&self, pool: Pool) -> CoreConfig {
-        let links = self.config.links_per_peer.min(self.config.cores);
         let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool);
         fabric.core = self.core as u16;
         fabric.cores = self.config.cores as u16;
@@ -299,7 +300,7 @@ impl Egg {
             core: self.core,
             cores: self.config.cores,
             stores: self.config.stores.len(),
-            links_per_peer: links,
+            links_per_peer: self.links,
             refused_for: self.config.refused_for,
             silent_for: self.config.silent_for,
             fabric,

@@ -7,6 +7,7 @@ use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
 use super::{Level, Log, ServeConfig, ServeError, watch};
 use crate::control::{FromCore, Record, ToCore};
+use crate::lanes;
 use crate::observe::Server;
 use crate::token;
 use amita_cluster::map::{self, Node};
@@ -48,6 +49,8 @@ pub(crate) struct Joined {
     pub(crate) node: NodeId,
     /// Made anew at each start.
     pub(crate) session: u64,
+    /// Connections to each peer, over all cores.
+    pub(crate) links: usize,
 }
 
 impl Joined {
@@ -67,7 +70,9 @@ impl Joined {
             check_free(address)?;
         }
         let session = RandomState::new().hash_one(node) | 1;
+        let peers = admin::nodes(&client)?.iter().filter(|other| other.id != node).count();
         Ok(Joined {
+            links: lanes::links(config.links_per_peer, config.cores, peers),
             client,
             cluster,
             node,
@@ -152,6 +157,7 @@ impl Plane {
             cluster,
             node,
             session,
+            ..
         } = joined;
         let (to_keeper, keeper_inputs) = channel();
         // A client has no stores to keep a copy of the metadata on.

@@ -44,7 +44,7 @@ pub struct ServeConfig {
     pub cores: usize,
     /// Bind each core to a processor; none: where there are processors enough.
     pub pin: Option<bool>,
-    /// Connections to each peer.
+    /// Connections to each peer, at most: one for each core, and fewer where there are many peers ([`crate::lanes::links`]).
     pub links_per_peer: usize,
     /// Bytes of buffers of each core.
     pub buffer_bytes: usize,
@@ -92,7 +92,7 @@ impl ServeConfig {
             stores: Vec::new(),
             cores: 1,
             pin: None,
-            links_per_peer: 4,
+            links_per_peer: MAX_LINKS_PER_PEER,
             buffer_bytes: 256 << 20,
             index_bytes: 8 << 30,
             discard: amita_store::Discard::default(),

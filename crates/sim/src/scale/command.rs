@@ -11,6 +11,8 @@ pub struct Arguments {
     pub calibrate: Option<String>,
     /// `3,10,100`: how many nodes.
     pub nodes: Option<String>,
+    /// Only tables with this in their title.
+    pub only: Option<String>,
     /// A document to put the tables into; none: they are printed.
     pub write: Option<String>,
 }
@@ -40,7 +42,11 @@ pub fn run(arguments: &Arguments) -> Result<bool, String> {
             let _ = write!(std::io::stderr(), "\r{what:60}");
         }
     };
-    let tables = Report::new(&options, &tell).all();
+    if arguments.only.is_some() && arguments.write.is_some() {
+        return Err("a document gets all tables, not --only some".to_owned());
+    }
+    let only = arguments.only.as_deref().unwrap_or_default();
+    let tables = Report::new(&options, &tell).tables(only);
     tell("");
     match &arguments.write {
         None => print!("{tables}"),

@@ -523,6 +523,6 @@ impl Work for Path<'_> {
         next.push(request);
         // Exponential pauses: arrivals without memory.
         let draw = (self.random.bits() >> 11) as f64 / (1_u64 << 53) as f64;
-        now + (-(1.0 - draw).ln() * 1e9 / rate).ceil() as Nanos
+        now.saturating_add((-(1.0 - draw).ln() * 1e9 / rate).ceil() as Nanos)
     }
 }

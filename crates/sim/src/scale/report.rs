@@ -101,24 +101,26 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Everything, as Markdown.
+    /// The tables whose title contains `only`, as Markdown.
     #[must_use]
-    pub fn all(&self) -> String {
-        let sections = [
-            self.bench(),
-            self.servers(),
-            self.latency(),
-            self.parts(),
-            self.holders(),
-            self.links(),
-            self.hot(),
-            self.halves(),
-            self.slices(),
-            self.budgets.clone(),
-            self.balance(),
-            self.costs(),
+    pub fn tables(&self, only: &str) -> String {
+        type Make<'a> = (&'a str, &'a dyn Fn() -> String);
+        let all: [Make<'_>; 12] = [
+            ("The model beside `amita bench`", &|| self.bench()),
+            ("How much", &|| self.servers()),
+            ("How fast", &|| self.latency()),
+            ("Where it goes", &|| self.parts()),
+            ("Which cores", &|| self.holders()),
+            ("How many links", &|| self.links()),
+            ("One hot volume", &|| self.hot()),
+            ("What is worth lowering", &|| self.halves()),
+            ("A slice beside the whole", &|| self.slices()),
+            ("Connections, memory, metadata", &|| self.budgets.clone()),
+            ("How evenly", &|| self.balance()),
+            ("Costs", &|| self.costs()),
         ];
-        sections.join("\n")
+        let wanted = all.iter().filter(|(title, _)| title.contains(only));
+        wanted.map(|(_, make)| make()).collect::<Vec<_>>().join("\n")
     }
 
     /// A load that asks for as much as can be had.
