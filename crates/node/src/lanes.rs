@@ -12,10 +12,10 @@
 
 use amita_cluster::NodeId;
 
-/// The links that each core of a node holds, about, over all peers together: where peers are few, each gets more of them, so
-/// that all cores have something to send by; where they are many, each gets fewer, for every link is memory, and messages
-/// that go by different links do not share a send.
-pub const LINKS_PER_CORE: usize = 16;
+/// The links that each core of a node holds, about, over all peers together. Where peers are few, each gets more of them, so
+/// that all cores have something to send by; where they are many, each gets fewer, for messages that go by different links
+/// do not share a send (docs/benchmarks/scale.md, "How many links": 10 nodes are best off with 8 or more, 100 with 1 or 2).
+pub const LINKS_PER_CORE: usize = 2;
 
 /// How many links a node keeps to each of so many peers: at most `most`, at most one for each core, and at least one.
 ///

@@ -67,7 +67,8 @@ fn the_links_of_a_node_grow_with_its_cores_and_not_with_peers_times_cores() {
     assert_eq!(links(16, 4, 2), 4);
     assert_eq!(links(16, 128, 0), 16);
     assert_eq!(links(16, 128, 2), 16);
-    assert_eq!(links(16, 128, 999), 2);
+    assert_eq!(links(16, 128, 99), 2);
+    assert_eq!(links(16, 128, 999), 1);
     assert_eq!(links(16, 128, 9_999), 1);
     assert_eq!(links(1, 128, 2), 1);
     for cores in 1..=256 {

@@ -7,9 +7,7 @@ use amita_cluster::placement::Level;
 use amita_cluster::recovery::Recovery;
 use amita_cluster::{Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use amita_fabric::limits;
-use amita_node::control::Record;
 use amita_node::mail::{CoreMessage, ring_messages};
-use amita_node::view::View;
 use amita_reactor::Time;
 use amita_volume::{Care, Config, Opened, Sequencer};
 
@@ -28,8 +26,6 @@ const PROMISE_S: f64 = 0.25;
 pub struct Sizes {
     /// A sequencer of one volume on one core, in a pool of so many groups and stores.
     pub sequencer: f64,
-    /// A core's view of all nodes, stores and groups.
-    pub view: f64,
     /// What a core keeps of how long each store takes.
     pub watch: f64,
 }
@@ -110,31 +106,12 @@ pub fn measure(machine: &Machine) -> Sizes {
     let before = resident();
     let sequencers: Vec<Sequencer> = (0..COUNT).map(|_| make()).collect();
     let sequencer = (resident() - before) / COUNT as f64;
-    let before = resident();
-    let views: Vec<View> = (0..COUNT).map(|_| view(machine)).collect();
-    let view = (resident() - before) / COUNT as f64;
     // They are kept: what comes after must not find their memory free, or it would seem to need none.
-    std::mem::forget((first, sequencers, views, care));
+    std::mem::forget((first, sequencers, care));
     Sizes {
         sequencer,
-        view,
         watch: (with_watch - sequencer).max(0.0) / 2.0,
     }
-}
-
-fn view(machine: &Machine) -> View {
-    let mut view = View::default();
-    let mut put = |key: String, value: Vec<u8>| {
-        view.apply(&Record {
-            key,
-            value: Some(value),
-            revision: 1,
-        });
-    };
-    for (key, value) in records(machine) {
-        put(key, value);
-    }
-    view
 }
 
 /// All records of a cluster that is at rest, as they are in the metadata.

@@ -67,8 +67,8 @@ pub(super) fn budgets(options: &Options) -> String {
     let mut head = vec!["of a node".to_owned()];
     head.extend(nodes.iter().map(|nodes| format!("{nodes} nodes")));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let text =
-        "Counted from the constants and types of the product; the sequencer's and the view's memory by making some.";
+    let text = "Counted from the constants and types of the product; a sequencer's memory by making some and looking how much the \
+                process grew (good to a third).";
     let mut table = Table::new("Connections, memory, metadata", text, &head);
     let machines: Vec<Machine> = nodes
         .iter()
@@ -101,9 +101,6 @@ pub(super) fn budgets(options: &Options) -> String {
     });
     line("how long each store takes, all cores", &|at| {
         bytes(sizes[at].watch * machines[at].cores as f64)
-    });
-    line("views of the cluster, all cores", &|at| {
-        bytes(sizes[at].view * machines[at].cores as f64)
     });
     line("records in the metadata", &|at| whole(budgets[at].records));
     line("their size", &|at| bytes(budgets[at].record_bytes));
