@@ -13,8 +13,8 @@ use amita_volume::{Care, Config, Opened, Sequencer};
 
 /// Bytes of a block of the pool that an outgoing or incoming connection keeps for what it sends (`stream.rs`).
 const OUTBOX_BYTES: usize = 16 << 10;
-/// What the kernel keeps of a connection that is idle: socket, protocol and file structures, in bytes (`slabtop`: TCP 2,304,
-/// sock_inode_cache 832, filp 256, dentry 192; 6.18).
+/// What the kernel keeps of a connection that is idle: socket, protocol and file structures, in bytes (`slabtop`: TCP 2,368,
+/// sock_inode_cache 832, filp 192, dentry 192; Linux 6.18).
 const KERNEL_BYTES: usize = 3584;
 /// The lease of a node, in seconds; it is renewed three times in it.
 const LEASE_S: f64 = 5.0;
