@@ -241,7 +241,7 @@ pub fn insert(document: &str, tables: &str) -> Result<String, String> {
     let (before, rest) = document.split_once(MARKS.0).ok_or_else(missing)?;
     let (_, after) = rest.split_once(MARKS.1).ok_or_else(missing)?;
     Ok(format!(
-        "{before}{}\n\n{}\n{}{after}",
+        "{before}{}\n\n{}\n\n{}{after}",
         MARKS.0,
         tables.trim_end(),
         MARKS.1

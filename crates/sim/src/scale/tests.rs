@@ -191,7 +191,8 @@ fn batches_grow_with_load() {
     let (one, many) = (bench(1), bench(32));
     let a_commit = |outcome: &Outcome| outcome.counts.writes as f64 / outcome.counts.commits as f64;
     let a_send = |outcome: &Outcome| outcome.counts.messages as f64 / outcome.counts.sends as f64;
-    assert!((a_commit(&one) - 1.0).abs() < 1e-9 && (a_send(&one) - 1.0).abs() < 1e-9);
+    // What a pass does and what it sends are counted at its two ends, so one at the window's edge may be counted half.
+    assert!((a_commit(&one) - 1.0).abs() < 0.01 && (a_send(&one) - 1.0).abs() < 0.01);
     assert!(a_commit(&many) > 8.0 && a_send(&many) > 8.0);
     assert!(many.cpu_us < one.cpu_us / 2.0, "{} and {}", many.cpu_us, one.cpu_us);
 }
