@@ -20,10 +20,6 @@ impl fmt::Display for Link {
 
 /// Something that happened on the network.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "messages are the common ones, and a box for each would be an allocation"
-)]
 #[non_exhaustive]
 pub enum Event {
     /// A link is up: the two ends have agreed. On an outgoing link requests can be sent; on an incoming one they may come.

@@ -139,6 +139,7 @@ pub(super) struct Ops {
     places: Vec<Op>,
     free: Vec<u32>,
     /// Used ones, for the next write that needs one.
+    #[expect(clippy::vec_box, reason = "an operation takes the box as it is")]
     spare_merges: Vec<Box<Merge>>,
     /// Those that can be logged, in the order in which they must be.
     pub ready: VecDeque<u32>,

@@ -115,7 +115,7 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             let (in_sync, syncing) = members.split_at(in_sync.index(members.len() + 1));
             RequestBody::Fence {
                 owner: NodeId(owner),
-                in_sync: in_sync.iter().copied().collect(),
+                in_sync: in_sync.to_vec(),
                 syncing: syncing.to_vec(),
                 blocks_per_chunk,
             }

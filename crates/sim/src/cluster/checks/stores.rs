@@ -247,7 +247,7 @@ impl Cluster {
         let body = RequestBody::Fence {
             syncing: Vec::new(),
             owner: NodeId(99),
-            in_sync: group.in_sync.iter().copied().collect(),
+            in_sync: group.in_sync.clone(),
             blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
         };
         let closed = self.closed_under[volume as usize];
