@@ -171,7 +171,7 @@ fn a_full_store_refuses_writes_and_serves_everything_else() {
     let step = 1 << 20;
     let mut written = 0u64;
     let refused = loop {
-        assert!(written < 1 << 30, "stores of 256 MiB took 1 GiB");
+        assert!(written < 1 << 30, "stores of 384 MiB took 1 GiB");
         match client.write(written, &pattern(written, step)) {
             Ok(()) => written += step as u64,
             Err(error) => break error,

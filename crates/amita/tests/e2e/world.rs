@@ -16,7 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The volume that most tests use.
 pub const VOLUME: &str = "disk0";
 pub const VOLUME_BYTES: u64 = 64 << 20;
-const STORE_BYTES: u64 = 256 << 20;
+const STORE_BYTES: u64 = 384 << 20;
 /// What nodes say when one of them is gone, and nothing else.
 pub const A_NODE_IS_GONE: &[&str] = &[
     "is no longer in sync since epoch",

@@ -33,7 +33,7 @@ impl Store {
     fn discards(&self) -> bool {
         let may = match self.config.discard {
             Discard::Never => false,
-            Discard::Devices => !self.file.discard_makes_holes,
+            Discard::Devices => !self.file.discard_makes_holes && !self.file.inline,
             Discard::Always => true,
         };
         may && self.file.discard && !self.discard.off
