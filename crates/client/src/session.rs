@@ -332,7 +332,11 @@ impl Session {
             Event::Done { tag, result, payload } => self.piece_done(service, tag, result, payload),
             Event::Opened { tag, result } if tag == self.opening => self.opened = Some(result),
             Event::Opened { result: Ok(info), .. } => service.close(self.front, info.id),
-            Event::Opened { .. } | Event::Listed { .. } => {}
+            Event::Opened { .. }
+            | Event::Listed { .. }
+            | Event::Reserved { .. }
+            | Event::Nvme { .. }
+            | Event::Settings => {}
             Event::Lost { volume, why } => {
                 for open in self.volumes.iter_mut().flatten().filter(|open| open.info.id == volume) {
                     open.lost.get_or_insert_with(|| why.clone());

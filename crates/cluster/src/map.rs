@@ -33,6 +33,9 @@ pub struct Node {
     /// `HOST:PORT` of its NBD server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,
+    /// `HOST:PORT` where hosts connect by NVMe/TCP, if they may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvme: Option<String>,
     /// `HOST:PORT` where its metrics and traces can be read, if anywhere; `HOST` may be the node's own loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
@@ -259,6 +262,71 @@ pub struct Volume {
     pub owner: Option<NodeId>,
 }
 
+/// `/amita/nvme/subsystems/NAME`: what hosts connect to by NVMe over Fabrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subsystem {
+    /// Its name, as operators know it.
+    pub name: String,
+    /// Its NVMe qualified name: unique.
+    pub nqn: String,
+    /// Its serial number: 1 to 20 characters of ASCII; never changes.
+    pub serial: String,
+    /// The names of the nodes that serve it; empty: all gateways that speak NVMe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<String>,
+    /// May any host connect? Otherwise only those of `hosts`; none, when that is empty.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub any_host: bool,
+    /// The NQNs of the hosts that may connect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// In order of their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<Namespace>,
+}
+
+/// A namespace of a subsystem: a volume under a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// Its number, from 1 on.
+    pub nsid: u32,
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its UUID: the same for ever; hosts know the disk by it. Its NGUID is these bytes too.
+    pub uuid: uuid::Uuid,
+    /// Bytes of a logical block: 512 or 4096.
+    pub block_bytes: u32,
+}
+
+/// `/amita/nvme/hosts/NQN`: a host, and the secrets that it and the controllers prove to have. They are sealed: only who has
+/// the cluster's sealing key can read them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its NVMe qualified name.
+    pub nqn: String,
+    /// Its secret for DH-HMAC-CHAP, sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhchap: Option<String>,
+    /// The controllers' secret, sealed, for hosts that want proof as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhchap_controller: Option<String>,
+    /// The pre-shared key for TLS, sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<String>,
+}
+
+/// `/amita/moves/VOLUME_ID`: the operator wants a volume to be owned by another gateway. That gateway carries it out and
+/// removes the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// The volume's name.
+    pub volume: String,
+    /// The gateway.
+    pub to: NodeId,
+    /// Counts the wishes: whoever waits looks for the record to go or change.
+    pub number: u64,
+}
+
 /// `/amita/life`: how often the metadata was rebuilt from the stores. There is none before the first time. Revisions,
 /// epochs and generations of different lives do not compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -278,6 +346,41 @@ pub struct Suspect {
     pub why: String,
 }
 
+/// The prefix of the subsystems.
+#[must_use]
+pub fn subsystems_prefix() -> String {
+    format!("{PREFIX}nvme/subsystems/")
+}
+/// The key of a subsystem's record.
+#[must_use]
+pub fn subsystem_key(name: &str) -> String {
+    format!("{PREFIX}nvme/subsystems/{name}")
+}
+/// The prefix of the hosts.
+#[must_use]
+pub fn hosts_prefix() -> String {
+    format!("{PREFIX}nvme/hosts/")
+}
+/// The key of a host's record.
+#[must_use]
+pub fn host_key(nqn: &str) -> String {
+    format!("{PREFIX}nvme/hosts/{nqn}")
+}
+/// The prefix of the operator's wishes for owners.
+#[must_use]
+pub fn moves_prefix() -> String {
+    format!("{PREFIX}moves/")
+}
+/// The key of the operator's wish for a volume's owner.
+#[must_use]
+pub fn move_key(volume: VolumeId) -> String {
+    format!("{PREFIX}moves/{volume}")
+}
+/// The key of a volume's reservation.
+#[must_use]
+pub fn reservation_key(volume: VolumeId) -> String {
+    format!("{PREFIX}reservations/{volume}")
+}
 /// The key that counts the metadata's lives.
 #[must_use]
 pub fn life_key() -> String {

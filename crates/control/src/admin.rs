@@ -104,6 +104,7 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
     let served = Served {
         fabric,
         nbd,
+        nvme: None,
         metrics: None,
         cores,
     };
@@ -117,6 +118,8 @@ pub struct Served<'a> {
     pub fabric: &'a str,
     /// Where its NBD server is.
     pub nbd: Option<&'a str>,
+    /// Where hosts connect by NVMe/TCP.
+    pub nvme: Option<&'a str>,
     /// Where its metrics and traces are.
     pub metrics: Option<&'a str>,
     /// How many cores serve.
@@ -147,6 +150,7 @@ pub fn register(meta: &dyn Transact, name: &str, served: &Served<'_>) -> Result<
             name: name.to_owned(),
             fabric: served.fabric.to_owned(),
             nbd: served.nbd.map(str::to_owned),
+            nvme: served.nvme.map(str::to_owned),
             metrics: served.metrics.map(str::to_owned),
             cores: served.cores,
         };

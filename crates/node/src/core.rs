@@ -260,7 +260,7 @@ impl Core {
         self.trace_left(driver);
         self.fronts.flush(driver);
         self.trace_acknowledged(driver);
-        let waiting = self.mail.retry() || !self.fronts.asks.0.is_empty();
+        let waiting = self.mail.retry() || !self.fronts.asks.queue.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
     }

@@ -149,7 +149,7 @@ impl Embedded {
     /// from then.
     pub fn start_asked(&mut self) {
         self.driver.refresh();
-        if !self.service.core.fronts.asks.0.is_empty() {
+        if !self.service.core.fronts.asks.queue.is_empty() {
             self.left = self.service.pass(&mut self.driver, &mut self.completions);
         }
     }

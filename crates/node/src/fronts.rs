@@ -4,7 +4,7 @@ use crate::token;
 use amita_cluster::VolumeId;
 use amita_reactor::driver::{Completion, Driver, ListenerId, Outcome, SocketId, Time};
 use amita_reactor::{Inbox, Outbox, Slice};
-use amita_uss::{Event, Flow, Front, FrontId, StorageService};
+use amita_uss::{Event, Flow, Front, FrontId, HostKey, StorageService, nvme, reservation};
 use amita_volume::Op;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -39,35 +39,71 @@ pub enum Ask {
         volume: VolumeId,
         op: Op,
         payload: Slice,
+        host: HostKey,
     },
+    /// Look at or change a volume's reservation.
+    Reserve {
+        front: FrontId,
+        tag: u64,
+        volume: VolumeId,
+        host: HostKey,
+        command: reservation::Command,
+    },
+    /// Something for the node's register of NVMe controllers.
+    Nvme { front: FrontId, tag: u64, call: nvme::Call },
 }
 
 /// The asks of one pass, in order.
 #[derive(Default)]
-pub struct Asks(pub VecDeque<Ask>);
+pub struct Asks {
+    /// In order.
+    pub queue: VecDeque<Ask>,
+    /// Fronts that have said whose I/O theirs is.
+    hosts: FxHashMap<FrontId, HostKey>,
+}
 
 impl StorageService for Asks {
     fn list(&mut self, front: FrontId, tag: u64) {
-        self.0.push_back(Ask::List { front, tag });
+        self.queue.push_back(Ask::List { front, tag });
     }
     fn open(&mut self, front: FrontId, tag: u64, name: &str) {
-        self.0.push_back(Ask::Open {
+        self.queue.push_back(Ask::Open {
             front,
             tag,
             name: name.to_owned(),
         });
     }
     fn close(&mut self, _front: FrontId, volume: VolumeId) {
-        self.0.push_back(Ask::Close { volume });
+        self.queue.push_back(Ask::Close { volume });
     }
     fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, payload: Slice) {
-        self.0.push_back(Ask::Submit {
+        let host = match self.hosts.is_empty() {
+            true => HostKey::NONE,
+            false => self.hosts.get(&front).copied().unwrap_or_default(),
+        };
+        self.queue.push_back(Ask::Submit {
             front,
             tag,
             volume,
             op,
             payload,
+            host,
         });
+    }
+    fn identify(&mut self, front: FrontId, host: HostKey) {
+        self.hosts.insert(front, host);
+    }
+    fn reserve(&mut self, front: FrontId, tag: u64, volume: VolumeId, host: HostKey, command: reservation::Command) {
+        self.queue.push_back(Ask::Reserve {
+            front,
+            tag,
+            volume,
+            host,
+            command,
+        });
+    }
+    fn nvme(&mut self, front: FrontId, tag: u64, call: nvme::Call) {
+        self.queue.push_back(Ask::Nvme { front, tag, call });
     }
 }
 
@@ -259,6 +295,7 @@ impl Fronts {
             return;
         };
         session.front.closed(&mut self.asks);
+        self.asks.hosts.remove(&FrontId(id));
         if let Some(socket) = session.socket {
             driver.close(socket);
         }

@@ -26,7 +26,7 @@ impl IoKind {
     pub fn of(op: &Op) -> IoKind {
         match op {
             Op::Read { .. } => IoKind::Read,
-            Op::Write { .. } => IoKind::Write,
+            Op::Write { .. } | Op::CompareAndWrite { .. } => IoKind::Write,
             Op::Clear { .. } => IoKind::Clear,
             Op::Allocation { .. } => IoKind::Allocation,
         }

@@ -6,7 +6,7 @@
 use amita_cluster::VolumeId;
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Slice, Time};
 use amita_uss::nbd::{Config, NbdFront};
-use amita_uss::{Event, Flow, Front, FrontId, StorageService, VolumeInfo};
+use amita_uss::{Event, Flow, Front, FrontId, HostKey, StorageService, VolumeInfo, nvme, reservation};
 use amita_volume::{Op, Payload};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,6 +54,9 @@ impl StorageService for Instantly {
             payload,
         });
     }
+    fn identify(&mut self, _: FrontId, _: HostKey) {}
+    fn reserve(&mut self, _: FrontId, _: u64, _: VolumeId, _: HostKey, _: reservation::Command) {}
+    fn nvme(&mut self, _: FrontId, _: u64, _: nvme::Call) {}
 }
 
 struct Host {

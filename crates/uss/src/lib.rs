@@ -13,10 +13,12 @@ pub mod front;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
 pub mod nbd;
+pub mod nvme;
 pub mod pieces;
+pub mod reservation;
 pub mod service;
 pub mod slots;
 
 pub use front::{CloseReason, Flow, Front};
 pub use pieces::{Piece, Pieces, ZeroStep, Zeroes, clears, pieces, zeroes};
-pub use service::{Event, Export, FrontId, OpenError, StorageService, VolumeInfo};
+pub use service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo};

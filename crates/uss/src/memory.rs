@@ -4,7 +4,8 @@
 
 mod serve;
 
-use crate::service::{Event, Export, FrontId, OpenError, StorageService, VolumeInfo};
+use crate::service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo};
+use crate::{nvme, reservation};
 use amita_cluster::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, VolumeId};
 use amita_reactor::{Pool, Slice};
 use amita_volume::{IoError, Op, Payload};
@@ -113,7 +114,7 @@ impl Volumes {
 }
 
 impl Volume {
-    fn apply(&mut self, op: Op, data: &Slice, pool: &Pool) -> Payload {
+    fn apply(&mut self, op: Op, data: &Slice, pool: &Pool) -> Result<Payload, IoError> {
         let chunk_bytes = u64::from(self.info.chunk_bytes);
         let (offset, length) = (op.offset(), op.length());
         assert!(
@@ -131,7 +132,7 @@ impl Volume {
             );
         }
         let blocks = start / BLOCK_BYTES as usize..end.div_ceil(BLOCK_BYTES as usize);
-        match op {
+        Ok(match op {
             Op::Read { length, .. } => match self.chunks.get(&index) {
                 Some(chunk) if blocks.clone().any(|block| chunk.has(block)) => {
                     let bytes = &chunk.bytes[start..end];
@@ -156,6 +157,15 @@ impl Volume {
                 blocks.for_each(|block| chunk.allocated[block / 64] |= 1 << (block % 64));
                 Payload::None
             }
+            Op::CompareAndWrite { length, .. } => {
+                let (expected, new) = data.split_at(length as usize);
+                let held = self.chunks.get(&index).map(|chunk| &chunk.bytes[start..end]);
+                if held.map_or(expected.iter().any(|byte| *byte != 0), |held| held != expected) {
+                    return Err(IoError::Miscompare);
+                }
+                let new = Slice::copy_from(new);
+                return self.apply(Op::Write { offset, length }, &new, pool);
+            }
             Op::Clear { .. } => {
                 assert!(
                     !crate::pieces::has_partial_blocks(offset, length) && length > 0,
@@ -171,7 +181,7 @@ impl Volume {
                 let allocated = self.chunks.get(&index).map_or([0; 16], |chunk| chunk.allocated);
                 Payload::Allocation(Box::new(allocated))
             }
-        }
+        })
     }
 }
 
@@ -245,7 +255,10 @@ impl MemoryService {
                     .iter_mut()
                     .find(|candidate| candidate.info.id == volume)
                     .expect("an open volume");
-                (Ok(()), volume.apply(op, &data, &self.pool))
+                match volume.apply(op, &data, &self.pool) {
+                    Ok(payload) => (Ok(()), payload),
+                    Err(why) => (Err(why), Payload::None),
+                }
             }
         };
         self.events.push_back((front, Event::Done { tag, result, payload }));
@@ -298,6 +311,17 @@ impl StorageService for MemoryService {
             op,
             data,
         });
+    }
+
+    fn identify(&mut self, _: FrontId, _: HostKey) {}
+
+    fn reserve(&mut self, front: FrontId, tag: u64, _: VolumeId, _: HostKey, _: reservation::Command) {
+        let result = Err(reservation::Refusal::Unavailable);
+        self.events.push_back((front, Event::Reserved { tag, result }));
+    }
+
+    fn nvme(&mut self, _: FrontId, _: u64, call: nvme::Call) {
+        match call {}
     }
 }
 

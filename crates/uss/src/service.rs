@@ -3,6 +3,7 @@
 //! Every call returns at once; its result comes later as an [`Event`] for the same [`FrontId`], never from inside the
 //! call. A front that is gone (its connection closed) hears nothing more, and the service undoes what it had under way.
 
+use crate::{nvme, reservation};
 use amita_cluster::VolumeId;
 use amita_reactor::Slice;
 use amita_volume::{IoError, Op, Payload};
@@ -11,6 +12,16 @@ use std::fmt;
 /// One connection of a host, among those of a core. Given by whoever accepts it and never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u64);
+
+/// A host, as reservations tell hosts apart: drawn from its identifier, the same for all its connections and at every
+/// gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostKey(pub u64);
+
+impl HostKey {
+    /// Of a host that no reservation knows.
+    pub const NONE: HostKey = HostKey(0);
+}
 
 /// The storage service, as the fronts of one core see it.
 pub trait StorageService {
@@ -28,7 +39,21 @@ pub trait StorageService {
 
     /// Starts one piece of I/O on an open volume: inside one chunk, and at most `MAX_IO_BYTES` where it has data (see
     /// [`crate::pieces()`]). `data` is what a write writes, and empty for all else. Ends in exactly one [`Event::Done`].
+    ///
+    /// The volume need not be one that the front has [opened](StorageService::open): one that it knows from the cluster's
+    /// settings ([`nvme::Catalog`]) is served here or forwarded to the gateway that owns it, and taken over when that one
+    /// is dead.
     fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, data: Slice);
+
+    /// From now on the front's I/O is this host's: the reservation of a volume is held against it.
+    fn identify(&mut self, front: FrontId, host: HostKey);
+
+    /// Looks at a volume's reservation, or changes it, for a host; ends in [`Event::Reserved`] when every gateway that
+    /// serves the volume, now or later, goes by it.
+    fn reserve(&mut self, front: FrontId, tag: u64, volume: VolumeId, host: HostKey, command: reservation::Command);
+
+    /// Asks the node's register of NVMe controllers; ends in [`Event::Nvme`].
+    fn nvme(&mut self, front: FrontId, tag: u64, call: nvme::Call);
 }
 
 /// A volume, as a host may see it before it opens it.
@@ -93,6 +118,22 @@ pub enum Event {
         /// Why, for people.
         why: String,
     },
+    /// What became of [`StorageService::reserve`].
+    Reserved {
+        /// The call's.
+        tag: u64,
+        /// What is so now; or why nothing was changed.
+        result: Result<reservation::State, reservation::Refusal>,
+    },
+    /// The register of NVMe controllers speaks: it answers, or tells of itself that a controller is gone.
+    Nvme {
+        /// The call's; 0 where it speaks of itself.
+        tag: u64,
+        /// What it says.
+        word: nvme::Word,
+    },
+    /// The settings of the cluster that concern hosts have changed ([`nvme::Port::catalog`]).
+    Settings,
 }
 
 /// Why a volume was not opened (or the volumes not listed).

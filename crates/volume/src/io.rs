@@ -38,6 +38,14 @@ pub enum Op {
         /// How many: a multiple of the block.
         length: u64,
     },
+    /// Writes the second half of the payload if the range holds the first half, as one step that no other I/O comes
+    /// between; else ends in [`IoError::Miscompare`]. A range of 1 to half of `MAX_IO_BYTES` bytes. Durable when it is done.
+    CompareAndWrite {
+        /// The first byte.
+        offset: u64,
+        /// How many: half of the payload's length.
+        length: u32,
+    },
     /// Which blocks of the chunk that holds this byte are allocated?
     Allocation {
         /// Any byte of the chunk.
@@ -53,6 +61,7 @@ impl Op {
             Op::Read { offset, .. }
             | Op::Write { offset, .. }
             | Op::Clear { offset, .. }
+            | Op::CompareAndWrite { offset, .. }
             | Op::Allocation { offset } => offset,
         }
     }
@@ -61,7 +70,9 @@ impl Op {
     #[must_use]
     pub fn length(&self) -> u64 {
         match *self {
-            Op::Read { length, .. } | Op::Write { length, .. } => u64::from(length),
+            Op::Read { length, .. } | Op::Write { length, .. } | Op::CompareAndWrite { length, .. } => {
+                u64::from(length)
+            }
             Op::Clear { length, .. } => length,
             Op::Allocation { .. } => 0,
         }
@@ -70,7 +81,7 @@ impl Op {
     /// Does it change the volume?
     #[must_use]
     pub fn is_write(&self) -> bool {
-        matches!(self, Op::Write { .. } | Op::Clear { .. })
+        matches!(self, Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. })
     }
 }
 
@@ -114,6 +125,12 @@ pub enum IoError {
     /// Every copy fails its checksum.
     #[error("no intact copy of this part of the volume was found; see the log for the stores and blocks concerned")]
     Damaged,
+    /// The range does not hold what it was compared with; nothing was written.
+    #[error("the data differs from what it was compared with; nothing was written")]
+    Miscompare,
+    /// Another host has reserved the volume.
+    #[error("another host has reserved the volume; see `amita volume reservation`")]
+    Reserved,
     /// More is under way than the volume may queue; ask again.
     #[error("too many requests are under way on this volume; wait for some to end")]
     Busy,

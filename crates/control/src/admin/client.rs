@@ -40,6 +40,7 @@ pub fn register_client(
         name: name.to_owned(),
         fabric: fabric.to_owned(),
         nbd: None,
+        nvme: None,
         metrics: metrics.map(str::to_owned),
         cores: 1,
         site: String::new(),

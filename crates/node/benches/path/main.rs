@@ -137,6 +137,7 @@ impl Bench {
                 name: name.clone(),
                 fabric: address(node).to_string(),
                 nbd: None,
+                nvme: None,
                 cores: 1,
             };
             put(map::node_key(&name), json(&record));

@@ -210,7 +210,7 @@ impl Core {
     fn route_asks(&mut self, driver: &mut dyn Driver) -> bool {
         let mut moved = false;
         let mut now = driver.now();
-        while let Some(ask) = self.fronts.asks.0.pop_front() {
+        while let Some(ask) = self.fronts.asks.queue.pop_front() {
             moved = true;
             let origin = |front, tag| Origin {
                 core: self.config.core as u16,
@@ -247,6 +247,7 @@ impl Core {
                     volume,
                     op,
                     payload,
+                    host: _,
                 } => {
                     let mut origin = origin(front, tag);
                     origin.trace = self.shards.traces.sample(now);
@@ -257,6 +258,7 @@ impl Core {
                     }
                     self.pass_to_shard(now, origin, volume, op, payload);
                 }
+                Ask::Reserve { .. } | Ask::Nvme { .. } => {}
             }
         }
         moved

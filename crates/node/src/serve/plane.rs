@@ -315,6 +315,7 @@ fn register(
     let served = admin::Served {
         fabric: &fabric,
         nbd: nbd.as_deref(),
+        nvme: None,
         metrics,
         cores: config.cores as u32,
     };

@@ -288,7 +288,7 @@ impl Hosts {
                         self.close(now, index, nodes, workload);
                     }
                 }
-                Event::Listed { .. } => {}
+                Event::Listed { .. } | Event::Reserved { .. } | Event::Nvme { .. } | Event::Settings => {}
             }
         }
     }

@@ -123,6 +123,7 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
             name: format!("node-{node}"),
             fabric: format!("10.{}.{}.{}:7400", node >> 16, node >> 8 & 255, node & 255),
             nbd: None,
+            nvme: None,
             cores: machine.cores as u32,
             site: String::new(),
             rack: format!("rack-{}", node / 20),

@@ -36,6 +36,9 @@ impl Sequencer {
         if self.stopped {
             return Err(IoError::Lost);
         }
+        if matches!(op, Op::CompareAndWrite { .. }) {
+            return Err(IoError::Invalid);
+        }
         let place = self.place(&op, &data)?;
         if self.tasks.len() >= MAX_IOS {
             return Err(IoError::Busy);
@@ -59,7 +62,7 @@ impl Sequencer {
                 refusals: 0,
                 told: false,
             }),
-            Op::Read { .. } | Op::Allocation { .. } => Kind::Read(Read {
+            Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => Kind::Read(Read {
                 io,
                 op,
                 range: place.range,
@@ -75,7 +78,7 @@ impl Sequencer {
         let queue = match op {
             Op::Write { .. } => &mut state.queued_writes,
             Op::Clear { .. } => &mut state.queued_clears,
-            Op::Read { .. } | Op::Allocation { .. } => &mut state.queued_reads,
+            Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => &mut state.queued_reads,
         };
         self.tasks.push(queue, slot);
         self.kick(now, chunk);
@@ -93,6 +96,9 @@ impl Sequencer {
             }
             Op::Write { length, .. } => length > 0 && length <= MAX_IO_BYTES && data.len() == length as usize,
             Op::Clear { .. } => length > 0 && offset % block == 0 && length % block == 0,
+            Op::CompareAndWrite { length, .. } => {
+                length > 0 && length <= MAX_IO_BYTES / 2 && data.len() == 2 * length as usize
+            }
             Op::Allocation { .. } => true,
         };
         if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. })) {

@@ -52,6 +52,7 @@ impl Scene {
             name: name.clone(),
             fabric: String::new(),
             nbd: None,
+            nvme: None,
             cores: 1,
             site: String::new(),
             rack: String::new(),

@@ -35,7 +35,7 @@ impl Handshake {
     pub fn event(&mut self, event: Event, cx: &mut Cx<'_>) -> Step {
         let tag = match &event {
             Event::Listed { tag, .. } | Event::Opened { tag, .. } => *tag,
-            Event::Done { .. } | Event::Lost { .. } => return Step::Wait,
+            _ => return Step::Wait,
         };
         if tag != self.tag || !self.is_asking() {
             return Step::Wait;

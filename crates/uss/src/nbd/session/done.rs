@@ -20,7 +20,7 @@ fn checked(op: &Op, result: Result<(), IoError>, payload: &Payload) -> Result<()
         (Op::Read { length, .. }, Payload::Zeros(zeros)) => zeros == length,
         (Op::Allocation { .. }, Payload::Allocation(_)) => true,
         (Op::Read { .. } | Op::Allocation { .. }, _) => false,
-        (Op::Write { .. } | Op::Clear { .. }, _) => true,
+        (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, _) => true,
     };
     fits.then_some(()).ok_or(WRONG_LENGTH)
 }
