@@ -36,7 +36,7 @@ impl Hub {
     }
 
     /// What is to be said, and to whom; the tag of the call, or 0.
-    pub fn next(&mut self) -> Option<(Mouth, u64, Word)> {
+    pub fn next_word(&mut self) -> Option<(Mouth, u64, Word)> {
         self.said.pop_front()
     }
 }
