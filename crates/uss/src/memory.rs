@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use board::Board;
-pub use serve::{Connection, Server, serve};
+pub use serve::{Connection, Protocol, Server, serve};
 
 /// The blocks of a chunk at the most: what an allocation bitmap has room for.
 const MAX_CHUNK_BYTES: u32 = 1024 * BLOCK_BYTES;

@@ -18,6 +18,7 @@ mod hub;
 mod io;
 mod port;
 mod queue;
+pub mod reservations;
 mod wire;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};

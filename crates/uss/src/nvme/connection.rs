@@ -2,7 +2,6 @@
 
 pub(super) mod connect;
 
-use super::hub::Mouth;
 use super::port::{self, Port};
 use super::queue::{End, Login, Queue};
 use super::wire::{self, COMMON_BYTES, Common, Fatal, IC_BYTES, InitRequest, Link};
@@ -47,20 +46,19 @@ pub struct NvmeFront {
 }
 
 impl NvmeFront {
-    /// A new connection. `core` is the one that it lives on, `local` where it has come in.
+    /// A new connection; `local` is where it has come in.
     pub fn accept(
         port: Rc<Port>,
         id: FrontId,
-        core: u16,
+        _core: u16,
         now: Time,
         local: SocketAddr,
         _peer: SocketAddr,
         _outbox: &mut Outbox,
     ) -> NvmeFront {
-        let mouth = Mouth { core, front: id };
         NvmeFront {
             id,
-            phase: Phase::Hello(Login { mouth, local }),
+            phase: Phase::Hello(Login { local }),
             connect_by: Some(now.plus(port.config().handshake_timeout)),
             closing: None,
             closed: None,
@@ -160,7 +158,11 @@ fn hello(inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<Option<Link>, End> {
     inbox.skip(IC_BYTES);
     let response = wire::init_response(request.header_digest, request.data_digest, port::MAX_DATA_BYTES);
     cx.outbox.append(cx.pool, &response);
-    Ok(Some(Link::new(&request, port::MAX_DATA_BYTES, port::ADMIN_CAPSULE_BYTES as usize)))
+    Ok(Some(Link::new(
+        &request,
+        port::MAX_DATA_BYTES,
+        port::ADMIN_CAPSULE_BYTES as usize,
+    )))
 }
 
 impl Front for NvmeFront {

@@ -21,8 +21,8 @@ mod transfer;
 pub(super) use fabrics::Login;
 pub(super) use request::{Gathering, PieceState, Request, Work};
 
-use super::command::{COMPLETION_BYTES, Command, Status};
 use super::admin::Counters;
+use super::command::{COMPLETION_BYTES, Command, Status};
 use super::port::Port;
 use super::wire::{Carrier, Fatal, Link, Sgl, fatal, flag, kind, status, u16_at, u32_at};
 use super::{Config, Cx};
@@ -79,8 +79,6 @@ pub(super) struct Queue {
     pub(super) counts: Counters,
     /// Is input left lying because of the limits?
     pub(super) blocked: bool,
-    /// What is to be done when the outbox has been sent.
-    pub(super) ending: Option<CloseReason>,
 }
 
 impl Queue {
@@ -105,7 +103,6 @@ impl Queue {
             pieces_under_way: 0,
             counts: Counters::default(),
             blocked: false,
-            ending: None,
             port,
         }
     }
@@ -115,7 +112,7 @@ impl Queue {
     }
 
     pub fn wants_input(&self) -> bool {
-        !self.blocked && self.ending.is_none()
+        !self.blocked
     }
 
     /// Does data come soon that deserves a large receive block?
@@ -128,16 +125,11 @@ impl Queue {
         [self.retry_at, self.role_deadline()].into_iter().flatten().min()
     }
 
-    /// The connection ends when all is sent, for this reason.
-    pub fn ending(&self) -> Option<&CloseReason> {
-        self.ending.as_ref()
-    }
-
     /// Handles what is in the inbox, as far as the limits allow.
     pub fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), End> {
         self.blocked = false;
         self.check_heart()?;
-        while self.ending.is_none() {
+        loop {
             let frame = match self.link.frame(inbox) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(()),
@@ -186,9 +178,6 @@ impl Queue {
                 }
             }
         }
-        let all = inbox.len();
-        inbox.skip(all);
-        Ok(())
     }
 
     /// Takes a command; `data` is that of its capsule, `None` when its digest was wrong.

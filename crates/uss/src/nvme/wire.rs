@@ -13,7 +13,7 @@ mod link;
 mod sgl;
 pub(super) mod status;
 
-pub(super) use link::{Frame, Link};
+pub(super) use link::Link;
 pub(super) use sgl::{Carrier, Sgl};
 
 /// Types of PDU ("TCP", 3.6.1).
@@ -156,7 +156,11 @@ impl InitRequest {
             return Err(Fatal::field(4, "an ICReq has 128 bytes"));
         }
         if u16_at(bytes, 8) != 0 {
-            return Err(Fatal::new(fatal::UNSUPPORTED, 8, "a version of PDU format other than 0"));
+            return Err(Fatal::new(
+                fatal::UNSUPPORTED,
+                8,
+                "a version of PDU format other than 0",
+            ));
         }
         if bytes[10] > MAX_ALIGNMENT {
             return Err(Fatal::field(10, "an alignment of data of more than 128 bytes"));

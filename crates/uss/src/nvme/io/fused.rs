@@ -86,9 +86,11 @@ impl Queue {
 
     /// The data of the first is here.
     pub(in crate::nvme) fn compare_gathered(&mut self, first: SlotId, cx: &mut Cx<'_>) -> Step {
-        match self.slots.get_mut(first).partner {
-            Some(second) if self.slots.get_mut(second).gathered => self.run_pair(first, second, cx),
-            _ => Ok(()),
+        let second = self.slots.get_mut(first).partner;
+        let second = second.filter(|second| self.slots.get_mut(*second).gathered);
+        match second {
+            Some(second) => self.run_pair(first, second, cx),
+            None => Ok(()),
         }
     }
 

@@ -20,14 +20,7 @@ impl Queue {
     }
 
     /// Submits a read whose result will be compared with `kept`.
-    pub(in crate::nvme) fn submit_compare(
-        &mut self,
-        slot: SlotId,
-        number: u32,
-        op: Op,
-        kept: Slice,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(in crate::nvme) fn submit_compare(&mut self, slot: SlotId, number: u32, op: Op, kept: Slice, cx: &mut Cx<'_>) {
         self.submit_piece(slot, number, op, kept, Slice::default(), 0, cx);
     }
 
@@ -202,7 +195,7 @@ impl Queue {
             let Some((slot, number)) = self.slots.find(tag) else {
                 continue;
             };
-                let request = self.slots.get_mut(slot);
+            let request = self.slots.get_mut(slot);
             let volume = request.target.volume;
             let is_read = matches!(request.work, Work::Compare { .. });
             let Some(piece) = request.piece(number) else {

@@ -65,7 +65,7 @@ impl Queue {
     }
 
     /// What became of a reservation that an admin command has asked about.
-    pub(super) fn admin_reserved(&mut self, slot: SlotId, result: Result<&State, Refused>, cx: &mut Cx<'_>) {
+    pub(in crate::nvme) fn admin_reserved(&mut self, slot: SlotId, result: Result<&State, Refused>, cx: &mut Cx<'_>) {
         let command = self.slots.get_mut(slot).command;
         let Role::Admin(role) = &mut self.role else {
             return;

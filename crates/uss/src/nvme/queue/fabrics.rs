@@ -4,7 +4,7 @@ use super::*;
 use crate::nvme::admin::{self, Admin, Heart};
 use crate::nvme::catalog::{Catalog, Subsystem};
 use crate::nvme::connection::connect::{self, Connect};
-use crate::nvme::hub::{Call, Gate, Mouth, Shared, Word};
+use crate::nvme::hub::{Call, Gate, Shared, Word};
 use crate::service::{Event, HostKey};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,6 @@ mod kind_of {
 /// What is known of a connection beside what it says.
 #[derive(Clone, Debug)]
 pub(in crate::nvme) struct Login {
-    pub mouth: Mouth,
     /// Where it has come in.
     pub local: SocketAddr,
 }
@@ -204,7 +203,7 @@ impl Queue {
             }
         };
         let catalog = self.port.catalog();
-        let host = HostKey::of_nvme(&connect.party.host_id);
+        let host = crate::reservation::host_key(&connect.party.host_id);
         let (entries, flow_control) = (connect.entries, connect.flow_control);
         let controller = match word {
             Word::Created { controller } => {
@@ -260,6 +259,14 @@ impl Queue {
         }
     }
 
+    /// The identifier of an I/O queue's host.
+    pub(in crate::nvme) fn host_id(&self) -> [u8; 16] {
+        match &self.role {
+            Role::Io(role) => role.connect.party.host_id,
+            _ => [0; 16],
+        }
+    }
+
     /// The host, as reservations know it.
     pub(in crate::nvme) fn host(&self) -> HostKey {
         match &self.role {
@@ -269,14 +276,13 @@ impl Queue {
         }
     }
 
+    pub(in crate::nvme) fn is_admin(&self) -> bool {
+        matches!(self.role, Role::Admin(_))
+    }
+
     /// Is the host through with connecting?
     pub fn is_connected(&self) -> bool {
         matches!(self.role, Role::Admin(_) | Role::Io(_))
-    }
-
-    /// Is it this queue's turn to answer, not the register's?
-    pub fn is_asking(&self) -> bool {
-        matches!(self.role, Role::Connecting { .. })
     }
 
     /// Ends the queue (Base 2.1, 6.4): what is under way is answered as aborted, then the connection is closed.

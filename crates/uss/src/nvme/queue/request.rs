@@ -17,7 +17,9 @@ pub(in crate::nvme) enum Gathering {
     /// The first of a fused pair.
     Compare,
     /// The second, and its first.
-    Write { first: SlotId },
+    Write {
+        first: SlotId,
+    },
     Dataset,
     Copy,
     Reserve,

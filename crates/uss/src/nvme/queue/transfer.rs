@@ -65,11 +65,21 @@ impl Transfers {
         if asked.id != header.id {
             return Err(Fatal::field(8, "data for another command than its transfer tag's"));
         }
-        let (start, end) = (u64::from(asked.offset), u64::from(asked.offset) + u64::from(asked.length));
-        let (from, to) = (u64::from(header.offset), u64::from(header.offset) + u64::from(header.length));
+        let (start, end) = (
+            u64::from(asked.offset),
+            u64::from(asked.offset) + u64::from(asked.length),
+        );
+        let (from, to) = (
+            u64::from(header.offset),
+            u64::from(header.offset) + u64::from(header.length),
+        );
         if from < start || to > end {
             let at = if from < start || from >= end { 12 } else { 16 };
-            return Err(Fatal::new(fatal::OUT_OF_RANGE, at, "data outside the range that was asked for"));
+            return Err(Fatal::new(
+                fatal::OUT_OF_RANGE,
+                at,
+                "data outside the range that was asked for",
+            ));
         }
         if from != start + u64::from(asked.received) {
             return Err(Fatal::new(fatal::SEQUENCE, 12, "data out of its order"));
@@ -78,7 +88,10 @@ impl Transfers {
             return Err(Fatal::field(16, "a data PDU without data"));
         }
         if header.last != (to == end) {
-            return Err(Fatal::field(1, "the last data PDU of a transfer, and only that, is marked so"));
+            return Err(Fatal::field(
+                1,
+                "the last data PDU of a transfer, and only that, is marked so",
+            ));
         }
         Ok(())
     }

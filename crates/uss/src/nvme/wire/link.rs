@@ -104,7 +104,11 @@ impl Link {
             if data_bytes > most {
                 return match head.kind {
                     kind::COMMAND => Err(Fatal::field(4, "more data in a capsule than is allowed")),
-                    _ => Err(Fatal::new(fatal::LIMIT_EXCEEDED, 4, "more data in a PDU than is allowed")),
+                    _ => Err(Fatal::new(
+                        fatal::LIMIT_EXCEEDED,
+                        4,
+                        "more data in a PDU than is allowed",
+                    )),
                 };
             }
             Frame {
