@@ -10,6 +10,7 @@
 //!   cores, when one is gone.
 #![allow(missing_docs)]
 
+pub mod auth;
 mod catalog;
 pub mod command;
 mod hub;
