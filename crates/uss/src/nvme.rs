@@ -15,6 +15,7 @@ mod catalog;
 pub mod command;
 mod hub;
 mod port;
+pub mod tls;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
 pub use hub::{Call, Hub, Mouth, Word};
