@@ -11,6 +11,7 @@
 #![allow(missing_docs)]
 
 pub mod admin;
+pub mod auth;
 mod catalog;
 pub mod command;
 mod connection;
@@ -19,6 +20,7 @@ mod io;
 mod port;
 mod queue;
 pub mod reservations;
+pub mod tls;
 mod wire;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
