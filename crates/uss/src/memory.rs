@@ -204,6 +204,14 @@ pub struct Submitted {
     data: Slice,
 }
 
+impl Submitted {
+    /// Who has submitted it.
+    #[must_use]
+    pub fn front(&self) -> FrontId {
+        self.front
+    }
+}
+
 /// A storage service over [`Volumes`]: I/O waits until it is [run](MemoryService::run).
 #[derive(Debug)]
 pub struct MemoryService {

@@ -32,6 +32,9 @@ use crate::front::CloseReason;
 use crate::service::StorageService;
 use amita_reactor::{Outbox, Pool, Time};
 
+#[cfg(test)]
+mod tests;
+
 /// What a step may use.
 struct Cx<'a> {
     now: Time,
