@@ -39,6 +39,7 @@ pub enum Ask {
         volume: VolumeId,
         op: Op,
         payload: Slice,
+        /// Whose, if the front has said so: then it may be forwarded.
         host: HostKey,
     },
     /// Look at or change a volume's reservation.
@@ -157,6 +158,26 @@ impl Fronts {
     ) -> io::Result<(ListenerId, SocketAddr)> {
         self.make = Some(make);
         driver.listen(address, token::token(token::FRONTS, ACCEPT, 0))
+    }
+
+    /// Are there hosts that other gateways serve as well?
+    #[must_use]
+    pub fn has_shared(&self) -> bool {
+        !self.asks.hosts.is_empty()
+    }
+
+    /// Ends the sessions of hosts that other gateways serve as well, and all that was read from them; how many.
+    pub fn drop_shared(&mut self, driver: &mut dyn Driver) -> usize {
+        let mut fronts: Vec<FrontId> = self.asks.hosts.keys().copied().collect();
+        fronts.sort_unstable();
+        for front in &fronts {
+            self.end(driver, front.0);
+        }
+        self.asks.queue.retain(|ask| match ask {
+            Ask::Submit { front, .. } => fronts.binary_search(front).is_err(),
+            _ => true,
+        });
+        fronts.len()
     }
 
     /// Adds a session without a socket (a client inside the process).

@@ -23,5 +23,6 @@ pub mod token;
 pub mod trace;
 pub mod usage;
 pub mod view;
+pub mod ways;
 
 pub use crate::core::{Core, CoreConfig};

@@ -8,7 +8,7 @@ use amita_cluster::recovery::{HealthReport, Recovery};
 use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The cluster as last seen.
@@ -22,7 +22,12 @@ pub struct View {
     groups: BTreeMap<GroupId, Membership>,
     /// How many groups of each pool have syncing members.
     syncing: BTreeMap<PoolId, usize>,
-    living: BTreeSet<NodeId>,
+    /// With the session of the process, as far as it can be read.
+    living: BTreeMap<NodeId, u64>,
+    /// The names of volumes.
+    volume_names: FxHashMap<VolumeId, String>,
+    /// The operator's wishes for owners, with their modification revision.
+    moves: BTreeMap<VolumeId, (map::Move, u64)>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// Stores that a core of a node finds slow.
@@ -55,6 +60,8 @@ pub enum Change {
     Group(map::Group, PoolId),
     /// A volume's record changed: a hint for its sequencers.
     Volume(VolumeId, amita_cluster::Generation),
+    /// The operator wants a volume to be owned by another gateway, or no longer.
+    Move(VolumeId),
     /// A node finds a store slow, or no longer.
     Health,
     /// How hard background work may press.
@@ -85,6 +92,7 @@ impl View {
             "health" => self.health(rest, record),
             "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
+            "moves" => self.apply_move(rest, record),
             _ => Change::Nothing,
         }
     }
@@ -127,12 +135,15 @@ impl View {
 
     fn volume(&mut self, name: &str, record: &Record) -> Change {
         let Some(value) = &record.value else {
-            self.volumes.remove(name);
+            if let Some(gone) = self.volumes.remove(name) {
+                self.volume_names.remove(&gone.id);
+            }
             return Change::Nothing;
         };
         match parse::<map::Volume>(&record.key, value) {
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
+                self.volume_names.insert(volume.id, name.to_owned());
                 self.volumes.insert(name.to_owned(), volume);
                 change
             }
@@ -177,7 +188,7 @@ impl View {
     /// The stores that living nodes find slow, in order.
     #[must_use]
     pub fn accused(&self) -> Vec<StoreId> {
-        let living = self.accused.values().filter(|(node, _)| self.living.contains(node));
+        let living = self.accused.values().filter(|(node, _)| self.living.contains_key(node));
         let mut stores: Vec<StoreId> = living.flat_map(|(_, stores)| stores).copied().collect();
         stores.sort_unstable();
         stores.dedup();
@@ -205,10 +216,26 @@ impl View {
             return Change::Nothing;
         };
         match &record.value {
-            Some(_) => self.living.insert(node),
-            None => self.living.remove(&node),
-        };
+            Some(value) => {
+                // A record that cannot be read shows that the node lives all the same.
+                let session = parse::<map::Live>(&record.key, value).map_or(0, |live| live.session);
+                self.living.insert(node, session);
+            }
+            None => drop(self.living.remove(&node)),
+        }
         Change::Life
+    }
+
+    fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        match record.value.as_ref().map(|value| parse::<map::Move>(&record.key, value)) {
+            Some(Ok(wish)) => drop(self.moves.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.moves.remove(&volume)),
+        }
+        Change::Move(volume)
     }
 
     fn apply_group(&mut self, rest: &str, record: &Record) -> Change {
@@ -280,12 +307,35 @@ impl View {
     /// Does the node hold its key?
     #[must_use]
     pub fn lives(&self, node: NodeId) -> bool {
-        self.living.contains(&node)
+        self.living.contains_key(&node)
     }
 
     /// The nodes that hold their keys.
     pub fn living(&self) -> impl Iterator<Item = NodeId> {
-        self.living.iter().copied()
+        self.living.keys().copied()
+    }
+
+    /// The session of a living node's process.
+    #[must_use]
+    pub fn session(&self, node: NodeId) -> Option<u64> {
+        self.living.get(&node).copied()
+    }
+
+    /// The volume of that number.
+    #[must_use]
+    pub fn volume_of(&self, volume: VolumeId) -> Option<&map::Volume> {
+        self.volumes.get(self.volume_names.get(&volume)?)
+    }
+
+    /// The gateway that owns a volume, as last heard.
+    #[must_use]
+    pub fn owner(&self, volume: VolumeId) -> Option<NodeId> {
+        self.volume_of(volume)?.owner
+    }
+
+    /// The operator's wishes for owners, with their record's modification revision.
+    pub fn moves(&self) -> impl Iterator<Item = (VolumeId, &map::Move, u64)> {
+        self.moves.iter().map(|(volume, (wish, revision))| (*volume, wish, *revision))
     }
 
     /// The volumes by name.

@@ -173,6 +173,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 tag: 9,
                 volume: VolumeId(8),
                 generation: Generation(7),
+                hand_over: false,
             },
             0,
         ),
