@@ -64,11 +64,7 @@ pub enum Act {
     /// It stays after all.
     Stay { volume: VolumeId },
     /// A core has asked where a volume's I/O goes.
-    Sought {
-        core: usize,
-        volume: VolumeId,
-        way: Sought,
-    },
+    Sought { core: usize, volume: VolumeId, way: Sought },
     /// A front end's open has ended.
     Opened {
         origin: Origin,
@@ -430,7 +426,14 @@ impl Directory {
             };
             self.acts.push_back(Act::Stay { volume: info.id });
             let users = 0;
-            self.volumes.insert(name, State::Open { info, generation, users });
+            self.volumes.insert(
+                name,
+                State::Open {
+                    info,
+                    generation,
+                    users,
+                },
+            );
             self.reply(asker, ReleaseOutcome::Busy { clients: 0 });
         }
     }
@@ -438,7 +441,8 @@ impl Directory {
     /// The operator wants volumes here: they are taken over with their owners' consent, and the wish is removed when it has
     /// come true.
     fn carry_out_moves(&mut self, now: Time, view: &View) {
-        self.wanted.retain(|volume, _| view.moves().any(|(wished, ..)| wished == *volume));
+        self.wanted
+            .retain(|volume, _| view.moves().any(|(wished, ..)| wished == *volume));
         self.handed_over.retain(|_, until| now < *until);
         let due: Vec<(VolumeId, String, u64)> = view
             .moves()

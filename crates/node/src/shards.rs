@@ -223,19 +223,15 @@ impl Shards {
     /// The volumes that are to be handed over and have nothing under way.
     #[must_use]
     pub fn left(&self) -> Vec<(VolumeId, Generation)> {
-        let left = self.shards.values().filter(|shard| shard.leaving && shard.under_way == 0);
+        let left = self
+            .shards
+            .values()
+            .filter(|shard| shard.leaving && shard.under_way == 0);
         left.map(|shard| (shard.volume, shard.generation)).collect()
     }
 
     /// A piece of I/O for a volume; its payload is handed back where it is not open here.
-    pub fn submit(
-        &mut self,
-        now: Time,
-        origin: Origin,
-        volume: VolumeId,
-        op: Op,
-        payload: Slice,
-    ) -> Result<(), Slice> {
+    pub fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) -> Result<(), Slice> {
         let Some(&number) = self.by_volume.get(&volume) else {
             return Err(payload);
         };

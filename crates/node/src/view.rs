@@ -230,7 +230,11 @@ impl View {
         let Ok(volume) = volume.parse() else {
             return Change::Nothing;
         };
-        match record.value.as_ref().map(|value| parse::<map::Move>(&record.key, value)) {
+        match record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Move>(&record.key, value))
+        {
             Some(Ok(wish)) => drop(self.moves.insert(volume, (wish, record.revision))),
             Some(Err(why)) => return Change::Unreadable(why),
             None => drop(self.moves.remove(&volume)),
@@ -335,7 +339,9 @@ impl View {
 
     /// The operator's wishes for owners, with their record's modification revision.
     pub fn moves(&self) -> impl Iterator<Item = (VolumeId, &map::Move, u64)> {
-        self.moves.iter().map(|(volume, (wish, revision))| (*volume, wish, *revision))
+        self.moves
+            .iter()
+            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
     }
 
     /// The volumes by name.

@@ -239,7 +239,10 @@ impl Ways {
     /// How many requests owners have, and how many wait.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
-        (self.flights.len(), self.ways.values().map(|way| way.waiting.len()).sum())
+        (
+            self.flights.len(),
+            self.ways.values().map(|way| way.waiting.len()).sum(),
+        )
     }
 
     /// When time matters next.

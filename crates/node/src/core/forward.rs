@@ -105,7 +105,10 @@ impl Core {
     /// and what they had sent it must not be carried out now (R9).
     pub(super) fn check_pulse(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
-        let late = self.receiving.pulse.is_some_and(|at| now > at.plus(self.config.stale_after));
+        let late = self
+            .receiving
+            .pulse
+            .is_some_and(|at| now > at.plus(self.config.stale_after));
         if !late {
             return;
         }
@@ -163,7 +166,10 @@ impl Core {
         }
         if self.shards.is_open(volume) {
             self.ways.set(volume, State::Unknown);
-            while let Some(Pending { origin, op, payload, .. }) = self.ways.next_pending(volume) {
+            while let Some(Pending {
+                origin, op, payload, ..
+            }) = self.ways.next_pending(volume)
+            {
                 self.pass_to_shard(now, origin, volume, op, payload);
             }
             return;
@@ -215,7 +221,10 @@ impl Core {
                 continue;
             }
             if holder != self.config.core {
-                let Some(Pending { origin, op, payload, .. }) = self.ways.next_pending(volume) else {
+                let Some(Pending {
+                    origin, op, payload, ..
+                }) = self.ways.next_pending(volume)
+                else {
                     return;
                 };
                 self.mail.send(
@@ -278,7 +287,14 @@ impl Core {
         }
         let core = self.config.core;
         for (volume, generation) in self.shards.left() {
-            self.mail.send(0, CoreMessage::Left { volume, generation, core });
+            self.mail.send(
+                0,
+                CoreMessage::Left {
+                    volume,
+                    generation,
+                    core,
+                },
+            );
         }
     }
 
@@ -339,10 +355,7 @@ impl Core {
     /// Another gateway forwards what a host has asked it for.
     pub(super) fn on_forward(&mut self, now: Time, link: Link, request: Forward, payload: Slice) {
         self.receiving.links.insert(link);
-        let Some(tag) = self.receiving.put(Sender {
-            link,
-            tag: request.tag,
-        }) else {
+        let Some(tag) = self.receiving.put(Sender { link, tag: request.tag }) else {
             return self.send_forwarded(link, request.tag, code::BUSY, Payload::None);
         };
         let known = self

@@ -542,7 +542,14 @@ impl Core {
                     self.shards.leave(volume, true);
                 } else {
                     let core = self.config.core;
-                    self.mail.send(0, CoreMessage::Left { volume, generation, core });
+                    self.mail.send(
+                        0,
+                        CoreMessage::Left {
+                            volume,
+                            generation,
+                            core,
+                        },
+                    );
                 }
             }
             CoreMessage::Stay { volume } => {

@@ -309,6 +309,8 @@ impl Egg {
             links_per_peer: self.links,
             refused_for: self.config.refused_for,
             silent_for: self.config.silent_for,
+            stale_after: self.config.stale_after,
+            nvme: self.config.nvme_config.clone(),
             fabric,
             store,
             sequencer: amita_volume::Config {
