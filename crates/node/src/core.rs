@@ -10,6 +10,7 @@ mod observe;
 mod peers;
 mod route;
 
+use crate::catalog::Cataloguer;
 use crate::control::{FromCore, Record, ToCore};
 use crate::directory::Directory;
 use crate::fronts::Fronts;
@@ -94,6 +95,10 @@ pub struct Core {
     /// The NVMe target's side of this core.
     port: Rc<uss::nvme::Port>,
     hub: uss::nvme::Hub,
+    /// On core 0 of a node that NVMe hosts connect to.
+    cataloguer: Option<Cataloguer>,
+    /// What NVMe hosts see may have changed.
+    catalog_due: bool,
     receiving: forward::Receiving,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
@@ -143,6 +148,8 @@ impl Core {
             peers: Peers::new(&config),
             port: Rc::new(uss::nvme::Port::new(config.nvme.clone())),
             hub: uss::nvme::Hub::default(),
+            cataloguer: None,
+            catalog_due: false,
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
             local: Vec::new(),
@@ -340,6 +347,7 @@ impl Core {
         }
         self.fronts.tick(driver);
         self.check_peers(now);
+        self.make_catalog();
         if self.ways.has_given_up() || self.ways.deadline().is_some_and(|at| at <= now) {
             self.settle_ways(now);
         }
@@ -445,8 +453,10 @@ impl Core {
     }
 
     fn on_record(&mut self, now: Time, record: &Record) {
-        match self.view.apply(record) {
-            crate::view::Change::Nothing => {}
+        let change = self.view.apply(record);
+        self.catalog_due |= change.concerns_hosts();
+        match change {
+            crate::view::Change::Nothing | crate::view::Change::Hosts => {}
             crate::view::Change::Node(node, address) => {
                 if node != self.config.node && self.peers.holds(node) {
                     // Each core of a peer listens on a port of its own: dial the one with our number, so that the
@@ -477,6 +487,11 @@ impl Core {
             crate::view::Change::Volume(volume, generation) => {
                 self.directory.stir(now);
                 self.shards.hint_volume(now, volume, generation);
+                if let Some(record) = self.view.volume_of(volume) {
+                    let size_bytes = record.size_bytes;
+                    self.shards.resized(volume, size_bytes);
+                    self.directory.resized(volume, size_bytes);
+                }
                 self.look_again(now, volume);
             }
             crate::view::Change::Health => self.news.stir(now),

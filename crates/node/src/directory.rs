@@ -134,6 +134,8 @@ pub struct Directory {
     duty: Duty,
     /// Volumes that were handed over a moment ago: their new owner is on its way.
     handed_over: BTreeMap<VolumeId, Time>,
+    /// Volumes were opened or given up since this was last asked.
+    changed: bool,
     /// Volumes that the operator wants here, and when they are tried again.
     wanted: BTreeMap<VolumeId, Time>,
     calls: u64,
@@ -156,6 +158,7 @@ impl Directory {
             look: false,
             duty: Duty::default(),
             handed_over: BTreeMap::new(),
+            changed: false,
             wanted: BTreeMap::new(),
             calls: 0,
             acts: VecDeque::new(),
@@ -358,6 +361,30 @@ impl Directory {
         }
     }
 
+    /// Were volumes opened or given up since this was last asked?
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A volume has grown: whoever opens it later is told.
+    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
+        for state in self.volumes.values_mut() {
+            let size = match state {
+                State::Open { info, .. } | State::Leaving { info, .. } if info.id == volume => &mut info.size_bytes,
+                State::Making { opened, .. } if opened.volume.id == volume => &mut opened.volume.size_bytes,
+                _ => continue,
+            };
+            *size = size_bytes.max(*size);
+        }
+    }
+
+    /// Is the volume open on every core?
+    #[must_use]
+    pub fn is_open(&self, volume: VolumeId) -> bool {
+        let mut states = self.volumes.values();
+        states.any(|state| matches!(state, State::Open { info, .. } if info.id == volume))
+    }
+
     /// Another gateway asks for a volume.
     pub fn release(&mut self, now: Time, asker: Asker, volume: VolumeId, generation: Generation, hand_over: bool) {
         let held = self.volumes.iter().find_map(|(name, state)| match state {
@@ -514,6 +541,7 @@ impl Directory {
             });
         }
         self.look = true;
+        self.changed = true;
         *state = State::Open {
             info,
             generation,
@@ -620,7 +648,9 @@ impl Directory {
 
     /// The next thing to do.
     pub fn next(&mut self) -> Option<Act> {
-        self.acts.pop_front()
+        let act = self.acts.pop_front();
+        self.changed |= matches!(act, Some(Act::DropShards { .. } | Act::Leave { .. } | Act::Stay { .. }));
+        act
     }
 
     fn drain(&mut self, number: u32) {

@@ -316,6 +316,14 @@ impl Shards {
         }
     }
 
+    /// A volume has grown.
+    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
+        let number = self.by_volume.get(&volume);
+        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
+            shard.sequencer.resized(size_bytes);
+        }
+    }
+
     /// Begins to look at all copies of a volume's chunks.
     pub fn scrub(&mut self, now: Time, volume: VolumeId, generation: Generation) {
         if self.generation(volume) == Some(generation)

@@ -19,6 +19,9 @@ pub struct View {
     stores: FxHashMap<StoreId, NodeId>,
     volumes: BTreeMap<String, map::Volume>,
     pools: BTreeMap<String, PoolId>,
+    chunk_bytes: BTreeMap<String, u32>,
+    subsystems: BTreeMap<String, map::Subsystem>,
+    hosts: BTreeMap<String, map::Host>,
     groups: BTreeMap<GroupId, Membership>,
     /// How many groups of each pool have syncing members.
     syncing: BTreeMap<PoolId, usize>,
@@ -60,6 +63,8 @@ pub enum Change {
     Group(map::Group, PoolId),
     /// A volume's record changed: a hint for its sequencers.
     Volume(VolumeId, amita_cluster::Generation),
+    /// Something that NVMe hosts see.
+    Hosts,
     /// The operator wants a volume to be owned by another gateway, or no longer.
     Move(VolumeId),
     /// A node finds a store slow, or no longer.
@@ -68,6 +73,17 @@ pub enum Change {
     Recovery(Box<Recovery>),
     /// The record is not readable; it was ignored.
     Unreadable(String),
+}
+
+impl Change {
+    /// May it change what NVMe hosts see?
+    #[must_use]
+    pub fn concerns_hosts(&self) -> bool {
+        matches!(
+            self,
+            Change::Hosts | Change::Node(..) | Change::Life | Change::Volume(..) | Change::Nothing
+        )
+    }
 }
 
 impl View {
@@ -93,6 +109,7 @@ impl View {
             "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
             "moves" => self.apply_move(rest, record),
+            "nvme" => self.apply_nvme(rest, record),
             _ => Change::Nothing,
         }
     }
@@ -157,9 +174,15 @@ impl View {
             .as_ref()
             .map(|value| parse::<map::Pool>(&record.key, value));
         match pool {
-            Some(Ok(pool)) => drop(self.pools.insert(name.to_owned(), pool.id)),
+            Some(Ok(pool)) => {
+                self.pools.insert(name.to_owned(), pool.id);
+                self.chunk_bytes.insert(name.to_owned(), pool.chunk_bytes);
+            }
             Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.pools.remove(name)),
+            None => {
+                self.pools.remove(name);
+                self.chunk_bytes.remove(name);
+            }
         }
         Change::Nothing
     }
@@ -224,6 +247,18 @@ impl View {
             None => drop(self.living.remove(&node)),
         }
         Change::Life
+    }
+
+    fn apply_nvme(&mut self, rest: &str, record: &Record) -> Change {
+        let taken = match rest.split_once('/') {
+            Some(("subsystems", name)) => take(&mut self.subsystems, name, record),
+            Some(("hosts", nqn)) => take(&mut self.hosts, nqn, record),
+            _ => Ok(()),
+        };
+        match taken {
+            Ok(()) => Change::Hosts,
+            Err(why) => Change::Unreadable(why),
+        }
     }
 
     fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
@@ -344,10 +379,41 @@ impl View {
             .map(|(volume, (wish, revision))| (*volume, wish, *revision))
     }
 
+    /// Bytes of a chunk of a pool's volumes.
+    #[must_use]
+    pub fn chunk_bytes(&self, pool: &str) -> Option<u32> {
+        self.chunk_bytes.get(pool).copied()
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &map::Node> {
+        self.nodes.values()
+    }
+
+    /// The subsystems that NVMe hosts connect to, by name.
+    pub fn subsystems(&self) -> impl Iterator<Item = &map::Subsystem> {
+        self.subsystems.values()
+    }
+
+    /// An NVMe host.
+    #[must_use]
+    pub fn host(&self, nqn: &str) -> Option<&map::Host> {
+        self.hosts.get(nqn)
+    }
+
     /// The volumes by name.
     pub fn volumes(&self) -> impl Iterator<Item = &map::Volume> {
         self.volumes.values()
     }
+}
+
+/// Takes a record into a table, or out of it.
+fn take<T: DeserializeOwned>(table: &mut BTreeMap<String, T>, name: &str, record: &Record) -> Result<(), String> {
+    match &record.value {
+        Some(value) => drop(table.insert(name.to_owned(), parse(&record.key, value)?)),
+        None => drop(table.remove(name)),
+    }
+    Ok(())
 }
 
 fn parse<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {

@@ -335,6 +335,12 @@ impl Core {
                 self.ways.pause(now, volume);
                 self.stirred = true;
             }
+            // The owner has not heard yet that the volume has grown.
+            code::OUT_OF_RANGE if self.is_inside(volume, &pending.op) => {
+                self.ways.put_again(volume, pending);
+                self.ways.pause(now, volume);
+                self.stirred = true;
+            }
             code::DONE => match payload_from_wire(&pending.op, &answer, payload) {
                 Ok(found) => self.end_pending(pending, Ok(()), found),
                 Err(why) => {
@@ -350,6 +356,13 @@ impl Core {
                 self.settle_way(now, volume);
             }
         }
+    }
+
+    /// Does an I/O lie inside the volume, as far as this core knows it?
+    fn is_inside(&self, volume: VolumeId, op: &Op) -> bool {
+        let known = self.view.volume_of(volume);
+        let end = op.offset().saturating_add(op.length());
+        known.is_some_and(|volume| end <= volume.size_bytes)
     }
 
     /// Another gateway forwards what a host has asked it for.

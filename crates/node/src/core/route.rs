@@ -640,6 +640,7 @@ impl Core {
     fn route_directory(&mut self) -> bool {
         use crate::directory::Act;
         let mut moved = false;
+        self.catalog_due |= self.directory.take_changed();
         while let Some(act) = self.directory.next() {
             moved = true;
             match act {
@@ -693,6 +694,10 @@ impl Core {
                 }
                 Act::Reply { core, link, message } => self.mail.send(core, CoreMessage::Reply { link, message }),
             }
+        }
+        self.catalog_due |= self.directory.take_changed();
+        if self.catalog_due {
+            self.make_catalog();
         }
         moved
     }
