@@ -441,5 +441,6 @@ fn call_id(id_base: u64, count: u64) -> CallId {
 
 #[cfg(any(test, feature = "planted"))]
 mod check;
+mod compare;
 #[cfg(test)]
 mod tests;
