@@ -66,7 +66,11 @@ fn waits_for_the_writes_before_it_and_lets_none_pass() {
     assert_eq!(sent.len(), 1, "now the first of the two");
     rig.answer_blocks(&sent[0], version(6), 5);
     let (one, two) = (rig.writes(1), rig.writes(2));
-    assert_eq!(one.len(), 1, "its write, and nothing else before the second is compared");
+    assert_eq!(
+        one.len(),
+        1,
+        "its write, and nothing else before the second is compared"
+    );
     rig.done(&one);
     rig.done(&two);
     assert_eq!(rig.result(first), Some(Ok(())));

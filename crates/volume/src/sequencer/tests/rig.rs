@@ -4,7 +4,9 @@ use crate::io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, 
 use crate::{Config, Sequencer};
 use amita_cluster::map::{self, PoolKind};
 use amita_cluster::message::{Answer, AnswerBody, ChunkState, Refusal, Request, RequestBody, Sums};
-use amita_cluster::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
+use amita_cluster::{
+    BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId,
+};
 use amita_meta::model::State;
 use amita_meta::{Call, Error};
 use amita_reactor::{Slice, Time};
