@@ -52,6 +52,7 @@ pub(crate) struct Started {
     pub(crate) senders: ToCores,
     pub(crate) fabric: SocketAddr,
     pub(crate) nbd: Option<SocketAddr>,
+    pub(crate) nvme: Option<SocketAddr>,
 }
 
 /// What a core's thread says once it has a driver, and once it listens.
@@ -59,6 +60,9 @@ enum Word {
     Waker(usize, Waker),
     Fabric(SocketAddr),
     Nbd(SocketAddr),
+    /// Said by core 0 once it listens where `config.nvme` says.
+    #[allow(dead_code)]
+    Nvme(SocketAddr),
     Failed(ServeError),
 }
 
@@ -161,13 +165,14 @@ impl<'a> Hatch<'a> {
             })
             .collect();
         let mut wakers: Vec<Option<Waker>> = vec![None; cores];
-        let (mut fabric, mut nbd, mut failed) = (None, None, None);
+        let (mut fabric, mut nbd, mut nvme, mut failed) = (None, None, None, None);
         let mut rings_given = false;
         for word in heard {
             match word {
                 Word::Waker(core, waker) => wakers[core] = Some(waker),
                 Word::Fabric(address) => fabric = Some(address),
                 Word::Nbd(address) => nbd = Some(address),
+                Word::Nvme(address) => nvme = Some(address),
                 Word::Failed(why) => failed = Some(why),
             }
             if !rings_given && wakers.iter().all(Option::is_some) {
@@ -194,6 +199,7 @@ impl<'a> Hatch<'a> {
             senders: ToCores(senders.into_iter().zip(wakers).collect()),
             fabric: fabric.unwrap_or(self.config.fabric),
             nbd,
+            nvme,
         })
     }
 }

@@ -27,6 +27,11 @@ pub struct ServeConfig {
     pub fabric: SocketAddr,
     /// Where NBD clients connect; none: this node is no gateway for NBD.
     pub nbd: Option<SocketAddr>,
+    /// Where hosts connect by NVMe/TCP, on all cores; none: this node is no gateway for NVMe.
+    pub nvme: Option<SocketAddr>,
+    /// The file with the cluster's sealing key, which opens the secrets of NVMe hosts; none: hosts that have to prove
+    /// something cannot connect here.
+    pub seal_key: Option<PathBuf>,
     /// Where its metrics and traces can be read by whoever reaches the address; none: nowhere.
     pub metrics: Option<SocketAddr>,
     /// The address to tell others, where the node listens on all of its addresses.
@@ -84,6 +89,8 @@ impl ServeConfig {
             metadata_patience: Duration::from_secs(15),
             fabric,
             nbd: None,
+            nvme: None,
+            seal_key: None,
             metrics: None,
             advertise: None,
             advertise_fabric: None,
@@ -112,6 +119,7 @@ impl ServeConfig {
     pub(super) fn listen_addresses(&self) -> Vec<SocketAddr> {
         let mut addresses: Vec<SocketAddr> = (0..self.cores).map(|core| self.fabric_of(core)).collect();
         addresses.extend(self.nbd);
+        addresses.extend(self.nvme);
         addresses
     }
 
@@ -163,6 +171,15 @@ impl ServeConfig {
                 "port 0 with several cores: they need ports that follow each other".to_owned(),
             );
         }
+        if let Some(address) = self.nvme
+            && address.port() == 0
+            && self.cores > 1
+        {
+            return bad(
+                "nvme",
+                "port 0 with several cores: they share one port, so name it (4420 is the usual one)".to_owned(),
+            );
+        }
         if let Some(address) = self.advertise_fabric
             && (address.port() == 0
                 || usize::from(address.port()) + self.cores > usize::from(u16::MAX)
@@ -174,7 +191,7 @@ impl ServeConfig {
             );
         }
         let fabric = self.advertise_fabric.is_none().then_some(self.fabric);
-        let addresses = [fabric, self.nbd, self.metrics].into_iter().flatten();
+        let addresses = [fabric, self.nbd, self.nvme, self.metrics].into_iter().flatten();
         for address in addresses {
             if !is_dialable(address.ip()) && self.advertise.is_none() {
                 return bad(
