@@ -10,10 +10,12 @@
 //!   cores, when one is gone.
 #![allow(missing_docs)]
 
+pub mod admin;
 mod catalog;
 pub mod command;
 mod hub;
 mod port;
+pub mod reservations;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
 pub use hub::{Call, Hub, Mouth, Word};
