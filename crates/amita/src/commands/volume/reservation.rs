@@ -2,9 +2,10 @@
 
 use crate::admin::{Admin, Described};
 use crate::error::Result;
-use crate::table::print;
+use crate::table::{Table, print};
 use amita_control::admin;
-use serde_json::Value;
+use amita_uss::reservation::{Kind, State};
+use serde::Serialize;
 
 /// `amita volume reservation`.
 #[derive(Debug, clap::Args)]
@@ -40,41 +41,76 @@ pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
             },
         );
     }
-    // Shown as the record has it: what a newer version of the program adds is shown as well.
-    let found: Option<Value> = admin::reservation(client, name).described()?;
-    print(arguments.json, &found, || text(name, found.as_ref()))
+    let found: State = admin::reservation(client, name).described()?.unwrap_or_default();
+    let shown = Shown::of(name, &found);
+    print(arguments.json, &shown, || text(&shown))
 }
 
-fn text(name: &str, found: Option<&Value>) -> String {
-    let Some(Value::Object(fields)) = found else {
+/// A reservation as it is shown: its keys are no secrets, every host can read them.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Shown {
+    volume: String,
+    /// Counts the changes.
+    generation: u32,
+    /// How it is reserved; none: it is not.
+    kind: Option<Kind>,
+    persist: bool,
+    registrants: Vec<Registered>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Registered {
+    /// The host's identifier, in full.
+    host_id: String,
+    key: String,
+    holder: bool,
+}
+
+impl Shown {
+    fn of(name: &str, state: &State) -> Shown {
+        let registrants = state.registrants.iter().map(|found| Registered {
+            host_id: uuid::Uuid::from_bytes(found.host_id).to_string(),
+            key: format!("{:#018x}", found.key),
+            holder: state.is_holder(found.host),
+        });
+        Shown {
+            volume: name.to_owned(),
+            generation: state.generation,
+            kind: state.held.map(|held| held.kind),
+            persist: state.persist,
+            registrants: registrants.collect(),
+        }
+    }
+}
+
+fn text(shown: &Shown) -> String {
+    let name = &shown.volume;
+    if shown.registrants.is_empty() {
         return format!("Nobody has reserved volume {name} or is registered.\n");
-    };
-    let mut text = format!("volume  {name}\n");
-    for (field, value) in fields {
-        match value {
-            Value::Array(items) => {
-                text += &format!("{field}\n");
-                for item in items {
-                    text += &format!("  {}\n", line(item));
-                }
-            }
-            value => text += &format!("{field}  {}\n", line(value)),
-        }
     }
-    text
+    let reserved = match shown.kind {
+        None => "not reserved".to_owned(),
+        Some(kind) => format!("reserved: {}", words(kind)),
+    };
+    let mut table = Table::new(&["host id", "key", "holds it"]);
+    for found in &shown.registrants {
+        let holds = if found.holder { "yes" } else { "" };
+        table.row([found.host_id.clone(), found.key.clone(), holds.to_owned()]);
+    }
+    format!("Volume {name} is {reserved}.\n\n{}", table.text())
 }
 
-/// A value on one line.
-fn line(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Object(fields) => {
-            let parts: Vec<String> = fields
-                .iter()
-                .map(|(key, value)| format!("{key} {}", line(value)))
-                .collect();
-            parts.join(", ")
-        }
-        other => other.to_string(),
+/// The types as `nvme resv-report` numbers them, and in words.
+fn words(kind: Kind) -> &'static str {
+    match kind {
+        Kind::WriteExclusive => "write exclusive (1): the holder writes, all read",
+        Kind::ExclusiveAccess => "exclusive access (2): the holder writes and reads",
+        Kind::WriteExclusiveRegistrants => "write exclusive, registrants only (3): registrants write, all read",
+        Kind::ExclusiveAccessRegistrants => "exclusive access, registrants only (4): registrants write and read",
+        Kind::WriteExclusiveAll => "write exclusive, all registrants (5): registrants write and hold it, all read",
+        Kind::ExclusiveAccessAll => "exclusive access, all registrants (6): registrants write, read and hold it",
     }
 }
+
+#[cfg(test)]
+mod tests;
