@@ -285,7 +285,9 @@ fn a_volume_is_one_namespace_whoever_is_faster() {
     for at in 0..6 {
         let name = format!("v{at}");
         create_volume(&meta, &name, "main", 1 << 20).unwrap();
-        let act = |meta: &dyn Transact| drop(add_namespace(meta, "db", &name, None, 4096).unwrap());
+        let act = |meta: &dyn Transact| {
+            add_namespace(meta, "db", &name, None, 4096).unwrap();
+        };
         let raced = Meanwhile {
             meta: &meta,
             calls: AtomicUsize::new(0),
@@ -397,6 +399,44 @@ fn serve_nvme(meta: &dyn Transact, name: &str) {
         cores: 1,
     };
     register(meta, name, &served).unwrap();
+}
+
+#[test]
+fn status_counts_and_tells_of_a_subsystem_that_nobody_serves() {
+    let meta = ground();
+    assert_eq!(status(&meta).unwrap().nvme, NvmeCounts::default());
+    serve_nvme(&meta, "n1");
+    serve_nvme(&meta, "n2");
+    let named = SubsystemSpec {
+        gateways: vec!["n3".to_owned()],
+        ..made("db")
+    };
+    create_subsystem(&meta, &named).unwrap();
+    let told = |status: &Status| {
+        status
+            .warnings
+            .iter()
+            .any(|line| line.contains("no node that lives serves it"))
+    };
+    assert!(!told(&status(&meta).unwrap()), "there is nothing to serve");
+    add_namespace(&meta, "db", "a", None, 4096).unwrap();
+    add_host(&meta, HOST, &HostKeys::default()).unwrap();
+    let found = status(&meta).unwrap();
+    assert!(told(&found), "{:?}", found.warnings);
+    let counts = NvmeCounts {
+        gateways: 2,
+        alive: 2,
+        subsystems: 1,
+        namespaces: 1,
+        hosts: 1,
+    };
+    assert_eq!(found.nvme, counts);
+    let all = SubsystemChange {
+        gateways: Some(Vec::new()),
+        any_host: None,
+    };
+    set_subsystem(&meta, "db", &all).unwrap();
+    assert!(!told(&status(&meta).unwrap()));
 }
 
 #[test]
