@@ -11,6 +11,7 @@
 #![allow(missing_docs)]
 
 pub mod admin;
+pub mod auth;
 mod catalog;
 pub mod command;
 mod connection;
@@ -19,6 +20,7 @@ mod io;
 mod port;
 mod queue;
 pub mod reservations;
+pub mod tls;
 mod wire;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
@@ -29,6 +31,9 @@ pub use port::{Config, MAX_ENTRIES, MAX_QUEUES, MAX_TRANSFER_BYTES, Port};
 use crate::front::CloseReason;
 use crate::service::StorageService;
 use amita_reactor::{Outbox, Pool, Time};
+
+#[cfg(test)]
+mod tests;
 
 /// What a step may use.
 struct Cx<'a> {

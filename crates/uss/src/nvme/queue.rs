@@ -226,13 +226,16 @@ impl Queue {
         cx: &mut Cx<'_>,
     ) -> Result<SlotId, Refusal> {
         let sgl = Sgl::parse(command)?;
-        if sgl.length != length {
+        // Lists and the like may come in a buffer that is longer than they are (Linux: ranges to deallocate); what is
+        // longer than a range of blocks is a mistake.
+        let exact = matches!(work, Work::Write { .. } | Work::Compare { .. }) || command.fuse() != 0;
+        if sgl.length < length || exact && sgl.length != length {
             return Err(status::SGL_LENGTH.into());
         }
         let carrier = sgl.carrier;
         if let Carrier::Capsule { offset } = carrier {
             // "If the offset is beyond the capsule's data [...] SGL Offset Invalid" (Base 2.1, 4.3.2.2).
-            let end = offset.checked_add(u64::from(length));
+            let end = offset.checked_add(u64::from(sgl.length));
             if end.is_none_or(|end| end > data.len() as u64) {
                 return Err(status::SGL_OFFSET.into());
             }

@@ -98,6 +98,9 @@ impl Queue {
             Work::Zeroes { .. } | Work::Dataset { .. } => {
                 self.slots.get_mut(slot).forget_done();
                 self.pieces_under_way -= 1;
+                if matches!(op, Op::Write { .. }) {
+                    self.release(slot, length);
+                }
             }
             Work::Copy { .. } => {
                 self.slots.get_mut(slot).forget_done();

@@ -135,6 +135,16 @@ impl Queue {
                     if request.under_way >= WINDOW || self.pieces_under_way >= pieces {
                         return false;
                     }
+                    // Zeros are shared and take no memory here, but they load the stores like any write.
+                    let bytes = match step {
+                        ZeroStep::Clear(_) => 0,
+                        ZeroStep::Write(piece) => piece.length as usize,
+                    };
+                    if !self.may_ask(bytes, cx) {
+                        return false;
+                    }
+                    self.charge(slot, bytes);
+                    let request = self.slots.get_mut(slot);
                     request.work = Work::Zeroes { cursor };
                     request.issued = cursor.is_empty();
                     self.pieces_under_way += 1;
@@ -144,9 +154,8 @@ impl Queue {
                             let length = u64::from(length);
                             (Op::Clear { offset, length }, Slice::default())
                         }
-                        // Zeros are shared and take no memory here, but they load the stores like any write.
                         ZeroStep::Write(Piece { offset, length }) => {
-                            (Op::Write { offset, length }, cx.pool.zeros(length as usize))
+                            (Op::Write { offset, length }, cx.pool.zeros(bytes))
                         }
                     };
                     self.submit(slot, number, op, data, cx);
