@@ -28,7 +28,7 @@ pub use heart::{Counters, Heart};
 use super::catalog::{Catalog, Namespace, Subsystem};
 use super::command::{Command, Reply, Status};
 use crate::reservation;
-use amita_cluster::VolumeId;
+use amita_cluster::{BLOCK_BYTES, VolumeId};
 use amita_reactor::Time;
 use event::Events;
 use feature::Features;
@@ -429,15 +429,21 @@ impl Admin {
 
     /// The namespace of that number, if it is one that hosts can see.
     fn namespace(&self, nsid: u32) -> Option<&Arc<Namespace>> {
-        if nsid > MAX_NAMESPACES {
-            return None;
-        }
-        self.subsystem.as_ref()?.namespace(nsid)
+        let found = self.subsystem.as_ref()?.namespace(nsid);
+        found.filter(|namespace| is_visible(namespace))
     }
 
     /// The namespaces that hosts can see, in order of their number.
     fn namespaces(&self) -> impl Iterator<Item = &Arc<Namespace>> {
         let all = self.subsystem.iter().flat_map(|subsystem| &subsystem.namespaces);
-        all.filter(|namespace| (1..=MAX_NAMESPACES).contains(&namespace.nsid))
+        all.filter(|namespace| is_visible(namespace))
     }
+}
+
+/// The settings are checked where they are made; a namespace that cannot be described to a host is not shown to it.
+fn is_visible(namespace: &Namespace) -> bool {
+    (1..=MAX_NAMESPACES).contains(&namespace.nsid)
+        && matches!(namespace.block_bytes, 512 | 4096)
+        && namespace.chunk_bytes >= BLOCK_BYTES
+        && namespace.chunk_bytes.is_power_of_two()
 }

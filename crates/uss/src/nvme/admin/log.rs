@@ -10,7 +10,7 @@ use super::event::Happening;
 use super::page::Page;
 use super::status::{INVALID_FIELD, INVALID_LOG_PAGE};
 use super::{ALL_NAMESPACES, Admin, Kind, Limits, opcode};
-use crate::nvme::catalog::Subsystem;
+use crate::nvme::catalog::{Namespace, Subsystem};
 use crate::nvme::command::{Command, Reply, Status};
 use crate::reservation;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -146,6 +146,9 @@ impl Admin {
         if !logs.contains(&request.log) {
             return Err(INVALID_LOG_PAGE);
         }
+        // Where the page that is made begins in the log page, and how long that is.
+        let mut base = 0;
+        let mut whole = None;
         let page = match request.log {
             lid::SUPPORTED => effects::supported(logs),
             lid::ERRORS => self.logs.error_page(),
@@ -163,16 +166,20 @@ impl Admin {
             lid::FEATURES => effects::features(),
             // No command of the management interface is carried out.
             lid::MANAGEMENT => Page::new(effects::EFFECTS_BYTES),
-            lid::DISCOVERY => self.logs.discovery_page(),
+            lid::DISCOVERY => {
+                let (page, from, size) = self.logs.discovery_page(request.offset, request.length_bytes);
+                (base, whole) = (from, Some(size));
+                page
+            }
             lid::RESERVATION => self.logs.notices.page(),
             _ => return Err(INVALID_LOG_PAGE),
         };
         // "An offset that is greater than the size of the log page shall be aborted"; what lies behind its end is zero.
-        if request.offset > page.0.len() as u64 {
+        if request.offset > whole.unwrap_or(page.0.len() as u64) {
             return Err(INVALID_FIELD);
         }
         let mut page = page.0;
-        page.drain(..request.offset as usize);
+        page.drain(..(request.offset - base) as usize);
         page.resize(request.length_bytes as usize, 0);
         if !request.retain {
             self.page_was_read(request.log);
@@ -223,8 +230,13 @@ impl Admin {
         let now = self.subsystem.clone();
         let after = now.as_deref().map_or(&[][..], |subsystem| &subsystem.namespaces);
         let count = now.as_deref().map_or(0, |subsystem| subsystem.ana_changes);
-        let mut old_of: BTreeMap<u32, _> = before.iter().map(|namespace| (namespace.nsid, namespace)).collect();
-        for namespace in after {
+        let visible = |namespace: &&std::sync::Arc<Namespace>| super::is_visible(namespace);
+        let mut old_of: BTreeMap<u32, _> = before
+            .iter()
+            .filter(visible)
+            .map(|namespace| (namespace.nsid, namespace))
+            .collect();
+        for namespace in after.iter().filter(visible) {
             let known = old_of.remove(&namespace.nsid);
             let same = known.is_some_and(|known| {
                 (
@@ -263,10 +275,8 @@ impl Admin {
     }
 
     fn namespace_changed(&mut self, nsid: u32) {
-        if (1..=super::MAX_NAMESPACES).contains(&nsid) {
-            self.logs.changed.insert(nsid);
-            self.events.happen(Happening::Namespaces);
-        }
+        self.logs.changed.insert(nsid);
+        self.events.happen(Happening::Namespaces);
     }
 }
 
