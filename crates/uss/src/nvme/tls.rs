@@ -6,8 +6,8 @@
 //!
 //! [`TlsStream`] is one connection, between two pairs of boxes: encrypted bytes on one side, plain ones on the other.
 //! Until the host has proven that it has a key, the stream holds nothing but what came in; then a connection of the
-//! library is made: 11 KiB while idle and up to 33 KiB more while records are under way, which
-//! [`TlsStream::release`] gives back. It draws random numbers itself, and has no part in the simulation.
+//! library is made: 19 KiB, and 34 KiB more while records are under way, which [`TlsStream::release`] gives back
+//! (measured with s2n-tls 0.3.47 and glibc). It draws random numbers itself, and has no part in the simulation.
 //!
 //! Renegotiation does not exist in TLS 1.3; keys are renewed by the library, when the peer asks for it and before a key
 //! has encrypted as much as it may. Session tickets are not given out, early data is not taken.
