@@ -150,6 +150,11 @@ impl Queue {
 
     /// The data of a Connect command is here.
     pub(super) fn connect(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        if !matches!(self.role, Role::New) {
+            // The data of two Connect commands was asked for: the first that came counts.
+            self.finish(slot, status::SEQUENCE, 0, cx);
+            return Ok(());
+        }
         let catalog = self.port.catalog();
         let tag = self.slots.tag(slot, 0);
         let request = self.slots.get_mut(slot);
