@@ -157,6 +157,31 @@ fn a_wrong_secret_ends_the_connection() {
 }
 
 #[test]
+fn a_new_secret_counts_when_the_host_authenticates_itself_again() {
+    let mut world = world(true, false);
+    let (old, new, _) = texts();
+    let (mut host, _) = connected(&mut world, 0, 0xffff);
+    assert_eq!(
+        authenticate(&mut host, &mut world, &mut initiator(&old, false, Group::Null)),
+        Step::Done
+    );
+    let text = new.clone();
+    world.change(&mut [&mut host], |subsystem| {
+        Arc::make_mut(&mut subsystem.hosts[0]).dhchap = Some(Secret(text));
+    });
+    // It goes on being served, and shows the new one when it likes.
+    let get = Sqe::new(0x7f, 5, 4).dword(11, 0x1c);
+    assert_eq!(host.run(&mut world, get, &[]).0, (0, 0));
+    assert_eq!(
+        authenticate(&mut host, &mut world, &mut initiator(&new, false, Group::Null)),
+        Step::Done
+    );
+    let end = authenticate(&mut host, &mut world, &mut initiator(&old, false, Group::Null));
+    assert_eq!(end, Step::Failed(Reason::Failed));
+    assert!(host.closed.is_some());
+}
+
+#[test]
 fn a_host_that_does_not_authenticate_itself_is_not_waited_for() {
     let mut world = world(true, false);
     let (mut host, _) = connected(&mut world, 0, 0xffff);
