@@ -158,7 +158,9 @@ impl NvmeFront {
             // What the limits leave lying stays encrypted.
             let result = match result {
                 Ok(()) if !self.wants_input() => return Flow::Go,
-                Ok(()) => tls.decrypt(inbox, outbox, pool, &|host, subsystem| catalog.tls_key(host, subsystem)),
+                Ok(()) => tls.decrypt(inbox, outbox, pool, self.receive_bytes(), &|host, subsystem| {
+                    catalog.tls_key(host, subsystem)
+                }),
                 Err(failure) => Err(failure),
             };
             let mut cx = Cx::new(now, &mut *outbox, pool, &mut *service);

@@ -69,7 +69,8 @@ impl Queue {
         let Some(config) = self.authentication_config(catalog, party)? else {
             return Ok(0);
         };
-        let random = Box::new(amita_seal::system_random);
+        let port = self.port.clone();
+        let random = Box::new(move |bytes: &mut [u8]| port.random(bytes));
         self.auth = Some(Box::new(Authenticator::new(config, random)));
         Ok(CONNECT_AUTHREQ_ATR)
     }

@@ -257,7 +257,10 @@ impl Secure {
                 let mut buffer = self.inbox.start_receive(&world.pool, 64 << 10).unwrap();
                 buffer[..chunk.len()].copy_from_slice(chunk);
                 self.inbox.received(buffer, chunk.len());
-                while let Ok(true) = self.tls.decrypt(&mut self.inbox, &mut out, &world.pool, &|_, _| None) {}
+                while let Ok(true) = self
+                    .tls
+                    .decrypt(&mut self.inbox, &mut out, &world.pool, 4096, &|_, _| None)
+                {}
             }
             let len = self.tls.inbox.len();
             plain.extend_from_slice(&self.tls.inbox.take(len));
