@@ -1,5 +1,6 @@
 //! A host by hand against fronts over volumes in memory: bytes in, bytes out.
 
+mod access;
 mod commands;
 mod connect;
 mod fused;
