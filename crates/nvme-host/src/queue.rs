@@ -435,3 +435,18 @@ impl Queue {
         Ok((pdu.u16_at(8), pdu.u16_at(10), pdu.u32_at(12), pdu.u32_at(16)))
     }
 }
+
+impl Queue {
+    /// A command that the caller sent by itself is in flight.
+    pub fn expect(&mut self, id: u16) {
+        let flight = InFlight { read: 0, data: Vec::new(), received: 0, write: Vec::new(), asked: 0, r2ts: 0 };
+        self.in_flight.entry(id).or_insert(flight);
+    }
+
+    /// The caller has answered by itself all R2Ts of that command.
+    pub fn expect_asked(&mut self, id: u16) {
+        if let Some(flight) = self.in_flight.get_mut(&id) {
+            flight.asked = flight.write.len();
+        }
+    }
+}
