@@ -439,7 +439,14 @@ impl Queue {
 impl Queue {
     /// A command that the caller sent by itself is in flight.
     pub fn expect(&mut self, id: u16) {
-        let flight = InFlight { read: 0, data: Vec::new(), received: 0, write: Vec::new(), asked: 0, r2ts: 0 };
+        let flight = InFlight {
+            read: 0,
+            data: Vec::new(),
+            received: 0,
+            write: Vec::new(),
+            asked: 0,
+            r2ts: 0,
+        };
         self.in_flight.entry(id).or_insert(flight);
     }
 

@@ -17,13 +17,19 @@ fn bad(
     request: impl Fn(&Subject, &mut crate::Controller) -> Result<Request, Verdict> + Send + Sync + 'static,
 ) -> Case {
     let names: Vec<String> = expected.iter().map(|&number| status::name(number)).collect();
-    Case::new(format!("admin.{name}"), rule, does, names.join(" or "), move |subject| {
-        let mut controller = subject.controller()?;
-        let request = request(subject, &mut controller)?;
-        refused(&mut controller.admin, &request, expected)?;
-        controller.identify()?;
-        Ok(())
-    })
+    Case::new(
+        format!("admin.{name}"),
+        rule,
+        does,
+        names.join(" or "),
+        move |subject| {
+            let mut controller = subject.controller()?;
+            let request = request(subject, &mut controller)?;
+            refused(&mut controller.admin, &request, expected)?;
+            controller.identify()?;
+            Ok(())
+        },
+    )
 }
 
 fn printable(text: &str) -> bool {
@@ -61,9 +67,16 @@ fn identities() -> Vec<Case> {
                 check!(identity.dword(1792) >= 4, "IOCCSZ is {}", identity.dword(1792));
                 check!(identity.dword(1796) >= 1, "IORCSZ is {}", identity.dword(1796));
                 check!(identity.byte(1803) >= 1, "MSDBD is {}", identity.byte(1803));
-                check!(matches!(identity.byte(111), 0 | 1), "CNTRLTYPE is {}", identity.byte(111));
+                check!(
+                    matches!(identity.byte(111), 0 | 1),
+                    "CNTRLTYPE is {}",
+                    identity.byte(111)
+                );
                 check!(identity.word(514) >= 1 || identity.dword(80) < 0x1_0201, "MAXCMD is 0");
-                check!(identity.word(320) >= 1, "KAS is 0: Keep Alive is mandatory over fabrics");
+                check!(
+                    identity.word(320) >= 1,
+                    "KAS is 0: Keep Alive is mandatory over fabrics"
+                );
                 Ok(())
             },
         ),
@@ -80,11 +93,21 @@ fn identities() -> Vec<Case> {
                     crate::wire::u64_at(&namespace.0, 8),
                     crate::wire::u64_at(&namespace.0, 16),
                 );
-                check!(used <= capacity && capacity <= size, "NSZE {size}, NCAP {capacity}, NUSE {used}");
+                check!(
+                    used <= capacity && capacity <= size,
+                    "NSZE {size}, NCAP {capacity}, NUSE {used}"
+                );
                 let format = namespace.byte(26) & 15;
-                check!(format <= namespace.byte(25), "FLBAS is {format}, NLBAF {}", namespace.byte(25));
+                check!(
+                    format <= namespace.byte(25),
+                    "FLBAS is {format}, NLBAF {}",
+                    namespace.byte(25)
+                );
                 check!(matches!(disk.block_bytes, 512 | 4096), "blocks of {}", disk.block_bytes);
-                check!(namespace.dword(128 + 4 * usize::from(format)) & 0xffff == 0, "the format has metadata");
+                check!(
+                    namespace.dword(128 + 4 * usize::from(format)) & 0xffff == 0,
+                    "the format has metadata"
+                );
                 Ok(())
             },
         ),
@@ -98,10 +121,19 @@ fn identities() -> Vec<Case> {
                 let all = controller.namespaces()?;
                 let highest = controller.identify()?.dword(516);
                 check!(!all.is_empty(), "the list is empty");
-                check!(all.windows(2).all(|pair| pair[0] < pair[1]), "the list does not rise: {all:?}");
-                check!(all.iter().all(|&nsid| nsid <= highest), "a number is beyond NN ({highest}): {all:?}");
+                check!(
+                    all.windows(2).all(|pair| pair[0] < pair[1]),
+                    "the list does not rise: {all:?}"
+                );
+                check!(
+                    all.iter().all(|&nsid| nsid <= highest),
+                    "a number is beyond NN ({highest}): {all:?}"
+                );
                 for &nsid in all.iter().take(8) {
-                    check!(controller.namespace(nsid)?.blocks() > 0, "namespace {nsid} has no blocks");
+                    check!(
+                        controller.namespace(nsid)?.blocks() > 0,
+                        "namespace {nsid} has no blocks"
+                    );
                     let after = namespaces_of(&controller.call(&commands::identify(2, nsid))?.good("Identify")?.data);
                     let due: Vec<u32> = all.iter().copied().filter(|&other| other > nsid).collect();
                     check!(after == due, "after {nsid} there are {after:?}, not {due:?}");
@@ -117,7 +149,10 @@ fn identities() -> Vec<Case> {
             |subject| {
                 let mut controller = subject.controller()?;
                 let absent = subject.absent_nsid(&mut controller)?;
-                let data = controller.call(&commands::identify(0, absent))?.good("Identify Namespace")?.data;
+                let data = controller
+                    .call(&commands::identify(0, absent))?
+                    .good("Identify Namespace")?
+                    .data;
                 check!(data.iter().all(|&byte| byte == 0), "the structure is not of zeroes");
                 Ok(())
             },
@@ -129,7 +164,11 @@ fn identities() -> Vec<Case> {
             "at least one of EUI64, NGUID and UUID with its length, the same as in Identify Namespace",
             |subject| {
                 let mut disk = subject.disk()?;
-                let data = disk.controller.call(&commands::identify(3, disk.nsid))?.good("Identify")?.data;
+                let data = disk
+                    .controller
+                    .call(&commands::identify(3, disk.nsid))?
+                    .good("Identify")?
+                    .data;
                 let (mut at, mut found) = (0, 0);
                 while at + 4 <= data.len() && data[at] != 0 {
                     let (kind, length) = (data[at], usize::from(data[at + 1]));
@@ -143,7 +182,10 @@ fn identities() -> Vec<Case> {
                     let value = &data[at + 4..at + 4 + length];
                     check!(kind == 4 || value.iter().any(|&byte| byte != 0), "type {kind} is zero");
                     if kind == 2 {
-                        check!(value == &disk.namespace.0[104..120], "NGUID is another in Identify Namespace");
+                        check!(
+                            value == &disk.namespace.0[104..120],
+                            "NGUID is another in Identify Namespace"
+                        );
                     }
                     found += u32::from(kind != 4);
                     at += 4 + length;
@@ -162,7 +204,11 @@ fn identities() -> Vec<Case> {
                 let data = optional(disk.controller.call(&commands::identify(0x12, disk.nsid))?)?;
                 let count = usize::from(u16_at(&data, 0));
                 let all: Vec<u16> = (1..=count.min(2047)).map(|n| u16_at(&data, 2 * n)).collect();
-                check!(all.contains(&disk.controller.id), "{:#x} is not among {all:x?}", disk.controller.id);
+                check!(
+                    all.contains(&disk.controller.id),
+                    "{:#x} is not among {all:x?}",
+                    disk.controller.id
+                );
                 Ok(())
             },
         ),
@@ -176,8 +222,15 @@ fn identities() -> Vec<Case> {
                 let data = optional(controller.call(&commands::identify(0x13, 0))?)?;
                 let count = usize::from(u16_at(&data, 0));
                 let all: Vec<u16> = (1..=count.min(2047)).map(|n| u16_at(&data, 2 * n)).collect();
-                check!(all.windows(2).all(|pair| pair[0] < pair[1]), "they do not rise: {all:x?}");
-                check!(all.contains(&controller.id), "{:#x} is not among {all:x?}", controller.id);
+                check!(
+                    all.windows(2).all(|pair| pair[0] < pair[1]),
+                    "they do not rise: {all:x?}"
+                );
+                check!(
+                    all.contains(&controller.id),
+                    "{:#x} is not among {all:x?}",
+                    controller.id
+                );
                 Ok(())
             },
         ),
@@ -191,7 +244,11 @@ fn identities() -> Vec<Case> {
                 let data = optional(disk.controller.call(&commands::identify(8, disk.nsid))?)?;
                 check!(data[1] == disk.namespace.byte(30), "NMIC is {:#x}", data[1]);
                 check!(data[2] == disk.namespace.byte(31), "RESCAP is {:#x}", data[2]);
-                check!(u32_at(&data, 8) == disk.namespace.dword(92), "ANAGRPID is {}", u32_at(&data, 8));
+                check!(
+                    u32_at(&data, 8) == disk.namespace.dword(92),
+                    "ANAGRPID is {}",
+                    u32_at(&data, 8)
+                );
                 check!(data[14] & 1 == 1, "NSTAT says that it is not ready");
                 Ok(())
             },
@@ -272,7 +329,10 @@ fn keep_alive_and_abort() -> Vec<Case> {
                 let mut controller = subject.controller()?;
                 let answer = controller.call(&commands::abort(999, 1))?;
                 ended_by(&answer, &[status::SUCCESS, status::INVALID_FIELD])?;
-                check!(!answer.status.is_success() || answer.dword() & 1 == 1, "it says that it aborted");
+                check!(
+                    !answer.status.is_success() || answer.dword() & 1 == 1,
+                    "it says that it aborted"
+                );
                 Ok(())
             },
         ),
@@ -282,9 +342,13 @@ fn keep_alive_and_abort() -> Vec<Case> {
 fn faults() -> Vec<Case> {
     const SGL: &str = "NVMe Base 2.1, 4.3.2 SGLs; 3.3.3.1 PSDT";
     vec![
-        bad("identify-unknown", RULE, "asks for CNS FEh", &[status::INVALID_FIELD], |_, _| {
-            Ok(commands::identify(0xfe, 0))
-        }),
+        bad(
+            "identify-unknown",
+            RULE,
+            "asks for CNS FEh",
+            &[status::INVALID_FIELD],
+            |_, _| Ok(commands::identify(0xfe, 0)),
+        ),
         bad(
             "identify-namespace-zero",
             "NVMe Base 2.1, 5.1.13, 3.2.1.2",
@@ -358,7 +422,10 @@ fn faults() -> Vec<Case> {
             "formats, where OACS says that it cannot",
             &[status::INVALID_OPCODE],
             |_, controller| {
-                need!(controller.identify()?.word(256) >> 1 & 1 == 0, "OACS has Format NVM: not tried");
+                need!(
+                    controller.identify()?.word(256) >> 1 & 1 == 0,
+                    "OACS has Format NVM: not tried"
+                );
                 Ok(Request::new(Command::new(admin::FORMAT_NVM).namespace(u32::MAX)))
             },
         ),
@@ -368,7 +435,10 @@ fn faults() -> Vec<Case> {
             "commits firmware, where OACS says that it cannot",
             &[status::INVALID_OPCODE],
             |_, controller| {
-                need!(controller.identify()?.word(256) >> 2 & 1 == 0, "OACS has firmware: not tried");
+                need!(
+                    controller.identify()?.word(256) >> 2 & 1 == 0,
+                    "OACS has firmware: not tried"
+                );
                 Ok(Request::new(Command::new(admin::FIRMWARE_COMMIT)))
             },
         ),
@@ -379,9 +449,13 @@ fn faults() -> Vec<Case> {
             &[status::INVALID_FIELD, status::SGL_TYPE],
             |_, _| Ok(commands::identify(1, 0).map(|command| command.byte(1, 0))),
         ),
-        bad("psdt-reserved", SGL, "identifies with PSDT 11b", &[status::INVALID_FIELD, status::SGL_TYPE], |_, _| {
-            Ok(commands::identify(1, 0).map(|command| command.byte(1, 0xc0)))
-        }),
+        bad(
+            "psdt-reserved",
+            SGL,
+            "identifies with PSDT 11b",
+            &[status::INVALID_FIELD, status::SGL_TYPE],
+            |_, _| Ok(commands::identify(1, 0).map(|command| command.byte(1, 0xc0))),
+        ),
         bad(
             "fused",
             "NVMe Base 2.1, 3.4.2 fused operations: not of admin commands",
@@ -395,16 +469,29 @@ fn faults() -> Vec<Case> {
             "identifies with a keyed descriptor",
             &[status::SGL_TYPE, status::INVALID_FIELD],
             |_, _| {
-                Ok(commands::identify(1, 0).descriptor(Descriptor { address: 0, length: 4096, kind: 0x40 }))
+                Ok(commands::identify(1, 0).descriptor(Descriptor {
+                    address: 0,
+                    length: 4096,
+                    kind: 0x40,
+                }))
             },
         ),
         bad(
             "sgl-segment",
             SGL,
             "identifies with a segment descriptor",
-            &[status::SGL_TYPE, status::INVALID_SEGMENT, status::INVALID_COUNT, status::INVALID_FIELD],
+            &[
+                status::SGL_TYPE,
+                status::INVALID_SEGMENT,
+                status::INVALID_COUNT,
+                status::INVALID_FIELD,
+            ],
             |_, _| {
-                Ok(commands::identify(1, 0).descriptor(Descriptor { address: 0, length: 16, kind: 0x20 }))
+                Ok(commands::identify(1, 0).descriptor(Descriptor {
+                    address: 0,
+                    length: 16,
+                    kind: 0x20,
+                }))
             },
         ),
         bad(

@@ -10,9 +10,19 @@ const ON_BLOCKS: [(&str, u8, Option<u16>, &str); 6] = [
     ("read", io::READ, None, "NVM Command Set 1.1, 3.3.4 Read"),
     ("write", io::WRITE, None, "NVM Command Set 1.1, 3.3.6 Write"),
     ("compare", io::COMPARE, Some(0), "NVM Command Set 1.1, 3.3.1 Compare"),
-    ("write-zeroes", io::WRITE_ZEROES, Some(3), "NVM Command Set 1.1, 3.3.8 Write Zeroes"),
+    (
+        "write-zeroes",
+        io::WRITE_ZEROES,
+        Some(3),
+        "NVM Command Set 1.1, 3.3.8 Write Zeroes",
+    ),
     ("verify", io::VERIFY, Some(7), "NVM Command Set 1.1, 3.3.5 Verify"),
-    ("dataset", io::DATASET_MANAGEMENT, Some(2), "NVM Command Set 1.1, 3.3.3 Dataset Management"),
+    (
+        "dataset",
+        io::DATASET_MANAGEMENT,
+        Some(2),
+        "NVM Command Set 1.1, 3.3.3 Dataset Management",
+    ),
 ];
 
 /// The command on those blocks, with the data it wants.
@@ -66,7 +76,11 @@ fn refusals() -> Vec<Case> {
                 let mut disk = subject.disk()?;
                 needed(&disk, bit, name)?;
                 let request = on_blocks(&disk, opcode, u32::MAX, 0, 1);
-                refused(&mut disk.queue, &request, &[status::INVALID_NAMESPACE, status::INVALID_FIELD])?;
+                refused(
+                    &mut disk.queue,
+                    &request,
+                    &[status::INVALID_NAMESPACE, status::INVALID_FIELD],
+                )?;
                 disk.read(0, 1)?;
                 Ok(())
             },
@@ -125,7 +139,10 @@ fn refusals() -> Vec<Case> {
                         return Err(Verdict::Skipped("MDTS has no limit".into()));
                     };
                     let blocks = most / disk.block_bytes as u64 + 1;
-                    need!(blocks <= 65536 && blocks < disk.blocks, "the limit is beyond a command's range");
+                    need!(
+                        blocks <= 65536 && blocks < disk.blocks,
+                        "the limit is beyond a command's range"
+                    );
                     let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
                     let request = on_blocks(&disk, opcode, disk.nsid, 0, blocks);
                     let answer = disk.queue.call(&request)?;
@@ -167,9 +184,12 @@ fn refusals() -> Vec<Case> {
                 for flags in [0x00, 0xc0] {
                     // Nothing is sent or expected: the field is wrong before the data matter.
                     let request = on_blocks(&disk, opcode, disk.nsid, 0, 1);
-                    let request = Request { transfer: Transfer::None, ..request }
-                        .map(|command| command.byte(1, flags))
-                        .descriptor(Descriptor::transport(u32::try_from(disk.block_bytes).unwrap_or(0)));
+                    let request = Request {
+                        transfer: Transfer::None,
+                        ..request
+                    }
+                    .map(|command| command.byte(1, flags))
+                    .descriptor(Descriptor::transport(u32::try_from(disk.block_bytes).unwrap_or(0)));
                     refused(&mut disk.queue, &request, &[status::INVALID_FIELD, status::SGL_TYPE])?;
                 }
                 disk.read(0, 1)?;
@@ -192,8 +212,11 @@ fn descriptors() -> Vec<Case> {
             move |subject| {
                 let mut disk = subject.disk()?;
                 let length = u32::try_from(disk.block_bytes).unwrap_or(0);
-                let request =
-                    commands::read(disk.nsid, 0, 1, disk.block_bytes).descriptor(Descriptor { address: 0, length, kind });
+                let request = commands::read(disk.nsid, 0, 1, disk.block_bytes).descriptor(Descriptor {
+                    address: 0,
+                    length,
+                    kind,
+                });
                 refused(&mut disk.queue, &request, expected)?;
                 disk.read(0, 1)?;
                 Ok(())
@@ -209,15 +232,25 @@ fn descriptors() -> Vec<Case> {
             "segment",
             "reads by a segment descriptor (2h)",
             0x20,
-            &[status::SGL_TYPE, status::INVALID_FIELD, status::INVALID_SEGMENT, status::INVALID_COUNT],
+            &[
+                status::SGL_TYPE,
+                status::INVALID_FIELD,
+                status::INVALID_SEGMENT,
+                status::INVALID_COUNT,
+            ],
         ),
         bad("reserved", "reads by a descriptor of a reserved type (9h)", 0x90, TYPE),
-        bad("in-capsule-of-read", "reads into the capsule (0h/1h)", 0x01, &[
-            status::SGL_TYPE,
-            status::INVALID_FIELD,
-            status::SGL_OFFSET,
-            status::SGL_LENGTH,
-        ]),
+        bad(
+            "in-capsule-of-read",
+            "reads into the capsule (0h/1h)",
+            0x01,
+            &[
+                status::SGL_TYPE,
+                status::INVALID_FIELD,
+                status::SGL_OFFSET,
+                status::SGL_LENGTH,
+            ],
+        ),
         Case::new(
             "block.descriptor-offset",
             RULE,
@@ -231,7 +264,10 @@ fn descriptors() -> Vec<Case> {
                 let request = commands::write(disk.nsid, 0, 1, disk.pattern(22, 1))
                     .descriptor(Descriptor::in_capsule(1 << 20, length));
                 match disk.queue.call(&request) {
-                    Ok(answer) => ended_by(&answer, &[status::SGL_OFFSET, status::INVALID_FIELD, status::SGL_LENGTH])?,
+                    Ok(answer) => ended_by(
+                        &answer,
+                        &[status::SGL_OFFSET, status::INVALID_FIELD, status::SGL_LENGTH],
+                    )?,
                     Err(crate::Error::Terminated { .. } | crate::Error::Closed) => {}
                     Err(other) => return Err(other.into()),
                 }
@@ -279,7 +315,10 @@ fn commands_of_the_set() -> Vec<Case> {
                 disk.queue.call(&write)?.good("Write with FUA")?;
                 for bits in [1u32 << 30, 1 << 31, 3 << 30] {
                     let read = commands::read(disk.nsid, 0, 2, disk.block_bytes);
-                    let read = disk.queue.call(&read.map(|read| read.dword(12, 1 | bits)))?.good("Read")?;
+                    let read = disk
+                        .queue
+                        .call(&read.map(|read| read.dword(12, 1 | bits)))?
+                        .good("Read")?;
                     check!(read.data == data, "the data read with {bits:#x} are others");
                 }
                 Ok(())
@@ -401,17 +440,25 @@ fn commands_of_the_set() -> Vec<Case> {
                 let data = disk.pattern(43, 128);
                 disk.write(0, &data)?;
                 let ranges = [(8u64, 8u32), (32, 16), (100, 1)];
-                disk.queue.call(&commands::deallocate(disk.nsid, &ranges))?.good("Dataset Management")?;
+                disk.queue
+                    .call(&commands::deallocate(disk.nsid, &ranges))?
+                    .good("Dataset Management")?;
                 let read = disk.read(0, 128)?;
                 let size = disk.block_bytes;
                 let zeroes_due = disk.namespace.byte(33) & 7 == 1;
                 for block in 0..128usize {
-                    let (now, old) = (&read[block * size..(block + 1) * size], &data[block * size..(block + 1) * size]);
-                    let inside = ranges.iter().any(|&(start, count)| {
-                        (start..start + u64::from(count)).contains(&(block as u64))
-                    });
+                    let (now, old) = (
+                        &read[block * size..(block + 1) * size],
+                        &data[block * size..(block + 1) * size],
+                    );
+                    let inside = ranges
+                        .iter()
+                        .any(|&(start, count)| (start..start + u64::from(count)).contains(&(block as u64)));
                     let zero = now.iter().all(|&byte| byte == 0);
-                    check!(now == old || inside && (zero || !zeroes_due), "block {block} is neither old nor deallocated");
+                    check!(
+                        now == old || inside && (zero || !zeroes_due),
+                        "block {block} is neither old nor deallocated"
+                    );
                 }
                 Ok(())
             },
@@ -425,7 +472,9 @@ fn commands_of_the_set() -> Vec<Case> {
                 let mut disk = subject.disk()?;
                 disk.needs_optional(2, "Dataset Management")?;
                 let ranges: Vec<(u64, u32)> = (0..256).map(|n| (n * 3, 2)).collect();
-                disk.queue.call(&commands::deallocate(disk.nsid, &ranges))?.good("Dataset Management")?;
+                disk.queue
+                    .call(&commands::deallocate(disk.nsid, &ranges))?
+                    .good("Dataset Management")?;
                 Ok(())
             },
         ),
@@ -480,7 +529,10 @@ fn commands_of_the_set() -> Vec<Case> {
             "Invalid Command Opcode; the block is as it was",
             |subject| {
                 let mut disk = subject.disk()?;
-                need!(disk.identity.optional() >> 1 & 1 == 0, "ONCS has Write Uncorrectable: not tried");
+                need!(
+                    disk.identity.optional() >> 1 & 1 == 0,
+                    "ONCS has Write Uncorrectable: not tried"
+                );
                 let data = disk.pattern(47, 1);
                 disk.write(0, &data)?;
                 let request = Request::new(commands::blocks_of(io::WRITE_UNCORRECTABLE, disk.nsid, 0, 1));
@@ -510,9 +562,17 @@ fn commands_of_the_set() -> Vec<Case> {
             "Invalid Command Opcode",
             |subject| {
                 let mut disk = subject.disk()?;
-                let all = [(0, io::COMPARE), (3, io::WRITE_ZEROES), (7, io::VERIFY), (2, io::DATASET_MANAGEMENT)];
-                let missing: Vec<u8> =
-                    all.into_iter().filter(|(bit, _)| disk.identity.optional() >> bit & 1 == 0).map(|(_, op)| op).collect();
+                let all = [
+                    (0, io::COMPARE),
+                    (3, io::WRITE_ZEROES),
+                    (7, io::VERIFY),
+                    (2, io::DATASET_MANAGEMENT),
+                ];
+                let missing: Vec<u8> = all
+                    .into_iter()
+                    .filter(|(bit, _)| disk.identity.optional() >> bit & 1 == 0)
+                    .map(|(_, op)| op)
+                    .collect();
                 need!(!missing.is_empty(), "all are there");
                 for opcode in missing {
                     let request = on_blocks(&disk, opcode, disk.nsid, 0, 1);
@@ -527,19 +587,34 @@ fn commands_of_the_set() -> Vec<Case> {
 fn copies() -> Vec<Case> {
     const RULE: &str = "NVM Command Set 1.1, 3.3.2 Copy";
     vec![
-        Case::new("block.copy", RULE, "copies one range, and three ranges", "their bytes, one after the other", |subject| {
-            let mut disk = subject.disk()?;
-            disk.needs_optional(8, "Copy")?;
-            let data = disk.pattern(50, 64);
-            disk.write(0, &data)?;
-            let size = disk.block_bytes;
-            disk.queue.call(&commands::copy(disk.nsid, 1000, &[(8, 16)]))?.good("Copy")?;
-            disk.holds(1000, &data[8 * size..24 * size])?;
-            need!(disk.namespace.byte(80) >= 2, "MSRC allows one range");
-            disk.queue.call(&commands::copy(disk.nsid, 2000, &[(40, 4), (0, 2), (60, 1)]))?.good("Copy")?;
-            let due = [&data[40 * size..44 * size], &data[..2 * size], &data[60 * size..61 * size]].concat();
-            disk.holds(2000, &due)
-        }),
+        Case::new(
+            "block.copy",
+            RULE,
+            "copies one range, and three ranges",
+            "their bytes, one after the other",
+            |subject| {
+                let mut disk = subject.disk()?;
+                disk.needs_optional(8, "Copy")?;
+                let data = disk.pattern(50, 64);
+                disk.write(0, &data)?;
+                let size = disk.block_bytes;
+                disk.queue
+                    .call(&commands::copy(disk.nsid, 1000, &[(8, 16)]))?
+                    .good("Copy")?;
+                disk.holds(1000, &data[8 * size..24 * size])?;
+                need!(disk.namespace.byte(80) >= 2, "MSRC allows one range");
+                disk.queue
+                    .call(&commands::copy(disk.nsid, 2000, &[(40, 4), (0, 2), (60, 1)]))?
+                    .good("Copy")?;
+                let due = [
+                    &data[40 * size..44 * size],
+                    &data[..2 * size],
+                    &data[60 * size..61 * size],
+                ]
+                .concat();
+                disk.holds(2000, &due)
+            },
+        ),
         Case::new(
             "block.copy-out-of-range",
             RULE,
@@ -574,7 +649,9 @@ fn copies() -> Vec<Case> {
                     ended(&answer, status::SIZE_LIMIT)?;
                 }
                 if most_blocks < 65535 && u64::from(most_blocks) + 1 < disk.blocks {
-                    let answer = disk.queue.call(&commands::copy(disk.nsid, 0, &[(0, most_blocks + 1)]))?;
+                    let answer = disk
+                        .queue
+                        .call(&commands::copy(disk.nsid, 0, &[(0, most_blocks + 1)]))?;
                     ended(&answer, status::SIZE_LIMIT)?;
                 }
                 let ranges = (most_total / most_blocks.max(1) + 1) as usize;
@@ -606,7 +683,10 @@ fn copies() -> Vec<Case> {
             |subject| {
                 let mut disk = subject.disk()?;
                 need!(disk.identity.optional() >> 8 & 1 == 0, "ONCS has Copy");
-                ended(&disk.queue.call(&commands::copy(disk.nsid, 0, &[(1, 1)]))?, status::INVALID_OPCODE)
+                ended(
+                    &disk.queue.call(&commands::copy(disk.nsid, 0, &[(1, 1)]))?,
+                    status::INVALID_OPCODE,
+                )
             },
         ),
     ]

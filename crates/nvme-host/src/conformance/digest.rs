@@ -7,8 +7,14 @@ use crate::{Error, Initialize, Transfer, commands};
 
 const RULE: &str = "TCP Transport 1.1, 3.3.1.1 digests";
 const HEADER_DIGEST: u16 = 3;
-const HEADER_ONLY: Digests = Digests { header: true, data: false };
-const DATA_ONLY: Digests = Digests { header: false, data: true };
+const HEADER_ONLY: Digests = Digests {
+    header: true,
+    data: false,
+};
+const DATA_ONLY: Digests = Digests {
+    header: false,
+    data: true,
+};
 
 /// Writes and reads in the capsule and by R2T.
 fn works(mut disk: Disk) -> Outcome {
@@ -33,9 +39,13 @@ fn survived(answer: Result<crate::Completion, Error>) -> Outcome {
 
 pub fn cases() -> Vec<Case> {
     vec![
-        Case::new("digest.both", RULE, "writes and reads with both digests", "right digests, right data", |subject| {
-            works(subject.disk_digested(Digests::BOTH)?)
-        }),
+        Case::new(
+            "digest.both",
+            RULE,
+            "writes and reads with both digests",
+            "right digests, right data",
+            |subject| works(subject.disk_digested(Digests::BOTH)?),
+        ),
         Case::new(
             "digest.header-only",
             RULE,
@@ -57,7 +67,11 @@ pub fn cases() -> Vec<Case> {
             "right digests, right data at multiples of 64",
             |subject| {
                 let mut settings = subject.settings();
-                settings.initialize = Initialize { digests: Digests::BOTH, alignment: 15, max_r2t: 0 };
+                settings.initialize = Initialize {
+                    digests: Digests::BOTH,
+                    alignment: 15,
+                    max_r2t: 0,
+                };
                 match subject.tcp()?.initialize(settings.initialize) {
                     Err(Error::Terminated { .. }) => need!(false, "the target declines this alignment"),
                     Err(other) => return Err(other.into()),
@@ -75,7 +89,13 @@ pub fn cases() -> Vec<Case> {
                 let mut bystander = subject.controller()?;
                 let mut disk = subject.disk_digested(Digests::BOTH)?;
                 let pdu = Pdu::command(&commands::flush(disk.nsid).command.id(9));
-                disk.queue.connection.send_spoilt(&pdu, Spoil { header_digest: true, data_digest: false })?;
+                disk.queue.connection.send_spoilt(
+                    &pdu,
+                    Spoil {
+                        header_digest: true,
+                        data_digest: false,
+                    },
+                )?;
                 terminated(&mut disk.queue.connection, &[HEADER_DIGEST])?;
                 bystander.identify()?;
                 Ok(())
@@ -112,7 +132,13 @@ pub fn cases() -> Vec<Case> {
                     .described(crate::wire::Descriptor::in_capsule(0, disk.block_bytes as u32));
                 // The queue must know the command: it is started with a flush's place in its table.
                 let pdu = Pdu::command(&command.id(0x700)).with_data(&disk.pattern(2, 1));
-                disk.queue.connection.send_spoilt(&pdu, Spoil { header_digest: false, data_digest: true })?;
+                disk.queue.connection.send_spoilt(
+                    &pdu,
+                    Spoil {
+                        header_digest: false,
+                        data_digest: true,
+                    },
+                )?;
                 disk.queue.expect(0x700);
                 survived(disk.queue.wait(0x700))?;
                 subject.disk()?.holds(0, &old)
@@ -132,9 +158,18 @@ pub fn cases() -> Vec<Case> {
                 let write = commands::write(disk.nsid, 0, blocks, Vec::new()).with(Transfer::WriteByR2t(new.clone()));
                 disk.queue.submit(&write)?;
                 let (id, tag, offset, length) = disk.queue.take_r2t()?;
-                check!(offset == 0 && length as usize == new.len(), "the R2T asks for {length} bytes at {offset}");
+                check!(
+                    offset == 0 && length as usize == new.len(),
+                    "the R2T asks for {length} bytes at {offset}"
+                );
                 let pdu = Pdu::host_data(id, tag, 0, &new).with_flags(flag::LAST);
-                disk.queue.connection.send_spoilt(&pdu, Spoil { header_digest: false, data_digest: true })?;
+                disk.queue.connection.send_spoilt(
+                    &pdu,
+                    Spoil {
+                        header_digest: false,
+                        data_digest: true,
+                    },
+                )?;
                 disk.queue.expect_asked(id);
                 survived(disk.queue.wait(id))?;
                 subject.disk()?.holds(0, &old)

@@ -32,7 +32,9 @@ pub fn cases() -> Vec<Case> {
                 let mut controller = subject.controller()?;
                 let limit = usize::from(controller.identify()?.byte(259)) + 1;
                 if limit + 4 > 32 {
-                    return Err(Verdict::Skipped(format!("AERL allows {limit}: more than the queue holds")));
+                    return Err(Verdict::Skipped(format!(
+                        "AERL allows {limit}: more than the queue holds"
+                    )));
                 }
                 for _ in 0..limit {
                     controller.ask_for_event()?;
@@ -40,7 +42,11 @@ pub fn cases() -> Vec<Case> {
                 let beyond = controller.ask_for_event()?;
                 ended(&controller.admin.wait(beyond)?, status::EVENT_LIMIT)?;
                 controller.identify()?;
-                check!(controller.admin.outstanding() == limit, "{} wait", controller.admin.outstanding());
+                check!(
+                    controller.admin.outstanding() == limit,
+                    "{} wait",
+                    controller.admin.outstanding()
+                );
                 Ok(())
             },
         ),
@@ -53,7 +59,9 @@ pub fn cases() -> Vec<Case> {
                 let mut controller = subject.controller()?;
                 let limit = usize::from(controller.identify()?.byte(259)) + 1;
                 if limit + 4 > 32 {
-                    return Err(Verdict::Skipped(format!("AERL allows {limit}: more than the queue holds")));
+                    return Err(Verdict::Skipped(format!(
+                        "AERL allows {limit}: more than the queue holds"
+                    )));
                 }
                 controller.ask_for_event()?;
                 controller.set_property(0x14, crate::controller::CC_ENABLED & !1)?;

@@ -48,7 +48,11 @@ pub fn cases() -> Vec<Case> {
                 let mut controller = subject.controller()?;
                 let answer = controller.call(&commands::queues(8))?.good("Set Features")?;
                 let (submission, completion) = (answer.dword() & 0xffff, answer.dword() >> 16);
-                check!(submission < 0xffff && completion < 0xffff, "it gave {:#x}", answer.dword());
+                check!(
+                    submission < 0xffff && completion < 0xffff,
+                    "it gave {:#x}",
+                    answer.dword()
+                );
                 Ok(())
             },
         ),
@@ -59,7 +63,10 @@ pub fn cases() -> Vec<Case> {
             "Invalid Field in Command",
             |subject| {
                 let mut controller = subject.controller()?;
-                ended(&controller.call(&commands::set_feature(feature::QUEUES, u32::MAX))?, status::INVALID_FIELD)
+                ended(
+                    &controller.call(&commands::set_feature(feature::QUEUES, u32::MAX))?,
+                    status::INVALID_FIELD,
+                )
             },
         ),
         Case::new(
@@ -80,8 +87,12 @@ pub fn cases() -> Vec<Case> {
             "it reads at least 90 s: rounded up to KAS",
             |subject| {
                 let mut controller = subject.controller()?;
-                controller.call(&commands::set_feature(feature::KEEP_ALIVE, 90_000))?.good("Set Features")?;
-                let now = controller.call(&commands::get_feature(feature::KEEP_ALIVE, 0))?.good("Get Features")?;
+                controller
+                    .call(&commands::set_feature(feature::KEEP_ALIVE, 90_000))?
+                    .good("Set Features")?;
+                let now = controller
+                    .call(&commands::get_feature(feature::KEEP_ALIVE, 0))?
+                    .good("Get Features")?;
                 check!((90_000..200_000).contains(&now.dword()), "it reads {}", now.dword());
                 Ok(())
             },
@@ -93,8 +104,14 @@ pub fn cases() -> Vec<Case> {
             "what Connect said, rounded up to KAS",
             |subject| {
                 let mut controller = subject.controller()?;
-                let now = controller.call(&commands::get_feature(feature::KEEP_ALIVE, 0))?.good("Get Features")?;
-                check!((120_000..240_000).contains(&now.dword()), "it reads {}, Connect said 120000", now.dword());
+                let now = controller
+                    .call(&commands::get_feature(feature::KEEP_ALIVE, 0))?
+                    .good("Get Features")?;
+                check!(
+                    (120_000..240_000).contains(&now.dword()),
+                    "it reads {}, Connect said 120000",
+                    now.dword()
+                );
                 Ok(())
             },
         ),
@@ -107,9 +124,17 @@ pub fn cases() -> Vec<Case> {
                 let mut controller = subject.controller()?;
                 // Namespace attributes, ANA: those that can be.
                 let wanted = controller.identify()?.dword(92) & (1 << 8 | 1 << 11);
-                controller.call(&commands::set_feature(feature::ASYNC_EVENTS, wanted))?.good("Set Features")?;
-                let now = controller.call(&commands::get_feature(feature::ASYNC_EVENTS, 0))?.good("Get Features")?;
-                check!(now.dword() == wanted, "it reads {:#x}, set was {wanted:#x}", now.dword());
+                controller
+                    .call(&commands::set_feature(feature::ASYNC_EVENTS, wanted))?
+                    .good("Set Features")?;
+                let now = controller
+                    .call(&commands::get_feature(feature::ASYNC_EVENTS, 0))?
+                    .good("Get Features")?;
+                check!(
+                    now.dword() == wanted,
+                    "it reads {:#x}, set was {wanted:#x}",
+                    now.dword()
+                );
                 Ok(())
             },
         ),
@@ -169,18 +194,42 @@ pub fn cases() -> Vec<Case> {
                 )
             },
         ),
-        Case::new("feature.get-unknown", RULE, "reads feature BFh", "Invalid Field in Command", |subject| {
-            let mut controller = subject.controller()?;
-            ended(&controller.call(&commands::get_feature(0xbf, 0))?, status::INVALID_FIELD)
-        }),
-        Case::new("feature.set-unknown", RULE, "sets feature BFh", "Invalid Field in Command", |subject| {
-            let mut controller = subject.controller()?;
-            ended(&controller.call(&commands::set_feature(0xbf, 0))?, status::INVALID_FIELD)
-        }),
-        Case::new("feature.get-reserved-zero", RULE, "reads feature 0", "Invalid Field in Command", |subject| {
-            let mut controller = subject.controller()?;
-            ended(&controller.call(&commands::get_feature(0, 0))?, status::INVALID_FIELD)
-        }),
+        Case::new(
+            "feature.get-unknown",
+            RULE,
+            "reads feature BFh",
+            "Invalid Field in Command",
+            |subject| {
+                let mut controller = subject.controller()?;
+                ended(
+                    &controller.call(&commands::get_feature(0xbf, 0))?,
+                    status::INVALID_FIELD,
+                )
+            },
+        ),
+        Case::new(
+            "feature.set-unknown",
+            RULE,
+            "sets feature BFh",
+            "Invalid Field in Command",
+            |subject| {
+                let mut controller = subject.controller()?;
+                ended(
+                    &controller.call(&commands::set_feature(0xbf, 0))?,
+                    status::INVALID_FIELD,
+                )
+            },
+        ),
+        Case::new(
+            "feature.get-reserved-zero",
+            RULE,
+            "reads feature 0",
+            "Invalid Field in Command",
+            |subject| {
+                let mut controller = subject.controller()?;
+                ended(&controller.call(&commands::get_feature(0, 0))?, status::INVALID_FIELD)
+            },
+        ),
         Case::new(
             "feature.save-what-cannot-be-saved",
             RULE,
@@ -189,7 +238,11 @@ pub fn cases() -> Vec<Case> {
             |subject| {
                 let mut controller = subject.controller()?;
                 let request = commands::queues(2).map(|command| command.dword(10, 1 << 31 | 7));
-                refused(&mut controller.admin, &request, &[status::NOT_SAVEABLE, status::INVALID_FIELD])
+                refused(
+                    &mut controller.admin,
+                    &request,
+                    &[status::NOT_SAVEABLE, status::INVALID_FIELD],
+                )
             },
         ),
         Case::new(
@@ -241,7 +294,10 @@ pub fn cases() -> Vec<Case> {
                 };
                 disk.controller.call(&get(disk.nsid))?.good("Get Features")?;
                 let absent = subject.absent_nsid(&mut disk.controller)?;
-                ended_by(&disk.controller.call(&get(absent))?, &[status::INVALID_NAMESPACE, status::INVALID_FIELD])
+                ended_by(
+                    &disk.controller.call(&get(absent))?,
+                    &[status::INVALID_NAMESPACE, status::INVALID_FIELD],
+                )
             },
         ),
     ]

@@ -86,7 +86,8 @@ fn data(
             let old = disk.pattern(77, blocks);
             disk.write(0, &old)?;
             let new = disk.pattern(78, blocks);
-            disk.queue.submit(&commands::write(disk.nsid, 0, blocks, Vec::new()).with(Transfer::WriteByR2t(new)))?;
+            disk.queue
+                .submit(&commands::write(disk.nsid, 0, blocks, Vec::new()).with(Transfer::WriteByR2t(new)))?;
             let (id, tag, offset, length) = disk.queue.take_r2t()?;
             let bytes = bytes(&disk, id, tag, offset, length);
             disk.queue.connection.send(&bytes)?;
@@ -171,33 +172,60 @@ fn initialization() -> Vec<Case> {
             "data that begin at a multiple of 128, or a C2HTermReq of an unsupported parameter",
             |subject| aligned(subject, 31),
         ),
-        first("initialize-format", "sends an ICReq of format 1", &[UNSUPPORTED, HEADER_FIELD], || {
-            plain(&icreq(1, 0, 0, 0))
-        }),
-        first("initialize-alignment", "sends an ICReq with HPDA 32", &[UNSUPPORTED, HEADER_FIELD], || {
-            plain(&icreq(0, 32, 0, 0))
-        }),
-        first("initialize-short", "sends an ICReq of 64 bytes", &[HEADER_FIELD], || {
-            padded(header(kind::IC_REQ, 0, 64, 0, 64), 64)
-        }),
-        first("initialize-header-length", "sends an ICReq with HLEN 72", &[HEADER_FIELD], || {
-            padded(header(kind::IC_REQ, 0, 72, 0, 128), 128)
-        }),
-        first("initialize-length", "sends an ICReq with PLEN 132", &[HEADER_FIELD], || {
-            padded(header(kind::IC_REQ, 0, 128, 0, 132), 132)
-        }),
-        first("initialize-endless", "sends an ICReq with PLEN FFFFFFFFh", &[HEADER_FIELD], || {
-            padded(header(kind::IC_REQ, 0, 128, 0, u32::MAX), 256)
-        }),
-        first("command-first", "sends a command capsule before an ICReq", &[SEQUENCE, HEADER_FIELD], || {
-            padded(header(kind::CAPSULE_CMD, 0, 72, 0, 72), 128)
-        }),
-        first("data-first", "sends an H2CData before an ICReq", &[SEQUENCE, HEADER_FIELD], || {
-            padded(header(kind::H2C_DATA, 0, 24, 24, 128), 128)
-        }),
-        first("unknown-first", "sends a PDU of type 55h before an ICReq", &[SEQUENCE, HEADER_FIELD], || {
-            padded(header(0x55, 0, 128, 0, 128), 128)
-        }),
+        first(
+            "initialize-format",
+            "sends an ICReq of format 1",
+            &[UNSUPPORTED, HEADER_FIELD],
+            || plain(&icreq(1, 0, 0, 0)),
+        ),
+        first(
+            "initialize-alignment",
+            "sends an ICReq with HPDA 32",
+            &[UNSUPPORTED, HEADER_FIELD],
+            || plain(&icreq(0, 32, 0, 0)),
+        ),
+        first(
+            "initialize-short",
+            "sends an ICReq of 64 bytes",
+            &[HEADER_FIELD],
+            || padded(header(kind::IC_REQ, 0, 64, 0, 64), 64),
+        ),
+        first(
+            "initialize-header-length",
+            "sends an ICReq with HLEN 72",
+            &[HEADER_FIELD],
+            || padded(header(kind::IC_REQ, 0, 72, 0, 128), 128),
+        ),
+        first(
+            "initialize-length",
+            "sends an ICReq with PLEN 132",
+            &[HEADER_FIELD],
+            || padded(header(kind::IC_REQ, 0, 128, 0, 132), 132),
+        ),
+        first(
+            "initialize-endless",
+            "sends an ICReq with PLEN FFFFFFFFh",
+            &[HEADER_FIELD],
+            || padded(header(kind::IC_REQ, 0, 128, 0, u32::MAX), 256),
+        ),
+        first(
+            "command-first",
+            "sends a command capsule before an ICReq",
+            &[SEQUENCE, HEADER_FIELD],
+            || padded(header(kind::CAPSULE_CMD, 0, 72, 0, 72), 128),
+        ),
+        first(
+            "data-first",
+            "sends an H2CData before an ICReq",
+            &[SEQUENCE, HEADER_FIELD],
+            || padded(header(kind::H2C_DATA, 0, 24, 24, 128), 128),
+        ),
+        first(
+            "unknown-first",
+            "sends a PDU of type 55h before an ICReq",
+            &[SEQUENCE, HEADER_FIELD],
+            || padded(header(0x55, 0, 128, 0, 128), 128),
+        ),
         first("no-nvme", "sends an HTTP request", &[SEQUENCE, HEADER_FIELD], || {
             let mut text = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n".to_vec();
             text.resize(256, b' ');
@@ -263,28 +291,51 @@ fn aligned(subject: &Subject, alignment: u8) -> Outcome {
 
 fn frames() -> Vec<Case> {
     vec![
-        later("unknown-type", "sends a PDU of type 55h", &[HEADER_FIELD], |_| padded(header(0x55, 0, 72, 0, 72), 72)),
-        later("targets-type", "sends a CapsuleResp, which is the target's", &[HEADER_FIELD, SEQUENCE], |_| {
-            padded(header(kind::CAPSULE_RESP, 0, 24, 0, 24), 24)
+        later("unknown-type", "sends a PDU of type 55h", &[HEADER_FIELD], |_| {
+            padded(header(0x55, 0, 72, 0, 72), 72)
         }),
-        later("targets-r2t", "sends an R2T, which is the target's", &[HEADER_FIELD, SEQUENCE], |_| {
-            padded(header(kind::R2T, 0, 24, 0, 24), 24)
-        }),
-        later("command-header-length", "sends a capsule with HLEN 64", &[HEADER_FIELD], |_| {
-            padded(header(kind::CAPSULE_CMD, 0, 64, 0, 72), 72)
-        }),
-        later("command-header-longer", "sends a capsule with HLEN 80", &[HEADER_FIELD], |_| {
-            padded(header(kind::CAPSULE_CMD, 0, 80, 0, 80), 80)
-        }),
-        later("command-too-short", "sends a capsule with PLEN 40", &[HEADER_FIELD], |_| {
-            padded(header(kind::CAPSULE_CMD, 0, 72, 0, 40), 72)
-        }),
-        later("command-length-zero", "sends a capsule with PLEN 0", &[HEADER_FIELD], |_| {
-            padded(header(kind::CAPSULE_CMD, 0, 72, 0, 0), 72)
-        }),
-        later("command-endless", "sends a capsule with PLEN FFFFFFFFh", &[HEADER_FIELD, OUT_OF_RANGE, LIMIT], |_| {
-            padded(header(kind::CAPSULE_CMD, 0, 72, 72, u32::MAX), 128)
-        }),
+        later(
+            "targets-type",
+            "sends a CapsuleResp, which is the target's",
+            &[HEADER_FIELD, SEQUENCE],
+            |_| padded(header(kind::CAPSULE_RESP, 0, 24, 0, 24), 24),
+        ),
+        later(
+            "targets-r2t",
+            "sends an R2T, which is the target's",
+            &[HEADER_FIELD, SEQUENCE],
+            |_| padded(header(kind::R2T, 0, 24, 0, 24), 24),
+        ),
+        later(
+            "command-header-length",
+            "sends a capsule with HLEN 64",
+            &[HEADER_FIELD],
+            |_| padded(header(kind::CAPSULE_CMD, 0, 64, 0, 72), 72),
+        ),
+        later(
+            "command-header-longer",
+            "sends a capsule with HLEN 80",
+            &[HEADER_FIELD],
+            |_| padded(header(kind::CAPSULE_CMD, 0, 80, 0, 80), 80),
+        ),
+        later(
+            "command-too-short",
+            "sends a capsule with PLEN 40",
+            &[HEADER_FIELD],
+            |_| padded(header(kind::CAPSULE_CMD, 0, 72, 0, 40), 72),
+        ),
+        later(
+            "command-length-zero",
+            "sends a capsule with PLEN 0",
+            &[HEADER_FIELD],
+            |_| padded(header(kind::CAPSULE_CMD, 0, 72, 0, 0), 72),
+        ),
+        later(
+            "command-endless",
+            "sends a capsule with PLEN FFFFFFFFh",
+            &[HEADER_FIELD, OUT_OF_RANGE, LIMIT],
+            |_| padded(header(kind::CAPSULE_CMD, 0, 72, 72, u32::MAX), 128),
+        ),
         later(
             "command-data-offset-inside",
             "sends a capsule with data whose PDO points into the header",
@@ -309,7 +360,15 @@ fn frames() -> Vec<Case> {
             "digest-not-agreed",
             "sends a capsule with a header digest that was not agreed on",
             &[HEADER_FIELD],
-            |disk| flush_pdu(disk).encode(Digests { header: true, data: false }, 4),
+            |disk| {
+                flush_pdu(disk).encode(
+                    Digests {
+                        header: true,
+                        data: false,
+                    },
+                    4,
+                )
+            },
         ),
         later(
             "data-unasked",
@@ -362,7 +421,12 @@ fn frames() -> Vec<Case> {
                     let command = commands::blocks_of(2, disk.nsid, u64::from(n), 1)
                         .id(n)
                         .described(crate::wire::Descriptor::transport(disk.block_bytes as u32));
-                    bytes.extend_from_slice(&disk.queue.connection.encode(&Pdu::command(&command), Default::default()));
+                    bytes.extend_from_slice(
+                        &disk
+                            .queue
+                            .connection
+                            .encode(&Pdu::command(&command), Default::default()),
+                    );
                 }
                 for piece in bytes.chunks(37) {
                     disk.queue.connection.send(piece)?;
@@ -387,7 +451,12 @@ fn host_data() -> Vec<Case> {
             "answers an R2T with another transfer tag",
             &[HEADER_FIELD, SEQUENCE],
             move |_, id, tag, offset, length| {
-                last(Pdu::host_data(id, tag.wrapping_add(77), offset, &pattern(1, length as usize)))
+                last(Pdu::host_data(
+                    id,
+                    tag.wrapping_add(77),
+                    offset,
+                    &pattern(1, length as usize),
+                ))
             },
         ),
         data(
@@ -395,7 +464,12 @@ fn host_data() -> Vec<Case> {
             "answers an R2T with another command's identifier",
             &[HEADER_FIELD, SEQUENCE],
             move |_, id, tag, offset, length| {
-                last(Pdu::host_data(id.wrapping_add(77), tag, offset, &pattern(1, length as usize)))
+                last(Pdu::host_data(
+                    id.wrapping_add(77),
+                    tag,
+                    offset,
+                    &pattern(1, length as usize),
+                ))
             },
         ),
         data(
@@ -403,16 +477,19 @@ fn host_data() -> Vec<Case> {
             "answers an R2T with an offset that it did not ask for",
             &[OUT_OF_RANGE, HEADER_FIELD],
             move |_, id, tag, offset, length| {
-                last(Pdu::host_data(id, tag, offset + 512, &pattern(1, length as usize - 512)))
+                last(Pdu::host_data(
+                    id,
+                    tag,
+                    offset + 512,
+                    &pattern(1, length as usize - 512),
+                ))
             },
         ),
         data(
             "too-much",
             "answers an R2T with more than it asked for",
             &[OUT_OF_RANGE, LIMIT, HEADER_FIELD],
-            move |_, id, tag, offset, length| {
-                last(Pdu::host_data(id, tag, offset, &pattern(1, length as usize + 512)))
-            },
+            move |_, id, tag, offset, length| last(Pdu::host_data(id, tag, offset, &pattern(1, length as usize + 512))),
         ),
         data(
             "length-not-of-frame",
@@ -457,7 +534,10 @@ fn host_data() -> Vec<Case> {
                 let request = commands::write(disk.nsid, 0, blocks, Vec::new()).with(Transfer::WriteByR2t(new.clone()));
                 disk.queue.submit(&request)?;
                 let (id, tag, offset, length) = disk.queue.take_r2t()?;
-                need!(offset == 0 && length as usize == new.len(), "the target asks in pieces itself");
+                need!(
+                    offset == 0 && length as usize == new.len(),
+                    "the target asks in pieces itself"
+                );
                 let mut bytes = Vec::new();
                 for (n, piece) in new.chunks(512).enumerate() {
                     let flags = if (n + 1) * 512 == new.len() { flag::LAST } else { 0 };
@@ -483,10 +563,17 @@ fn host_data() -> Vec<Case> {
                 let request = commands::write(disk.nsid, 0, blocks, Vec::new()).with(Transfer::WriteByR2t(new.clone()));
                 disk.queue.submit(&request)?;
                 let (id, tag, offset, length) = disk.queue.take_r2t()?;
-                need!(offset == 0 && length as usize == new.len(), "the target asks in pieces itself");
+                need!(
+                    offset == 0 && length as usize == new.len(),
+                    "the target asks in pieces itself"
+                );
                 let half = new.len() / 2;
-                disk.queue.connection.send(&plain(&Pdu::host_data(id, tag, 0, &new[..half])))?;
-                let other = disk.queue.submit(&commands::read(disk.nsid, 1000, 1, disk.block_bytes))?;
+                disk.queue
+                    .connection
+                    .send(&plain(&Pdu::host_data(id, tag, 0, &new[..half])))?;
+                let other = disk
+                    .queue
+                    .submit(&commands::read(disk.nsid, 1000, 1, disk.block_bytes))?;
                 let done = disk.queue.poll()?;
                 check!(done.id == other, "the write ended with half of its data");
                 let rest = Pdu::host_data(id, tag, u32::try_from(half).unwrap_or(0), &new[half..]);
@@ -509,7 +596,8 @@ fn host_data() -> Vec<Case> {
                 for _ in 0..20 {
                     let mut disk = subject.disk()?;
                     let write = commands::write(disk.nsid, 0, blocks, Vec::new());
-                    disk.queue.submit(&write.with(Transfer::WriteByR2t(first.pattern(83, blocks))))?;
+                    disk.queue
+                        .submit(&write.with(Transfer::WriteByR2t(first.pattern(83, blocks))))?;
                     disk.queue.take_r2t()?;
                 }
                 first.holds(0, &old)

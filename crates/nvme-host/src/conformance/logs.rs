@@ -35,12 +35,19 @@ pub fn cases() -> Vec<Case> {
                 let mut controller = subject.controller()?;
                 let answer = controller.call(&commands::log_page(log::SUPPORTED, 0, 0, 1024))?;
                 need!(answer.status.is_success(), "there is no list of pages");
-                let pages: Vec<u8> = (0..=255u8).filter(|&n| u32_at(&answer.data, 4 * usize::from(n)) & 1 == 1).collect();
+                let pages: Vec<u8> = (0..=255u8)
+                    .filter(|&n| u32_at(&answer.data, 4 * usize::from(n)) & 1 == 1)
+                    .collect();
                 for page in [log::ERROR, log::HEALTH, log::FIRMWARE] {
-                    check!(pages.contains(&page), "page {page:#x}, which is mandatory, is not listed: {pages:x?}");
+                    check!(
+                        pages.contains(&page),
+                        "page {page:#x}, which is mandatory, is not listed: {pages:x?}"
+                    );
                 }
                 for &page in pages.iter().filter(|&&page| page <= 0x0c) {
-                    controller.call(&commands::log_page(page, u32::MAX, 0, 16))?.good("Get Log Page of a listed page")?;
+                    controller
+                        .call(&commands::log_page(page, u32::MAX, 0, 16))?
+                        .good("Get Log Page of a listed page")?;
                 }
                 Ok(())
             },
@@ -90,7 +97,12 @@ pub fn cases() -> Vec<Case> {
                     disk.read(0, blocks)?;
                 }
                 let after = disk.controller.log(log::HEALTH, u32::MAX, 512)?;
-                for (name, at) in [("data units read", 32), ("data units written", 48), ("reads", 64), ("writes", 80)] {
+                for (name, at) in [
+                    ("data units read", 32),
+                    ("data units written", 48),
+                    ("reads", 64),
+                    ("writes", 80),
+                ] {
                     let (old, new) = (u64_at(&before, at), u64_at(&after, at));
                     check!(new >= old, "{name} fell from {old} to {new}");
                 }
@@ -107,8 +119,11 @@ pub fn cases() -> Vec<Case> {
                 let nsid = subject.nsid(&mut controller)?;
                 let each = controller.identify()?.byte(261) & 1 == 1;
                 let answer = controller.call(&commands::log_page(log::HEALTH, nsid, 0, 512))?;
-                let expected: &[u16] =
-                    if each { &[status::SUCCESS] } else { &[status::SUCCESS, status::INVALID_FIELD, status::INVALID_NAMESPACE] };
+                let expected: &[u16] = if each {
+                    &[status::SUCCESS]
+                } else {
+                    &[status::SUCCESS, status::INVALID_FIELD, status::INVALID_NAMESPACE]
+                };
                 ended_by(&answer, expected)
             },
         ),
@@ -141,16 +156,26 @@ pub fn cases() -> Vec<Case> {
                 let admin = |opcode: u8| u32_at(&page, 4 * usize::from(opcode)) & 1 == 1;
                 let io = |opcode: u8| u32_at(&page, 1024 + 4 * usize::from(opcode)) & 1 == 1;
                 for opcode in [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18] {
-                    check!(admin(opcode), "admin opcode {opcode:#x}, which is mandatory, is not there");
+                    check!(
+                        admin(opcode),
+                        "admin opcode {opcode:#x}, which is mandatory, is not there"
+                    );
                 }
                 for opcode in [0x00, 0x01, 0x02] {
                     check!(io(opcode), "I/O opcode {opcode:#x}, which is mandatory, is not there");
                 }
                 for (bit, opcode) in [(0, 5u8), (1, 4), (2, 9), (3, 8), (5, 0x0d), (7, 0x0c), (8, 0x19)] {
                     let said = identity.optional() >> bit & 1 == 1;
-                    check!(io(opcode) == said, "I/O opcode {opcode:#x}: the page says {}, ONCS {said}", io(opcode));
+                    check!(
+                        io(opcode) == said,
+                        "I/O opcode {opcode:#x}: the page says {}, ONCS {said}",
+                        io(opcode)
+                    );
                 }
-                check!(u32_at(&page, 1024 + 4) >> 1 & 1 == 1, "Write does not change data (LBCC)");
+                check!(
+                    u32_at(&page, 1024 + 4) >> 1 & 1 == 1,
+                    "Write does not change data (LBCC)"
+                );
                 Ok(())
             },
         ),
@@ -177,7 +202,9 @@ pub fn cases() -> Vec<Case> {
                 let mut controller = subject.controller()?;
                 need!(controller.identify()?.byte(261) >> 2 & 1 == 1, "LPA has no offsets");
                 let whole = controller.log(log::FIRMWARE, 0, 512)?;
-                let part = controller.call(&commands::log_page(log::FIRMWARE, 0, 256, 256))?.good("Get Log Page")?;
+                let part = controller
+                    .call(&commands::log_page(log::FIRMWARE, 0, 256, 256))?
+                    .good("Get Log Page")?;
                 check!(part.data == whole[256..], "the second half is another by offset");
                 Ok(())
             },
@@ -195,10 +222,18 @@ pub fn cases() -> Vec<Case> {
                 Ok(())
             },
         ),
-        bad("unknown", "reads page BFh", &[status::INVALID_LOG, status::INVALID_FIELD], |command| {
-            command.dword(10, 0xbf | 127 << 16)
-        }),
-        bad("offset-not-aligned", "reads from byte 2 on", &[status::INVALID_FIELD], |command| command.qword(12, 2)),
+        bad(
+            "unknown",
+            "reads page BFh",
+            &[status::INVALID_LOG, status::INVALID_FIELD],
+            |command| command.dword(10, 0xbf | 127 << 16),
+        ),
+        bad(
+            "offset-not-aligned",
+            "reads from byte 2 on",
+            &[status::INVALID_FIELD],
+            |command| command.qword(12, 2),
+        ),
         bad(
             "offset-beyond",
             "reads from 1 MiB on, beyond the page",
@@ -228,7 +263,11 @@ pub fn cases() -> Vec<Case> {
             |subject| {
                 let mut controller = subject.controller()?;
                 let request = commands::log_page(log::HEALTH, u32::MAX, 0, 512).with(Transfer::Read(256));
-                refused(&mut controller.admin, &request, &[status::SGL_LENGTH, status::INVALID_FIELD])?;
+                refused(
+                    &mut controller.admin,
+                    &request,
+                    &[status::SGL_LENGTH, status::INVALID_FIELD],
+                )?;
                 controller.identify()?;
                 Ok(())
             },
