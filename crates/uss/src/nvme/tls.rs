@@ -18,6 +18,7 @@ mod library;
 
 pub use derive::{Dialect, Psk, PskIdentity};
 
+use super::admin::DISCOVERY_NQN;
 use super::catalog::Catalog;
 use amita_reactor::{Inbox, Outbox, Pool, Segments};
 use amita_seal::TlsKey;
@@ -35,8 +36,6 @@ pub fn begins_with_tls(first: u8) -> bool {
     first == FIRST_BYTE
 }
 
-/// The well-known name of every discovery service (NVM Express Base 2.1, 3.1.3.3).
-const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// The most that a record carries, in bytes.
 const RECORD_BYTES: usize = 16 << 10;
 /// The memory that decrypted bytes are received into, in bytes.
@@ -65,6 +64,11 @@ pub enum TlsFailure {
     /// The host has another key.
     #[error("the host does not have the key of `{0}`")]
     WrongKey(PskIdentity),
+    /// The host proves the key with another hash than its identity names.
+    #[error(
+        "the host's TLS does not know the hash of `{0}` (Debian 13's GnuTLS has SHA-256 alone): give it a key for SHA-256"
+    )]
+    WrongHash(PskIdentity),
     /// The library says so.
     #[error("{0}")]
     Library(String),
@@ -209,7 +213,7 @@ impl TlsStream {
                             pool,
                             match failure {
                                 TlsFailure::UnknownIdentity(_) => ALERT_UNKNOWN_PSK_IDENTITY,
-                                TlsFailure::WrongKey(_) => ALERT_DECRYPT_ERROR,
+                                TlsFailure::WrongKey(_) | TlsFailure::WrongHash(_) => ALERT_DECRYPT_ERROR,
                                 _ => ALERT_HANDSHAKE_FAILURE,
                             },
                         );
@@ -386,6 +390,8 @@ fn choose(hello: &hello::Hello, keys: Keys<'_>) -> Result<Psk, TlsFailure> {
             .find(|psk| psk.identity == identity && hello.proves(offer, psk));
         match proven {
             Some(psk) => return Ok(psk),
+            // TLS has no other suites for such a key than those that NVMe/TCP does not allow.
+            None if !hello.has_hash_of(offer, &identity) => failure = TlsFailure::WrongHash(identity),
             None => failure = TlsFailure::WrongKey(identity),
         }
     }
