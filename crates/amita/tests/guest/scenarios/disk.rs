@@ -92,7 +92,7 @@ pub fn eight_queues(host: &Host, target: &dyn Target, options: &str) -> Result<S
         "device=$(device {nqn}); paths {nqn}
          paths {nqn} | grep -q 'queues=9 ' || fail 'not eight I/O queues'
          fio --filename=$device --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-128k --blockalign=4k --iodepth=8 \\
-             --numjobs=4 --cpus_allowed=0-3 --cpus_allowed_policy=split --size=8m --offset_increment=8m \\
+             --numjobs=4 --cpus_allowed=0-3 --cpus_allowed_policy=split --size=4m --offset_increment=4m \\
              --verify=crc32c --verify_fatal=1 --group_reporting --name=queues >/tmp/fio.out 2>&1 ||
              {{ cat /tmp/fio.out; fail fio; }}
          grep -E 'read:|write:' /tmp/fio.out; no_errors"
