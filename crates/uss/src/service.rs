@@ -7,6 +7,7 @@ use crate::{nvme, reservation};
 use amita_cluster::VolumeId;
 use amita_reactor::Slice;
 use amita_volume::{IoError, Op, Payload};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One connection of a host, among those of a core. Given by whoever accepts it and never reused.
@@ -15,7 +16,8 @@ pub struct FrontId(pub u64);
 
 /// A host, as reservations tell hosts apart: drawn from its identifier, the same for all its connections and at every
 /// gateway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct HostKey(pub u64);
 
 impl HostKey {

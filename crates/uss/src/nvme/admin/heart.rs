@@ -1,0 +1,104 @@
+//! What the queues of one controller share, though they may be on different cores: plain atomics, each a fact of its own,
+//! so that no order between them is needed.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What the queues of one controller share.
+#[derive(Debug, Default)]
+pub struct Heart {
+    /// Has any queue taken a command since the admin queue last looked? Cores need not agree on the time for this.
+    traffic: AtomicBool,
+    /// The controller is gone: every queue closes.
+    dead: AtomicBool,
+    /// I/O queues that are connected.
+    queues: AtomicU32,
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    media_errors: AtomicU64,
+}
+
+/// What a controller has done for its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Read, Compare and Verify commands that ended well.
+    pub reads: u64,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+    /// Write commands that ended well.
+    pub writes: u64,
+    /// Bytes that they wrote.
+    pub written_bytes: u64,
+    /// Commands that ended because data was damaged.
+    pub media_errors: u64,
+}
+
+impl Heart {
+    /// A queue has taken commands. Once a pass is enough.
+    pub fn touch(&self) {
+        // Most passes find it set: a line that is only read stays in the caches of all cores.
+        if !self.traffic.load(Relaxed) {
+            self.traffic.store(true, Relaxed);
+        }
+    }
+
+    /// Was there a command since this was last asked?
+    pub fn take_traffic(&self) -> bool {
+        self.traffic.swap(false, Relaxed)
+    }
+
+    /// The controller is gone.
+    pub fn kill(&self) {
+        self.dead.store(true, Relaxed);
+    }
+
+    /// Is the controller gone?
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Relaxed)
+    }
+
+    /// An I/O queue has connected.
+    pub fn queue_opened(&self) {
+        self.queues.fetch_add(1, Relaxed);
+    }
+
+    /// An I/O queue is gone.
+    pub fn queue_closed(&self) {
+        // Never below zero: the count is only for telling whether there is one.
+        let _ = self.queues.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
+    }
+
+    /// How many I/O queues are connected.
+    #[must_use]
+    pub fn queues(&self) -> u32 {
+        self.queues.load(Relaxed)
+    }
+
+    /// Adds what an I/O queue has done since it last said so. Meant for now and then, not for each I/O.
+    pub fn count(&self, more: Counters) {
+        let add = |to: &AtomicU64, value: u64| {
+            if value > 0 {
+                to.fetch_add(value, Relaxed);
+            }
+        };
+        add(&self.reads, more.reads);
+        add(&self.read_bytes, more.read_bytes);
+        add(&self.writes, more.writes);
+        add(&self.written_bytes, more.written_bytes);
+        add(&self.media_errors, more.media_errors);
+    }
+
+    /// What was done in all.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters {
+            reads: self.reads.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            written_bytes: self.written_bytes.load(Relaxed),
+            media_errors: self.media_errors.load(Relaxed),
+        }
+    }
+}

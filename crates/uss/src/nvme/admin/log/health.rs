@@ -1,0 +1,84 @@
+//! What went wrong, how the controller is, and what it runs: error information (01h), SMART (02h), firmware slot (03h).
+
+use super::super::Admin;
+use super::super::page::Page;
+use super::Logs;
+use crate::nvme::command::{Command, Status};
+
+/// Entries of the error log.
+pub(crate) const ERRORS: usize = 64;
+const ENTRY_BYTES: usize = 64;
+
+/// A command that failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    count: u64,
+    queue: u16,
+    command: u16,
+    status: Status,
+    nsid: u32,
+    opcode: u8,
+}
+
+impl Logs {
+    /// Keeps an admin command that failed; the oldest is forgotten.
+    pub fn note_error(&mut self, command: &Command, status: Status) {
+        self.error_count += 1;
+        self.errors.truncate(ERRORS - 1);
+        self.errors.push_front(Failure {
+            count: self.error_count,
+            queue: 0,
+            command: command.id(),
+            status,
+            nsid: command.nsid(),
+            opcode: command.opcode(),
+        });
+    }
+
+    /// Newest first.
+    pub(super) fn error_page(&self) -> Page {
+        /// "The error is not of a byte or bit of the command."
+        const NO_LOCATION: u16 = 0xffff;
+        const TRANSPORT_TCP: u8 = 3;
+        let mut page = Page::new(ERRORS * ENTRY_BYTES);
+        for (index, failure) in self.errors.iter().enumerate() {
+            let at = index * ENTRY_BYTES;
+            page.u64(at, failure.count)
+                .u16(at + 8, failure.queue)
+                .u16(at + 10, failure.command)
+                .u16(at + 12, failure.status.to_field())
+                .u16(at + 14, NO_LOCATION)
+                .u32(at + 24, failure.nsid)
+                .u8(at + 29, TRANSPORT_TCP)
+                .u8(at + 31, failure.opcode)
+                .u8(at + 63, 1); // LPVER: the opcode is told
+        }
+        page
+    }
+}
+
+impl Admin {
+    /// The volumes lie on many disks: there is no temperature, wear or time in use that would be the controller's. What it
+    /// has done for its host is counted.
+    pub(super) fn health_page(&self) -> Page {
+        let counters = self.session.heart.counters();
+        // "In thousands of 512 byte units, rounded up."
+        let data_units = |bytes: u64| u128::from(bytes.div_ceil(512 * 1000));
+        let mut page = Page::new(512);
+        page.u8(3, 100) // available spare, in per cent
+            .u128(32, data_units(counters.read_bytes))
+            .u128(48, data_units(counters.written_bytes))
+            .u128(64, counters.reads.into())
+            .u128(80, counters.writes.into())
+            .u128(160, counters.media_errors.into())
+            .u128(176, self.logs.error_count.into());
+        page
+    }
+}
+
+/// One slot, with this version.
+pub(super) fn firmware() -> Page {
+    let mut page = Page::new(512);
+    page.u8(0, 1).ascii(8, 8, env!("CARGO_PKG_VERSION"));
+    page
+}
