@@ -51,10 +51,14 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
             let kind = match &error {
                 AdminError::Metadata(inner) => return metadata_failure(inner),
                 AdminError::BadName { .. } | AdminError::BadSetting { .. } => Kind::Usage,
-                AdminError::NoCluster | AdminError::NoSuch { .. } => Kind::NotFound,
+                AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
                 | AdminError::InUse { .. }
                 | AdminError::WouldWait { .. }
+                | AdminError::Attached { .. }
+                | AdminError::HasNamespaces { .. }
+                | AdminError::Allowed { .. }
+                | AdminError::Full { .. }
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,
             };

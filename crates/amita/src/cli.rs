@@ -1,6 +1,9 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
-use crate::commands::{disk, events, meta, node, pool, recover, recovery, serve, status, store, top, trace, volume};
+use crate::commands::{
+    disk, events, host, meta, namespace, node, pool, recover, recovery, serve, status, store, subsystem, top, trace,
+    volume,
+};
 use crate::error::{Failure, Kind, Result};
 use crate::{bench, demo};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -47,9 +50,18 @@ pub enum Command {
     /// Pools: make, list and change them
     #[command(subcommand)]
     Pool(pool::Command),
-    /// Volumes: make, list and delete them
+    /// Volumes: make, list, grow, move and delete them, and hand them to hosts
     #[command(subcommand)]
     Volume(volume::Command),
+    /// Subsystems: what hosts connect to by NVMe/TCP
+    #[command(subcommand)]
+    Subsystem(subsystem::Command),
+    /// Namespaces: volumes under a number in a subsystem
+    #[command(subcommand)]
+    Namespace(namespace::Command),
+    /// Hosts: who may connect by NVMe/TCP, and what they have to prove
+    #[command(subcommand)]
+    Host(host::Command),
     /// Recovery: how hard it may work, and what becomes of slow stores
     #[command(subcommand)]
     Recovery(recovery::Command),
@@ -126,6 +138,9 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Node(command) => node::run(&command, &metadata),
         Command::Pool(command) => pool::run(&command, &metadata),
         Command::Volume(command) => volume::run(&command, &metadata),
+        Command::Subsystem(command) => subsystem::run(&command, &metadata),
+        Command::Namespace(command) => namespace::run(&command, &metadata),
+        Command::Host(command) => host::run(&command, &metadata),
         Command::Recovery(command) => recovery::run(&command, &metadata),
         Command::Recover(arguments) => recover::run(&arguments, &metadata),
         Command::Status(arguments) => status::run(&arguments, &metadata),

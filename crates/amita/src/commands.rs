@@ -2,15 +2,17 @@
 
 pub mod disk;
 pub mod events;
+pub mod host;
 pub mod meta;
+pub mod namespace;
 pub mod node;
 pub mod pool;
 pub mod recover;
 pub mod recovery;
 pub mod serve;
-
 pub mod status;
 pub mod store;
+pub mod subsystem;
 pub mod top;
 pub mod trace;
 pub mod volume;

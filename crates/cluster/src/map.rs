@@ -298,6 +298,17 @@ pub struct Namespace {
     pub block_bytes: u32,
 }
 
+impl Namespace {
+    /// The UUID by which hosts know the disk. It follows from the cluster and the volume, whose number is never given again:
+    /// a volume that is taken out of a subsystem and comes back, there or elsewhere, is the same disk to its hosts. It is of
+    /// version 8 (RFC 9562, 5.8: what the other bits are is the maker's affair).
+    #[must_use]
+    pub fn uuid_of(cluster: ClusterId, volume: VolumeId) -> uuid::Uuid {
+        let bytes = (cluster.0 ^ u128::from(volume.0)).to_be_bytes();
+        uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    }
+}
+
 /// `/amita/nvme/hosts/NQN`: a host, and the secrets that it and the controllers prove to have. They are sealed: only who has
 /// the cluster's sealing key can read them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -325,6 +336,9 @@ pub struct Move {
     pub to: NodeId,
     /// Counts the wishes: whoever waits looks for the record to go or change.
     pub number: u64,
+    /// Why that gateway cannot: whoever waits tells the operator, and removes the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// `/amita/life`: how often the metadata was rebuilt from the stores. There is none before the first time. Revisions,

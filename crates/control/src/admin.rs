@@ -5,19 +5,38 @@
 
 mod client;
 mod error;
+mod host;
+mod moves;
+mod namespace;
+mod nqn;
 mod pool;
 mod recovery;
+mod reservation;
+mod resize;
 mod scrub;
 mod status;
+mod subsystem;
 mod topology;
 mod volume;
 
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use error::AdminError;
+pub use host::{HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, host, hosts, remove_host, set_host_keys};
+pub use moves::{MoveState, drop_move, move_state, move_volume};
+pub use namespace::{
+    BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,
+};
+pub use nqn::{MAX_NQN_BYTES, check_nqn};
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
+pub use reservation::{clear_reservation, reservation};
+pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
-pub use status::{GroupCounts, NodeStatus, PoolStatus, Status, StoreStatus, VolumeStatus, status};
+pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
+pub use subsystem::{
+    MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn, delete_subsystem, set_subsystem,
+    subsystem, subsystems,
+};
 pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
     maintain_node, place_node, replace_store, weigh_store,

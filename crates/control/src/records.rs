@@ -27,10 +27,11 @@ pub struct Records {
     pub values: BTreeMap<String, Vec<u8>>,
 }
 
-/// Is this key worth keeping? Not what says who is there at this moment, what follows from the rest, or what happened.
+/// Is this key worth keeping? Not what says who is there at this moment, what follows from the rest, what happened, or what
+/// was wished of owners: nobody owns a volume when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 5] = ["live/", "events/", "whole/", "raised/", "suspect/"];
+    const LEFT_OUT: [&str; 6] = ["live/", "events/", "whole/", "raised/", "suspect/", "moves/"];
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;
     };

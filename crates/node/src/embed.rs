@@ -67,6 +67,7 @@ impl Embedded {
             senders,
             fabric,
             nbd: None,
+            nvme: None,
             to_control,
             from_cores,
         };

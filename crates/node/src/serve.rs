@@ -53,6 +53,8 @@ pub struct Running {
     pub fabric: SocketAddr,
     /// Where NBD listens, if it does.
     pub nbd: Option<SocketAddr>,
+    /// Where NVMe/TCP listens, if it does.
+    pub nvme: Option<SocketAddr>,
     /// Where its metrics and traces can be read, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// How many of the stores serve.
@@ -72,6 +74,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         senders: started.senders.clone(),
         fabric: started.fabric,
         nbd: started.nbd,
+        nvme: started.nvme,
         to_control,
         from_cores,
     };
@@ -85,6 +88,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         node: joined.node,
         fabric: started.fabric,
         nbd: started.nbd,
+        nvme: started.nvme,
         stores: 0,
     };
     let until = Instant::now() + MOUNT_PATIENCE;

@@ -7,6 +7,7 @@ use crate::harness::interrupt;
 use crate::size;
 use amita_control::admin::AdminError;
 use amita_node::serve::{Level, Log, ServeConfig, ServeError, serve};
+use amita_seal::SealKey;
 use amita_uss::nbd::{TlsAcceptor, TlsFiles, TlsMode};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -36,6 +37,13 @@ pub struct Arguments {
     /// Where NBD clients connect [default: nowhere, and the node is no gateway]
     #[arg(long, env = "AMITA_NBD", value_name = "ADDRESS:PORT")]
     pub nbd: Option<SocketAddr>,
+    /// Where hosts connect by NVMe/TCP [default: nowhere]. 4420 is the usual port; discovery is at the same one
+    #[arg(long, env = "AMITA_NVME", value_name = "ADDRESS:PORT")]
+    pub nvme: Option<SocketAddr>,
+    /// The file with the cluster's sealing key, which opens the keys of NVMe hosts (`amita host seal-key`); without it
+    /// hosts that have keys cannot connect here
+    #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE", requires = "nvme")]
+    pub seal_key: Option<PathBuf>,
     /// Where metrics (/metrics, for Prometheus) and traces can be read by whoever reaches the address; port 0 is any free
     /// one, `off` nowhere. `amita top` and `amita trace` find it by themselves
     #[arg(long, env = "AMITA_METRICS", value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:0", value_parser = parse_metrics)]
@@ -46,7 +54,7 @@ pub struct Arguments {
     /// I/Os that take longer are kept with their stages [default: ten times the p99, at least 5]
     #[arg(long, env = "AMITA_SLOW_MS", value_name = "MS")]
     pub slow_ms: Option<u64>,
-    /// The address to tell the others, where --fabric or --nbd is every address of the host
+    /// The address to tell the others, where --fabric, --nbd or --nvme is every address of the host
     #[arg(long, env = "AMITA_ADVERTISE", value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
     /// Where the others reach --fabric, when its port is another one for them: behind address translation or a
@@ -141,6 +149,12 @@ impl Arguments {
         };
         let mut config = ServeConfig::new(name, metadata.list()?, self.fabric);
         config.nbd = self.nbd;
+        config.nvme = self.nvme;
+        if let Some(path) = &self.seal_key {
+            // Said now, and not when the first host that has a key comes.
+            SealKey::load(path).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
+            config.seal_key = Some(path.clone());
+        }
         config.metrics = self.metrics.0;
         config.trace.one_in = self.trace_one_in;
         config.trace.slow = self.slow_ms.map(Duration::from_millis);
@@ -198,11 +212,14 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     let nbd = running
         .nbd
         .map_or_else(String::new, |address| format!(", NBD on {address}"));
+    let nvme = running
+        .nvme
+        .map_or_else(String::new, |address| format!(", NVMe/TCP on {address}"));
     let metrics = running
         .metrics
         .map_or_else(String::new, |address| format!(", metrics on http://{address}/metrics"));
     log::info!(
-        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{metrics}",
+        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{nvme}{metrics}",
         running.node,
         config.name,
         running.stores,

@@ -36,6 +36,13 @@ fn text(status: &Status) -> String {
         status.pools.len(),
         status.volumes.len(),
     );
+    let nvme = &status.nvme;
+    if nvme.gateways > 0 || nvme.subsystems > 0 {
+        out.push_str(&format!(
+            "nvme    {} of {} gateways alive, {} subsystems, {} namespaces, {} hosts\n",
+            nvme.alive, nvme.gateways, nvme.subsystems, nvme.namespaces, nvme.hosts
+        ));
+    }
     for line in &status.warnings {
         out.push_str(&format!("  {line}\n"));
     }

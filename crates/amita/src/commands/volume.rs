@@ -1,5 +1,10 @@
 //! `amita volume`.
 
+mod attach;
+mod guide;
+mod moves;
+mod reservation;
+
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::error::Result;
@@ -22,6 +27,19 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Hand a volume to a host by NVMe/TCP, and say what the host has to do
+    ///
+    /// Makes what is missing: a subsystem of the volume's name, the namespace, the host, its right to connect. What is there
+    /// is left as it is, so the command can be given again for the commands that it prints.
+    Attach(attach::AttachArguments),
+    /// Take a volume away from its hosts, or from one of them; its data stays
+    Detach(attach::DetachArguments),
+    /// Make a volume larger; hosts that are connected by NVMe see it at once
+    Resize(ResizeArguments),
+    /// Have another gateway own a volume: hosts that are connected to both go over without an error
+    Move(moves::Arguments),
+    /// Show who has reserved a volume
+    Reservation(reservation::Arguments),
     /// Look at all copies of a volume, repair what is damaged, and say what was found
     Scrub(ScrubArguments),
     /// Delete a volume: its data is gone
@@ -49,9 +67,22 @@ pub struct CreateArguments {
 pub struct DeleteArguments {
     /// Its name
     pub name: String,
-    /// Also when a gateway that lives owns it
+    /// Also when a gateway that lives owns it, or it is a namespace: that goes too
     #[arg(long)]
     pub force: bool,
+}
+
+/// `amita volume resize`.
+#[derive(Debug, clap::Args)]
+pub struct ResizeArguments {
+    /// Its name
+    pub name: String,
+    /// Its new size: bytes, or with K, M, G, T; a multiple of 4096, and not less than it has
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_blocks)]
+    pub size: u64,
+    /// Say what it is now as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `amita volume scrub`.
@@ -90,6 +121,17 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::List { json } => list(*json, &metadata),
+        Command::Attach(arguments) => attach::attach(arguments, &metadata),
+        Command::Detach(arguments) => attach::detach(arguments, &metadata),
+        Command::Resize(arguments) => {
+            let resized = admin::resize_volume(metadata.client(), &arguments.name, arguments.size);
+            let volume = resized.described()?;
+            print(arguments.json, &volume, || {
+                format!("Volume {} has {}.\n", volume.name, size::show(volume.size_bytes))
+            })
+        }
+        Command::Move(arguments) => moves::run(arguments, &metadata),
+        Command::Reservation(arguments) => reservation::run(arguments, &metadata),
         Command::Scrub(arguments) => scrub(arguments, &metadata),
         Command::Delete(arguments) => {
             admin::delete_volume(metadata.client(), &arguments.name, arguments.force).described()?;

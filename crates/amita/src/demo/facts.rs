@@ -30,6 +30,9 @@ pub struct NodeFacts {
     pub disks: Vec<PathBuf>,
     /// `HOST:PORT` of its NBD server.
     pub nbd: String,
+    /// `HOST:PORT` where hosts connect by NVMe/TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvme: Option<String>,
 }
 
 /// The metadata server.
@@ -50,14 +53,18 @@ pub struct VolumeFacts {
     pub size_bytes: u64,
     /// A URI for each gateway, the owner's first.
     pub nbd: Vec<String>,
+    /// The NVMe qualified name of its subsystem, to which any host may connect; its namespace is number 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nqn: Option<String>,
 }
 
 impl Facts {
-    /// Those of a running cluster, all of whose nodes run.
+    /// Those of a running cluster, all of whose nodes run; `nqn`: the name of the volume's subsystem.
     ///
     /// # Errors
     /// When a process is missing.
-    pub fn of(cluster: &Cluster, volume: &str, size_bytes: u64) -> Result<Facts> {
+    pub fn of(cluster: &Cluster, volume: &str, size_bytes: u64, nqn: &str) -> Result<Facts> {
+        let portals = cluster.nvme_portals()?;
         let missing = |name: &str| Failure::new(format!("{name} is not running"));
         let nodes = cluster
             .nodes()
@@ -69,6 +76,7 @@ impl Facts {
                     pid: process.pid(),
                     disks: node.stores.clone(),
                     nbd: node.nbd.to_string(),
+                    nvme: portals.get(&node.name).cloned(),
                 })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -86,6 +94,7 @@ impl Facts {
                 name: volume.to_owned(),
                 size_bytes,
                 nbd: uris,
+                nqn: (!portals.is_empty()).then(|| nqn.to_owned()),
             },
         })
     }

@@ -50,7 +50,8 @@ pub(super) fn start(arguments: &Arguments) -> Result<()> {
     Client::open(first, VOLUME, PATIENCE)
         .context(|| format!("cannot open the volume at {first}"))?
         .close();
-    let facts = Facts::of(&cluster, VOLUME, arguments.size)?;
+    let nqn = cluster.offer_by_nvme(VOLUME)?;
+    let facts = Facts::of(&cluster, VOLUME, arguments.size, &nqn)?;
     facts.write(scratch.folder())?;
     interrupt::check()?;
     cluster.leave();
@@ -73,6 +74,10 @@ fn say_what_to_try(facts: &Facts, folder: &Path) {
         "  kill -9 {}        # node {}, while fio runs: I/O goes on",
         last.pid, last.name
     );
+    let portals = facts.nodes.iter().filter_map(|node| node.nvme.as_deref());
+    for (host, port) in portals.filter_map(|portal| portal.rsplit_once(':')).take(1) {
+        println!("  sudo modprobe nvme-tcp && sudo nvme connect-all --transport=tcp --traddr={host} --trsvcid={port}");
+    }
     println!("  tail -f {shown}/n1.log");
     println!("\nEnd it with:\n  amita demo --stop --dir {shown}");
 }

@@ -5,6 +5,7 @@ use crate::harness::process::{Process, dying_with_us};
 use crate::harness::tool::{self, Output};
 use crate::harness::{interrupt, ports};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,6 +60,8 @@ pub struct Node {
     pub fabric: SocketAddr,
     /// Where clients reach it.
     pub nbd: SocketAddr,
+    /// Where hosts reach it by NVMe/TCP.
+    pub nvme: SocketAddr,
     /// Where the other nodes are told to reach it, when that is not `fabric`: at a forwarder, say.
     pub advertised: Option<SocketAddr>,
     /// The process, while it was not killed.
@@ -145,6 +148,7 @@ impl Cluster {
                 stores: vec![config.store_folder.join(format!("n{number}.store"))],
                 fabric: fabric_address(),
                 nbd: loopback(),
+                nvme: loopback(),
                 advertised: None,
                 process: None,
             })
@@ -225,7 +229,9 @@ impl Cluster {
             .arg("--fabric")
             .arg(node.fabric.to_string())
             .arg("--nbd")
-            .arg(node.nbd.to_string());
+            .arg(node.nbd.to_string())
+            .arg("--nvme")
+            .arg(node.nvme.to_string());
         if let Some(advertised) = node.advertised {
             command.arg("--advertise-fabric").arg(advertised.to_string());
         }
@@ -262,6 +268,7 @@ impl Cluster {
             stores: Vec::new(),
             fabric: fabric_address(),
             nbd: loopback(),
+            nvme: loopback(),
             advertised: None,
             process: None,
         };
@@ -358,6 +365,34 @@ impl Cluster {
         ])?
         .success()?;
         Ok(())
+    }
+
+    /// Makes a volume the first namespace of a subsystem of its name, to which any host may connect: it is for clusters on
+    /// loopback. Returns the subsystem's qualified name.
+    ///
+    /// # Errors
+    /// What the commands say.
+    pub fn offer_by_nvme(&self, volume: &str) -> Result<String> {
+        let made = self.amita(["subsystem", "create", volume, "--any-host", "--json"])?;
+        let made = made.success()?;
+        self.amita(["namespace", "add", volume, volume])?.success()?;
+        let made: serde_json::Value = serde_json::from_str(&made.text).context(|| "no subsystem".to_owned())?;
+        let nqn = made["nqn"].as_str();
+        nqn.map(str::to_owned)
+            .ok_or_else(|| Failure::new(format!("a subsystem without a name: {made}")))
+    }
+
+    /// Where the nodes say that they serve NVMe, by their names.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn nvme_portals(&self) -> Result<BTreeMap<String, String>> {
+        let listed = self.amita(["node", "list", "--json"])?;
+        let listed = listed.success()?;
+        let nodes: Vec<serde_json::Value> = serde_json::from_str(&listed.text).context(|| "no nodes".to_owned())?;
+        let portal =
+            |node: &serde_json::Value| Some((node["name"].as_str()?.to_owned(), node["nvme"].as_str()?.to_owned()));
+        Ok(nodes.iter().filter_map(portal).collect())
     }
 
     /// The nodes.

@@ -9,6 +9,7 @@ mod demo;
 mod failures;
 mod healing;
 mod metadata;
+mod nvme;
 mod observe;
 mod recover;
 mod stock_clients;

@@ -85,6 +85,62 @@ pub enum AdminError {
         /// Who has it.
         owner: NodeId,
     },
+    /// A volume that hosts may use.
+    #[error(
+        "volume {volume} is namespace {nsid} of subsystem {subsystem}: hosts may use it; take it out first \
+         (`amita namespace remove {subsystem} {nsid}`), or use --force"
+    )]
+    Attached {
+        /// The volume.
+        volume: String,
+        /// The subsystem.
+        subsystem: String,
+        /// The namespace's number.
+        nsid: u32,
+    },
+    /// A subsystem that hosts may use.
+    #[error(
+        "subsystem {subsystem} has {namespaces} namespaces, and hosts may use them; take them out first \
+         (`amita namespace remove {subsystem} NSID`), or use --force: the volumes stay"
+    )]
+    HasNamespaces {
+        /// The subsystem.
+        subsystem: String,
+        /// How many.
+        namespaces: usize,
+    },
+    /// A host that may connect.
+    #[error(
+        "host {host} is allowed in {}; deny it there first (`amita host deny SUBSYSTEM {host}`), or use --force", subsystems.join(", ")
+    )]
+    Allowed {
+        /// The host.
+        host: String,
+        /// Where.
+        subsystems: Vec<String>,
+    },
+    /// A host that may not connect anyway.
+    #[error("host {host} is not allowed in subsystem {subsystem}; {}", those_are(allowed))]
+    NotAllowed {
+        /// The host.
+        host: String,
+        /// Where.
+        subsystem: String,
+        /// Who is.
+        allowed: Vec<String>,
+    },
+    /// No more of them.
+    #[error("{what} {name} has {most} {of}, and more are not possible")]
+    Full {
+        /// What.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Of what.
+        of: &'static str,
+        /// How many it has.
+        most: usize,
+    },
     /// A node whose absence would hold up writes.
     #[error(
         "without node {node}, writes to {groups} groups of pool {pool} would wait: fewer than {min_copies} of their copies \
@@ -128,9 +184,24 @@ pub enum AdminError {
     },
 }
 
+fn how_to_make(what: &str) -> String {
+    match what {
+        "host" | "namespace" => format!(": add one with `amita {what} add`"),
+        "node" => ": start one with `amita serve`".to_owned(),
+        _ => format!(": make one with `amita {what} create`"),
+    }
+}
+
+fn those_are(allowed: &[String]) -> String {
+    match allowed {
+        [] => "no host is".to_owned(),
+        several => format!("allowed are {}", several.join(", ")),
+    }
+}
+
 fn there_is(what: &str, there: &[String]) -> String {
     match there {
-        [] => format!("there are no {what}s at all: make one with `amita {what} create`"),
+        [] => format!("there are no {what}s at all{}", how_to_make(what)),
         [only] => format!("there is {only}"),
         several => format!("there are {}", several.join(", ")),
     }

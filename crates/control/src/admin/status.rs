@@ -2,9 +2,9 @@
 
 use super::recovery::{RecoveryStatus, SlowStatus, progress, slow};
 use super::topology::{Outlook, Topology};
-use super::{Result, cluster, list, volumes};
+use super::{Result, cluster, hosts, list, subsystems, volumes};
 use crate::agent::STOPPED;
-use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, StoreDuty, Volume};
+use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, StoreDuty, Subsystem, Volume};
 use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_meta::{Call, KeyValue, Transact};
 use serde::Serialize;
@@ -25,12 +25,29 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// Volumes by name.
     pub volumes: Vec<VolumeStatus>,
+    /// What hosts can connect to by NVMe/TCP.
+    pub nvme: NvmeCounts,
     /// What is not as it should be, or not as it will be: a sentence each.
     pub warnings: Vec<String>,
     /// Stores that are being brought up to date.
     pub recovery: Vec<RecoveryStatus>,
     /// Stores that nodes find slow.
     pub slow_stores: Vec<SlowStatus>,
+}
+
+/// What hosts can connect to by NVMe/TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NvmeCounts {
+    /// Nodes that serve it.
+    pub gateways: usize,
+    /// Of them, those that live.
+    pub alive: usize,
+    /// Subsystems.
+    pub subsystems: usize,
+    /// Namespaces of all of them.
+    pub namespaces: usize,
+    /// Hosts that are known.
+    pub hosts: usize,
 }
 
 /// A node.
@@ -173,11 +190,23 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         .filter(|found| found.alive || !found.node.client)
         .collect();
     let health = health(&pool_status);
+    let subsystems = subsystems(meta)?;
+    let mut warnings = warnings(&node_status, &store_status, &pool_status);
+    warnings.extend(unserved(&node_status, &subsystems));
+    let serve_nvme = || node_status.iter().filter(|found| found.node.nvme.is_some());
+    let nvme = NvmeCounts {
+        gateways: serve_nvme().count(),
+        alive: serve_nvme().filter(|found| found.alive).count(),
+        subsystems: subsystems.len(),
+        namespaces: subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum(),
+        hosts: hosts(meta)?.len(),
+    };
     let living: BTreeSet<NodeId> = names.keys().copied().filter(|node| lives.alive(*node)).collect();
     Ok(Status {
         cluster: cluster.id,
         health,
-        warnings: warnings(&node_status, &store_status, &pool_status),
+        nvme,
+        warnings,
         nodes: node_status,
         stores: store_status,
         recovery: progress(meta, &living)?,
@@ -272,6 +301,25 @@ fn warnings(nodes: &[NodeStatus], stores: &[StoreStatus], pools: &[PoolStatus]) 
                 "Pool {name}: the rule cannot be met for {} of {all} groups: not enough {}s with stores{class} that can take \
                  a copy. They stay where they are: add stores, or end drains.",
                 pool.outlook.unmet, pool.pool.failure_domain
+            ));
+        }
+    }
+    lines
+}
+
+/// Subsystems with namespaces that no node serves now, a sentence each.
+fn unserved(nodes: &[NodeStatus], subsystems: &[Subsystem]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for subsystem in subsystems.iter().filter(|subsystem| !subsystem.namespaces.is_empty()) {
+        let serves = |found: &NodeStatus| {
+            let named = subsystem.gateways.is_empty() || subsystem.gateways.contains(&found.node.name);
+            named && found.alive && found.node.nvme.is_some()
+        };
+        if !nodes.iter().any(serves) {
+            let (name, who) = (&subsystem.name, subsystem.gateways.join(", "));
+            let who = if who.is_empty() { "any node".to_owned() } else { who };
+            lines.push(format!(
+                "Subsystem {name}: no node that lives serves it; start {who} with --nvme ADDRESS:PORT."
             ));
         }
     }

@@ -1,3 +1,4 @@
+mod nvme;
 mod topology;
 
 use super::*;

@@ -1,9 +1,11 @@
 //! Volumes: their names and sizes, and who may delete them.
 
+use super::namespace::{remove_namespace, use_of};
+use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::{AdminError, RACES, Result, check_name, get, list, next_number, pools, put_if};
 use amita_cluster::map::{self, Pool, Volume};
 use amita_cluster::{BLOCK_BYTES, Generation, VolumeId};
-use amita_meta::{Call, Compare, Op, Transact};
+use amita_meta::{Call, Op, Transact};
 
 /// The largest volume.
 pub const MAX_VOLUME_BYTES: u64 = 1 << 56;
@@ -56,7 +58,7 @@ pub fn create_volume(meta: &dyn Transact, name: &str, pool: &str, size_bytes: u6
     }
 }
 
-fn check_size(name: &str, size_bytes: u64) -> Result<()> {
+pub(super) fn check_size(name: &str, size_bytes: u64) -> Result<()> {
     let bad = |why: String| {
         Err(AdminError::BadSetting {
             what: "volume",
@@ -88,7 +90,7 @@ pub fn volume(meta: &dyn Transact, name: &str) -> Result<Volume> {
     find_volume(meta, name).map(|(volume, _)| volume)
 }
 
-fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
+pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
     match get::<Volume>(meta, &map::volume_key(name))? {
         Some(found) => Ok(found),
         None => {
@@ -102,14 +104,26 @@ fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
     }
 }
 
-/// Deletes a volume's record. A gateway that has it open finds out with its next change of membership; its chunks on
-/// the stores stay until space reclamation knows of deleted volumes.
+/// Deletes a volume's record, with what the operator wished for it and who had reserved it. A gateway that has it open finds
+/// out with its next change of membership; its chunks on the stores stay until space reclamation knows of deleted volumes.
 ///
 /// # Errors
-/// There is none of that name, or it is owned by a node that lives (and `force` is not given); the metadata is away.
+/// There is none of that name, or it is a namespace or owned by a node that lives (and `force` is not given; with it the
+/// namespace goes too); the metadata is away.
 pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool) -> Result<Volume> {
+    let guard_key = map::counter_key("namespaces");
     for _ in 0..RACES {
+        let (guard, guard_revision) = uses_guard(meta)?;
         let (volume, revision) = find_volume(meta, name)?;
+        let subsystems = subsystems(meta)?;
+        let used = use_of(&subsystems, volume.id);
+        if let Some((subsystem, namespace)) = used.as_ref().filter(|_| !force) {
+            return Err(AdminError::Attached {
+                volume: name.to_owned(),
+                subsystem: subsystem.clone(),
+                nsid: namespace.nsid,
+            });
+        }
         if let Some(owner) = volume.owner.filter(|_| !force)
             && super::status::lives(meta)?.alive(owner)
         {
@@ -118,13 +132,20 @@ pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool) -> Result<Vol
                 owner,
             });
         }
+        if let Some((subsystem, namespace)) = used {
+            // First the hosts lose the disk, then it goes.
+            match remove_namespace(meta, &subsystem, namespace.nsid) {
+                Ok(_) | Err(AdminError::NoSuch { .. }) => continue,
+                Err(why) => return Err(why),
+            }
+        }
         let key = map::volume_key(name);
+        let gone = [key.clone(), map::move_key(volume.id), map::reservation_key(volume.id)];
+        let mut then: Vec<Op> = gone.into_iter().map(|key| Op::Delete { key }).collect();
+        then.push(put(guard_key.clone(), &(guard + 1)));
         let call = Call {
-            compares: vec![Compare::ModRevision {
-                key: key.clone(),
-                equals: revision,
-            }],
-            then: vec![Op::Delete { key }],
+            compares: vec![unchanged(&key, revision), unchanged(&guard_key, guard_revision)],
+            then,
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {

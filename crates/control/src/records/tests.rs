@@ -31,6 +31,9 @@ fn what_is_kept_and_what_is_not() {
         "/amita/groups/1/0000000000",
         "/amita/volumes/a",
         "/amita/next/volumes",
+        "/amita/nvme/subsystems/db",
+        "/amita/nvme/hosts/nqn.2014-08.com.example:h",
+        "/amita/reservations/1",
         "/amita/life",
     ] {
         assert!(is_kept(key), "{key}");
@@ -40,6 +43,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/coordinator",
         "/amita/whole/1/2",
         "/amita/suspect/3",
+        "/amita/moves/1",
         "/other/cluster",
     ] {
         assert!(!is_kept(key), "{key}");

@@ -478,10 +478,9 @@ impl<'a> Work<'a> {
             *last = volume.last_chunk.max(*last);
         }
         for mut volume in all::<Volume>(self.copy, "volumes/") {
-            let newest = known
-                .remove(&volume.id)
-                .map_or(Generation(0), |(generation, _)| generation);
+            let (newest, last_chunk) = known.remove(&volume.id).unwrap_or_default();
             volume.generation = volume.generation.max(newest);
+            self.grow(&mut volume, last_chunk);
             self.insert_volume(volume)?;
         }
         // What is left was deleted, or made after the copy: the numbers tell.
@@ -515,6 +514,26 @@ impl<'a> Work<'a> {
             self.records.insert(key.clone(), json(&given));
         }
         Ok(())
+    }
+
+    /// A volume may have grown, and been written there, after the copy was made. Volumes never shrink, so a chunk that
+    /// begins behind the end that the copy knows says so.
+    fn grow(&mut self, volume: &mut Volume, last_chunk: Option<u64>) {
+        let pools = all::<Pool>(self.copy, "pools/");
+        let Some(pool) = pools.iter().find(|pool| pool.name == volume.pool) else {
+            return;
+        };
+        let chunk_bytes = u64::from(pool.chunk_bytes);
+        let Some(last) = last_chunk.filter(|last| last.saturating_mul(chunk_bytes) >= volume.size_bytes) else {
+            return;
+        };
+        let grown = last.saturating_add(1).saturating_mul(chunk_bytes);
+        self.report.notes.push(format!(
+            "volume {} had {} bytes in the newest copy of the metadata, and there is data behind that: it has {grown} now; \
+             if it was made larger than that, do so again (`amita volume resize`)",
+            volume.name, volume.size_bytes
+        ));
+        volume.size_bytes = grown;
     }
 
     fn insert_volume(&mut self, mut volume: Volume) -> Result<(), RecoverError> {

@@ -267,6 +267,69 @@ fn a_volume_that_no_copy_names_is_found_and_a_deleted_one_is_not() {
 }
 
 #[test]
+fn a_volume_that_grew_after_the_copy_has_what_was_written_there() {
+    let mut a = source(A, 10);
+    // v1 has two chunks by the copy; v2 was written to its last one.
+    a.volumes = vec![known_volume(1, 3, 5), known_volume(2, 3, 1)];
+    let rebuilt = rebuild(&[a, source(B, 9), source(C, 9)], &[]).expect("all are there");
+    assert_eq!(read_volume(&rebuilt, "v1").size_bytes, 6 * (4 << 20));
+    assert_eq!(read_volume(&rebuilt, "v2").size_bytes, 8 << 20, "as it was");
+    let told = rebuilt
+        .report
+        .notes
+        .iter()
+        .filter(|note| note.contains("volume v1 had 8388608 bytes"));
+    assert_eq!(told.count(), 1, "{:?}", rebuilt.report.notes);
+}
+
+#[test]
+fn who_may_connect_comes_back_and_wishes_do_not() {
+    let mut a = source(A, 10);
+    let copy = a.copy.as_mut().unwrap();
+    let subsystem = map::Subsystem {
+        name: "db".to_owned(),
+        nqn: "nqn.2014-08.com.example:db".to_owned(),
+        serial: "1".to_owned(),
+        gateways: Vec::new(),
+        any_host: false,
+        hosts: vec!["nqn.2014-08.com.example:h".to_owned()],
+        namespaces: vec![map::Namespace {
+            nsid: 1,
+            volume: VolumeId(1),
+            uuid: map::Namespace::uuid_of(CLUSTER, VolumeId(1)),
+            block_bytes: 4096,
+        }],
+    };
+    let host = map::Host {
+        nqn: "nqn.2014-08.com.example:h".to_owned(),
+        dhchap: Some("sealed:1:x".to_owned()),
+        dhchap_controller: None,
+        tls: None,
+    };
+    let wish = map::Move {
+        volume: "v1".to_owned(),
+        to: NodeId(1),
+        number: 1,
+        refused: None,
+    };
+    let (of, kept) = (
+        &mut copy.values,
+        [
+            (map::subsystem_key("db"), json(&subsystem)),
+            (map::host_key(&host.nqn), json(&host)),
+            (map::reservation_key(VolumeId(1)), json(&7)),
+        ],
+    );
+    of.extend(kept.clone());
+    of.insert(map::move_key(VolumeId(1)), json(&wish));
+    let rebuilt = rebuild(&[a, source(B, 9), source(C, 9)], &[]).expect("all are there");
+    for (key, value) in kept {
+        assert_eq!(rebuilt.records.get(&key), Some(&value), "{key}");
+    }
+    assert!(!rebuilt.records.contains_key(&map::move_key(VolumeId(1))));
+}
+
+#[test]
 fn a_copy_of_restored_metadata_is_left_out_though_its_revision_is_higher() {
     let mut made_later = source(A, 30);
     let copy = made_later.copy.as_mut().unwrap();

@@ -130,6 +130,7 @@ pub(crate) struct Cores {
     pub(crate) senders: ToCores,
     pub(crate) fabric: SocketAddr,
     pub(crate) nbd: Option<SocketAddr>,
+    pub(crate) nvme: Option<SocketAddr>,
     pub(crate) to_control: Sender<Control>,
     pub(crate) from_cores: Receiver<Control>,
 }
@@ -312,10 +313,11 @@ fn register(
         )?);
     }
     let nbd = cores.nbd.map(|address| advertised(address).to_string());
+    let nvme = cores.nvme.map(|address| advertised(address).to_string());
     let served = admin::Served {
         fabric: &fabric,
         nbd: nbd.as_deref(),
-        nvme: None,
+        nvme: nvme.as_deref(),
         metrics,
         cores: config.cores as u32,
     };

@@ -27,6 +27,11 @@ pub struct ServeConfig {
     pub fabric: SocketAddr,
     /// Where NBD clients connect; none: this node is no gateway for NBD.
     pub nbd: Option<SocketAddr>,
+    /// Where hosts connect by NVMe/TCP, on all cores; none: this node is no gateway for NVMe.
+    pub nvme: Option<SocketAddr>,
+    /// The file with the cluster's sealing key, which opens the secrets of NVMe hosts; none: hosts that have to prove
+    /// something cannot connect here.
+    pub seal_key: Option<PathBuf>,
     /// Where its metrics and traces can be read by whoever reaches the address; none: nowhere.
     pub metrics: Option<SocketAddr>,
     /// The address to tell others, where the node listens on all of its addresses.
@@ -66,6 +71,11 @@ pub struct ServeConfig {
     /// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted: with
     /// what it takes to do so, I/O stands still for less than two seconds when a node freezes.
     pub silent_for: Duration,
+    /// A core whose hosts have other paths drops them when it was not running for so long: below any patience of theirs, so
+    /// that what they have repeated elsewhere is not carried out late.
+    pub stale_after: Duration,
+    /// The settings of the NVMe target.
+    pub nvme_config: amita_uss::nvme::Config,
     /// Which I/Os are traced, and kept.
     pub trace: crate::trace::TraceConfig,
     /// The settings of NBD.
@@ -84,6 +94,8 @@ impl ServeConfig {
             metadata_patience: Duration::from_secs(15),
             fabric,
             nbd: None,
+            nvme: None,
+            seal_key: None,
             metrics: None,
             advertise: None,
             advertise_fabric: None,
@@ -102,6 +114,8 @@ impl ServeConfig {
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: Duration::from_millis(150),
             silent_for: Duration::from_millis(1700),
+            stale_after: Duration::from_millis(1000),
+            nvme_config: amita_uss::nvme::Config::default(),
             trace: crate::trace::TraceConfig::default(),
             nbd_config: nbd::Config::default(),
             driver: amita_reactor::uring::UringConfig::default(),
@@ -112,6 +126,7 @@ impl ServeConfig {
     pub(super) fn listen_addresses(&self) -> Vec<SocketAddr> {
         let mut addresses: Vec<SocketAddr> = (0..self.cores).map(|core| self.fabric_of(core)).collect();
         addresses.extend(self.nbd);
+        addresses.extend(self.nvme);
         addresses
     }
 
@@ -163,6 +178,15 @@ impl ServeConfig {
                 "port 0 with several cores: they need ports that follow each other".to_owned(),
             );
         }
+        if let Some(address) = self.nvme
+            && address.port() == 0
+            && self.cores > 1
+        {
+            return bad(
+                "nvme",
+                "port 0 with several cores: they share one port, so name it (4420 is the usual one)".to_owned(),
+            );
+        }
         if let Some(address) = self.advertise_fabric
             && (address.port() == 0
                 || usize::from(address.port()) + self.cores > usize::from(u16::MAX)
@@ -174,7 +198,7 @@ impl ServeConfig {
             );
         }
         let fabric = self.advertise_fabric.is_none().then_some(self.fabric);
-        let addresses = [fabric, self.nbd, self.metrics].into_iter().flatten();
+        let addresses = [fabric, self.nbd, self.nvme, self.metrics].into_iter().flatten();
         for address in addresses {
             if !is_dialable(address.ip()) && self.advertise.is_none() {
                 return bad(

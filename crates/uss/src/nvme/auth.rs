@@ -33,7 +33,7 @@ mod primes;
 mod response;
 
 pub use command::{AuthCommand, CONNECT_AUTHREQ_ATR};
-pub use controller::{Authenticator, Config, SendError, State, TIMEOUT_MS};
+pub use controller::{Authenticator, Config, DEFAULT_GROUPS, DEFAULT_HASHES, SendError, State, TIMEOUT_MS};
 pub use group::{Group, Work, Worked};
 pub use host::{HostConfig, Initiator, Step};
 pub use message::{Challenge, MAX_MESSAGE_BYTES, Message, Negotiate, Reason, Reply, Success1};

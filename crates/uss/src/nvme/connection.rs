@@ -4,6 +4,7 @@ pub(super) mod connect;
 
 use super::port::{self, Port};
 use super::queue::{End, Login, Queue};
+use super::tls::{TlsStream, begins_with_tls};
 use super::wire::{self, COMMON_BYTES, Common, Fatal, IC_BYTES, InitRequest, Link};
 use super::{Cx, fatal_reason};
 use crate::front::{CloseReason, Flow, Front};
@@ -37,6 +38,10 @@ pub struct NvmeFront {
     id: FrontId,
     port: Rc<Port>,
     phase: Phase,
+    /// What lies between the host and the queue; none: plain text, or nothing has come yet.
+    tls: Option<Box<TlsStream>>,
+    /// Has the first byte told which of the two it is?
+    begun: bool,
     /// The queue must be connected by then.
     connect_by: Option<Time>,
     /// When everything is sent: close, for this reason; at the latest at this time.
@@ -58,7 +63,9 @@ impl NvmeFront {
     ) -> NvmeFront {
         NvmeFront {
             id,
-            phase: Phase::Hello(Login { local }),
+            phase: Phase::Hello(Login { local, tls: None }),
+            tls: None,
+            begun: false,
             connect_by: Some(now.plus(port.config().handshake_timeout)),
             closing: None,
             closed: None,
@@ -89,6 +96,100 @@ impl NvmeFront {
                 }
             }
         }
+    }
+
+    /// Handles what came in, through TLS where that is on.
+    fn input(
+        &mut self,
+        now: Time,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+    ) -> Flow {
+        if !self.begun
+            && let Some(first) = inbox.data().first()
+        {
+            self.begun = true;
+            self.tls = begins_with_tls(*first).then(Box::default);
+        }
+        let Some(mut tls) = self.tls.take() else {
+            let mut cx = Cx::new(now, outbox, pool, service);
+            let result = self.parse(inbox, &mut cx);
+            return self.flow(result, &mut cx);
+        };
+        let flow = self.input_tls(&mut tls, now, inbox, outbox, pool, service);
+        self.tls = Some(tls);
+        flow
+    }
+
+    fn input_tls(
+        &mut self,
+        tls: &mut TlsStream,
+        now: Time,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+    ) -> Flow {
+        let catalog = self.port.catalog();
+        loop {
+            let mut cx = Cx {
+                backlog: outbox.queued_bytes(),
+                ..Cx::new(now, &mut tls.outbox, pool, &mut *service)
+            };
+            let result = self.parse(&mut tls.inbox, &mut cx);
+            let flow = self.flow(result, &mut cx);
+            let result = tls.encrypt(outbox, pool);
+            if flow != Flow::Go {
+                return flow;
+            }
+            // What the limits leave lying stays encrypted.
+            let result = match result {
+                Ok(()) if !self.wants_input() => return Flow::Go,
+                Ok(()) => tls.decrypt(inbox, outbox, pool, &|host, subsystem| catalog.tls_key(host, subsystem)),
+                Err(failure) => Err(failure),
+            };
+            let mut cx = Cx::new(now, &mut *outbox, pool, &mut *service);
+            match result {
+                Ok(true) => {
+                    if let Phase::Hello(login) = &mut self.phase
+                        && login.tls.is_none()
+                    {
+                        login.tls = tls.identity().cloned();
+                    }
+                }
+                Ok(false) if tls.is_ended() => return self.end_after(CloseReason::Goodbye, &mut cx),
+                Ok(false) => return Flow::Go,
+                // The host should get the alert that says why.
+                Err(failure) => return self.end_after(CloseReason::Tls(failure.to_string()), &mut cx),
+            }
+        }
+    }
+
+    /// Runs a step whose output is plain text, into what TLS encrypts where that is on.
+    fn step(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+        step: impl FnOnce(&mut Self, &mut Cx<'_>) -> Result<(), End>,
+    ) -> Flow {
+        let Some(mut tls) = self.tls.take() else {
+            let mut cx = Cx::new(now, outbox, pool, service);
+            let result = step(self, &mut cx);
+            return self.flow(result, &mut cx);
+        };
+        // It is encrypted together with what else the pass says, at its end.
+        let mut cx = Cx {
+            backlog: outbox.queued_bytes(),
+            ..Cx::new(now, &mut tls.outbox, pool, service)
+        };
+        let result = step(self, &mut cx);
+        let flow = self.flow(result, &mut cx);
+        self.tls = Some(tls);
+        flow
     }
 
     fn with_queue(&mut self, step: impl FnOnce(&mut Queue) -> Result<(), End>) -> Result<(), End> {
@@ -177,9 +278,7 @@ impl Front for NvmeFront {
         if let Some(reason) = self.closed.clone() {
             return Flow::Close { reason };
         }
-        let mut cx = Cx::new(now, outbox, pool, service);
-        let result = self.parse(inbox, &mut cx);
-        self.flow(result, &mut cx)
+        self.input(now, inbox, outbox, pool, service)
     }
 
     fn event(
@@ -193,9 +292,9 @@ impl Front for NvmeFront {
         if let Some(reason) = self.closed.clone() {
             return Flow::Close { reason };
         }
-        let mut cx = Cx::new(now, outbox, pool, service);
-        let result = self.with_queue(|queue| queue.event(event, &mut cx));
-        self.flow(result, &mut cx)
+        self.step(now, outbox, pool, service, |front, cx| {
+            front.with_queue(|queue| queue.event(event, cx))
+        })
     }
 
     fn tick(&mut self, now: Time, outbox: &mut Outbox, pool: &Pool, service: &mut dyn StorageService) -> Flow {
@@ -211,9 +310,9 @@ impl Front for NvmeFront {
         if self.connect_by.is_some_and(|by| now >= by) && self.closing.is_none() {
             return self.close(CloseReason::Timeout);
         }
-        let mut cx = Cx::new(now, outbox, pool, service);
-        let result = self.with_queue(|queue| queue.tick(&mut cx));
-        self.flow(result, &mut cx)
+        self.step(now, outbox, pool, service, |front, cx| {
+            front.with_queue(|queue| queue.tick(cx))
+        })
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -256,13 +355,22 @@ impl Front for NvmeFront {
         if let Some(reason) = self.closed.clone() {
             return Flow::Close { reason };
         }
-        let mut cx = Cx::new(now, outbox, pool, service);
-        let mut result = self.with_queue(|queue| queue.pump(&mut cx));
-        if result.is_ok() {
+        let mut flow = self.step(now, outbox, pool, &mut *service, |front, cx| {
+            front.with_queue(|queue| queue.pump(cx))
+        });
+        if flow == Flow::Go {
             // Input that was left lying.
-            result = self.parse(inbox, &mut cx);
+            flow = self.input(now, inbox, outbox, pool, service);
         }
-        if let Flow::Close { reason } = self.flow(result, &mut cx) {
+        if let Some(tls) = &mut self.tls {
+            if let Err(failure) = tls.encrypt(outbox, pool) {
+                return self.close(CloseReason::Tls(failure.to_string()));
+            }
+            if self.closing.is_some() {
+                tls.close(outbox, pool);
+            }
+        }
+        if let Flow::Close { reason } = flow {
             return Flow::Close { reason };
         }
         match &self.closing {

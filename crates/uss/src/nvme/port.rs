@@ -1,6 +1,8 @@
 //! One core's side of the target.
 
+use super::auth::{self, Group};
 use super::catalog::Catalog;
+use amita_seal::Hash;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +40,10 @@ pub struct Config {
     pub queues: u16,
     /// Entries of a queue: at most [`MAX_ENTRIES`].
     pub entries: u16,
+    /// Hash functions that a host may authenticate itself with, the preferred one first.
+    pub auth_hashes: Vec<Hash>,
+    /// Diffie-Hellman groups for that, the preferred one first.
+    pub auth_groups: Vec<Group>,
 }
 
 impl Default for Config {
@@ -50,6 +56,8 @@ impl Default for Config {
             handshake_timeout: Duration::from_secs(10),
             queues: MAX_QUEUES,
             entries: MAX_ENTRIES,
+            auth_hashes: auth::DEFAULT_HASHES.to_vec(),
+            auth_groups: auth::DEFAULT_GROUPS.to_vec(),
         }
     }
 }

@@ -12,6 +12,7 @@
 //!   the volume's memory. What the host does not fetch counts.
 //! * The rest moves a bounded number of pieces at a time.
 
+mod access;
 mod admin;
 mod fabrics;
 mod request;
@@ -22,6 +23,7 @@ pub(super) use fabrics::Login;
 pub(super) use request::{Gathering, PieceState, Request, Work};
 
 use super::admin::Counters;
+use super::auth::Authenticator;
 use super::command::{COMPLETION_BYTES, Command, Status};
 use super::port::Port;
 use super::wire::{Carrier, Fatal, Link, Sgl, fatal, flag, kind, status, u16_at, u32_at};
@@ -56,6 +58,8 @@ pub(super) struct Queue {
     pub(super) link: Link,
     role: Role,
     login: Login,
+    /// What the host has to go through, if it has to.
+    auth: Option<Box<Authenticator>>,
     sq: Submission,
     ids: Ids,
     pub(super) slots: Slots<Request>,
@@ -88,6 +92,7 @@ impl Queue {
             link,
             role: Role::New,
             login,
+            auth: None,
             // Until it is connected there is the one command that connects it.
             sq: Submission::new(2, true),
             ids: Ids::default(),
@@ -351,6 +356,7 @@ impl Queue {
             Gathering::Copy => self.copy(slot, cx),
             Gathering::Reserve => self.reserve(slot, cx),
             Gathering::Connect => self.connect(slot, cx),
+            Gathering::Authentication => self.authentication_gathered(slot, cx),
         }
     }
 

@@ -18,6 +18,7 @@ mod library;
 
 pub use derive::{Dialect, Psk, PskIdentity};
 
+use super::admin::DISCOVERY_NQN;
 use super::catalog::Catalog;
 use amita_reactor::{Inbox, Outbox, Pool, Segments};
 use amita_seal::TlsKey;
@@ -35,8 +36,6 @@ pub fn begins_with_tls(first: u8) -> bool {
     first == FIRST_BYTE
 }
 
-/// The well-known name of every discovery service (NVM Express Base 2.1, 3.1.3.3).
-const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// The most that a record carries, in bytes.
 const RECORD_BYTES: usize = 16 << 10;
 /// The memory that decrypted bytes are received into, in bytes.

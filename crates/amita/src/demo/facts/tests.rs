@@ -8,6 +8,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             pid: 7,
             disks: vec!["/x/n1.store".into()],
             nbd: "127.0.0.1:1".into(),
+            nvme: Some("127.0.0.1:3".into()),
         }],
         metadata: MetadataFacts {
             pid: 8,
@@ -17,6 +18,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             name: "demo".into(),
             size_bytes: 4096,
             nbd: vec!["nbd://127.0.0.1:1/demo".into()],
+            nqn: Some("nqn.2026-11.io.amita:01234567:demo".into()),
         },
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -26,9 +28,10 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
     assert_eq!(
         value,
         serde_json::json!({
-            "nodes": [{ "name": "n1", "pid": 7, "disks": ["/x/n1.store"], "nbd": "127.0.0.1:1" }],
+            "nodes": [{ "name": "n1", "pid": 7, "disks": ["/x/n1.store"], "nbd": "127.0.0.1:1", "nvme": "127.0.0.1:3" }],
             "metadata": { "pid": 8, "endpoint": "http://127.0.0.1:2" },
-            "volume": { "name": "demo", "size_bytes": 4096, "nbd": ["nbd://127.0.0.1:1/demo"] },
+            "volume": { "name": "demo", "size_bytes": 4096, "nbd": ["nbd://127.0.0.1:1/demo"],
+                "nqn": "nqn.2026-11.io.amita:01234567:demo" },
         })
     );
     assert_eq!(Facts::read(folder.path()).expect("read"), facts);

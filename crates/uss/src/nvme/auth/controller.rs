@@ -13,6 +13,20 @@ use zeroize::Zeroizing;
 /// an end, is closed. The computing of eight-thousand-bit groups under load is far within.
 pub const TIMEOUT_MS: u64 = 30_000;
 
+/// The strongest first: it costs nothing.
+pub const DEFAULT_HASHES: [Hash; 3] = [Hash::Sha512, Hash::Sha384, Hash::Sha256];
+
+/// The smallest first, since the exchange only hides what an eavesdropper could try weak secrets on, and the secrets are
+/// random; no exchange at all last.
+pub const DEFAULT_GROUPS: [Group; 6] = [
+    Group::Ffdhe2048,
+    Group::Ffdhe3072,
+    Group::Ffdhe4096,
+    Group::Ffdhe6144,
+    Group::Ffdhe8192,
+    Group::Null,
+];
+
 /// What one controller demands of one host.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -31,8 +45,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// With everything that is defined: the strongest hash first, since it costs nothing; the smallest group first, since
-    /// the exchange only hides what an eavesdropper could try weak secrets on, and the secrets are random; no group last.
+    /// With everything that is defined.
     #[must_use]
     pub fn new(hostnqn: &str, subnqn: &str, secret: DhchapSecret, controller_secret: Option<DhchapSecret>) -> Config {
         Config {
@@ -40,15 +53,8 @@ impl Config {
             subnqn: subnqn.into(),
             secret,
             controller_secret,
-            hashes: vec![Hash::Sha512, Hash::Sha384, Hash::Sha256],
-            groups: vec![
-                Group::Ffdhe2048,
-                Group::Ffdhe3072,
-                Group::Ffdhe4096,
-                Group::Ffdhe6144,
-                Group::Ffdhe8192,
-                Group::Null,
-            ],
+            hashes: DEFAULT_HASHES.to_vec(),
+            groups: DEFAULT_GROUPS.to_vec(),
         }
     }
 }

@@ -16,7 +16,7 @@ const MAX_NQN_BYTES: usize = 223;
 /// Where fields are in the data.
 const CONTROLLER_AT: u16 = 16;
 const SUBSYSTEM_AT: u16 = 256;
-const HOST_AT: u16 = 512;
+pub const HOST_AT: u16 = 512;
 
 /// A Connect command that has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -76,7 +76,7 @@ impl Queue {
     }
 
     /// Answers a command, with data if there is any.
-    fn admin_reply(&mut self, slot: SlotId, reply: Reply, cx: &mut Cx<'_>) {
+    pub(super) fn admin_reply(&mut self, slot: SlotId, reply: Reply, cx: &mut Cx<'_>) {
         let id = self.slots.get_mut(slot).id;
         if reply.status == Status::SUCCESS {
             let count = reply.data.chunks(PIECE_BYTES).len();

@@ -4,7 +4,8 @@ use super::*;
 use crate::nvme::admin::{self, Admin, Heart};
 use crate::nvme::catalog::{Catalog, Subsystem};
 use crate::nvme::connection::connect::{self, Connect};
-use crate::nvme::hub::{Call, Gate, Shared, Word};
+use crate::nvme::hub::{Call, Gate, Shared, Word, invalid};
+use crate::nvme::tls::PskIdentity;
 use crate::service::{Event, HostKey};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ mod kind_of {
 pub(in crate::nvme) struct Login {
     /// Where it has come in.
     pub local: SocketAddr,
+    /// Who has shown by TLS to be there.
+    pub tls: Option<PskIdentity>,
 }
 
 /// What the queue is.
@@ -64,9 +67,12 @@ impl Queue {
         if command.opcode() == FABRICS {
             return self.fabrics(command, data, cx);
         }
+        let authenticated = self.is_authenticated();
         match &mut self.role {
             // "[...] a command other than Connect [...] Command Sequence Error" (Base 2.1, 3.3.2.2).
             Role::New | Role::Connecting { .. } => Err(status::SEQUENCE.into()),
+            // "[...] Authentication Required" until it has succeeded (Base 2.1, 8.3.4.1).
+            _ if !authenticated => Err(status::AUTH_REQUIRED.into()),
             Role::Admin(_) => self.admin_command(command, data, cx),
             Role::Io(_) => self.io_command(command, data, cx),
         }
@@ -74,6 +80,7 @@ impl Queue {
 
     fn fabrics(&mut self, command: &Command, data: Slice, cx: &mut Cx<'_>) -> Result<(), Refusal> {
         let kind = command.0[4];
+        let authenticated = self.is_authenticated();
         match (&mut self.role, kind) {
             (Role::New, kind_of::CONNECT) => {
                 let what = Gathering::Connect;
@@ -82,6 +89,10 @@ impl Queue {
                 Ok(())
             }
             (_, kind_of::CONNECT) | (Role::New | Role::Connecting { .. }, _) => Err(status::SEQUENCE.into()),
+            (_, kind_of::AUTHENTICATION_SEND | kind_of::AUTHENTICATION_RECEIVE) => {
+                self.authentication(command, data, cx)
+            }
+            _ if !authenticated => Err(status::AUTH_REQUIRED.into()),
             (Role::Admin(role), kind_of::PROPERTY_GET) => {
                 let (size, offset) = (property_bytes(command)?, command.dword(11));
                 role.heart.touch();
@@ -91,7 +102,6 @@ impl Queue {
                 Ok(())
             }
             (Role::Admin(_), kind_of::PROPERTY_SET) => self.property_set(command, cx),
-            (_, kind_of::AUTHENTICATION_SEND | kind_of::AUTHENTICATION_RECEIVE) => Err(status::SEQUENCE.into()),
             (Role::Io(_), kind_of::DISCONNECT) => self.disconnect(command, cx),
             _ => Err(status::INVALID_OPCODE.into()),
         }
@@ -150,6 +160,18 @@ impl Queue {
             Ok(connect) => Box::new(connect),
             Err((status, result)) => return self.connect_refused(slot, status, result, cx),
         };
+        if let Err(why) = self.is_secure(&catalog, &connect.party) {
+            let result = invalid(connect::HOST_AT, true);
+            return self.connect_denied(slot, status::CONNECT_HOST, result, why.into(), cx);
+        }
+        let authreq = match self.demand_authentication(&catalog, &connect.party) {
+            Ok(authreq) => authreq,
+            Err(why) => {
+                let result = invalid(connect::HOST_AT, true);
+                return self.connect_denied(slot, status::CONNECT_HOST, result, why.into(), cx);
+            }
+        };
+        self.slots.get_mut(slot).result = authreq.into();
         let party = Box::new(connect.party.clone());
         let call = match connect.queue {
             0 => Call::Create {
@@ -169,12 +191,22 @@ impl Queue {
 
     /// The host may not connect so. It may try again on another connection; this one ends.
     fn connect_refused(&mut self, slot: SlotId, status: Status, result: u32, cx: &mut Cx<'_>) -> Result<(), End> {
+        let why = format!("Connect ended with status {}h/{:02x}h", status.kind, status.code);
+        self.connect_denied(slot, status, result, why, cx)
+    }
+
+    /// The same, with a reason for the log.
+    fn connect_denied(
+        &mut self,
+        slot: SlotId,
+        status: Status,
+        result: u32,
+        why: String,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), End> {
         self.role = Role::New;
         self.finish(slot, status, result.into(), cx);
-        Err(End::After(CloseReason::Refused(format!(
-            "Connect ended with status {}h/{:02x}h",
-            status.kind, status.code
-        ))))
+        Err(End::After(CloseReason::Refused(why)))
     }
 
     /// The register speaks.
@@ -247,7 +279,9 @@ impl Queue {
             _ => return Ok(()),
         };
         self.sq.resize(entries, flow_control);
-        self.finish(slot, Status::SUCCESS, controller.into(), cx);
+        // The number, and whether the host has to authenticate itself.
+        let authreq = self.slots.get_mut(slot).result;
+        self.finish(slot, Status::SUCCESS, u64::from(controller) | authreq, cx);
         Ok(())
     }
 
@@ -280,9 +314,9 @@ impl Queue {
         matches!(self.role, Role::Admin(_))
     }
 
-    /// Is the host through with connecting?
+    /// Is the host through with connecting, and has it authenticated itself if it has to?
     pub fn is_connected(&self) -> bool {
-        matches!(self.role, Role::Admin(_) | Role::Io(_))
+        matches!(self.role, Role::Admin(_) | Role::Io(_)) && self.is_authenticated()
     }
 
     /// Ends the queue (Base 2.1, 6.4): what is under way is answered as aborted, then the connection is closed.

@@ -14,6 +14,8 @@ pub(in crate::nvme) enum Gathering {
     /// Of the admin queue.
     Admin,
     Connect,
+    /// A message of the in-band authentication.
+    Authentication,
     /// The first of a fused pair.
     Compare,
     /// The second, and its first.

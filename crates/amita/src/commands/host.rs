@@ -1,0 +1,243 @@
+//! `amita host`: who may connect to which subsystem, and what they have to prove.
+
+mod keys;
+
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use crate::error::{Context, Failure, Kind, Result};
+use crate::table::{Table, print};
+use amita_cluster::map::{Host, Subsystem};
+use amita_control::admin::{self, HostKeys, Secret};
+use amita_seal::SealKey;
+use keys::{Generated, KeyArguments};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What to do with hosts.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a host known, with what it has to prove; it may connect nowhere until it is allowed to
+    ///
+    /// Keys are read from files or from standard input, never from the command line, and are kept sealed.
+    Add(AddArguments),
+    /// Change what a host has to prove when it connects next
+    Key(KeyChangeArguments),
+    /// Let a host connect to a subsystem
+    Allow {
+        /// The subsystem's name
+        subsystem: String,
+        /// The host's NVMe qualified name
+        nqn: String,
+    },
+    /// Let a host connect to a subsystem no more; it is cut off if it is connected
+    Deny {
+        /// The subsystem's name
+        subsystem: String,
+        /// The host's NVMe qualified name
+        nqn: String,
+    },
+    /// List the hosts; never their keys
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget a host and its keys
+    Remove {
+        /// Its NVMe qualified name
+        nqn: String,
+        /// Also when it is allowed somewhere: it is denied there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Make the cluster's sealing key, which opens the keys of hosts: a new file, for all gateways and for whoever adds keys
+    SealKey {
+        /// The file; it must not exist yet
+        file: PathBuf,
+    },
+}
+
+/// `amita host add`.
+#[derive(Debug, clap::Args)]
+pub struct AddArguments {
+    /// Its NVMe qualified name: on Linux, what /etc/nvme/hostnqn says
+    pub nqn: String,
+    /// Its keys
+    #[command(flatten)]
+    pub keys: KeyArguments,
+    /// Say what was made as JSON: without any key, so none can be made on the way
+    #[arg(long, conflicts_with_all = ["generate_dhchap", "generate_dhchap_controller", "generate_tls"])]
+    pub json: bool,
+}
+
+/// `amita host key`.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true, id = "what", args = [
+    "dhchap_key", "dhchap_controller_key", "tls_key", "generate_dhchap", "generate_dhchap_controller", "generate_tls",
+    "remove_dhchap", "remove_dhchap_controller", "remove_tls"])]
+pub struct KeyChangeArguments {
+    /// Its NVMe qualified name
+    pub nqn: String,
+    /// Its keys
+    #[command(flatten)]
+    pub keys: KeyArguments,
+    /// It need not prove itself by DH-HMAC-CHAP any more
+    #[arg(long, conflicts_with_all = ["dhchap_key", "generate_dhchap"])]
+    pub remove_dhchap: bool,
+    /// Controllers cannot prove themselves to it any more
+    #[arg(long, conflicts_with_all = ["dhchap_controller_key", "generate_dhchap_controller"])]
+    pub remove_dhchap_controller: bool,
+    /// It connects without TLS
+    #[arg(long, conflicts_with_all = ["tls_key", "generate_tls"])]
+    pub remove_tls: bool,
+    /// Say what it is now as JSON: without any key, so none can be made on the way
+    #[arg(long, conflicts_with_all = ["generate_dhchap", "generate_dhchap_controller", "generate_tls"])]
+    pub json: bool,
+}
+
+/// A host as it is shown: which keys it has, never what they are.
+#[derive(Debug, Serialize)]
+struct Shown {
+    nqn: String,
+    dhchap: bool,
+    dhchap_controller: bool,
+    tls: bool,
+    subsystems: Vec<String>,
+}
+
+impl Shown {
+    fn of(host: &Host, subsystems: &[Subsystem]) -> Shown {
+        let allowed = subsystems
+            .iter()
+            .filter(|subsystem| subsystem.hosts.contains(&host.nqn));
+        Shown {
+            nqn: host.nqn.clone(),
+            dhchap: host.dhchap.is_some(),
+            dhchap_controller: host.dhchap_controller.is_some(),
+            tls: host.tls.is_some(),
+            subsystems: allowed.map(|subsystem| subsystem.name.clone()).collect(),
+        }
+    }
+
+    fn proofs(&self) -> String {
+        let chap = match (self.dhchap, self.dhchap_controller) {
+            (false, _) => None,
+            (true, false) => Some("CHAP"),
+            (true, true) => Some("CHAP both ways"),
+        };
+        let proofs: Vec<&str> = chap.into_iter().chain(self.tls.then_some("TLS")).collect();
+        match &proofs[..] {
+            [] => "nothing".to_owned(),
+            some => some.join(", "),
+        }
+    }
+}
+
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    if let Command::SealKey { file } = command {
+        return make_seal_key(file);
+    }
+    let metadata = Admin::connect(metadata)?;
+    let client = metadata.client();
+    match command {
+        Command::Add(arguments) => {
+            // Said before a key is read or made.
+            admin::check_nqn("host", &arguments.nqn).described()?;
+            let (keys, generated) = arguments.keys.sealed(&arguments.nqn)?;
+            let made = admin::add_host(client, &arguments.nqn, &keys).described()?;
+            show(client, &made, arguments.json, &generated)
+        }
+        Command::Key(arguments) => {
+            // A name that is not known is said before a key is read or made.
+            admin::host(client, &arguments.nqn).described()?;
+            let (mut keys, generated) = arguments.keys.sealed(&arguments.nqn)?;
+            let HostKeys {
+                dhchap,
+                dhchap_controller,
+                tls,
+            } = &mut keys;
+            for (remove, secret) in [
+                (arguments.remove_dhchap, dhchap),
+                (arguments.remove_dhchap_controller, dhchap_controller),
+                (arguments.remove_tls, tls),
+            ] {
+                if remove {
+                    *secret = Secret::Remove;
+                }
+            }
+            let changed = admin::set_host_keys(client, &arguments.nqn, &keys).described()?;
+            show(client, &changed, arguments.json, &generated)
+        }
+        Command::Allow { subsystem, nqn } => {
+            let found = admin::allow_host(client, subsystem, nqn).described()?;
+            println!("Host {nqn} may connect to {}.", found.nqn);
+            Ok(())
+        }
+        Command::Deny { subsystem, nqn } => {
+            let found = admin::deny_host(client, subsystem, nqn).described()?;
+            let yet = if found.any_host {
+                " by name; but any host may: see `amita subsystem set --listed-hosts`"
+            } else {
+                ""
+            };
+            println!("Host {nqn} may not connect to {}{yet}.", found.nqn);
+            Ok(())
+        }
+        Command::List { json } => {
+            let subsystems = admin::subsystems(client).described()?;
+            let hosts = admin::hosts(client).described()?;
+            let shown: Vec<Shown> = hosts.iter().map(|host| Shown::of(host, &subsystems)).collect();
+            print(*json, &shown, || {
+                let mut table = Table::new(&["host", "has to prove", "allowed in"]);
+                for host in &shown {
+                    table.row([host.nqn.clone(), host.proofs(), host.subsystems.join(", ")]);
+                }
+                table.text()
+            })
+        }
+        Command::Remove { nqn, force } => {
+            admin::remove_host(client, nqn, *force).described()?;
+            println!("Host {nqn} is forgotten, and its keys.");
+            Ok(())
+        }
+        Command::SealKey { .. } => Ok(()),
+    }
+}
+
+fn show(client: &amita_meta::Client, host: &Host, as_json: bool, generated: &[Generated]) -> Result<()> {
+    let shown = Shown::of(host, &admin::subsystems(client).described()?);
+    print(as_json, &shown, || {
+        let mut text = format!("Host {} is known; it has to prove: {}.\n", shown.nqn, shown.proofs());
+        if !generated.is_empty() {
+            text += "\nThe keys that were made are shown this once. Give them to the host:\n";
+        }
+        for made in generated {
+            text += &format!("  {:<22} {}\n", made.what, *made.text);
+        }
+        text
+    })
+}
+
+fn make_seal_key(file: &std::path::Path) -> Result<()> {
+    if file.exists() {
+        return Err(Failure::new(format!("{} exists already", file.display()))
+            .kind(Kind::Conflict)
+            .advice("What was sealed with the key in it would be lost: choose another file."));
+    }
+    let key = SealKey::generate();
+    key.save(file).context(|| "cannot make the sealing key".to_owned())?;
+    println!(
+        "The sealing key {} is in {}. Give the file to every gateway (`amita serve --seal-key`), and keep a copy: without \
+         it the keys of hosts cannot be opened.",
+        key.id(),
+        file.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! `amita namespace`: volumes under a number in a subsystem.
+
+use super::subsystem::table_of;
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use crate::error::Result;
+use crate::table::print;
+use amita_control::admin;
+
+/// What to do with namespaces.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a volume a namespace of a subsystem; hosts that are connected see it at once
+    Add(AddArguments),
+    /// Take a namespace out of a subsystem; hosts that are connected lose the disk, its volume stays
+    Remove {
+        /// The subsystem's name
+        subsystem: String,
+        /// The namespace's number
+        nsid: u32,
+    },
+    /// List the namespaces
+    List {
+        /// Only those of this subsystem
+        subsystem: Option<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `amita namespace add`.
+#[derive(Debug, clap::Args)]
+pub struct AddArguments {
+    /// The subsystem's name
+    pub subsystem: String,
+    /// The volume's name
+    pub volume: String,
+    /// Its number, 1 to 1024 [default: the one after the highest]
+    #[arg(long, value_name = "N")]
+    pub nsid: Option<u32>,
+    /// Bytes of a logical block: 4096, or 512 for hosts that know nothing else
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    pub block_size: u32,
+    /// Say what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    let metadata = Admin::connect(metadata)?;
+    let client = metadata.client();
+    match command {
+        Command::Add(arguments) => {
+            let AddArguments {
+                subsystem,
+                volume,
+                nsid,
+                block_size,
+                json,
+            } = arguments;
+            let made = admin::add_namespace(client, subsystem, volume, *nsid, *block_size).described()?;
+            print(*json, &made, || {
+                format!(
+                    "Volume {volume} is namespace {} of subsystem {subsystem}, with blocks of {} bytes: {}.\n",
+                    made.nsid, made.block_bytes, made.uuid
+                )
+            })
+        }
+        Command::Remove { subsystem, nsid } => {
+            admin::remove_namespace(client, subsystem, *nsid).described()?;
+            println!("Subsystem {subsystem} has no namespace {nsid} any more; its volume stays.");
+            Ok(())
+        }
+        Command::List { subsystem, json } => {
+            let found = admin::namespaces(client, subsystem.as_deref()).described()?;
+            print(*json, &found, || table_of(&found, true).text())
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! `amita subsystem`: what hosts connect to by NVMe/TCP.
+
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use crate::error::Result;
+use crate::size;
+use crate::table::{Table, print};
+use amita_cluster::map::Subsystem;
+use amita_control::admin::{self, NamespaceStatus, SubsystemChange, SubsystemSpec};
+use serde::Serialize;
+
+/// What to do with subsystems.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a subsystem; nobody may connect until hosts are allowed (`amita host allow`)
+    Create(CreateArguments),
+    /// List the subsystems
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a subsystem: who serves it, who may connect, and its namespaces
+    Show {
+        /// Its name
+        name: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change who serves a subsystem, or whether any host may connect
+    Set(SetArguments),
+    /// Delete a subsystem; its volumes stay
+    Delete {
+        /// Its name
+        name: String,
+        /// Also when it has namespaces: hosts lose their disks
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// `amita subsystem create`.
+#[derive(Debug, clap::Args)]
+pub struct CreateArguments {
+    /// Its name
+    pub name: String,
+    /// Its NVMe qualified name [default: made of the cluster's id and the name]
+    #[arg(long, value_name = "NQN")]
+    pub nqn: Option<String>,
+    /// A node that serves it; once for each [default: all nodes that serve NVMe]
+    #[arg(long = "gateway", value_name = "NODE")]
+    pub gateways: Vec<String>,
+    /// Any host may connect, without being allowed
+    #[arg(long)]
+    pub any_host: bool,
+    /// Say what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita subsystem set`.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true, id = "what", args = ["gateways", "all_gateways", "any_host", "listed_hosts"])]
+pub struct SetArguments {
+    /// Its name
+    pub name: String,
+    /// A node that serves it; once for each
+    #[arg(long = "gateway", value_name = "NODE", conflicts_with = "all_gateways")]
+    pub gateways: Vec<String>,
+    /// All nodes that serve NVMe serve it
+    #[arg(long)]
+    pub all_gateways: bool,
+    /// Any host may connect, without being allowed
+    #[arg(long, conflicts_with = "listed_hosts")]
+    pub any_host: bool,
+    /// Only hosts that are allowed may connect
+    #[arg(long)]
+    pub listed_hosts: bool,
+    /// Say what it is now as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A subsystem, with what its namespaces are.
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: String,
+    nqn: String,
+    serial: String,
+    gateways: Vec<String>,
+    any_host: bool,
+    hosts: Vec<String>,
+    namespaces: Vec<NamespaceStatus>,
+}
+
+impl Shown {
+    fn of(subsystem: Subsystem, namespaces: Vec<NamespaceStatus>) -> Shown {
+        Shown {
+            name: subsystem.name,
+            nqn: subsystem.nqn,
+            serial: subsystem.serial,
+            gateways: subsystem.gateways,
+            any_host: subsystem.any_host,
+            hosts: subsystem.hosts,
+            namespaces,
+        }
+    }
+
+    fn served_by(&self) -> String {
+        match &self.gateways[..] {
+            [] => "all that serve NVMe".to_owned(),
+            named => named.join(", "),
+        }
+    }
+
+    fn open_to(&self) -> String {
+        match (self.any_host, self.hosts.len()) {
+            (true, _) => "any".to_owned(),
+            (false, 0) => "nobody".to_owned(),
+            (false, count) => count.to_string(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "subsystem  {}\nnqn        {}\nserial     {}\ngateways   {}\nhosts      {}\n",
+            self.name,
+            self.nqn,
+            self.serial,
+            self.served_by(),
+            if self.any_host {
+                "any may connect"
+            } else if self.hosts.is_empty() {
+                "nobody may connect"
+            } else {
+                "these may connect"
+            }
+        );
+        for host in &self.hosts {
+            text += &format!("           {host}\n");
+        }
+        if !self.namespaces.is_empty() {
+            text += &format!("\n{}", table_of(&self.namespaces, false).text());
+        }
+        text
+    }
+}
+
+/// The table of namespaces; with or without their subsystem.
+pub(super) fn table_of(namespaces: &[NamespaceStatus], with_subsystem: bool) -> Table {
+    let head = ["subsystem", "nsid", "volume", "size", "block", "uuid"];
+    let from = usize::from(!with_subsystem);
+    let mut table = Table::new(&head[from..]);
+    for found in namespaces {
+        let cells = [
+            found.subsystem.clone(),
+            found.namespace.nsid.to_string(),
+            found.volume_name.clone().unwrap_or_else(|| "(deleted)".to_owned()),
+            found.size_bytes.map(size::show).unwrap_or_default(),
+            found.namespace.block_bytes.to_string(),
+            found.namespace.uuid.to_string(),
+        ];
+        table.row(cells.into_iter().skip(from));
+    }
+    table
+}
+
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    let metadata = Admin::connect(metadata)?;
+    let client = metadata.client();
+    match command {
+        Command::Create(arguments) => {
+            let spec = SubsystemSpec {
+                name: arguments.name.clone(),
+                nqn: arguments.nqn.clone(),
+                gateways: arguments.gateways.clone(),
+                any_host: arguments.any_host,
+            };
+            let made = admin::create_subsystem(client, &spec).described()?;
+            print(arguments.json, &made, || {
+                let open = if made.any_host {
+                    "Any host may connect."
+                } else {
+                    "Nobody may connect yet: see `amita host allow`."
+                };
+                format!("Subsystem {} is {}.\n{open}\n", made.name, made.nqn)
+            })
+        }
+        Command::List { json } => list(*json, &metadata),
+        Command::Show { name, json } => {
+            let shown = Shown::of(
+                admin::subsystem(client, name).described()?,
+                admin::namespaces(client, Some(name)).described()?,
+            );
+            print(*json, &shown, || shown.text())
+        }
+        Command::Set(arguments) => {
+            let change = SubsystemChange {
+                gateways: (arguments.all_gateways || !arguments.gateways.is_empty())
+                    .then(|| arguments.gateways.clone()),
+                any_host: (arguments.any_host || arguments.listed_hosts).then_some(arguments.any_host),
+            };
+            let changed = admin::set_subsystem(client, &arguments.name, &change).described()?;
+            let namespaces = admin::namespaces(client, Some(&arguments.name)).described()?;
+            let shown = Shown::of(changed, namespaces);
+            print(arguments.json, &shown, || shown.text())
+        }
+        Command::Delete { name, force } => {
+            admin::delete_subsystem(client, name, *force).described()?;
+            println!("Subsystem {name} is deleted.");
+            Ok(())
+        }
+    }
+}
+
+fn list(as_json: bool, metadata: &Admin) -> Result<()> {
+    let namespaces = admin::namespaces(metadata.client(), None).described()?;
+    let subsystems = admin::subsystems(metadata.client()).described()?;
+    let shown: Vec<Shown> = subsystems
+        .into_iter()
+        .map(|subsystem| {
+            let own = namespaces.iter().filter(|known| known.subsystem == subsystem.name);
+            let own = own.cloned().collect();
+            Shown::of(subsystem, own)
+        })
+        .collect();
+    print(as_json, &shown, || {
+        let mut table = Table::new(&["subsystem", "namespaces", "hosts", "gateways", "nqn"]);
+        for found in &shown {
+            table.row([
+                found.name.clone(),
+                found.namespaces.len().to_string(),
+                found.open_to(),
+                found.served_by(),
+                found.nqn.clone(),
+            ]);
+        }
+        table.text()
+    })
+}

@@ -1,0 +1,197 @@
+//! `amita volume attach` and `detach`.
+
+use super::guide::{Gateway, Guide, Proofs};
+use crate::admin::{Admin, Described};
+use crate::error::{Failure, Kind, Result};
+use crate::table::print;
+use amita_cluster::map::Subsystem;
+use amita_control::admin::{self, AdminError, HostKeys, NodeStatus, SubsystemSpec};
+use serde::Serialize;
+use std::net::SocketAddr;
+
+/// `amita volume attach`.
+#[derive(Debug, clap::Args)]
+pub struct AttachArguments {
+    /// The volume's name
+    pub name: String,
+    /// The host's NVMe qualified name: on Linux, what /etc/nvme/hostnqn says
+    #[arg(long, value_name = "NQN")]
+    pub host: String,
+    /// The subsystem that it shall be a namespace of [default: where it is one, else one of the volume's name]
+    #[arg(long, value_name = "NAME")]
+    pub subsystem: Option<String>,
+    /// Bytes of a logical block, where the namespace is made now: 4096, or 512 for hosts that know nothing else
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    pub block_size: u32,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita volume detach`.
+#[derive(Debug, clap::Args)]
+pub struct DetachArguments {
+    /// The volume's name
+    pub name: String,
+    /// Only this host: it may connect to the volume's subsystem no more
+    #[arg(long, value_name = "NQN")]
+    pub host: Option<String>,
+}
+
+/// What `attach` answers.
+#[derive(Debug, Serialize)]
+struct Attached {
+    volume: String,
+    subsystem: String,
+    nqn: String,
+    nsid: u32,
+    uuid: String,
+    host: String,
+    /// What was missing and was made now.
+    made: Vec<String>,
+    #[serde(flatten)]
+    guide: Guide,
+}
+
+/// Makes what is missing, and says what the host has to do.
+pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()> {
+    let client = metadata.client();
+    let AttachArguments { name, host: nqn, .. } = arguments;
+    admin::check_nqn("host", nqn).described()?;
+    let (_, used) = admin::namespace_of(client, name).described()?;
+    let mut made = Vec::new();
+    let subsystem = match (&arguments.subsystem, &used) {
+        (Some(wanted), Some(used)) if *wanted != used.subsystem => {
+            return Err(AdminError::Attached {
+                volume: name.clone(),
+                subsystem: used.subsystem.clone(),
+                nsid: used.namespace.nsid,
+            })
+            .described();
+        }
+        (_, Some(used)) => used.subsystem.clone(),
+        (wanted, None) => wanted.as_ref().unwrap_or(name).clone(),
+    };
+    let spec = SubsystemSpec {
+        name: subsystem.clone(),
+        ..SubsystemSpec::default()
+    };
+    made.extend(new(admin::create_subsystem(client, &spec), || {
+        format!("subsystem {subsystem}")
+    })?);
+    let namespace = match used {
+        Some(used) => used.namespace,
+        None => {
+            let namespace = admin::add_namespace(client, &subsystem, name, None, arguments.block_size).described()?;
+            made.push(format!("namespace {} of it, volume {name}", namespace.nsid));
+            namespace
+        }
+    };
+    made.extend(new(admin::add_host(client, nqn, &HostKeys::default()), || {
+        format!("host {nqn}, which has nothing to prove (see `amita host key`)")
+    })?);
+    let before = admin::subsystem(client, &subsystem).described()?;
+    let found = admin::allow_host(client, &subsystem, nqn).described()?;
+    if before.hosts != found.hosts {
+        made.push(format!("the right of the host to connect to subsystem {subsystem}"));
+    }
+    let host = admin::host(client, nqn).described()?;
+    let proofs = Proofs {
+        dhchap: host.dhchap.is_some(),
+        dhchap_controller: host.dhchap_controller.is_some(),
+        tls: host.tls.is_some(),
+    };
+    let gateways = gateways(metadata, &found, name)?;
+    let attached = Attached {
+        volume: name.clone(),
+        subsystem,
+        nqn: found.nqn.clone(),
+        nsid: namespace.nsid,
+        uuid: namespace.uuid.to_string(),
+        host: nqn.clone(),
+        made,
+        guide: Guide::new(&found.nqn, nqn, &gateways, proofs),
+    };
+    print(arguments.json, &attached, || text(&attached))
+}
+
+/// What was made now; nothing, where it was there.
+fn new<T>(result: std::result::Result<T, AdminError>, what: impl FnOnce() -> String) -> Result<Option<String>> {
+    match result {
+        Ok(_) => Ok(Some(what())),
+        Err(AdminError::Exists { .. }) => Ok(None),
+        Err(why) => Err(why).described(),
+    }
+}
+
+/// The gateways that serve the subsystem: the volume's owner first, those that live next.
+fn gateways(metadata: &Admin, subsystem: &Subsystem, volume: &str) -> Result<Vec<Gateway>> {
+    let status = metadata.status()?;
+    let owner = status.volumes.iter().find(|found| found.volume.name == volume);
+    let owner = owner.and_then(|found| found.volume.owner);
+    let serves = |found: &&NodeStatus| subsystem.gateways.is_empty() || subsystem.gateways.contains(&found.node.name);
+    let mut gateways = Vec::new();
+    for found in status.nodes.iter().filter(serves) {
+        let Some(portal) = &found.node.nvme else { continue };
+        let portal: SocketAddr = portal.parse().map_err(|_| {
+            Failure::new(format!(
+                "node {} says that it serves NVMe at {portal:?}, which is no address",
+                found.node.name
+            ))
+        })?;
+        gateways.push(Gateway {
+            node: found.node.name.clone(),
+            traddr: portal.ip().to_string(),
+            trsvcid: portal.port(),
+            owner: owner == Some(found.node.id),
+            alive: found.alive,
+        });
+    }
+    if gateways.is_empty() {
+        let whose = match &subsystem.gateways[..] {
+            [] => "no node".to_owned(),
+            named => format!("none of {}", named.join(", ")),
+        };
+        return Err(Failure::new(format!(
+            "everything is made, but {whose} serves NVMe, so the host cannot connect yet"
+        ))
+        .advice("Start gateways with `amita serve --nvme ADDRESS:PORT`, and give this command again."));
+    }
+    gateways.sort_by_key(|gateway| (!gateway.owner, !gateway.alive));
+    Ok(gateways)
+}
+
+fn text(attached: &Attached) -> String {
+    let mut text = format!(
+        "Volume {} is namespace {} of {}; host {} may connect.\n",
+        attached.volume, attached.nsid, attached.nqn, attached.host
+    );
+    for made in &attached.made {
+        text += &format!("  made: {made}\n");
+    }
+    text + &attached.guide.text(&attached.uuid)
+}
+
+/// Takes the namespace out, or denies one host.
+pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()> {
+    let client = metadata.client();
+    let name = &arguments.name;
+    let (_, used) = admin::namespace_of(client, name).described()?;
+    let Some(used) = used else {
+        return Err(Failure::new(format!("volume {name} is no namespace of any subsystem"))
+            .kind(Kind::NotFound)
+            .advice("`amita namespace list` shows which volumes are."));
+    };
+    let subsystem = &used.subsystem;
+    if let Some(nqn) = &arguments.host {
+        let found = admin::deny_host(client, subsystem, nqn).described()?;
+        println!("Host {nqn} may not connect to {} any more.", found.nqn);
+        return Ok(());
+    }
+    admin::remove_namespace(client, subsystem, used.namespace.nsid).described()?;
+    println!("Volume {name} is no namespace of subsystem {subsystem} any more; its data stays.");
+    if admin::subsystem(client, subsystem).described()?.namespaces.is_empty() {
+        println!("The subsystem has none left; `amita subsystem delete {subsystem}` removes it.");
+    }
+    Ok(())
+}

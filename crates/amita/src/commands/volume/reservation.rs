@@ -1,0 +1,116 @@
+//! `amita volume reservation`.
+
+use crate::admin::{Admin, Described};
+use crate::error::Result;
+use crate::table::{Table, print};
+use amita_control::admin;
+use amita_uss::reservation::{Kind, State};
+use serde::Serialize;
+
+/// `amita volume reservation`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The volume's name
+    pub name: String,
+    /// Remove the reservation and all registrations: for hosts that are gone for good. Refused while a gateway has the
+    /// volume open, which goes on by what it knows
+    #[arg(long)]
+    pub clear: bool,
+    /// Also when a gateway has it open: it goes on by what it knows until it loses the volume
+    #[arg(long, requires = "clear")]
+    pub force: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Shows it, or removes it.
+pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
+    let (client, name) = (metadata.client(), &arguments.name);
+    if arguments.clear {
+        let was_there = admin::clear_reservation(client, name, arguments.force).described()?;
+        return print(
+            arguments.json,
+            &serde_json::json!({ "volume": name, "cleared": was_there }),
+            || {
+                if was_there {
+                    format!("Volume {name} is not reserved any more, and nobody is registered.\n")
+                } else {
+                    format!("Nobody had reserved volume {name}.\n")
+                }
+            },
+        );
+    }
+    let found: State = admin::reservation(client, name).described()?.unwrap_or_default();
+    let shown = Shown::of(name, &found);
+    print(arguments.json, &shown, || text(&shown))
+}
+
+/// A reservation as it is shown: its keys are no secrets, every host can read them.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Shown {
+    volume: String,
+    /// Counts the changes.
+    generation: u32,
+    /// How it is reserved; none: it is not.
+    kind: Option<Kind>,
+    persist: bool,
+    registrants: Vec<Registered>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Registered {
+    /// The host's identifier, in full.
+    host_id: String,
+    key: String,
+    holder: bool,
+}
+
+impl Shown {
+    fn of(name: &str, state: &State) -> Shown {
+        let registrants = state.registrants.iter().map(|found| Registered {
+            host_id: uuid::Uuid::from_bytes(found.host_id).to_string(),
+            key: format!("{:#018x}", found.key),
+            holder: state.is_holder(found.host),
+        });
+        Shown {
+            volume: name.to_owned(),
+            generation: state.generation,
+            kind: state.held.map(|held| held.kind),
+            persist: state.persist,
+            registrants: registrants.collect(),
+        }
+    }
+}
+
+fn text(shown: &Shown) -> String {
+    let name = &shown.volume;
+    if shown.registrants.is_empty() {
+        return format!("Nobody has reserved volume {name} or is registered.\n");
+    }
+    let reserved = match shown.kind {
+        None => "not reserved".to_owned(),
+        Some(kind) => format!("reserved: {}", words(kind)),
+    };
+    let mut table = Table::new(&["host id", "key", "holds it"]);
+    for found in &shown.registrants {
+        let holds = if found.holder { "yes" } else { "" };
+        table.row([found.host_id.clone(), found.key.clone(), holds.to_owned()]);
+    }
+    format!("Volume {name} is {reserved}.\n\n{}", table.text())
+}
+
+/// The types as `nvme resv-report` numbers them, and in words.
+fn words(kind: Kind) -> &'static str {
+    match kind {
+        Kind::WriteExclusive => "write exclusive (1): the holder writes, all read",
+        Kind::ExclusiveAccess => "exclusive access (2): the holder writes and reads",
+        Kind::WriteExclusiveRegistrants => "write exclusive, registrants only (3): registrants write, all read",
+        Kind::ExclusiveAccessRegistrants => "exclusive access, registrants only (4): registrants write and read",
+        Kind::WriteExclusiveAll => "write exclusive, all registrants (5): registrants write and hold it, all read",
+        Kind::ExclusiveAccessAll => "exclusive access, all registrants (6): registrants write, read and hold it",
+    }
+}
+
+#[cfg(test)]
+mod tests;
