@@ -26,12 +26,14 @@
 mod answer;
 mod control;
 mod error;
+mod forward;
 mod request;
 mod trace;
 mod wire;
 
 pub use control::{Hello, Refuse, RefuseCode};
 pub use error::{DecodeError, EncodeError};
+pub use forward::FORWARD_VERSION;
 pub use trace::{FLAG_TRACED, TRACE_VERSION};
 
 use crate::limits::{MAX_HANDSHAKE_HEAD_BYTES, MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES, MAX_REASON_BYTES};
@@ -42,10 +44,10 @@ use wire::{Reader, Wire, wire};
 pub const MAGIC: u16 = u16::from_le_bytes(*b"Am");
 
 /// The protocol version that this build speaks best.
-pub const PROTOCOL_VERSION: u8 = 4;
+pub const PROTOCOL_VERSION: u8 = 5;
 /// The oldest protocol version that this build speaks. (Version 2 cannot say which members of a group are being brought
 /// up to date, nor whether a chunk is whole: a store that is not told would serve what it must not, R5. Version 3 lacks
-/// nothing but traces.)
+/// nothing but traces, version 4 nothing but forwarding and handing over.)
 pub const PROTOCOL_VERSION_MIN: u8 = 3;
 /// The version in the prefix of the frames that come before one is agreed on (`Hello`, `Welcome`, `Refuse`): their
 /// layout never changes, it only grows at its end.
@@ -134,6 +136,13 @@ kinds! {
     Release = 0x06, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
     /// The answer to `Release`.
     Released = 0x07, (control::RELEASED_BYTES, control::RELEASED_BYTES), 0;
+
+    /// A host's request, to the owner of the volume.
+    Forward = 0x08, (forward::FORWARD_BYTES, forward::FORWARD_BYTES), MAX_PAYLOAD_BYTES;
+    /// The answer to `Forward`.
+    Forwarded = 0x09, (forward::FORWARDED_BYTES, forward::FORWARDED_BYTES), MAX_PAYLOAD_BYTES;
+    /// A gateway asks for a volume that the operator moves to it.
+    HandOver = 0x0a, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
 
     /// Request: adopt an epoch and a generation.
     Fence = 0x10, request::FENCE_BYTES, 0;
@@ -323,7 +332,10 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         Kind::Refuse => Refuse::get(reader).map(Frame::Refuse),
         Kind::Ping => control::get_ping(reader).map(Frame::Ping),
         Kind::Pong => control::get_ping(reader).map(Frame::Pong),
-        Kind::Release => control::get_release(reader).map(Frame::Message),
+        Kind::Release => control::get_release(reader, false).map(Frame::Message),
+        Kind::HandOver => control::get_release(reader, true).map(Frame::Message),
+        Kind::Forward => forward::get_forward(reader, prefix.payload_bytes).map(Frame::Message),
+        Kind::Forwarded => forward::get_forwarded(reader).map(Frame::Message),
         Kind::Released => control::get_released(reader).map(Frame::Message),
         Kind::Fence
         | Kind::Open
@@ -367,7 +379,13 @@ pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: 
             tag,
             volume,
             generation,
-        } => control::put_release(out, *tag, *volume, *generation, payload_bytes),
+            hand_over,
+        } => {
+            let hand_over = hand_over.then_some(version);
+            control::put_release(out, *tag, *volume, *generation, hand_over, payload_bytes)
+        }
+        Message::Forward(forward) => forward::put_forward(out, version, forward, payload_bytes),
+        Message::Forwarded(forwarded) => forward::put_forwarded(out, version, forwarded, payload_bytes),
         Message::Released { tag, outcome } => control::put_released(out, *tag, *outcome, payload_bytes),
     };
     match put {

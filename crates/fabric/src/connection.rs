@@ -2,7 +2,7 @@
 
 use crate::config::Timeouts;
 use crate::event::Link;
-use crate::limits::{OUTBOX_BYTES, RECEIVE_CLASSES, RECEIVE_QUIET};
+use crate::limits::{FORWARD_BYTES, FORWARD_REQUESTS, OUTBOX_BYTES, RECEIVE_CLASSES, RECEIVE_QUIET};
 use crate::message::Message;
 use crate::window::Window;
 use amita_cluster::NodeId;
@@ -66,6 +66,8 @@ pub(crate) struct Connection {
 
     /// What is in flight on this link: requests sent and not answered (outgoing), or received and not answered.
     pub(crate) window: Window,
+    /// Forwarded requests in flight on this link, in the direction of its requests.
+    pub(crate) forwards: Window,
     /// Requests that wait for the window.
     pub(crate) queue: VecDeque<Waiting>,
     pub(crate) queue_bytes: usize,
@@ -129,6 +131,7 @@ impl Connection {
             large: false,
             dirty: false,
             window: Window::default(),
+            forwards: Window::new(FORWARD_REQUESTS, FORWARD_BYTES),
             queue: VecDeque::new(),
             queue_bytes: 0,
             releases_sent: 0,
@@ -147,7 +150,11 @@ impl Connection {
     /// Is an answer expected from the peer? (On an incoming link the dialler does the asking.)
     pub(crate) fn is_outstanding(&self) -> bool {
         self.outgoing
-            && (self.window.requests() > 0 || !self.queue.is_empty() || self.releases_sent > 0 || self.pinged.is_some())
+            && (self.window.requests() > 0
+                || self.forwards.requests() > 0
+                || !self.queue.is_empty()
+                || self.releases_sent > 0
+                || self.pinged.is_some())
     }
 
     /// May more be read? An incoming link is not while too much of it, or of all (`paused`), is unanswered or unsent.

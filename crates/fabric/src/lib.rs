@@ -47,5 +47,5 @@ pub use config::Planted;
 pub use config::{CLUSTER_VERSION_MAX, Config, Limits, Timeouts, VersionRange};
 pub use event::{DownReason, Event, Link, SendError, Violation};
 pub use fabric::{Counters, FABRIC_TOKENS, Fabric};
-pub use message::{Message, ReleaseOutcome};
+pub use message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 pub use window::charge;

@@ -60,6 +60,17 @@ pub const QUEUE_BYTES: usize = 16 << 20;
 /// Requests for release that may be unanswered on a link, in each direction. They are one per volume that moves.
 pub const MAX_RELEASES: u32 = 256;
 
+/// Forwarded requests in flight on a link, in each direction. They have a window of their own: a store's request must never
+/// wait behind one that is answered only when such requests have been (two gateways that forward to each other would
+/// stand still).
+pub const FORWARD_REQUESTS: u32 = 512;
+
+/// Bytes of forwarded requests and their answers in flight on a link: as above.
+pub const FORWARD_BYTES: u32 = 1 << 20;
+
+/// What the answer to a forwarded request about a reservation costs of that window: it is of this size at most.
+pub const RESERVATION_CHARGE_BYTES: u32 = 64 << 10;
+
 /// Unanswered bytes over all incoming links of a core, by default; above it no incoming link is read. It is what
 /// bounds the buffers that peers can make this core hold.
 pub const UNANSWERED_BYTES: u64 = 64 << 20;

@@ -19,7 +19,14 @@ pub enum Message {
         volume: VolumeId,
         /// The generation that the asker has seen in the metadata: an owner of a newer one is not meant.
         generation: Generation,
+        /// The operator wants the volume to move: the owner ends what it has under way, holds back what comes, and gives
+        /// the volume up though hosts use it.
+        hand_over: bool,
     },
+    /// What a host asked one gateway for, to be carried out by the volume's owner. On outgoing links only.
+    Forward(Forward),
+    /// The answer to [`Message::Forward`]. On incoming links only.
+    Forwarded(Forwarded),
     /// The answer to [`Message::Release`].
     Released {
         /// The asker's.
@@ -27,6 +34,61 @@ pub enum Message {
         /// What came of it.
         outcome: ReleaseOutcome,
     },
+}
+
+/// A request of a host, on its way from the gateway that it came to, to the one that owns the volume. Its payload travels
+/// beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Comes back with the answer. Unique among the sender's unanswered ones.
+    pub tag: u64,
+    /// The sender's session: the owner refuses one that has ended (R9).
+    pub session: u64,
+    /// Which host asks, for reservations; 0: none that they know.
+    pub host: u64,
+    /// The volume.
+    pub volume: VolumeId,
+    /// What.
+    pub op: ForwardOp,
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u64,
+    /// CRC-32C of the payload.
+    pub crc: u32,
+}
+
+/// What is forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ForwardOp {
+    /// Read a range.
+    Read = 1,
+    /// Write the payload.
+    Write = 2,
+    /// Unmap blocks.
+    Clear = 3,
+    /// Which blocks of a chunk are allocated?
+    Allocation = 4,
+    /// Write the second half of the payload if the range holds the first.
+    CompareAndWrite = 5,
+    /// Look at the volume's reservation, or change it: the payload says how.
+    Reserve = 6,
+}
+
+/// The answer to a [`Forward`]. What was read travels beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// The request's.
+    pub tag: u64,
+    /// 0: it was done; else why not. The numbers are the node's.
+    pub code: u8,
+    /// The form of what was read. The numbers are the node's.
+    pub form: u8,
+    /// A number that goes with the form.
+    pub value: u32,
+    /// CRC-32C of the payload.
+    pub crc: u32,
 }
 
 /// What came of a request for release.

@@ -1,6 +1,7 @@
 //! What is in flight on a link.
 
-use crate::limits::{CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES};
+use crate::limits::{CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES, RESERVATION_CHARGE_BYTES};
+use crate::message::{Forward, ForwardOp};
 use amita_cluster::BLOCK_BYTES;
 use amita_cluster::message::{Request, RequestBody};
 use rustc_hash::FxHashMap;
@@ -18,6 +19,19 @@ pub fn charge(request: &Request, payload_bytes: usize) -> u32 {
     REQUEST_CHARGE_BYTES
         .saturating_add(answer)
         .saturating_add(u32::try_from(payload_bytes).unwrap_or(u32::MAX))
+}
+
+/// What a forwarded request costs of its window, in bytes; computed alike at both ends.
+#[must_use]
+pub fn forward_charge(forward: &Forward, payload_bytes: usize) -> u32 {
+    let answer = match forward.op {
+        // The codec bounds it.
+        ForwardOp::Read => forward.length as u32,
+        ForwardOp::Allocation => LIST_CHARGE_BYTES,
+        ForwardOp::Reserve => RESERVATION_CHARGE_BYTES,
+        ForwardOp::Write | ForwardOp::Clear | ForwardOp::CompareAndWrite => 0,
+    };
+    REQUEST_CHARGE_BYTES + answer + payload_bytes as u32
 }
 
 /// The requests in flight on a link, against what its acceptor allows.

@@ -4,10 +4,13 @@
 //! left; then one write per store, one send per connection, and one timer for the next deadline. Nothing blocks and
 //! nothing is locked. The same code runs on the kernel's driver and on the simulated one.
 
+mod forward;
+mod nvme;
 mod observe;
 mod peers;
 mod route;
 
+use crate::catalog::Cataloguer;
 use crate::control::{FromCore, Record, ToCore};
 use crate::directory::Directory;
 use crate::fronts::Fronts;
@@ -17,15 +20,18 @@ use crate::shards::{Shards, Want};
 use crate::stores::{Reply, Stores};
 use crate::token;
 use crate::view::View;
+use crate::ways::{FORWARDS, Ways};
 use amita_cluster::{NodeId, StoreId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
+use amita_uss as uss;
 use peers::Peers;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Mail that one pass takes in at most, so that a busy neighbour cannot keep a core from its own sockets.
@@ -56,6 +62,10 @@ pub struct CoreConfig {
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead.
     pub silent_for: Duration,
+    /// A core that hosts of several gateways use drops them when it was not running for so long (R9).
+    pub stale_after: Duration,
+    /// The NVMe target's settings.
+    pub nvme: uss::nvme::Config,
     /// The fabric's settings.
     pub fabric: amita_fabric::Config,
     /// The stores' settings.
@@ -81,6 +91,15 @@ pub struct Core {
     directory: Directory,
     news: News,
     peers: Peers,
+    ways: Ways,
+    /// The NVMe target's side of this core.
+    port: Rc<uss::nvme::Port>,
+    hub: uss::nvme::Hub,
+    /// On core 0 of a node that NVMe hosts connect to.
+    cataloguer: Option<Cataloguer>,
+    /// What NVMe hosts see may have changed.
+    catalog_due: bool,
+    receiving: forward::Receiving,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
     /// Stores of this node that could not be mounted.
@@ -127,6 +146,12 @@ impl Core {
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             news: News::new(config.node, config.core),
             peers: Peers::new(&config),
+            port: Rc::new(uss::nvme::Port::new(config.nvme.clone())),
+            hub: uss::nvme::Hub::default(),
+            cataloguer: None,
+            catalog_due: false,
+            ways: Ways::new(token::id_base(config.core, FORWARDS)),
+            receiving: forward::Receiving::default(),
             local: Vec::new(),
             unmounted: 0,
             to_control: Vec::new(),
@@ -205,6 +230,7 @@ impl Core {
         self.pass_began = now;
         self.passes += 1;
         self.shards.traces.begin_pass();
+        self.check_pulse(driver);
         self.take_in(driver, completions);
         while let Some(message) = self.from_control.pop_front() {
             self.stirred = true;
@@ -260,6 +286,7 @@ impl Core {
         self.trace_left(driver);
         self.fronts.flush(driver);
         self.trace_acknowledged(driver);
+        self.say_left();
         let waiting = self.mail.retry() || !self.fronts.asks.queue.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
@@ -320,6 +347,10 @@ impl Core {
         }
         self.fronts.tick(driver);
         self.check_peers(now);
+        self.make_catalog();
+        if self.ways.has_given_up() || self.ways.deadline().is_some_and(|at| at <= now) {
+            self.settle_ways(now);
+        }
     }
 
     /// Sets the one timer to the nearest deadline.
@@ -328,6 +359,7 @@ impl Core {
             let rest = [self.directory.deadline(), self.news.deadline(), self.peers.deadline()];
             self.rest_due = rest.into_iter().flatten().min();
         }
+        self.set_pulse(driver.now());
         let starved = self.fronts.is_starved().then(|| driver.now().plus(STARVED_RETRY));
         let deadlines = [
             self.stores.deadline(),
@@ -335,6 +367,8 @@ impl Core {
             self.fabric.deadline(),
             self.fronts.deadline(),
             self.rest_due,
+            self.ways.deadline(),
+            self.receiving.pulse(),
             starved,
         ];
         let Some(next) = deadlines.into_iter().flatten().min() else {
@@ -419,8 +453,10 @@ impl Core {
     }
 
     fn on_record(&mut self, now: Time, record: &Record) {
-        match self.view.apply(record) {
-            crate::view::Change::Nothing => {}
+        let change = self.view.apply(record);
+        self.catalog_due |= change.concerns_hosts();
+        match change {
+            crate::view::Change::Nothing | crate::view::Change::Hosts => {}
             crate::view::Change::Node(node, address) => {
                 if node != self.config.node && self.peers.holds(node) {
                     // Each core of a peer listens on a port of its own: dial the one with our number, so that the
@@ -443,10 +479,20 @@ impl Core {
                 }
                 self.shards.hint(now, pool, &group);
             }
-            crate::view::Change::Life | crate::view::Change::Scrub => self.directory.stir(now),
+            crate::view::Change::Life => {
+                self.directory.stir(now);
+                self.look_at_owners(now);
+            }
+            crate::view::Change::Scrub | crate::view::Change::Move(_) => self.directory.stir(now),
             crate::view::Change::Volume(volume, generation) => {
                 self.directory.stir(now);
                 self.shards.hint_volume(now, volume, generation);
+                if let Some(record) = self.view.volume_of(volume) {
+                    let size_bytes = record.size_bytes;
+                    self.shards.resized(volume, size_bytes);
+                    self.directory.resized(volume, size_bytes);
+                }
+                self.look_again(now, volume);
             }
             crate::view::Change::Health => self.news.stir(now),
             crate::view::Change::Recovery(settings) => self.shards.set_recovery(&settings),

@@ -6,25 +6,34 @@
 
 use crate::claims::Claims;
 use crate::duty::Duty;
-use crate::mail::Origin;
+use crate::mail::{Origin, Sought};
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
-use amita_cluster::map::{ScrubReport, WholeMember};
+use amita_cluster::map::{self, ScrubReport, WholeMember};
 use amita_cluster::{Generation, NodeId, VolumeId};
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_meta as meta;
 use amita_reactor::driver::Time;
 use amita_uss as uss;
-use amita_volume::{CallId, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
-use std::collections::{BTreeMap, VecDeque};
+use amita_volume::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// Openers that run at one time; more wait for nothing and are refused.
 const MAX_OPENERS: usize = 1024;
 /// The numbers in the ids of calls that are not an opener's.
 const CLAIMS: u32 = 0xf_ffff;
 const SCRUBS: u32 = 0xf_fffe;
+const MOVES: u32 = 0xf_fffd;
+
+/// How long what is under way may take to end, of a volume that is to be handed over.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
+/// For how long a volume that was handed over is not opened here again, unless its new owner has been heard of.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
+/// The pause between attempts to carry out a wish.
+const MOVE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What the directory wants done.
 #[derive(Debug)]
@@ -37,6 +46,7 @@ pub enum Act {
         tag: u64,
         volume: VolumeId,
         generation: Generation,
+        hand_over: bool,
     },
     /// Every core makes its sequencer.
     MakeShards { opened: Box<Opened> },
@@ -47,7 +57,14 @@ pub enum Act {
         volume: VolumeId,
         generation: Generation,
         why: String,
+        handed_over: bool,
     },
+    /// Every core ends what is under way, and holds back what comes.
+    Leave { volume: VolumeId, generation: Generation },
+    /// It stays after all.
+    Stay { volume: VolumeId },
+    /// A core has asked where a volume's I/O goes.
+    Sought { core: usize, volume: VolumeId, way: Sought },
     /// A front end's open has ended.
     Opened {
         origin: Origin,
@@ -57,14 +74,42 @@ pub enum Act {
     Reply { core: usize, link: Link, message: Message },
 }
 
+/// Another gateway that asks for a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// The core that holds the link by which it asks.
+    pub core: usize,
+    /// The link.
+    pub link: Link,
+    /// Its tag.
+    pub tag: u64,
+}
+
+/// Who waits for a volume to be opened.
+#[derive(Default)]
+struct Waiting {
+    /// Front ends that have asked for it.
+    fronts: Vec<Origin>,
+    /// Cores with I/O of hosts for it.
+    cores: Vec<(usize, VolumeId)>,
+}
+
 enum State {
     /// An opener runs.
-    Opening { waiting: Vec<Origin> },
+    Opening { waiting: Waiting },
     /// The cores make their sequencers.
     Making {
         opened: Box<Opened>,
         missing: usize,
-        waiting: Vec<Origin>,
+        waiting: Waiting,
+    },
+    /// To be handed over to another gateway, once these cores have nothing under way.
+    Leaving {
+        info: uss::VolumeInfo,
+        generation: Generation,
+        missing: BTreeSet<usize>,
+        asker: Asker,
+        until: Time,
     },
     /// Open, with so many users.
     Open {
@@ -87,6 +132,13 @@ pub struct Directory {
     /// A look at a volume's copies may have to begin.
     look: bool,
     duty: Duty,
+    /// Volumes that were handed over a moment ago: their new owner is on its way.
+    handed_over: BTreeMap<VolumeId, Time>,
+    /// Volumes were opened or given up since this was last asked.
+    changed: bool,
+    /// Volumes that the operator wants here, and when they are tried again.
+    wanted: BTreeMap<VolumeId, Time>,
+    calls: u64,
     acts: VecDeque<Act>,
 }
 
@@ -105,6 +157,10 @@ impl Directory {
             scrubs: Scrubs::new(cores, token::id_base(0, DIRECTORY) | u64::from(SCRUBS) << 20),
             look: false,
             duty: Duty::default(),
+            handed_over: BTreeMap::new(),
+            changed: false,
+            wanted: BTreeMap::new(),
+            calls: 0,
             acts: VecDeque::new(),
         }
     }
@@ -120,26 +176,123 @@ impl Directory {
                     result: Ok(info.clone()),
                 });
             }
-            Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.push(origin),
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.fronts.push(origin),
+            Some(State::Leaving { .. }) => {
+                let result = Err(uss::OpenError::Unavailable("the volume is being moved".to_owned()));
+                self.acts.push_back(Act::Opened { origin, result });
+            }
             None if full => {
                 let result = Err(uss::OpenError::Unavailable(format!(
                     "{MAX_OPENERS} volumes are being opened here"
                 )));
                 self.acts.push_back(Act::Opened { origin, result });
             }
-            None => self.begin(now, name, vec![origin]),
+            None => {
+                let waiting = Waiting {
+                    fronts: vec![origin],
+                    cores: Vec::new(),
+                };
+                self.begin(now, name, waiting, Consent::Asked);
+            }
         }
     }
 
+    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more.
+    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) {
+        let way = self.find(now, core, volume, lost, view);
+        if let Some(way) = way {
+            self.acts.push_back(Act::Sought { core, volume, way });
+        }
+    }
+
+    fn find(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) -> Option<Sought> {
+        let Some(record) = view.volume_of(volume) else {
+            return Some(Sought::Nowhere);
+        };
+        match self.volumes.get_mut(&record.name) {
+            Some(State::Open { .. }) => return Some(Sought::Here),
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => {
+                waiting.cores.push((core, volume));
+                return None;
+            }
+            Some(State::Leaving { .. }) => return Some(Sought::Later),
+            None => {}
+        }
+        if self.handed_over.get(&volume).is_some_and(|until| now < *until) {
+            return Some(match record.owner {
+                Some(owner) if owner != self.node => Sought::There(owner),
+                _ => Sought::Later,
+            });
+        }
+        if let Some(owner) = record.owner
+            && owner != self.node
+            && view.lives(owner)
+            && !lost.contains(&owner)
+        {
+            return Some(Sought::There(owner));
+        }
+        if self.openers.len() >= MAX_OPENERS {
+            return Some(Sought::Later);
+        }
+        let waiting = Waiting {
+            fronts: Vec::new(),
+            cores: vec![(core, volume)],
+        };
+        let name = record.name.clone();
+        let over = record.owner;
+        self.begin(now, &name, waiting, Consent::Over(over));
+        None
+    }
+
+    /// Nothing is under way any more on a core, of a volume that is to be handed over.
+    pub fn left(&mut self, now: Time, volume: VolumeId, generation: Generation, core: usize) {
+        let found = self.volumes.iter_mut().find_map(|(name, state)| match state {
+            State::Leaving {
+                info,
+                generation: ours,
+                missing,
+                asker,
+                ..
+            } if info.id == volume && *ours == generation => {
+                missing.remove(&core);
+                missing.is_empty().then(|| (name.clone(), *asker))
+            }
+            _ => None,
+        });
+        let Some((name, asker)) = found else { return };
+        self.volumes.remove(&name);
+        self.claims.lost(volume, generation);
+        self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
+        self.acts.push_back(Act::DropShards {
+            volume,
+            generation,
+            why: "it was handed over to another gateway".to_owned(),
+            handed_over: true,
+        });
+        self.reply(asker, ReleaseOutcome::Released);
+    }
+
+    fn reply(&mut self, asker: Asker, outcome: ReleaseOutcome) {
+        self.acts.push_back(Act::Reply {
+            core: asker.core,
+            link: asker.link,
+            message: Message::Released {
+                tag: asker.tag,
+                outcome,
+            },
+        });
+    }
+
     /// Runs an opener.
-    fn begin(&mut self, now: Time, name: &str, waiting: Vec<Origin>) {
+    fn begin(&mut self, now: Time, name: &str, waiting: Waiting, consent: Consent) {
         let number = self.next_opener;
-        self.next_opener = (self.next_opener + 1) % SCRUBS;
+        self.next_opener = (self.next_opener + 1) % MOVES;
         // The opener's number is part of its ids, between the directory's mark and its own count.
         let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
         let mut config = self.config.clone();
         config.node = self.node;
         config.volume = name.to_owned();
+        config.consent = consent;
         let opener = Opener::new(config, base, now);
         self.openers.insert(number, (name.to_owned(), opener));
         self.volumes.insert(name.to_owned(), State::Opening { waiting });
@@ -208,8 +361,32 @@ impl Directory {
         }
     }
 
+    /// Were volumes opened or given up since this was last asked?
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A volume has grown: whoever opens it later is told.
+    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
+        for state in self.volumes.values_mut() {
+            let size = match state {
+                State::Open { info, .. } | State::Leaving { info, .. } if info.id == volume => &mut info.size_bytes,
+                State::Making { opened, .. } if opened.volume.id == volume => &mut opened.volume.size_bytes,
+                _ => continue,
+            };
+            *size = size_bytes.max(*size);
+        }
+    }
+
+    /// Is the volume open on every core?
+    #[must_use]
+    pub fn is_open(&self, volume: VolumeId) -> bool {
+        let mut states = self.volumes.values();
+        states.any(|state| matches!(state, State::Open { info, .. } if info.id == volume))
+    }
+
     /// Another gateway asks for a volume.
-    pub fn release(&mut self, core: usize, link: Link, tag: u64, volume: VolumeId, generation: Generation) {
+    pub fn release(&mut self, now: Time, asker: Asker, volume: VolumeId, generation: Generation, hand_over: bool) {
         let held = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info,
@@ -220,6 +397,7 @@ impl Directory {
         });
         let outcome = match held {
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
+            Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours),
             Some((name, ours, _)) => {
                 self.volumes.remove(&name);
                 self.claims.lost(volume, ours);
@@ -228,16 +406,101 @@ impl Directory {
                     volume,
                     generation: ours,
                     why,
+                    handed_over: true,
                 });
+                self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
                 ReleaseOutcome::Released
             }
             None => ReleaseOutcome::NotOwner,
         };
-        self.acts.push_back(Act::Reply {
-            core,
-            link,
-            message: Message::Released { tag, outcome },
-        });
+        self.reply(asker, outcome);
+    }
+
+    /// Begins to hand a volume over: every core ends what it has under way.
+    fn leave(&mut self, now: Time, asker: Asker, name: String, generation: Generation) {
+        let Some(State::Open { info, .. }) = self.volumes.remove(&name) else {
+            return;
+        };
+        let volume = info.id;
+        let state = State::Leaving {
+            info,
+            generation,
+            missing: (0..self.cores).collect(),
+            asker,
+            until: now.plus(LEAVE_PATIENCE),
+        };
+        self.volumes.insert(name, state);
+        self.acts.push_back(Act::Leave { volume, generation });
+    }
+
+    /// What is under way does not end: the volume stays.
+    fn end_late_leaves(&mut self, now: Time) {
+        let late: Vec<String> = self
+            .volumes
+            .iter()
+            .filter(|(_, state)| matches!(state, State::Leaving { until, .. } if now >= *until))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in late {
+            let Some(State::Leaving {
+                info,
+                generation,
+                asker,
+                ..
+            }) = self.volumes.remove(&name)
+            else {
+                continue;
+            };
+            self.acts.push_back(Act::Stay { volume: info.id });
+            let users = 0;
+            self.volumes.insert(
+                name,
+                State::Open {
+                    info,
+                    generation,
+                    users,
+                },
+            );
+            self.reply(asker, ReleaseOutcome::Busy { clients: 0 });
+        }
+    }
+
+    /// The operator wants volumes here: they are taken over with their owners' consent, and the wish is removed when it has
+    /// come true.
+    fn carry_out_moves(&mut self, now: Time, view: &View) {
+        self.wanted
+            .retain(|volume, _| view.moves().any(|(wished, ..)| wished == *volume));
+        self.handed_over.retain(|_, until| now < *until);
+        let due: Vec<(VolumeId, String, u64)> = view
+            .moves()
+            .filter(|(volume, wish, _)| wish.to == self.node && self.wanted.get(volume).is_none_or(|at| now >= *at))
+            .map(|(volume, wish, revision)| (volume, wish.volume.clone(), revision))
+            .collect();
+        for (volume, name, revision) in due {
+            self.wanted.insert(volume, now.plus(MOVE_PAUSE));
+            match self.volumes.get(&name) {
+                Some(State::Open { .. }) => {
+                    let key = map::move_key(volume);
+                    let request = meta::Call {
+                        compares: vec![meta::Compare::ModRevision {
+                            key: key.clone(),
+                            equals: revision,
+                        }],
+                        then: vec![meta::Op::Delete { key }],
+                        otherwise: Vec::new(),
+                    };
+                    self.calls += 1;
+                    // Nobody waits for the end: while the wish is there, it is tried again.
+                    let call = CallId(token::id_base(0, DIRECTORY) | u64::from(MOVES) << 20 | self.calls & 0xf_ffff);
+                    self.acts.push_back(Act::Call { call, request });
+                }
+                Some(_) => {}
+                None if self.openers.len() < MAX_OPENERS => {
+                    self.begin(now, &name, Waiting::default(), Consent::HandOver);
+                }
+                None => {}
+            }
+        }
     }
 
     /// A core has made its sequencer.
@@ -266,14 +529,19 @@ impl Directory {
             chunk_bytes: opened.pool.chunk_bytes,
             read_only: false,
         };
-        let users = waiting.len() as u64;
-        for origin in waiting.drain(..) {
+        let users = waiting.fronts.len() as u64;
+        for (core, volume) in waiting.cores.drain(..) {
+            let way = Sought::Here;
+            self.acts.push_back(Act::Sought { core, volume, way });
+        }
+        for origin in waiting.fronts.drain(..) {
             self.acts.push_back(Act::Opened {
                 origin,
                 result: Ok(info.clone()),
             });
         }
         self.look = true;
+        self.changed = true;
         *state = State::Open {
             info,
             generation,
@@ -291,11 +559,22 @@ impl Directory {
             State::Making { opened, .. } if opened.volume.id == volume && opened.generation == generation => {
                 Some(name.clone())
             }
+            State::Leaving {
+                info, generation: ours, ..
+            } if info.id == volume && *ours == generation => Some(name.clone()),
             _ => None,
         });
         let Some(name) = name else { return };
-        if let Some(State::Making { waiting, .. }) = self.volumes.remove(&name) {
-            for origin in waiting {
+        let removed = self.volumes.remove(&name);
+        if let Some(State::Leaving { asker, .. }) = removed {
+            return self.reply(asker, ReleaseOutcome::NotOwner);
+        }
+        if let Some(State::Making { waiting, .. }) = removed {
+            for (core, volume) in waiting.cores {
+                let way = Sought::Later;
+                self.acts.push_back(Act::Sought { core, volume, way });
+            }
+            for origin in waiting.fronts {
                 let why = "another gateway took the volume over while it was being opened".to_owned();
                 self.acts.push_back(Act::Opened {
                     origin,
@@ -310,9 +589,11 @@ impl Directory {
         let volumes = &self.volumes;
         for name in self.duty.look(now, self.node, view, |name| volumes.contains_key(name)) {
             if self.openers.len() < MAX_OPENERS {
-                self.begin(now, &name, Vec::new());
+                self.begin(now, &name, Waiting::default(), Consent::Asked);
             }
         }
+        self.end_late_leaves(now);
+        self.carry_out_moves(now, view);
         let looks = std::mem::take(&mut self.look);
         for state in self.volumes.values().take_while(|_| looks) {
             if let State::Open { info, generation, .. } = state
@@ -348,6 +629,14 @@ impl Directory {
         let openers = self.openers.values().filter_map(|(_, opener)| opener.deadline()).min();
         [
             openers,
+            self.wanted.values().min().copied(),
+            self.volumes
+                .values()
+                .filter_map(|state| match state {
+                    State::Leaving { until, .. } => Some(*until),
+                    _ => None,
+                })
+                .min(),
             self.duty.deadline(),
             self.scrubs.deadline(),
             self.claims.deadline(),
@@ -359,7 +648,9 @@ impl Directory {
 
     /// The next thing to do.
     pub fn next(&mut self) -> Option<Act> {
-        self.acts.pop_front()
+        let act = self.acts.pop_front();
+        self.changed |= matches!(act, Some(Act::DropShards { .. } | Act::Leave { .. } | Act::Stay { .. }));
+        act
     }
 
     fn drain(&mut self, number: u32) {
@@ -374,12 +665,14 @@ impl Directory {
                     node,
                     volume,
                     generation,
+                    hand_over,
                 } => {
                     self.acts.push_back(Act::Ask {
                         node,
                         tag: u64::from(number),
                         volume,
                         generation,
+                        hand_over,
                     });
                 }
                 OpenerEffect::Opened(result) => end = Some(result),
@@ -406,7 +699,15 @@ impl Directory {
                 );
             }
             Err(why) => {
-                for origin in waiting {
+                for (core, volume) in waiting.cores {
+                    let way = match &why {
+                        OpenError::Busy { owner } => Sought::There(*owner),
+                        OpenError::NoSuchVolume { .. } => Sought::Nowhere,
+                        _ => Sought::Later,
+                    };
+                    self.acts.push_back(Act::Sought { core, volume, way });
+                }
+                for origin in waiting.fronts {
                     self.acts.push_back(Act::Opened {
                         origin,
                         result: Err(refuse(&why)),

@@ -39,6 +39,7 @@ pub enum Ask {
         volume: VolumeId,
         op: Op,
         payload: Slice,
+        /// Whose, if the front has said so: then it may be forwarded.
         host: HostKey,
     },
     /// Look at or change a volume's reservation.
@@ -123,7 +124,8 @@ pub struct Fronts {
     next: u64,
     dirty: Vec<u64>,
     starved: Vec<u64>,
-    make: Option<MakeFront>,
+    /// What makes the fronts of connections, for each listener.
+    makes: Vec<MakeFront>,
     /// When some session next wants to be told the time.
     next_tick: Option<Time>,
     /// What the fronts asked for.
@@ -137,7 +139,7 @@ impl Default for Fronts {
             next: 1,
             dirty: Vec::new(),
             starved: Vec::new(),
-            make: None,
+            makes: Vec::new(),
             next_tick: None,
             asks: Asks::default(),
         }
@@ -155,8 +157,30 @@ impl Fronts {
         address: SocketAddr,
         make: MakeFront,
     ) -> io::Result<(ListenerId, SocketAddr)> {
-        self.make = Some(make);
-        driver.listen(address, token::token(token::FRONTS, ACCEPT, 0))
+        let listener = self.makes.len() as u64;
+        let bound = driver.listen(address, token::token(token::FRONTS, ACCEPT, listener))?;
+        self.makes.push(make);
+        Ok(bound)
+    }
+
+    /// Are there hosts that other gateways serve as well?
+    #[must_use]
+    pub fn has_shared(&self) -> bool {
+        !self.asks.hosts.is_empty()
+    }
+
+    /// Ends the sessions of hosts that other gateways serve as well, and all that was read from them; how many.
+    pub fn drop_shared(&mut self, driver: &mut dyn Driver) -> usize {
+        let mut fronts: Vec<FrontId> = self.asks.hosts.keys().copied().collect();
+        fronts.sort_unstable();
+        for front in &fronts {
+            self.end(driver, front.0);
+        }
+        self.asks.queue.retain(|ask| match ask {
+            Ask::Submit { front, .. } => fronts.binary_search(front).is_err(),
+            _ => true,
+        });
+        fronts.len()
     }
 
     /// Adds a session without a socket (a client inside the process).
@@ -188,7 +212,7 @@ impl Fronts {
         let now = driver.now();
         let id = token::low(completion.token);
         match (token::kind(completion.token), completion.outcome) {
-            (ACCEPT, Outcome::Accepted { socket, peer }) => self.accepted(driver, now, socket, peer),
+            (ACCEPT, Outcome::Accepted { socket, peer }) => self.accepted(driver, now, id, socket, peer),
             (ACCEPT, _) => {}
             (RECEIVE, Outcome::Received { buffer, result }) => {
                 let Some(session) = self.sessions.get_mut(&id) else {
@@ -218,8 +242,9 @@ impl Fronts {
         }
     }
 
-    fn accepted(&mut self, driver: &mut dyn Driver, now: Time, socket: SocketId, peer: SocketAddr) {
-        let Some(make) = self.make.as_mut().filter(|_| self.sessions.len() < MAX_SESSIONS) else {
+    fn accepted(&mut self, driver: &mut dyn Driver, now: Time, listener: u64, socket: SocketId, peer: SocketAddr) {
+        let full = self.sessions.len() >= MAX_SESSIONS;
+        let Some(make) = self.makes.get_mut(listener as usize).filter(|_| !full) else {
             driver.close(socket);
             return;
         };

@@ -4,6 +4,7 @@
 //! [`Core`] is written once and runs on the kernel's driver ([`serve`]) and on the simulated one (crate `sim`).
 #![deny(unsafe_code)]
 
+pub mod catalog;
 mod claims;
 pub mod control;
 mod core;
@@ -23,5 +24,6 @@ pub mod token;
 pub mod trace;
 pub mod usage;
 pub mod view;
+pub mod ways;
 
 pub use crate::core::{Core, CoreConfig};

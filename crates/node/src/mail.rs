@@ -121,6 +121,63 @@ pub enum CoreMessage {
         /// The volume, or why not.
         result: Result<uss::VolumeInfo, uss::OpenError>,
     },
+    /// To the directory: where is the owner of a volume that hosts have I/O for? It is opened here if it has none.
+    Seek {
+        /// The core that asks.
+        core: usize,
+        /// The volume.
+        volume: VolumeId,
+        /// Owners that this core has found to be lost.
+        lost: Vec<NodeId>,
+    },
+    /// From the directory: there.
+    Sought {
+        /// The volume.
+        volume: VolumeId,
+        /// Where its I/O goes.
+        way: Sought,
+    },
+    /// To all cores: the volume is to be handed over. What is under way on it ends, what comes waits.
+    Leave {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation under which it is open.
+        generation: amita_cluster::Generation,
+    },
+    /// To all cores: it is not handed over after all.
+    Stay {
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// To the directory: nothing is under way any more on a core.
+    Left {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation under which it is open.
+        generation: amita_cluster::Generation,
+        /// The core.
+        core: usize,
+    },
+    /// To the register of NVMe controllers: a queue asks.
+    Nvme {
+        /// Whose connection it is.
+        mouth: uss::nvme::Mouth,
+        /// The queue's tag.
+        tag: u64,
+        /// What it asks.
+        call: uss::nvme::Call,
+    },
+    /// From the register, to a queue's front.
+    NvmeWord {
+        /// The front.
+        front: uss::FrontId,
+        /// The tag of what it asked, or 0.
+        tag: u64,
+        /// What is said.
+        word: uss::nvme::Word,
+    },
+    /// The settings that concern NVMe hosts, made anew.
+    Catalog(std::sync::Arc<uss::nvme::Catalog>),
     /// To the directory: one front end less uses the volume.
     Close {
         /// The volume.
@@ -146,6 +203,8 @@ pub enum CoreMessage {
         generation: amita_cluster::Generation,
         /// Why.
         why: String,
+        /// It was handed over: hosts go on, by the new owner.
+        handed_over: bool,
     },
     /// A store of this node serves now, on this core.
     StoreServes {
@@ -214,6 +273,8 @@ pub enum CoreMessage {
         volume: VolumeId,
         /// The generation that it knows.
         generation: amita_cluster::Generation,
+        /// Though hosts use it here.
+        hand_over: bool,
     },
     /// An answer to that, to be sent over a link of the receiving core.
     Reply {
@@ -240,6 +301,19 @@ pub enum CoreMessage {
     },
 }
 
+/// Where a volume's I/O goes, as the directory knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// It is open here, on every core.
+    Here,
+    /// To its owner.
+    There(NodeId),
+    /// Nobody knows yet: ask again.
+    Later,
+    /// There is no such volume, or it cannot be opened.
+    Nowhere,
+}
+
 /// Where an I/O came in: the core, the front end and its own tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -255,6 +329,8 @@ pub struct Origin {
     pub parsed: Time,
     /// Its trace, if it has one.
     pub trace: TraceId,
+    /// The host, where its front serves hosts that other gateways serve as well: such I/O may be forwarded.
+    pub host: uss::HostKey,
 }
 
 impl CoreMessage {

@@ -27,6 +27,10 @@ struct Shard {
     pool: amita_cluster::PoolId,
     chunk_bytes: u32,
     dirty: bool,
+    /// I/O that has not ended.
+    under_way: usize,
+    /// It is to be handed over: nothing is taken in.
+    leaving: bool,
     /// The earliest time at which it stands in the list of those that are due.
     due: Time,
     usage: Usage,
@@ -106,6 +110,8 @@ pub struct Shards {
     /// When shards are due, the first one on top. One may stand there several times: its own note says which counts.
     due: BinaryHeap<Reverse<(Time, u16)>>,
     care: Care,
+    /// How many are to be handed over.
+    leaving: usize,
     /// The traces of this core.
     pub traces: Traces,
 }
@@ -124,6 +130,7 @@ impl Shards {
             ios: Ios::default(),
             dirty: Vec::new(),
             due: BinaryHeap::new(),
+            leaving: 0,
             traces: Traces::new(trace, core),
         }
     }
@@ -135,7 +142,7 @@ impl Shards {
         let pool = opened.pool.id;
         let chunk_bytes = opened.pool.chunk_bytes;
         self.remove(volume);
-        while self.next >= crate::news::NEWS || self.shards.contains_key(&self.next) {
+        while self.next >= crate::ways::FORWARDS || self.shards.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let number = self.next;
@@ -159,6 +166,8 @@ impl Shards {
                 pool,
                 chunk_bytes,
                 dirty: false,
+                under_way: 0,
+                leaving: false,
                 due: NEVER,
                 usage: Usage::default(),
             },
@@ -171,7 +180,8 @@ impl Shards {
     /// some.
     pub fn remove(&mut self, volume: VolumeId) {
         if let Some(number) = self.by_volume.remove(&volume) {
-            self.shards.remove(&number);
+            let gone = self.shards.remove(&number);
+            self.leaving -= usize::from(gone.is_some_and(|shard| shard.leaving));
         }
     }
 
@@ -187,21 +197,48 @@ impl Shards {
         Some(self.shards.get(self.by_volume.get(&volume)?)?.chunk_bytes)
     }
 
-    /// A piece of I/O for a volume; handed back where it is not open here.
-    pub fn submit(
-        &mut self,
-        now: Time,
-        origin: Origin,
-        volume: VolumeId,
-        op: Op,
-        payload: Slice,
-    ) -> Result<(), Origin> {
+    /// Does the volume take I/O here?
+    #[must_use]
+    pub fn is_open(&self, volume: VolumeId) -> bool {
+        let shard = self.by_volume.get(&volume).and_then(|number| self.shards.get(number));
+        shard.is_some_and(|shard| !shard.leaving)
+    }
+
+    /// A volume is to be handed over: what is under way ends, nothing more is taken in; or it stays after all.
+    pub fn leave(&mut self, volume: VolumeId, leaving: bool) {
+        let number = self.by_volume.get(&volume);
+        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
+            self.leaving -= usize::from(shard.leaving);
+            shard.leaving = leaving;
+            self.leaving += usize::from(shard.leaving);
+        }
+    }
+
+    /// Is a volume to be handed over?
+    #[must_use]
+    pub fn is_any_leaving(&self) -> bool {
+        self.leaving > 0
+    }
+
+    /// The volumes that are to be handed over and have nothing under way.
+    #[must_use]
+    pub fn left(&self) -> Vec<(VolumeId, Generation)> {
+        let left = self
+            .shards
+            .values()
+            .filter(|shard| shard.leaving && shard.under_way == 0);
+        left.map(|shard| (shard.volume, shard.generation)).collect()
+    }
+
+    /// A piece of I/O for a volume; its payload is handed back where it is not open here.
+    pub fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) -> Result<(), Slice> {
         let Some(&number) = self.by_volume.get(&volume) else {
-            return Err(origin);
+            return Err(payload);
         };
-        let Some(shard) = self.shards.get_mut(&number) else {
-            return Err(origin);
+        let Some(shard) = self.shards.get_mut(&number).filter(|shard| !shard.leaving) else {
+            return Err(payload);
         };
+        shard.under_way += 1;
         let io = self.ios.put(Io { origin, began: now, op });
         if origin.trace.is_some() {
             self.traces.open(now, &origin, volume, op);
@@ -279,6 +316,14 @@ impl Shards {
         }
     }
 
+    /// A volume has grown.
+    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
+        let number = self.by_volume.get(&volume);
+        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
+            shard.sequencer.resized(size_bytes);
+        }
+    }
+
     /// Begins to look at all copies of a volume's chunks.
     pub fn scrub(&mut self, now: Time, volume: VolumeId, generation: Generation) {
         if self.generation(volume) == Some(generation)
@@ -350,6 +395,7 @@ impl Shards {
                         course,
                     } => {
                         let Some(io) = self.ios.take(io) else { continue };
+                        shard.under_way -= 1;
                         self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
                         let ended = Ended {

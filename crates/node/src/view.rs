@@ -8,7 +8,7 @@ use amita_cluster::recovery::{HealthReport, Recovery};
 use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The cluster as last seen.
@@ -19,10 +19,18 @@ pub struct View {
     stores: FxHashMap<StoreId, NodeId>,
     volumes: BTreeMap<String, map::Volume>,
     pools: BTreeMap<String, PoolId>,
+    chunk_bytes: BTreeMap<String, u32>,
+    subsystems: BTreeMap<String, map::Subsystem>,
+    hosts: BTreeMap<String, map::Host>,
     groups: BTreeMap<GroupId, Membership>,
     /// How many groups of each pool have syncing members.
     syncing: BTreeMap<PoolId, usize>,
-    living: BTreeSet<NodeId>,
+    /// With the session of the process, as far as it can be read.
+    living: BTreeMap<NodeId, u64>,
+    /// The names of volumes.
+    volume_names: FxHashMap<VolumeId, String>,
+    /// The operator's wishes for owners, with their modification revision.
+    moves: BTreeMap<VolumeId, (map::Move, u64)>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// Stores that a core of a node finds slow.
@@ -55,12 +63,27 @@ pub enum Change {
     Group(map::Group, PoolId),
     /// A volume's record changed: a hint for its sequencers.
     Volume(VolumeId, amita_cluster::Generation),
+    /// Something that NVMe hosts see.
+    Hosts,
+    /// The operator wants a volume to be owned by another gateway, or no longer.
+    Move(VolumeId),
     /// A node finds a store slow, or no longer.
     Health,
     /// How hard background work may press.
     Recovery(Box<Recovery>),
     /// The record is not readable; it was ignored.
     Unreadable(String),
+}
+
+impl Change {
+    /// May it change what NVMe hosts see?
+    #[must_use]
+    pub fn concerns_hosts(&self) -> bool {
+        matches!(
+            self,
+            Change::Hosts | Change::Node(..) | Change::Life | Change::Volume(..) | Change::Nothing
+        )
+    }
 }
 
 impl View {
@@ -85,6 +108,8 @@ impl View {
             "health" => self.health(rest, record),
             "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
+            "moves" => self.apply_move(rest, record),
+            "nvme" => self.apply_nvme(rest, record),
             _ => Change::Nothing,
         }
     }
@@ -127,12 +152,15 @@ impl View {
 
     fn volume(&mut self, name: &str, record: &Record) -> Change {
         let Some(value) = &record.value else {
-            self.volumes.remove(name);
+            if let Some(gone) = self.volumes.remove(name) {
+                self.volume_names.remove(&gone.id);
+            }
             return Change::Nothing;
         };
         match parse::<map::Volume>(&record.key, value) {
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
+                self.volume_names.insert(volume.id, name.to_owned());
                 self.volumes.insert(name.to_owned(), volume);
                 change
             }
@@ -146,9 +174,15 @@ impl View {
             .as_ref()
             .map(|value| parse::<map::Pool>(&record.key, value));
         match pool {
-            Some(Ok(pool)) => drop(self.pools.insert(name.to_owned(), pool.id)),
+            Some(Ok(pool)) => {
+                self.pools.insert(name.to_owned(), pool.id);
+                self.chunk_bytes.insert(name.to_owned(), pool.chunk_bytes);
+            }
             Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.pools.remove(name)),
+            None => {
+                self.pools.remove(name);
+                self.chunk_bytes.remove(name);
+            }
         }
         Change::Nothing
     }
@@ -177,7 +211,7 @@ impl View {
     /// The stores that living nodes find slow, in order.
     #[must_use]
     pub fn accused(&self) -> Vec<StoreId> {
-        let living = self.accused.values().filter(|(node, _)| self.living.contains(node));
+        let living = self.accused.values().filter(|(node, _)| self.living.contains_key(node));
         let mut stores: Vec<StoreId> = living.flat_map(|(_, stores)| stores).copied().collect();
         stores.sort_unstable();
         stores.dedup();
@@ -205,10 +239,42 @@ impl View {
             return Change::Nothing;
         };
         match &record.value {
-            Some(_) => self.living.insert(node),
-            None => self.living.remove(&node),
-        };
+            Some(value) => {
+                // A record that cannot be read shows that the node lives all the same.
+                let session = parse::<map::Live>(&record.key, value).map_or(0, |live| live.session);
+                self.living.insert(node, session);
+            }
+            None => drop(self.living.remove(&node)),
+        }
         Change::Life
+    }
+
+    fn apply_nvme(&mut self, rest: &str, record: &Record) -> Change {
+        let taken = match rest.split_once('/') {
+            Some(("subsystems", name)) => take(&mut self.subsystems, name, record),
+            Some(("hosts", nqn)) => take(&mut self.hosts, nqn, record),
+            _ => Ok(()),
+        };
+        match taken {
+            Ok(()) => Change::Hosts,
+            Err(why) => Change::Unreadable(why),
+        }
+    }
+
+    fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        match record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Move>(&record.key, value))
+        {
+            Some(Ok(wish)) => drop(self.moves.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.moves.remove(&volume)),
+        }
+        Change::Move(volume)
     }
 
     fn apply_group(&mut self, rest: &str, record: &Record) -> Change {
@@ -280,18 +346,74 @@ impl View {
     /// Does the node hold its key?
     #[must_use]
     pub fn lives(&self, node: NodeId) -> bool {
-        self.living.contains(&node)
+        self.living.contains_key(&node)
     }
 
     /// The nodes that hold their keys.
     pub fn living(&self) -> impl Iterator<Item = NodeId> {
-        self.living.iter().copied()
+        self.living.keys().copied()
+    }
+
+    /// The session of a living node's process.
+    #[must_use]
+    pub fn session(&self, node: NodeId) -> Option<u64> {
+        self.living.get(&node).copied()
+    }
+
+    /// The volume of that number.
+    #[must_use]
+    pub fn volume_of(&self, volume: VolumeId) -> Option<&map::Volume> {
+        self.volumes.get(self.volume_names.get(&volume)?)
+    }
+
+    /// The gateway that owns a volume, as last heard.
+    #[must_use]
+    pub fn owner(&self, volume: VolumeId) -> Option<NodeId> {
+        self.volume_of(volume)?.owner
+    }
+
+    /// The operator's wishes for owners, with their record's modification revision.
+    pub fn moves(&self) -> impl Iterator<Item = (VolumeId, &map::Move, u64)> {
+        self.moves
+            .iter()
+            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// Bytes of a chunk of a pool's volumes.
+    #[must_use]
+    pub fn chunk_bytes(&self, pool: &str) -> Option<u32> {
+        self.chunk_bytes.get(pool).copied()
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &map::Node> {
+        self.nodes.values()
+    }
+
+    /// The subsystems that NVMe hosts connect to, by name.
+    pub fn subsystems(&self) -> impl Iterator<Item = &map::Subsystem> {
+        self.subsystems.values()
+    }
+
+    /// An NVMe host.
+    #[must_use]
+    pub fn host(&self, nqn: &str) -> Option<&map::Host> {
+        self.hosts.get(nqn)
     }
 
     /// The volumes by name.
     pub fn volumes(&self) -> impl Iterator<Item = &map::Volume> {
         self.volumes.values()
     }
+}
+
+/// Takes a record into a table, or out of it.
+fn take<T: DeserializeOwned>(table: &mut BTreeMap<String, T>, name: &str, record: &Record) -> Result<(), String> {
+    match &record.value {
+        Some(value) => drop(table.insert(name.to_owned(), parse(&record.key, value)?)),
+        None => drop(table.remove(name)),
+    }
+    Ok(())
 }
 
 fn parse<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {

@@ -2,6 +2,7 @@
 //! over blocking sockets. It is honest about what the trait asks for (lengths, chunks, blocks) and panics where a front
 //! breaks that; it can hold I/O back, reorder it, and fail it.
 
+mod board;
 mod serve;
 
 use crate::service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo};
@@ -12,7 +13,8 @@ use amita_volume::{IoError, Op, Payload};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use serve::{Connection, Server, serve};
+pub use board::Board;
+pub use serve::{Connection, Protocol, Server, serve};
 
 /// The blocks of a chunk at the most: what an allocation bitmap has room for.
 const MAX_CHUNK_BYTES: u32 = 1024 * BLOCK_BYTES;
@@ -217,6 +219,8 @@ pub struct MemoryService {
     pub refusal: Option<OpenError>,
     /// Opens less closes.
     pub open_count: usize,
+    /// The register of NVMe controllers.
+    pub board: Board,
 }
 
 impl MemoryService {
@@ -231,6 +235,7 @@ impl MemoryService {
             fault: None,
             refusal: None,
             open_count: 0,
+            board: Board::default(),
         }
     }
 
@@ -262,6 +267,13 @@ impl MemoryService {
             }
         };
         self.events.push_back((front, Event::Done { tag, result, payload }));
+    }
+
+    /// Takes what the register of NVMe controllers has to say to a front.
+    pub fn collect(&mut self, front: FrontId) {
+        for (tag, word) in self.board.take(front) {
+            self.events.push_back((front, Event::Nvme { tag, word }));
+        }
     }
 
     /// Carries out all that was submitted, in order.
@@ -320,8 +332,9 @@ impl StorageService for MemoryService {
         self.events.push_back((front, Event::Reserved { tag, result }));
     }
 
-    fn nvme(&mut self, _: FrontId, _: u64, call: nvme::Call) {
-        match call {}
+    fn nvme(&mut self, front: FrontId, tag: u64, call: nvme::Call) {
+        self.board.call(front, tag, call);
+        self.collect(front);
     }
 }
 

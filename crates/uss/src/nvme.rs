@@ -11,12 +11,57 @@
 #![allow(missing_docs)]
 
 pub mod admin;
+pub mod auth;
 mod catalog;
 pub mod command;
+mod connection;
 mod hub;
+mod io;
 mod port;
+mod queue;
 pub mod reservations;
+pub mod tls;
+mod wire;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
-pub use hub::{Call, Hub, Mouth, Word};
-pub use port::{Config, Port};
+pub use connection::NvmeFront;
+pub use hub::{Call, Gate, Hub, MAX_CONTROLLERS, Mouth, Party, Shared, Word};
+pub use port::{Config, MAX_ENTRIES, MAX_QUEUES, MAX_TRANSFER_BYTES, Port};
+
+use crate::front::CloseReason;
+use crate::service::StorageService;
+use amita_reactor::{Outbox, Pool, Time};
+
+#[cfg(test)]
+mod tests;
+
+/// What a step may use.
+struct Cx<'a> {
+    now: Time,
+    outbox: &'a mut Outbox,
+    pool: &'a Pool,
+    service: &'a mut dyn StorageService,
+    /// Bytes that wait behind the outbox (encrypted ones).
+    backlog: usize,
+}
+
+impl<'a> Cx<'a> {
+    fn new(now: Time, outbox: &'a mut Outbox, pool: &'a Pool, service: &'a mut dyn StorageService) -> Cx<'a> {
+        Cx {
+            now,
+            outbox,
+            pool,
+            service,
+            backlog: 0,
+        }
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.outbox.queued_bytes() + self.backlog
+    }
+}
+
+/// A fatal error, as the log tells it.
+fn fatal_reason(fatal: &wire::Fatal) -> CloseReason {
+    CloseReason::Protocol(fatal.what)
+}

@@ -115,6 +115,18 @@ impl<T: Default> Slots<T> {
         &mut slot.value
     }
 
+    /// The value of a slot that may have been freed.
+    pub fn busy_mut(&mut self, id: SlotId) -> Option<&mut T> {
+        let slot = self.slots.get_mut(usize::from(id.0)).filter(|slot| slot.busy)?;
+        Some(&mut slot.value)
+    }
+
+    /// The first busy slot with such a value.
+    pub fn position(&self, is_meant: impl Fn(&T) -> bool) -> Option<SlotId> {
+        let index = self.slots.iter().position(|slot| slot.busy && is_meant(&slot.value))?;
+        Some(SlotId(index as u16))
+    }
+
     /// The tag of a piece.
     ///
     /// # Panics

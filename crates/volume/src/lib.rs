@@ -28,6 +28,6 @@ pub use config::{
 };
 pub use health::Care;
 pub use io::{CallId, Course, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
-pub use opener::{OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+pub use opener::{Consent, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 pub use planted::Planted;
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};

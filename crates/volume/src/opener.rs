@@ -27,6 +27,19 @@ use std::time::Duration;
 /// Races that are lost to other gateways before one gives up: two that take turns would go on for ever.
 const MAX_ROUNDS: u32 = 8;
 
+/// How a living owner is dealt with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consent {
+    /// It is asked, and may refuse: hosts use the volume there.
+    #[default]
+    Asked,
+    /// It is left alone, and the opening ends as [`OpenError::Busy`], unless it is this one, which was found to be lost: hosts'
+    /// I/O can be forwarded to any other.
+    Over(Option<NodeId>),
+    /// It is asked to hand the volume over though hosts use it: the operator wants that.
+    HandOver,
+}
+
 /// Settings of an opening.
 #[derive(Clone, Debug)]
 pub struct OpenerConfig {
@@ -34,8 +47,12 @@ pub struct OpenerConfig {
     pub node: NodeId,
     /// The volume's name.
     pub volume: String,
+    /// How a living owner is dealt with.
+    pub consent: Consent,
     /// How long the present owner may take to answer.
     pub release_timeout: Duration,
+    /// How long it may take where it hands the volume over: it ends what it has under way first.
+    pub hand_over_timeout: Duration,
     /// For how long the metadata may be away.
     pub meta_timeout: Duration,
     /// The pause between calls to the metadata that fail.
@@ -51,7 +68,9 @@ impl OpenerConfig {
         OpenerConfig {
             node,
             volume: volume.into(),
+            consent: Consent::default(),
             release_timeout: Duration::from_millis(300),
+            hand_over_timeout: Duration::from_secs(2),
             meta_timeout: Duration::from_secs(3),
             meta_pause: Duration::from_millis(20),
             planted: Planted::default(),
@@ -90,6 +109,8 @@ pub enum OpenerEffect {
         volume: VolumeId,
         /// Its generation of it.
         generation: Generation,
+        /// Though hosts use it there.
+        hand_over: bool,
     },
     /// The end. Said once.
     Opened(Box<Result<Opened, OpenError>>),
@@ -238,6 +259,11 @@ impl Opener {
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
         match self.step {
+            // A move is no reason to take a volume by force.
+            Step::Owner { until } if now >= until && self.config.consent == Consent::HandOver => {
+                let owner = self.record().owner.expect("only an owner is asked");
+                self.end(Err(OpenError::Busy { owner }));
+            }
             Step::Owner { until } if now >= until => self.raise(),
             Step::Owner { .. } | Step::Done => {}
             _ if self.retry.is_some_and(|at| now >= at) => {
@@ -450,12 +476,23 @@ impl Opener {
         let lives = reply.value(2).is_some();
         match self.record().owner {
             Some(owner) if owner != self.config.node && lives => {
-                let until = now.plus(self.config.release_timeout);
+                let hand_over = self.config.consent == Consent::HandOver;
+                if let Consent::Over(lost) = self.config.consent
+                    && lost != Some(owner)
+                {
+                    return self.end(Err(OpenError::Busy { owner }));
+                }
+                let patience = match hand_over {
+                    true => self.config.hand_over_timeout,
+                    false => self.config.release_timeout,
+                };
+                let until = now.plus(patience);
                 self.step = Step::Owner { until };
                 self.effects.push_back(OpenerEffect::AskOwner {
                     node: owner,
                     volume: self.record().id,
                     generation: self.record().generation,
+                    hand_over,
                 });
             }
             _ => self.raise(),

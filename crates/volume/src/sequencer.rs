@@ -109,6 +109,11 @@ const NEVER: Time = Time(u64::MAX);
 const UNFIT_PAUSES: u32 = 100;
 
 impl Sequencer {
+    /// The volume has grown to this size, as its record says; it never shrinks.
+    pub fn resized(&mut self, size_bytes: u64) {
+        self.volume.size_bytes = size_bytes.max(self.volume.size_bytes);
+    }
+
     /// A sequencer of an opened volume. `id_base` stands above the low 40 bits of every id that it makes and differs from
     /// that of every other sequencer of the node. No store counts as connected until [`Sequencer::store_up`].
     ///
@@ -436,5 +441,6 @@ fn call_id(id_base: u64, count: u64) -> CallId {
 
 #[cfg(any(test, feature = "planted"))]
 mod check;
+mod compare;
 #[cfg(test)]
 mod tests;

@@ -106,6 +106,8 @@ pub struct Read {
     pub found: Option<Found>,
     /// The promises that prove the answer were held (R4).
     pub promised: bool,
+    /// Of a compare-and-write: what is expected, and what is written then.
+    pub compare: Slice,
 }
 
 /// What a store said to a read.

@@ -220,9 +220,15 @@ pub(super) fn put_release(
     tag: u64,
     volume: VolumeId,
     generation: Generation,
+    hand_over: Option<u8>,
     payload_bytes: usize,
 ) -> Result<Kind, EncodeError> {
     no_payload(payload_bytes)?;
+    if hand_over.is_some_and(|agreed| agreed < super::FORWARD_VERSION) {
+        return Err(EncodeError::Unsupported {
+            what: "the peer's build is too old to hand a volume over; upgrade it",
+        });
+    }
     if generation > Generation::MAX {
         return Err(EncodeError::Field {
             field: "generation",
@@ -235,10 +241,13 @@ pub(super) fn put_release(
         generation: generation.0,
     }
     .put(out);
-    Ok(Kind::Release)
+    Ok(match hand_over {
+        Some(_) => Kind::HandOver,
+        None => Kind::Release,
+    })
 }
 
-pub(super) fn get_release(mut reader: Reader<'_>) -> Result<Message, DecodeError> {
+pub(super) fn get_release(mut reader: Reader<'_>, hand_over: bool) -> Result<Message, DecodeError> {
     let raw = RawRelease::get(&mut reader)?;
     reader.end()?;
     let generation = get_generation(raw.generation)?;
@@ -246,6 +255,7 @@ pub(super) fn get_release(mut reader: Reader<'_>) -> Result<Message, DecodeError
         tag: raw.tag,
         volume: VolumeId(raw.volume),
         generation,
+        hand_over,
     })
 }
 

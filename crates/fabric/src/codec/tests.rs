@@ -201,6 +201,7 @@ fn what_no_receiver_would_accept_is_not_sent() {
         tag: 1,
         volume: VolumeId(1),
         generation: Generation(1 << 24),
+        hand_over: false,
     };
     assert!(matches!(
         encode(&mut out, PROTOCOL_VERSION, &release, 0),

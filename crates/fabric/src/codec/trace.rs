@@ -80,7 +80,7 @@ pub(super) fn get(message: &mut Message, bytes: &[u8]) -> Result<(), DecodeError
                 answered_ns: raw.answered_ns,
             }));
         }
-        Message::Release { .. } | Message::Released { .. } => {}
+        _ => {}
     }
     reader.end()
 }

@@ -6,7 +6,7 @@ use crate::connection::{Connection, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
 use crate::limits::{MAX_CHARGE_BYTES, MAX_RELEASES};
 use crate::message::Message;
-use crate::window::charge;
+use crate::window::{charge, forward_charge};
 use amita_reactor::{BufMut, Driver, Slice};
 use std::io;
 
@@ -108,6 +108,8 @@ impl Fabric {
         let verdict = match &message {
             Message::Request(request) => self.admit(link, request.id.0, charge(request, payload.len())),
             Message::Answer(answer) => self.settle(link, answer.id.0, payload.len()),
+            Message::Forward(forward) => self.admit_forward(link, forward.tag, forward_charge(forward, payload.len())),
+            Message::Forwarded(forwarded) => self.settle_forward(link, forwarded.tag, payload.len()),
             Message::Release { .. } => self.count_release(link),
             Message::Released { .. } => self.count_released(link),
         };
@@ -158,6 +160,45 @@ impl Fabric {
                 Ok(())
             }
             _ => Err(Violation::Answer { id, payload_bytes }),
+        }
+    }
+
+    /// A forwarded request came. It does not count among what is unanswered: it is answered only when requests are that
+    /// come by other links, which must be read.
+    fn admit_forward(&mut self, link: Link, tag: u64, charge: u32) -> Result<(), Violation> {
+        let Some(connection) = self.connection_mut(link) else {
+            return Ok(());
+        };
+        if connection.outgoing {
+            return Err(Violation::Unexpected(
+                "a forwarded request from the end that accepted the link",
+            ));
+        }
+        if !connection.forwards.admits(charge) {
+            let (requests, bytes) = connection.forwards.limits();
+            return Err(Violation::Window { requests, bytes });
+        }
+        if connection.forwards.charge_of(tag).is_some() || !connection.forwards.take(tag, charge) {
+            return Err(Violation::Unexpected("two forwarded requests under one tag"));
+        }
+        Ok(())
+    }
+
+    fn settle_forward(&mut self, link: Link, tag: u64, payload_bytes: usize) -> Result<(), Violation> {
+        let Some(connection) = self.connection_mut(link) else {
+            return Ok(());
+        };
+        if !connection.outgoing {
+            return Err(Violation::Unexpected(
+                "an answer to a forwarded request from the end that made the link",
+            ));
+        }
+        match connection.forwards.charge_of(tag) {
+            Some(charge) if payload_bytes <= charge as usize => {
+                connection.forwards.settle(tag);
+                Ok(())
+            }
+            _ => Err(Violation::Answer { id: tag, payload_bytes }),
         }
     }
 

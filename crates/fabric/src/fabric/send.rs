@@ -6,7 +6,7 @@ use crate::connection::{Connection, Phase, Waiting};
 use crate::event::{DownReason, Link, SendError};
 use crate::limits::{MAX_RELEASES, RECEIVE_CLASSES, STARVED_RETRY};
 use crate::message::Message;
-use crate::window::charge;
+use crate::window::{charge, forward_charge};
 use amita_reactor::{Driver, Inbox, Segments, Slice};
 use std::io;
 
@@ -79,6 +79,27 @@ impl Fabric {
                 let charge = connection.window.settle(answer.id.0).ok_or(SendError::NotAsked)?;
                 self.unanswered -= u64::from(charge);
                 self.resume();
+            }
+            Message::Forward(forward) => {
+                if !connection.outgoing {
+                    return Err(SendError::WrongWay);
+                }
+                let charge = forward_charge(forward, payload.len());
+                // Whoever forwards keeps what does not fit: it may have to go another way later.
+                if !connection.forwards.admits(charge) {
+                    return Err(SendError::Full);
+                }
+                if !connection.forwards.take(forward.tag, charge) {
+                    let field = "the tag of a different forwarded request in flight";
+                    let value = forward.tag;
+                    return Err(EncodeError::Field { field, value }.into());
+                }
+            }
+            Message::Forwarded(forwarded) => {
+                if connection.outgoing {
+                    return Err(SendError::WrongWay);
+                }
+                connection.forwards.settle(forwarded.tag).ok_or(SendError::NotAsked)?;
             }
             Message::Release { .. } => {
                 if connection.releases_sent >= MAX_RELEASES {

@@ -266,6 +266,7 @@ impl Node {
                 self.failed.extend(sent.err());
             }
             Message::Released { outcome, .. } => self.released.push(outcome),
+            Message::Forward(_) | Message::Forwarded(_) => {}
         }
     }
 

@@ -29,6 +29,7 @@ fn asking() -> Vec<Frame> {
         tag: 3,
         volume: VolumeId(1),
         generation: Generation(1),
+        hand_over: false,
     };
     vec![
         control(|out| encode_hello(out, &raw_hello(9, 1, 0), false)),
@@ -186,6 +187,7 @@ fn a_mangled_conversation_of_an_acceptor_harms_nobody() {
                 tag: 1,
                 volume: VolumeId(1),
                 generation: Generation(1),
+                hand_over: false,
             };
             cluster
                 .node(1)

@@ -260,6 +260,7 @@ fn what_has_no_place_ends_the_link() {
         tag: 1,
         volume: amita_cluster::VolumeId(1),
         generation: amita_cluster::Generation(1),
+        hand_over: false,
     };
     for (bytes, says) in [
         (second_hello, "a second hello"),

@@ -315,6 +315,7 @@ fn volumes_are_asked_for_in_both_directions_of_a_link() {
                 tag,
                 volume: VolumeId(3),
                 generation: Generation(4),
+                hand_over: false,
             };
             cluster
                 .node(node)

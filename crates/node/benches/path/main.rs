@@ -402,6 +402,8 @@ fn config(node: u32, driver: &MemoryDriver) -> CoreConfig {
         stores: usize::from(node > 1),
         links_per_peer: 1,
         refused_for: Duration::from_millis(150),
+        stale_after: Duration::from_secs(1),
+        nvme: amita_uss::nvme::Config::default(),
         silent_for: Duration::from_secs(5),
         fabric: amita_fabric::Config::new(CLUSTER, id, node.into(), driver.pool().clone()),
         store: amita_store::Config {

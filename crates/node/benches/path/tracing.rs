@@ -80,6 +80,7 @@ pub fn always() {
             arrived,
             parsed: arrived,
             trace: TraceId::NONE,
+            host: amita_uss::HostKey::NONE,
         };
         black_box(trace);
         let course = Course::default();

@@ -65,6 +65,11 @@ impl Peers {
         peer.link.map(|link| (link, peer.holder))
     }
 
+    /// Is the peer taken for dead?
+    pub(super) fn is_lost(&self, peer: NodeId) -> bool {
+        self.peers.get(&peer).is_some_and(|known| known.lost)
+    }
+
     /// Is there a link to the peer, or could it not be reached?
     fn was_tried(&self, peer: NodeId) -> bool {
         let known = self.peers.get(&peer);
@@ -135,6 +140,7 @@ impl Core {
         for store in self.stores_of(peer) {
             self.shards.store_up(now, store);
         }
+        self.settle_ways(now);
     }
 
     pub(super) fn on_peer_down(&mut self, now: Time, peer: NodeId) {
@@ -144,6 +150,7 @@ impl Core {
         for store in self.stores_of(peer) {
             self.shards.store_down(now, store);
         }
+        self.take_back(now, peer);
     }
 
     /// Has a connection to each living node been made, or tried in vain? Before that, one that is alive and well could be
@@ -199,6 +206,7 @@ impl Core {
         for store in self.stores_of(peer) {
             self.shards.store_lost(now, store);
         }
+        self.look_at_owners(now);
     }
 
     /// The stores of a node, in order: what is told to sequencers must not hang on a table's order.

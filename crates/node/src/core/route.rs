@@ -2,6 +2,7 @@
 
 use super::Core;
 use crate::control::FromCore;
+use crate::directory::Asker;
 use crate::fronts::Ask;
 use crate::mail::{CoreMessage, Origin};
 use crate::shards::Want;
@@ -49,6 +50,7 @@ impl Core {
                     outgoing: true,
                     ..
                 } => self.link_up(peer, link),
+                Event::Up { link, peer, .. } => self.receiving.link_opened(link, peer),
                 Event::Down {
                     link, peer, outgoing, ..
                 } => {
@@ -73,6 +75,7 @@ impl Core {
 
     /// A peer's link closed: the stores take the credits back that it had.
     fn incoming_closed(&mut self, now: Time, link: Link) {
+        self.receiving.link_closed(link);
         let link = token::peer_link(self.config.core, link);
         self.stores.link_closed(now, link);
         for core in 0..self.config.cores {
@@ -95,6 +98,7 @@ impl Core {
                 tag,
                 volume,
                 generation,
+                hand_over,
             } => {
                 let core = self.config.core;
                 self.mail.send(
@@ -105,10 +109,13 @@ impl Core {
                         tag,
                         volume,
                         generation,
+                        hand_over,
                     },
                 );
             }
             Message::Released { tag, outcome } => self.mail.send(0, CoreMessage::Released { tag, outcome }),
+            Message::Forward(request) => self.on_forward(now, link, request, payload),
+            Message::Forwarded(answer) => self.on_forwarded(now, link, answer, payload),
         }
     }
 
@@ -219,6 +226,7 @@ impl Core {
                 arrived: self.pass_began,
                 parsed: now,
                 trace: TraceId::NONE,
+                host: uss::HostKey::NONE,
             };
             match ask {
                 Ask::List { front, tag } => {
@@ -247,9 +255,10 @@ impl Core {
                     volume,
                     op,
                     payload,
-                    host: _,
+                    host,
                 } => {
                     let mut origin = origin(front, tag);
+                    origin.host = host;
                     origin.trace = self.shards.traces.sample(now);
                     if origin.trace.is_some() {
                         driver.refresh();
@@ -258,7 +267,15 @@ impl Core {
                     }
                     self.pass_to_shard(now, origin, volume, op, payload);
                 }
-                Ask::Reserve { .. } | Ask::Nvme { .. } => {}
+                Ask::Reserve { front, tag, .. } => {
+                    let result = Err(uss::reservation::Refusal::Unavailable);
+                    self.fronts.event(driver, front, uss::Event::Reserved { tag, result });
+                }
+                Ask::Nvme { front, tag, call } => {
+                    let core = self.config.core as u16;
+                    let mouth = uss::nvme::Mouth { core, front };
+                    self.mail.send(0, CoreMessage::Nvme { mouth, tag, call });
+                }
             }
         }
         moved
@@ -277,11 +294,14 @@ impl Core {
     }
 
     /// A piece of I/O, to the core that sequences its chunk: at most one hop.
-    fn pass_to_shard(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+    pub(super) fn pass_to_shard(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
         let core = if self.config.cores == 1 {
             0
         } else {
-            let chunk_bytes = self.directory_chunk_bytes(volume);
+            // Every core has a shard of each open volume, which knows its chunk size.
+            let Some(chunk_bytes) = self.shards.chunk_bytes(volume) else {
+                return self.away(now, origin, volume, op, payload);
+            };
             ChunkId {
                 volume,
                 index: ChunkIndex(op.offset() / u64::from(chunk_bytes)),
@@ -303,18 +323,13 @@ impl Core {
         }
     }
 
-    /// Every core has a shard of each open volume, which knows its chunk size.
-    fn directory_chunk_bytes(&self, volume: VolumeId) -> u32 {
-        self.shards.chunk_bytes(volume).unwrap_or(4 << 20)
-    }
-
     fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
-        if let Err(origin) = self.shards.submit(now, origin, volume, op, payload) {
-            self.done(origin, Err(IoError::Lost), Payload::None);
+        if let Err(payload) = self.shards.submit(now, origin, volume, op, payload) {
+            self.away(now, origin, volume, op, payload);
         }
     }
 
-    fn done(&mut self, origin: Origin, result: Result<(), IoError>, payload: Payload) {
+    pub(super) fn done(&mut self, origin: Origin, result: Result<(), IoError>, payload: Payload) {
         let core = self.config.core as u16;
         self.mail.send(
             usize::from(origin.core),
@@ -335,12 +350,7 @@ impl Core {
             match want {
                 Want::Done(origin, result, payload) if usize::from(origin.core) == self.config.core => {
                     self.shards.traces.acknowledge(&origin, origin.core);
-                    let event = uss::Event::Done {
-                        tag: origin.tag,
-                        result,
-                        payload,
-                    };
-                    self.fronts.event(driver, origin.front, event);
+                    self.ended(driver, &origin, result, payload);
                 }
                 Want::Done(origin, result, payload) => self.done(origin, result, payload),
                 Want::Effect(effect) => self.on_effect(now, effect),
@@ -373,12 +383,26 @@ impl Core {
                         volume,
                         generation,
                         why: why.clone(),
+                        handed_over: false,
                     });
                 }
             }
         }
         self.wants = wants;
         moved
+    }
+
+    /// An I/O that came in on this core has ended.
+    fn ended(&mut self, driver: &mut dyn Driver, origin: &Origin, result: Result<(), IoError>, payload: Payload) {
+        if !super::forward::is_host(origin.front) {
+            return self.forward_done(origin.tag, result, payload);
+        }
+        let event = uss::Event::Done {
+            tag: origin.tag,
+            result,
+            payload,
+        };
+        self.fronts.event(driver, origin.front, event);
     }
 
     fn on_effect(&mut self, now: Time, effect: Effect) {
@@ -431,7 +455,7 @@ impl Core {
         }
     }
 
-    fn give_up(&mut self, link: Link, why: &str) {
+    pub(super) fn give_up(&mut self, link: Link, why: &str) {
         self.to_control
             .push(FromCore::Warning(format!("a connection is given up: {why}")));
         self.breaks.push(link);
@@ -464,15 +488,7 @@ impl Core {
                 payload,
             } => {
                 self.shards.traces.acknowledge(&origin, core);
-                self.fronts.event(
-                    driver,
-                    origin.front,
-                    uss::Event::Done {
-                        tag: origin.tag,
-                        result,
-                        payload,
-                    },
-                );
+                self.ended(driver, &origin, result, payload);
             }
             CoreMessage::Listed { origin, exports } => {
                 self.fronts.event(
@@ -517,7 +533,39 @@ impl Core {
                 volume,
                 generation,
                 why,
-            } => self.drop_shard(driver, volume, generation, &why),
+                handed_over,
+            } => self.drop_shard(driver, volume, generation, &why, handed_over),
+            CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
+            CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
+            CoreMessage::Leave { volume, generation } => {
+                if self.shards.generation(volume) == Some(generation) {
+                    self.shards.leave(volume, true);
+                } else {
+                    let core = self.config.core;
+                    self.mail.send(
+                        0,
+                        CoreMessage::Left {
+                            volume,
+                            generation,
+                            core,
+                        },
+                    );
+                }
+            }
+            CoreMessage::Stay { volume } => {
+                self.shards.leave(volume, false);
+                self.settle_way(now, volume);
+            }
+            CoreMessage::Left {
+                volume,
+                generation,
+                core,
+            } => self.directory.left(now, volume, generation, core),
+            CoreMessage::Nvme { mouth, tag, call } => self.on_nvme(mouth, tag, call),
+            CoreMessage::NvmeWord { front, tag, word } => {
+                self.fronts.event(driver, front, uss::Event::Nvme { tag, word });
+            }
+            CoreMessage::Catalog(catalog) => self.on_catalog(driver, catalog),
             CoreMessage::StoreServes { store, core } => {
                 self.local.push((store, core));
                 self.shards.store_up(now, store);
@@ -533,8 +581,10 @@ impl Core {
                 tag,
                 volume,
                 generation,
+                hand_over,
             } => {
-                self.directory.release(core, link, tag, volume, generation);
+                let asker = Asker { core, link, tag };
+                self.directory.release(now, asker, volume, generation, hand_over);
             }
             CoreMessage::Reply { link, message } => self.send_on(link, message, Slice::default()),
             CoreMessage::Released { tag, outcome } => self.directory.released(tag, outcome),
@@ -556,6 +606,7 @@ impl Core {
         }
         self.shards.make(now, opened, &local, &up, &lost);
         self.mail.send(0, CoreMessage::ShardMade { volume, generation });
+        self.settle_way(now, volume);
     }
 
     fn drop_shard(
@@ -564,6 +615,7 @@ impl Core {
         volume: VolumeId,
         generation: amita_cluster::Generation,
         why: &str,
+        handed_over: bool,
     ) {
         if self.config.core == 0 {
             self.directory.lost(volume, generation);
@@ -575,6 +627,9 @@ impl Core {
         // Its pending I/O ends as lost before it goes.
         self.route_wants(driver);
         self.shards.remove(volume);
+        if handed_over {
+            return self.settle_way(driver.now(), volume);
+        }
         let why = why.to_owned();
         self.fronts.event_to_all(driver, || uss::Event::Lost {
             volume,
@@ -585,6 +640,7 @@ impl Core {
     fn route_directory(&mut self) -> bool {
         use crate::directory::Act;
         let mut moved = false;
+        self.catalog_due |= self.directory.take_changed();
         while let Some(act) = self.directory.next() {
             moved = true;
             match act {
@@ -594,12 +650,14 @@ impl Core {
                     tag,
                     volume,
                     generation,
+                    hand_over,
                 } => match self.peers.route(node) {
                     Some((link, holder)) => {
                         let message = Message::Release {
                             tag,
                             volume,
                             generation,
+                            hand_over,
                         };
                         self.send_by(holder, link, message, Slice::default());
                     }
@@ -616,19 +674,30 @@ impl Core {
                     volume,
                     generation,
                     why,
+                    handed_over,
                 } => {
                     self.mail.broadcast(|| CoreMessage::DropShard {
                         volume,
                         generation,
                         why: why.clone(),
+                        handed_over,
                     });
                 }
+                Act::Leave { volume, generation } => {
+                    self.mail.broadcast(|| CoreMessage::Leave { volume, generation });
+                }
+                Act::Stay { volume } => self.mail.broadcast(|| CoreMessage::Stay { volume }),
+                Act::Sought { core, volume, way } => self.mail.send(core, CoreMessage::Sought { volume, way }),
                 Act::Opened { origin, result } => {
                     self.mail
                         .send(usize::from(origin.core), CoreMessage::Opened { origin, result });
                 }
                 Act::Reply { core, link, message } => self.mail.send(core, CoreMessage::Reply { link, message }),
             }
+        }
+        self.catalog_due |= self.directory.take_changed();
+        if self.catalog_due {
+            self.make_catalog();
         }
         moved
     }

@@ -2,6 +2,7 @@
 
 use super::plane::{Control, Joined};
 use super::{ServeConfig, ServeError};
+use crate::catalog::Cataloguer;
 use crate::control::{FromCore, ToCore};
 use crate::core::{Core, CoreConfig};
 use crate::fronts::MakeFront;
@@ -12,7 +13,9 @@ use amita_reactor::driver::{Completion, Driver, Wait};
 use amita_reactor::mailbox::{Receiver as RingEnd, Sender as RingStart, channel as ring};
 use amita_reactor::uring::UringDriver;
 use amita_reactor::{Pool, PoolConfig, Waker};
+use amita_seal::SealKey;
 use amita_uss::nbd::{self, NbdFront};
+use amita_uss::nvme::NvmeFront;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -267,6 +270,9 @@ impl Egg {
                 let _ = self.words.send(Word::Nbd(bound));
             }
         }
+        if let Some(address) = self.config.nvme {
+            self.listen_nvme(&mut core, &mut driver, address)?;
+        }
         for path in &self.stores {
             if let Err(why) = core.open_store(&mut driver, path) {
                 let why = ServeError::store(path, &why).to_string();
@@ -286,6 +292,30 @@ impl Egg {
                 outbox: self.outbox,
             },
         ))
+    }
+
+    /// Every core listens at the same address: the kernel spreads the queues of hosts over them.
+    fn listen_nvme(&self, core: &mut Core, driver: &mut UringDriver, address: SocketAddr) -> Result<(), ServeError> {
+        let (port, number) = (core.nvme_port().clone(), self.core as u16);
+        let make: MakeFront = Box::new(move |id, now, peer, outbox| {
+            Box::new(NvmeFront::accept(port.clone(), id, number, now, address, peer, outbox))
+        });
+        let (_, bound) = core
+            .fronts
+            .listen(driver, address, make)
+            .map_err(|why| ServeError::listen(address, &why))?;
+        if self.core == 0 {
+            let key = match &self.config.seal_key {
+                None => None,
+                Some(path) => Some(Arc::new(SealKey::load(path).map_err(|why| ServeError::Setting {
+                    setting: "seal-key",
+                    why: why.to_string(),
+                })?)),
+            };
+            core.serve_nvme(Cataloguer::new(self.node, self.cluster, key));
+            let _ = self.words.send(Word::Nvme(bound));
+        }
+        Ok(())
     }
 
     fn core_config(&self, pool: Pool) -> CoreConfig {
@@ -309,6 +339,8 @@ impl Egg {
             links_per_peer: self.links,
             refused_for: self.config.refused_for,
             silent_for: self.config.silent_for,
+            stale_after: self.config.stale_after,
+            nvme: self.config.nvme_config.clone(),
             fabric,
             store,
             sequencer: amita_volume::Config {

@@ -71,6 +71,11 @@ pub struct ServeConfig {
     /// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted: with
     /// what it takes to do so, I/O stands still for less than two seconds when a node freezes.
     pub silent_for: Duration,
+    /// A core whose hosts have other paths drops them when it was not running for so long: below any patience of theirs, so
+    /// that what they have repeated elsewhere is not carried out late.
+    pub stale_after: Duration,
+    /// The settings of the NVMe target.
+    pub nvme_config: amita_uss::nvme::Config,
     /// Which I/Os are traced, and kept.
     pub trace: crate::trace::TraceConfig,
     /// The settings of NBD.
@@ -109,6 +114,8 @@ impl ServeConfig {
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: Duration::from_millis(150),
             silent_for: Duration::from_millis(1700),
+            stale_after: Duration::from_millis(1000),
+            nvme_config: amita_uss::nvme::Config::default(),
             trace: crate::trace::TraceConfig::default(),
             nbd_config: nbd::Config::default(),
             driver: amita_reactor::uring::UringConfig::default(),

@@ -19,6 +19,7 @@ fn origin(trace: TraceId, arrived: Time, parsed: Time) -> Origin {
         arrived,
         parsed,
         trace,
+        host: amita_uss::HostKey::NONE,
     }
 }
 

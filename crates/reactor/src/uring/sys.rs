@@ -138,6 +138,10 @@ pub(super) fn set_option(socket: &OwnedFd, level: i32, option: i32, value: i32) 
 
 pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if address.port() != 0 {
+        // The cores of a node share a port: the kernel spreads what comes over them. (Another process is looked for before.)
+        set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
     // SAFETY: a plain structure for which zero is a value.
     let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let length = write_address(address, &mut storage);

@@ -181,6 +181,8 @@ impl Node {
             stores: setup.stores,
             links_per_peer: setup.links_per_peer,
             refused_for: setup.refused_for,
+            stale_after: std::time::Duration::from_secs(1),
+            nvme: amita_uss::nvme::Config::default(),
             silent_for: setup.silent_for,
             fabric,
             store,

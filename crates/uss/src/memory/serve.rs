@@ -1,15 +1,17 @@
 //! A host loop over blocking sockets: one thread a connection. Not for production: it waits, and it copies nothing but
 //! also batches nothing.
 
-use super::{MemoryService, Volumes};
+use super::{Board, MemoryService, Volumes};
 use crate::front::{CloseReason, Flow, Front};
 use crate::nbd::{Config, NbdFront};
-use crate::service::FrontId;
+use crate::nvme::{self, NvmeFront};
+use crate::service::{Event, FrontId};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +27,9 @@ const STACK_BYTES: usize = 256 << 10;
 pub trait Connection: Read + Write + Send + 'static {
     /// Bounds reads and writes.
     fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()>;
+
+    /// This end's address and the other's.
+    fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)>;
 }
 
 impl Connection for TcpStream {
@@ -33,6 +38,10 @@ impl Connection for TcpStream {
         self.set_read_timeout(Some(read))?;
         self.set_write_timeout(Some(write))
     }
+
+    fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.local_addr()?, self.peer_addr()?))
+    }
 }
 
 impl Connection for UnixStream {
@@ -40,12 +49,25 @@ impl Connection for UnixStream {
         self.set_read_timeout(Some(read))?;
         self.set_write_timeout(Some(write))
     }
+
+    fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}
+
+/// What is served.
+#[derive(Clone)]
+pub enum Protocol {
+    /// NBD.
+    Nbd(Arc<Config>),
+    /// NVMe/TCP, with these settings; the subsystems are those of the board.
+    Nvme(nvme::Config, Board),
 }
 
 /// Serves one connection to its end; says why it ended.
 pub fn serve(
-    mut socket: impl Connection,
-    config: Arc<Config>,
+    socket: impl Connection,
+    protocol: &Protocol,
     id: FrontId,
     volumes: Volumes,
     pool: &Pool,
@@ -54,19 +76,57 @@ pub fn serve(
     let start = Instant::now();
     let now = || Time(start.elapsed().as_nanos() as u64);
     let mut service = MemoryService::new(volumes, pool.clone());
-    let (mut inbox, mut outbox) = (Inbox::new(), Outbox::new());
-    let mut front = NbdFront::accept(config, id, now(), &mut outbox);
+    let mut outbox = Outbox::new();
+    match protocol {
+        Protocol::Nbd(config) => {
+            let front = NbdFront::accept(config.clone(), id, now(), &mut outbox);
+            run(socket, front, &mut service, outbox, &now, stop, |_| None)
+        }
+        Protocol::Nvme(config, board) => {
+            let port = Rc::new(nvme::Port::new(config.clone()));
+            port.set_catalog(board.catalog());
+            service.board = board.clone();
+            let (local, peer) = socket.addresses()?;
+            let front = NvmeFront::accept(port.clone(), id, 0, now(), local, peer, &mut outbox);
+            run(socket, front, &mut service, outbox, &now, stop, |service| {
+                service.collect(id);
+                let catalog = board.catalog();
+                (!Arc::ptr_eq(&catalog, &port.catalog())).then(|| {
+                    port.set_catalog(catalog);
+                    Event::Settings
+                })
+            })
+        }
+    }
+}
+
+/// Runs a front over a socket. `look` looks at what does not come from the socket or the service.
+fn run<F: Front>(
+    mut socket: impl Connection,
+    mut front: F,
+    service: &mut MemoryService,
+    mut outbox: Outbox,
+    now: &impl Fn() -> Time,
+    stop: &AtomicBool,
+    mut look: impl FnMut(&mut MemoryService) -> Option<Event>,
+) -> Result<CloseReason, io::Error> {
+    let pool = service.pool.clone();
+    let pool = &pool;
+    let mut inbox = Inbox::new();
     let result = (|| {
         while !stop.load(Ordering::Relaxed) {
+            if let Some(event) = look(service) {
+                service.events.push_back((FrontId(0), event));
+            }
             // What the front asked for, until it asks for nothing more.
             loop {
                 service.run();
                 while let Some((_, event)) = service.events.pop_front() {
-                    if let Flow::Close { reason } = front.event(now(), event, &mut outbox, pool, &mut service) {
+                    if let Flow::Close { reason } = front.event(now(), event, &mut outbox, pool, service) {
                         return Ok(reason);
                     }
                 }
-                if let Flow::Close { reason } = front.end_pass(now(), &mut inbox, &mut outbox, pool, &mut service) {
+                if let Flow::Close { reason } = front.end_pass(now(), &mut inbox, &mut outbox, pool, service) {
                     return Ok(reason);
                 }
                 if let Some(segments) = outbox.next_send() {
@@ -89,9 +149,9 @@ pub fn serve(
             inbox.received(buffer, *result.as_ref().unwrap_or(&0));
             let flow = match result {
                 Ok(0) => return Ok(CloseReason::Goodbye),
-                Ok(_) => front.received(now(), &mut inbox, &mut outbox, pool, &mut service),
+                Ok(_) => front.received(now(), &mut inbox, &mut outbox, pool, service),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    front.tick(now(), &mut outbox, pool, &mut service)
+                    front.tick(now(), &mut outbox, pool, service)
                 }
                 Err(error) => return Err(error),
             };
@@ -101,7 +161,7 @@ pub fn serve(
         }
         Ok(CloseReason::Goodbye)
     })();
-    front.closed(&mut service);
+    front.closed(service);
     result
 }
 
@@ -113,7 +173,7 @@ pub struct Server {
 }
 
 struct Shared {
-    config: Arc<Config>,
+    protocol: Protocol,
     volumes: Volumes,
     pool: Pool,
     stop: AtomicBool,
@@ -122,9 +182,9 @@ struct Shared {
 }
 
 impl Server {
-    fn shared(config: Config, volumes: Volumes, pool: Pool) -> Arc<Shared> {
+    fn shared(protocol: Protocol, volumes: Volumes, pool: Pool) -> Arc<Shared> {
         Arc::new(Shared {
-            config: Arc::new(config),
+            protocol,
             volumes,
             pool,
             stop: AtomicBool::new(false),
@@ -135,10 +195,25 @@ impl Server {
 
     /// Serves on a TCP port; 0 takes a free one.
     pub fn tcp(address: SocketAddr, config: Config, volumes: Volumes, pool: Pool) -> io::Result<Server> {
+        Self::start_tcp(address, Protocol::Nbd(Arc::new(config)), volumes, pool)
+    }
+
+    /// Serves NVMe/TCP on a port; 0 takes a free one. The subsystems are those of the board.
+    pub fn nvme(
+        address: SocketAddr,
+        config: nvme::Config,
+        board: Board,
+        volumes: Volumes,
+        pool: Pool,
+    ) -> io::Result<Server> {
+        Self::start_tcp(address, Protocol::Nvme(config, board), volumes, pool)
+    }
+
+    fn start_tcp(address: SocketAddr, protocol: Protocol, volumes: Volumes, pool: Pool) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         let address = Some(listener.local_addr()?);
         listener.set_nonblocking(true)?;
-        let shared = Self::shared(config, volumes, pool);
+        let shared = Self::shared(protocol, volumes, pool);
         let accept = move || {
             let (socket, _) = listener.accept()?;
             socket.set_nonblocking(false)?;
@@ -156,7 +231,7 @@ impl Server {
     pub fn unix(path: &Path, config: Config, volumes: Volumes, pool: Pool) -> io::Result<Server> {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        let shared = Self::shared(config, volumes, pool);
+        let shared = Self::shared(Protocol::Nbd(Arc::new(config)), volumes, pool);
         let accept = move || {
             let (socket, _) = listener.accept()?;
             socket.set_nonblocking(false)?;
@@ -188,7 +263,7 @@ impl Shared {
         self: Arc<Self>,
         accept: impl Fn() -> io::Result<C> + Send + 'static,
     ) -> io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name("nbd-listen".into()).spawn(move || {
+        std::thread::Builder::new().name("listen".into()).spawn(move || {
             while !self.stop.load(Ordering::Relaxed) {
                 match accept() {
                     Ok(socket) => self.clone().start(socket),
@@ -203,17 +278,10 @@ impl Shared {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let shared = self.clone();
         let thread = std::thread::Builder::new()
-            .name("nbd".into())
+            .name("host".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let result = serve(
-                    socket,
-                    self.config.clone(),
-                    id,
-                    self.volumes.clone(),
-                    &self.pool,
-                    &self.stop,
-                );
+                let result = serve(socket, &self.protocol, id, self.volumes.clone(), &self.pool, &self.stop);
                 if let Ok(reason) = result
                     && reason != CloseReason::Goodbye
                 {

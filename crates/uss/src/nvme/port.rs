@@ -1,12 +1,79 @@
 //! One core's side of the target.
 
+use super::auth::{self, Group};
 use super::catalog::Catalog;
+use amita_seal::Hash;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The most I/O queues of a controller.
+pub const MAX_QUEUES: u16 = 128;
+/// The most entries of a queue.
+pub const MAX_ENTRIES: u16 = 1024;
+/// The longest read, write or compare, in bytes (MDTS).
+pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
+/// The most data in a capsule of an I/O queue, in bytes (IOCCSZ).
+pub const IO_CAPSULE_BYTES: u32 = 16 << 10;
+/// The most data in a capsule of an admin queue, in bytes ("TCP", 3.3.2.2: controllers take 8,192 bytes).
+pub const ADMIN_CAPSULE_BYTES: u32 = 8 << 10;
+/// The most data of one H2CData, in bytes (MAXH2CDATA).
+pub const MAX_DATA_BYTES: u32 = 128 << 10;
+
+/// The longest fused Compare and Write, in bytes (ACWU): what the volume compares and writes as one.
+pub const MAX_PAIR_BYTES: u32 = 64 << 10;
+/// The most source ranges of a Copy (MSRC + 1).
+pub const MAX_COPY_RANGES: u8 = 128;
 
 /// The settings of the target.
-#[derive(Clone, Debug, Default)]
-pub struct Config {}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes that one connection reads from volumes, or has read and its host has not fetched.
+    pub read_bytes: usize,
+    /// Bytes of writes of one connection: asked for, or being written. As many again may come in capsules.
+    pub write_bytes: usize,
+    /// Pieces of zeroing, deallocating and the like that one connection has under way.
+    pub pieces: usize,
+    /// How long a host may take from its connection to the end of its Connect command, authentication included.
+    pub handshake_timeout: Duration,
+    /// I/O queues of a controller: at most [`MAX_QUEUES`].
+    pub queues: u16,
+    /// Entries of a queue: at most [`MAX_ENTRIES`].
+    pub entries: u16,
+    /// Hash functions that a host may authenticate itself with, the preferred one first.
+    pub auth_hashes: Vec<Hash>,
+    /// Diffie-Hellman groups for that, the preferred one first.
+    pub auth_groups: Vec<Group>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        // 2 MiB of data keep a network of 10 Gbit/s busy for 1.6 ms: longer than any I/O should take.
+        Config {
+            read_bytes: 2 << 20,
+            write_bytes: 2 << 20,
+            pieces: 256,
+            handshake_timeout: Duration::from_secs(10),
+            queues: MAX_QUEUES,
+            entries: MAX_ENTRIES,
+            auth_hashes: auth::DEFAULT_HASHES.to_vec(),
+            auth_groups: auth::DEFAULT_GROUPS.to_vec(),
+        }
+    }
+}
+
+impl Config {
+    /// Refuses limits that make no sense.
+    ///
+    /// # Panics
+    /// Then: they are settings of this program.
+    fn assert_sound(&self) {
+        assert!(
+            (1..=MAX_QUEUES).contains(&self.queues) && (2..=MAX_ENTRIES).contains(&self.entries) && self.pieces > 0,
+            "limits that make no sense: {self:?}"
+        );
+    }
+}
 
 /// One core's side of the target: what all its fronts share.
 #[derive(Debug, Default)]
@@ -17,8 +84,12 @@ pub struct Port {
 
 impl Port {
     /// A port that knows of no subsystem yet.
+    ///
+    /// # Panics
+    /// When the limits make no sense: they are settings of this program.
     #[must_use]
     pub fn new(config: Config) -> Port {
+        config.assert_sound();
         Port {
             catalog: RefCell::default(),
             config,

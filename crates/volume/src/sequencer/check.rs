@@ -134,7 +134,13 @@ impl Sequencer {
         }
         match chunk.state {
             ChunkState::Open => {
-                let queued = [chunk.queued_reads, chunk.queued_clears, chunk.queued_writes];
+                let queued = [
+                    chunk.queued_reads,
+                    chunk.queued_clears,
+                    chunk.queued_writes,
+                    chunk.queued_compares,
+                    chunk.compared,
+                ];
                 assert!(
                     chunk.blocked || queued.iter().all(List::is_empty),
                     "what waits is looked at again"

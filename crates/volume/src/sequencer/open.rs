@@ -256,7 +256,10 @@ impl Sequencer {
             std::mem::take(&mut state.queued_writes),
             std::mem::take(&mut state.queued_clears),
             std::mem::take(&mut state.queued_reads),
+            std::mem::take(&mut state.queued_compares),
+            std::mem::take(&mut state.compared),
         ];
+        state.comparing = NIL;
         for mut queue in queues {
             self.fail_queue(&mut queue, error);
         }

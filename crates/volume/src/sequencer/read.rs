@@ -18,7 +18,9 @@ impl Sequencer {
         if !current.is_empty() && current.without(read.damaged).is_empty() {
             let io = read.io;
             let course = self.course(slot);
+            let chunk = self.tasks[slot].chunk;
             self.tasks.remove(slot);
+            self.end_compare(chunk, slot);
             self.done(io, Err(IoError::Damaged), Payload::None, course);
             return true;
         }
@@ -233,16 +235,22 @@ impl Sequencer {
         }
         self.tasks.unlink(&mut self.chunks[chunk as usize].held, slot);
         let course = self.course(slot);
+        let (group, trace) = (self.tasks[slot].group, self.tasks[slot].trace);
         // A second member that was asked still owes its answer.
         let kind = std::mem::replace(&mut self.tasks[slot].kind, Kind::Orphan);
         if self.tasks[slot].waiting.is_empty() {
             self.tasks.remove(slot);
         }
-        let Kind::Read(read) = kind else {
+        let Kind::Read(mut read) = kind else {
             unreachable!("held tasks are reads")
         };
         self.counters.reads += 1;
-        self.done(read.io, Ok(()), payload_of(read), course);
+        if let Op::CompareAndWrite { .. } = read.op {
+            let payload = payload_of(&mut read);
+            return self.compare_found(slot, chunk, group, trace, read, &payload, course);
+        }
+        let payload = payload_of(&mut read);
+        self.done(read.io, Ok(()), payload, course);
     }
 
     /// The chunk's committed version has moved.
@@ -326,9 +334,9 @@ fn damage(range: BlockRange, sums: &Sums, payload: &[u8]) -> Intact {
 }
 
 /// Cuts what was asked for out of the whole blocks that came.
-fn payload_of(read: Read) -> Payload {
-    match (read.found, read.op) {
-        (Some(Found::Data { payload, .. }), Op::Read { offset, length }) => {
+fn payload_of(read: &mut Read) -> Payload {
+    match (read.found.take(), read.op) {
+        (Some(Found::Data { payload, .. }), Op::Read { offset, length } | Op::CompareAndWrite { offset, length }) => {
             if payload.is_empty() {
                 return Payload::Zeros(length);
             }

@@ -109,6 +109,12 @@ pub(super) struct Chunk {
     pub queued_writes: List,
     pub queued_clears: List,
     pub queued_reads: List,
+    /// Compare-and-writes that wait for their turn.
+    pub queued_compares: List,
+    /// The one whose turn it is; no other write gets a version. [`NIL`](crate::task::NIL): none.
+    pub comparing: u32,
+    /// It, while it waits: for writes that have a version, or, as a write, for what writes wait for.
+    pub compared: List,
     /// Reads whose answer waits for `committed` (R3) or for promises (R4).
     pub held: List,
     /// Members that refused a write and to which writes are sent again once all that they have is answered.

@@ -36,9 +36,6 @@ impl Sequencer {
         if self.stopped {
             return Err(IoError::Lost);
         }
-        if matches!(op, Op::CompareAndWrite { .. }) {
-            return Err(IoError::Invalid);
-        }
         let place = self.place(&op, &data)?;
         if self.tasks.len() >= MAX_IOS {
             return Err(IoError::Busy);
@@ -46,22 +43,10 @@ impl Sequencer {
         let chunk = self.chunk_number(place.chunk);
         let group = self.chunks[chunk as usize].group;
         let kind = match op {
-            Op::Write { .. } | Op::Clear { .. } => Kind::Write(Write {
-                io,
-                clear: matches!(op, Op::Clear { .. }),
-                offset_bytes: place.offset_bytes,
-                length_bytes: place.length_bytes,
-                range: place.range,
-                version: Version::NONE,
-                previous: Version::NONE,
-                sums: Sums::new(),
-                payload: data,
-                charged: Members::NONE,
-                asked: Members::NONE,
-                waited: false,
-                refusals: 0,
-                told: false,
-            }),
+            Op::Write { .. } | Op::Clear { .. } => {
+                let clear = matches!(op, Op::Clear { .. });
+                self.write_kind(io, clear, place.offset_bytes, place.length_bytes, place.range, data)
+            }
             Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => Kind::Read(Read {
                 io,
                 op,
@@ -70,6 +55,7 @@ impl Sequencer {
                 damaged: Members::NONE,
                 found: None,
                 promised: false,
+                compare: data,
             }),
         };
         let slot = self.tasks.add(kind, group, chunk);
@@ -78,11 +64,39 @@ impl Sequencer {
         let queue = match op {
             Op::Write { .. } => &mut state.queued_writes,
             Op::Clear { .. } => &mut state.queued_clears,
-            Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => &mut state.queued_reads,
+            Op::CompareAndWrite { .. } => &mut state.queued_compares,
+            Op::Read { .. } | Op::Allocation { .. } => &mut state.queued_reads,
         };
         self.tasks.push(queue, slot);
         self.kick(now, chunk);
         Ok(())
+    }
+
+    pub(super) fn write_kind(
+        &self,
+        io: IoId,
+        clear: bool,
+        offset_bytes: u32,
+        length_bytes: u32,
+        range: BlockRange,
+        payload: Slice,
+    ) -> Kind {
+        Kind::Write(Write {
+            io,
+            clear,
+            offset_bytes,
+            length_bytes,
+            range,
+            version: Version::NONE,
+            previous: Version::NONE,
+            sums: Sums::new(),
+            payload,
+            charged: Members::NONE,
+            asked: Members::NONE,
+            waited: false,
+            refusals: 0,
+            told: false,
+        })
     }
 
     /// Checks an I/O. The fronts have cut it to pieces that fit; what does not is answered, never asserted.
@@ -101,7 +115,7 @@ impl Sequencer {
             }
             Op::Allocation { .. } => true,
         };
-        if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. })) {
+        if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
             return Err(IoError::Invalid);
         }
         let chunk_bytes = u64::from(self.chunk_bytes);
@@ -145,6 +159,9 @@ impl Sequencer {
             queued_writes: List::default(),
             queued_clears: List::default(),
             queued_reads: List::default(),
+            queued_compares: List::default(),
+            comparing: NIL,
+            compared: List::default(),
             held: List::default(),
             stalled: Members::NONE,
             busy_at: NIL,
@@ -165,6 +182,7 @@ impl Sequencer {
             ChunkState::Waiting | ChunkState::Opening(_) => return,
             ChunkState::Open => {}
         }
+        self.kick_compare(now, chunk);
         while let Some(slot) = self.chunks[chunk as usize].queued_reads.head() {
             self.tasks.unlink(&mut self.chunks[chunk as usize].queued_reads, slot);
             if !self.try_read(now, slot) {
@@ -185,8 +203,14 @@ impl Sequencer {
             }
         }
         let state = &self.chunks[chunk as usize];
-        let waits =
-            !(state.queued_reads.is_empty() && state.queued_clears.is_empty() && state.queued_writes.is_empty());
+        let queues = [
+            &state.queued_reads,
+            &state.queued_clears,
+            &state.queued_writes,
+            &state.queued_compares,
+            &state.compared,
+        ];
+        let waits = !queues.iter().all(|queue| queue.is_empty());
         if waits {
             self.block(chunk);
         }

@@ -26,12 +26,14 @@ impl Sequencer {
             Gate::Open => {
                 self.dequeue(slot, chunk);
                 self.sequence(now, slot, chunk);
+                self.end_compare(chunk, slot);
             }
             Gate::NoSpace => {
                 self.dequeue(slot, chunk);
                 let io = self.tasks[slot].write().io;
                 let course = self.course(slot);
                 self.tasks.remove(slot);
+                self.end_compare(chunk, slot);
                 self.done(io, Err(IoError::NoSpace), Payload::None, course);
             }
         }
@@ -41,7 +43,9 @@ impl Sequencer {
     fn dequeue(&mut self, slot: u32, chunk: u32) {
         let state = &mut self.chunks[chunk as usize];
         let clear = self.tasks[slot].write().clear;
-        let queue = if clear {
+        let queue = if state.comparing == slot {
+            &mut state.compared
+        } else if clear {
             &mut state.queued_clears
         } else {
             &mut state.queued_writes
@@ -60,7 +64,8 @@ impl Sequencer {
         if current.count() < self.min_copies && !self.config.planted.ignore_min_copies() {
             return Gate::Wait;
         }
-        if self.chunks[chunk as usize].held_back {
+        let state = &self.chunks[chunk as usize];
+        if state.held_back || (state.comparing != NIL && state.comparing != slot) {
             return Gate::Wait;
         }
         let most = if narrow(Point::OneWrite) {

@@ -1,12 +1,12 @@
-//! The bytes of each version, one frame of every kind, as released: `tests/fixtures/wire-v3.txt` and `wire-v4.txt`. They
+//! The bytes of each version, one frame of every kind, as released: `tests/fixtures/wire-v3.txt` to `wire-v5.txt`. They
 //! never change; what changes them needs a new protocol version.
 
 use super::read;
 use crate::codec::{
-    DecodeError, Frame, Hello, Kind, Refuse, RefuseCode, TRACE_VERSION, encode, encode_hello, encode_ping,
-    encode_refuse,
+    DecodeError, FORWARD_VERSION, Frame, Hello, Kind, Refuse, RefuseCode, TRACE_VERSION, encode, encode_hello,
+    encode_ping, encode_refuse,
 };
-use crate::message::{Message, ReleaseOutcome};
+use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_cluster::message::{
     Answer, AnswerBody, Change, ChunkState, Expect, Mend, Problem, Refusal, Request, RequestBody, Scope,
 };
@@ -18,6 +18,7 @@ use amita_cluster::{
 use std::fmt::Write as _;
 
 const VERSION_3: &str = include_str!("../../../tests/fixtures/wire-v3.txt");
+const VERSION_5: &str = include_str!("../../../tests/fixtures/wire-v5.txt");
 const VERSION_4: &str = include_str!("../../../tests/fixtures/wire-v4.txt");
 
 pub fn hello() -> Hello {
@@ -173,6 +174,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 tag: 9,
                 volume: VolumeId(8),
                 generation: Generation(7),
+                hand_over: false,
             },
             0,
         ),
@@ -412,6 +414,45 @@ fn traced() -> Vec<(&'static str, Message, usize)> {
     ]
 }
 
+/// What only version 5 can say: hosts' requests on their way to the owner, and the handing over of a volume.
+fn forwarded() -> Vec<(&'static str, Message, usize)> {
+    let forward = |op, length| {
+        Message::Forward(Forward {
+            tag: 0x0102_0304_0506_0708,
+            session: 0x1112_1314_1516_1718,
+            host: 0x2122_2324_2526_2728,
+            volume: VolumeId(0x3132_3334_3536_3738),
+            op,
+            offset: 0x4142_4344_4546_4748,
+            length,
+            crc: 0x5152_5354,
+        })
+    };
+    let answer = Message::Forwarded(Forwarded {
+        tag: 0x0102_0304_0506_0708,
+        code: 9,
+        form: 2,
+        value: 0x6162_6364,
+        crc: 0x5152_5354,
+    });
+    let hand_over = Message::Release {
+        tag: 9,
+        volume: VolumeId(8),
+        generation: Generation(7),
+        hand_over: true,
+    };
+    vec![
+        ("HandOver", hand_over, 0),
+        ("Forward read", forward(ForwardOp::Read, 0x1000), 0),
+        ("Forward write", forward(ForwardOp::Write, 512), 512),
+        ("Forward clear", forward(ForwardOp::Clear, 0x10_0000), 0),
+        ("Forward allocation", forward(ForwardOp::Allocation, 0), 0),
+        ("Forward compare", forward(ForwardOp::CompareAndWrite, 512), 1024),
+        ("Forward reserve", forward(ForwardOp::Reserve, 0), 24),
+        ("Forwarded", answer, 0),
+    ]
+}
+
 /// Every sample: its name, its frame and its head.
 fn samples(version: u8) -> Vec<(&'static str, Frame, Vec<u8>)> {
     let refuse = Refuse {
@@ -451,7 +492,12 @@ fn samples(version: u8) -> Vec<(&'static str, Frame, Vec<u8>)> {
         ),
     ];
     let traced = if version >= TRACE_VERSION { traced() } else { Vec::new() };
-    for (name, message, payload_bytes) in messages().into_iter().chain(traced) {
+    let forwarded = if version >= FORWARD_VERSION {
+        forwarded()
+    } else {
+        Vec::new()
+    };
+    for (name, message, payload_bytes) in messages().into_iter().chain(traced).chain(forwarded) {
         let bytes = make(&|out| encode(out, version, &message, payload_bytes).expect("a valid message"));
         samples.push((name, Frame::Message(message), bytes));
     }
@@ -479,6 +525,7 @@ fn unhex(text: &str) -> Vec<u8> {
 fn versions_have_the_bytes_that_they_were_released_with() {
     fixed(3, VERSION_3);
     fixed(4, VERSION_4);
+    fixed(5, VERSION_5);
 }
 
 fn fixed(version: u8, fixture: &str) {
@@ -514,7 +561,7 @@ fn fixed(version: u8, fixture: &str) {
 fn there_is_a_sample_of_every_kind() {
     for kind in Kind::ALL {
         assert!(
-            samples(4).iter().any(|(_, _, bytes)| bytes[7] == *kind as u8),
+            samples(5).iter().any(|(_, _, bytes)| bytes[7] == *kind as u8),
             "{kind:?}"
         );
     }

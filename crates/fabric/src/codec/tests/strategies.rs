@@ -1,7 +1,7 @@
 //! Any message that can be sent.
 
 use crate::codec::{Hello, Refuse, RefuseCode};
-use crate::message::{Message, ReleaseOutcome};
+use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_cluster::message::{
     Answer, AnswerBody, Change, ChunkState, Expect, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend,
     Problem, Refusal, Request, RequestBody, Scope,
@@ -309,17 +309,69 @@ fn answer() -> impl Strategy<Value = Answer> {
         })
 }
 
+fn forward() -> impl Strategy<Value = Forward> {
+    let op = prop_oneof![
+        Just(ForwardOp::Read),
+        Just(ForwardOp::Write),
+        Just(ForwardOp::Clear),
+        Just(ForwardOp::Allocation),
+        Just(ForwardOp::CompareAndWrite),
+        Just(ForwardOp::Reserve),
+    ];
+    let numbers = (
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u32>(),
+    );
+    (numbers, op, 0..=u64::from(MAX_IO_BYTES) / 2).prop_map(
+        |((tag, session, host, volume, offset, crc), op, length)| Forward {
+            tag,
+            session,
+            host,
+            volume: VolumeId(volume),
+            op,
+            offset,
+            length,
+            crc,
+        },
+    )
+}
+
+fn forwarded() -> impl Strategy<Value = Forwarded> {
+    (any::<u64>(), any::<u8>(), any::<u8>(), any::<u32>(), any::<u32>()).prop_map(|(tag, code, form, value, crc)| {
+        Forwarded {
+            tag,
+            code,
+            form,
+            value,
+            crc,
+        }
+    })
+}
+
 pub fn message() -> impl Strategy<Value = Message> {
     let outcome = prop_oneof![
         Just(ReleaseOutcome::Released),
         any::<u32>().prop_map(|clients| ReleaseOutcome::Busy { clients }),
         Just(ReleaseOutcome::NotOwner),
     ];
-    let release = (any::<u64>(), any::<u64>().prop_map(VolumeId), generation());
+    let release = (
+        any::<u64>(),
+        any::<u64>().prop_map(VolumeId),
+        generation(),
+        any::<bool>(),
+    );
     prop_oneof![
         8 => request().prop_map(Message::Request),
         8 => answer().prop_map(Message::Answer),
-        1 => release.prop_map(|(tag, volume, generation)| Message::Release { tag, volume, generation }),
+        1 => release.prop_map(|(tag, volume, generation, hand_over)| {
+            Message::Release { tag, volume, generation, hand_over }
+        }),
+        2 => forward().prop_map(Message::Forward),
+        2 => forwarded().prop_map(Message::Forwarded),
         1 => (any::<u64>(), outcome).prop_map(|(tag, outcome)| Message::Released { tag, outcome }),
     ]
 }
@@ -327,6 +379,15 @@ pub fn message() -> impl Strategy<Value = Message> {
 /// How long the payload of a valid message is.
 pub fn payload_bytes(message: &Message) -> usize {
     let blocks = match message {
+        Message::Forward(forward) => {
+            return match forward.op {
+                ForwardOp::Write => forward.length as usize,
+                ForwardOp::CompareAndWrite => 2 * forward.length as usize,
+                ForwardOp::Reserve => (forward.length % 512) as usize,
+                _ => 0,
+            };
+        }
+        Message::Forwarded(forwarded) => return forwarded.value as usize % 8192,
         Message::Request(Request {
             body: RequestBody::Write { length_bytes, .. },
             ..

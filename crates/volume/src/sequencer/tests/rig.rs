@@ -4,7 +4,9 @@ use crate::io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, 
 use crate::{Config, Sequencer};
 use amita_cluster::map::{self, PoolKind};
 use amita_cluster::message::{Answer, AnswerBody, ChunkState, Refusal, Request, RequestBody, Sums};
-use amita_cluster::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
+use amita_cluster::{
+    BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId,
+};
 use amita_meta::model::State;
 use amita_meta::{Call, Error};
 use amita_reactor::{Slice, Time};
@@ -314,13 +316,22 @@ impl Rig {
     }
 
     pub fn answer_read(&mut self, request: &Request, version: Version) {
+        self.answer_with(request, version, |block| block.0 as u8);
+    }
+
+    /// The same with blocks full of one byte.
+    pub fn answer_blocks(&mut self, request: &Request, version: Version, byte: u8) {
+        self.answer_with(request, version, |_| byte);
+    }
+
+    fn answer_with(&mut self, request: &Request, version: Version, byte: impl Fn(BlockIndex) -> u8) {
         let RequestBody::Read { range, .. } = request.body else {
             panic!("a read was expected")
         };
         let mut bytes = Vec::new();
         let mut sums = Sums::new();
         for block in range.iter() {
-            let block = vec![block.0 as u8; BLOCK_BYTES as usize];
+            let block = vec![byte(block); BLOCK_BYTES as usize];
             sums.push(amita_cluster::crc32c(&block));
             bytes.extend(block);
         }

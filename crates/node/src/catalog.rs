@@ -1,0 +1,213 @@
+//! The settings that NVMe hosts see, made of what is known of the cluster.
+
+use crate::view::View;
+use amita_cluster::map;
+use amita_cluster::{ClusterId, NodeId, VolumeId};
+use amita_seal::{SealError, SealKey};
+use amita_uss::nvme::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The names of the fields of a host's record that its secrets are bound to where they are sealed.
+mod field {
+    pub const DHCHAP: &str = "dhchap";
+    pub const DHCHAP_CONTROLLER: &str = "dhchap_controller";
+    pub const TLS: &str = "tls";
+}
+
+/// Makes the catalogs of a node, and remembers what it takes to make the next one.
+pub struct Cataloguer {
+    node: NodeId,
+    discovery_nqn: String,
+    key: Option<Arc<SealKey>>,
+    made: Arc<Catalog>,
+    /// What was opened, by what it was sealed as.
+    opened: BTreeMap<String, Secret>,
+    /// What could not be opened, so that it is said once.
+    refused: BTreeSet<String>,
+    /// For the operator.
+    warnings: Vec<String>,
+}
+
+impl Cataloguer {
+    /// A cataloguer that has made none yet. Without a sealing key, hosts with secrets cannot connect.
+    #[must_use]
+    pub fn new(node: NodeId, cluster: ClusterId, key: Option<Arc<SealKey>>) -> Cataloguer {
+        Cataloguer {
+            node,
+            discovery_nqn: discovery_nqn(cluster),
+            key,
+            made: Arc::default(),
+            opened: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What is to be told to the operator.
+    pub fn warnings(&mut self) -> std::vec::Drain<'_, String> {
+        self.warnings.drain(..)
+    }
+
+    /// The settings as they are now, if they are not those that were made last. `is_open`: is the volume open on this node?
+    pub fn make(&mut self, view: &View, is_open: impl Fn(VolumeId) -> bool) -> Option<Arc<Catalog>> {
+        let gateways = gateways(view);
+        let mut subsystems: Vec<Arc<Subsystem>> = view
+            .subsystems()
+            .map(|record| Arc::new(self.subsystem(record, view, &gateways, &is_open)))
+            .collect();
+        subsystems.sort_by(|a, b| a.nqn.cmp(&b.nqn));
+        let mut catalog = Catalog {
+            node: self.node,
+            revision: self.made.revision,
+            discovery_nqn: self.discovery_nqn.clone(),
+            subsystems,
+            gateways,
+        };
+        if catalog == *self.made {
+            return None;
+        }
+        catalog.revision += 1;
+        self.made = Arc::new(catalog);
+        Some(self.made.clone())
+    }
+
+    fn subsystem(
+        &mut self,
+        record: &map::Subsystem,
+        view: &View,
+        gateways: &[Gateway],
+        is_open: &impl Fn(VolumeId) -> bool,
+    ) -> Subsystem {
+        let named = |gateway: &&Gateway| record.gateways.is_empty() || record.gateways.contains(&gateway.name);
+        let mut hosts: Vec<Arc<HostAccess>> = record
+            .hosts
+            .iter()
+            .filter_map(|nqn| self.host(nqn, view))
+            .map(Arc::new)
+            .collect();
+        hosts.sort_by(|a, b| a.nqn.cmp(&b.nqn));
+        let mut namespaces: Vec<Arc<Namespace>> = record
+            .namespaces
+            .iter()
+            .filter_map(|record| self.namespace(record, view, is_open))
+            .map(Arc::new)
+            .collect();
+        namespaces.sort_by_key(|namespace| namespace.nsid);
+        let before = self.made.subsystem(&record.nqn);
+        let states = |namespaces: &[Arc<Namespace>]| -> Vec<(u32, Ana)> {
+            namespaces.iter().map(|found| (found.nsid, found.ana)).collect()
+        };
+        let changed = before.is_none_or(|before| states(&before.namespaces) != states(&namespaces));
+        Subsystem {
+            nqn: record.nqn.clone(),
+            serial: record.serial.clone(),
+            gateways: gateways.iter().filter(named).map(|gateway| gateway.node).collect(),
+            any_host: record.any_host,
+            hosts,
+            namespaces,
+            ana_changes: before.map_or(0, |before| before.ana_changes) + u64::from(changed),
+        }
+    }
+
+    /// `None`: it has secrets that cannot be opened here, so that nobody could show them.
+    fn host(&mut self, nqn: &str, view: &View) -> Option<HostAccess> {
+        let empty = map::Host {
+            nqn: nqn.to_owned(),
+            dhchap: None,
+            dhchap_controller: None,
+            tls: None,
+        };
+        let record = view.host(nqn).unwrap_or(&empty);
+        let mut open = |field: &str, sealed: &Option<String>| match sealed {
+            None => Ok(None),
+            Some(sealed) => self.open(nqn, field, sealed).map(Some),
+        };
+        Some(HostAccess {
+            nqn: nqn.to_owned(),
+            dhchap: open(field::DHCHAP, &record.dhchap).ok()?,
+            dhchap_controller: open(field::DHCHAP_CONTROLLER, &record.dhchap_controller).ok()?,
+            tls: open(field::TLS, &record.tls).ok()?,
+        })
+    }
+
+    fn open(&mut self, nqn: &str, field: &str, sealed: &str) -> Result<Secret, ()> {
+        let known = format!("{nqn} {field} {sealed}");
+        if let Some(secret) = self.opened.get(&known) {
+            return Ok(secret.clone());
+        }
+        let opened: Result<String, String> = match &self.key {
+            Some(key) => key
+                .unseal(nqn, field, sealed)
+                .map(|text| text.to_string())
+                .map_err(|why: SealError| why.to_string()),
+            None => Err(format!(
+                "the {field} of {nqn} is sealed, and this gateway has no sealing key: start it with --seal-key"
+            )),
+        };
+        match opened {
+            Ok(text) => {
+                self.opened.insert(known, Secret(text.clone()));
+                Ok(Secret(text))
+            }
+            Err(why) => {
+                if self.refused.insert(known) {
+                    self.warnings
+                        .push(format!("host {nqn} cannot connect through this gateway: {why}"));
+                }
+                Err(())
+            }
+        }
+    }
+
+    /// `None`: its volume is gone.
+    fn namespace(
+        &self,
+        record: &map::Namespace,
+        view: &View,
+        is_open: &impl Fn(VolumeId) -> bool,
+    ) -> Option<Namespace> {
+        let volume = view.volume_of(record.volume)?;
+        let chunk_bytes = view.chunk_bytes(&volume.pool)?;
+        let uuid = *record.uuid.as_bytes();
+        let owned = volume.owner == Some(self.node) && is_open(volume.id);
+        Some(Namespace {
+            nsid: record.nsid,
+            volume: volume.id,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            chunk_bytes,
+            block_bytes: record.block_bytes,
+            uuid,
+            nguid: uuid,
+            ana: if owned { Ana::Optimized } else { Ana::NonOptimized },
+        })
+    }
+}
+
+/// The cluster's name as a discovery subsystem.
+#[must_use]
+pub fn discovery_nqn(cluster: ClusterId) -> String {
+    format!("nqn.2014-08.org.nvmexpress:uuid:{cluster}")
+}
+
+fn gateways(view: &View) -> Vec<Gateway> {
+    let mut gateways: Vec<Gateway> = view
+        .nodes()
+        .filter_map(|node| {
+            let portal: SocketAddr = node.nvme.as_ref()?.parse().ok()?;
+            Some(Gateway {
+                node: node.id,
+                name: node.name.clone(),
+                portal,
+                alive: view.lives(node.id),
+            })
+        })
+        .collect();
+    gateways.sort_by_key(|gateway| gateway.node);
+    gateways
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,563 @@
+//! Forwarding: a host's I/O at a gateway that does not own the volume. What is decided where is told in [`crate::ways`].
+
+use super::Core;
+use crate::mail::{CoreMessage, Origin, Sought};
+use crate::ways::{FORWARDED, Pending, State};
+use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
+use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
+use amita_reactor::Slice;
+use amita_reactor::driver::{Driver, Time};
+use amita_uss::{FrontId, HostKey};
+use amita_volume::{IoError, Op, Payload};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::time::Duration;
+
+/// How often a core with hosts that other gateways serve as well looks at the clock.
+const PULSE: Duration = Duration::from_millis(250);
+/// What has come by forwarding and is not answered, on one core; more is answered as busy.
+const MAX_RECEIVED: usize = 64 << 10;
+
+/// The numbers of outcomes in [`Forwarded::code`]: part of the protocol (docs/protocol-wire.md).
+mod code {
+    pub const DONE: u8 = 0;
+    pub const OUT_OF_RANGE: u8 = 1;
+    pub const INVALID: u8 = 2;
+    pub const NO_SPACE: u8 = 3;
+    pub const READ_ONLY: u8 = 4;
+    pub const LOST: u8 = 5;
+    pub const UNAVAILABLE: u8 = 6;
+    pub const DAMAGED: u8 = 7;
+    pub const BUSY: u8 = 8;
+    pub const MISCOMPARE: u8 = 9;
+    pub const RESERVED: u8 = 10;
+    /// The volume is not open there.
+    pub const NOT_OWNER: u8 = 11;
+    /// The owner does not know the sender as living.
+    pub const NOT_LIVING: u8 = 12;
+    /// The payload's checksum is wrong.
+    pub const CHECKSUM: u8 = 13;
+}
+
+/// The numbers of forms in [`Forwarded::form`].
+mod form {
+    pub const NONE: u8 = 0;
+    pub const DATA: u8 = 1;
+    pub const ZEROS: u8 = 2;
+    pub const ALLOCATION: u8 = 3;
+}
+
+/// Where a forwarded request came from.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    link: Link,
+    tag: u64,
+}
+
+/// What a core has received from other gateways, and when it last ran.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    slots: Vec<Option<Sender>>,
+    free: Vec<u32>,
+    /// Incoming links by which something was forwarded.
+    links: FxHashSet<Link>,
+    /// Who is at the other end of incoming links.
+    peers: FxHashMap<Link, NodeId>,
+    /// When the next pass begins at the latest, if the core runs.
+    pulse: Option<Time>,
+}
+
+impl Receiving {
+    fn put(&mut self, sender: Sender) -> Option<u64> {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(sender);
+            return Some(slot.into());
+        }
+        if self.slots.len() >= MAX_RECEIVED {
+            return None;
+        }
+        self.slots.push(Some(sender));
+        Some(self.slots.len() as u64 - 1)
+    }
+
+    fn take(&mut self, tag: u64) -> Option<Sender> {
+        let sender = self.slots.get_mut(tag as usize)?.take()?;
+        self.free.push(tag as u32);
+        Some(sender)
+    }
+
+    pub(super) fn link_opened(&mut self, link: Link, peer: NodeId) {
+        self.peers.insert(link, peer);
+    }
+
+    pub(super) fn link_closed(&mut self, link: Link) {
+        self.links.remove(&link);
+        self.peers.remove(&link);
+    }
+
+    /// When the core has to look at the clock.
+    pub(super) fn pulse(&self) -> Option<Time> {
+        self.pulse
+    }
+}
+
+impl Core {
+    /// The beginning of a pass: has this core not been running? Then its hosts may have gone to another gateway long ago,
+    /// and what they had sent it must not be carried out now (R9).
+    pub(super) fn check_pulse(&mut self, driver: &mut dyn Driver) {
+        let now = driver.now();
+        let late = self
+            .receiving
+            .pulse
+            .is_some_and(|at| now > at.plus(self.config.stale_after));
+        if !late {
+            return;
+        }
+        let dropped = self.fronts.drop_shared(driver);
+        for node in self.ways.asked() {
+            // What was forwarded may not have left yet.
+            if let Some((link, holder)) = self.peers.route(node)
+                && holder == self.config.core
+            {
+                self.fabric.close(driver, link);
+            }
+        }
+        self.ways.clear();
+        let links: Vec<Link> = self.receiving.links.drain().collect();
+        for link in &links {
+            self.fabric.close(driver, *link);
+        }
+        let text = format!(
+            "core {} did not run for {} ms: {dropped} hosts' connections and {} gateways' links were dropped, so that \
+             nothing old is carried out; hosts with another path go on by that",
+            self.config.core,
+            now.since(self.receiving.pulse.unwrap_or(now)).as_millis(),
+            links.len(),
+        );
+        self.to_control.push(crate::control::FromCore::Warning(text));
+        self.stirred = true;
+    }
+
+    /// The end of a pass: when is the next one to be, at the latest?
+    pub(super) fn set_pulse(&mut self, now: Time) {
+        let needed = self.fronts.has_shared() || !self.receiving.links.is_empty();
+        self.receiving.pulse = needed.then(|| now.plus(PULSE));
+    }
+
+    /// I/O for a volume that is not open here.
+    pub(super) fn away(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+        if origin.host == HostKey::NONE && origin.front != FORWARDED {
+            // A front that has opened the volume for itself: it was lost to another gateway.
+            return self.done(origin, Err(IoError::Lost), Payload::None);
+        }
+        let pending = Pending {
+            origin,
+            op,
+            payload,
+            since: now,
+        };
+        self.ways.push(volume, pending);
+        self.settle_way(now, volume);
+    }
+
+    /// Hands out what waits for a volume, as far as it can go.
+    pub(super) fn settle_way(&mut self, now: Time, volume: VolumeId) {
+        if self.ways.front(volume).is_none() {
+            return;
+        }
+        if self.shards.is_open(volume) {
+            self.ways.set(volume, State::Unknown);
+            while let Some(Pending {
+                origin, op, payload, ..
+            }) = self.ways.next_pending(volume)
+            {
+                self.pass_to_shard(now, origin, volume, op, payload);
+            }
+            return;
+        }
+        let state = match self.ways.state(volume) {
+            State::Pausing(until) if now < until => return,
+            State::Asking => return,
+            State::There(node) => State::There(node),
+            State::Unknown | State::Pausing(_) => self.find_way(volume),
+        };
+        self.ways.set(volume, state);
+        if let State::There(node) = state {
+            self.forward(now, volume, node);
+        }
+    }
+
+    /// The way to a volume as this core knows it; or the directory is asked.
+    fn find_way(&mut self, volume: VolumeId) -> State {
+        let owner = self.view.owner(volume).filter(|owner| *owner != self.config.node);
+        if let Some(owner) = owner
+            && self.view.lives(owner)
+            && self.peers.route(owner).is_some()
+        {
+            return State::There(owner);
+        }
+        let core = self.config.core;
+        let lost: Vec<NodeId> = owner.filter(|owner| self.peers.is_lost(*owner)).into_iter().collect();
+        self.mail.send(0, CoreMessage::Seek { core, volume, lost });
+        State::Asking
+    }
+
+    /// Sends what waits for a volume to its owner.
+    fn forward(&mut self, now: Time, volume: VolumeId, node: NodeId) {
+        let Some((link, holder)) = self.peers.route(node) else {
+            // It comes up, or the node is found to be lost: both are told.
+            if self.peers.is_lost(node) {
+                self.ways.set(volume, State::Unknown);
+                let state = self.find_way(volume);
+                self.ways.set(volume, state);
+            }
+            return;
+        };
+        while let Some(front) = self.ways.front(volume) {
+            let origin = front.origin;
+            if origin.front == FORWARDED {
+                // One hop is all: the gateway that it came from is told to look again.
+                self.ways.next_pending(volume);
+                self.answer_forward(origin.tag, code::NOT_OWNER, Payload::None);
+                continue;
+            }
+            if holder != self.config.core {
+                let Some(Pending {
+                    origin, op, payload, ..
+                }) = self.ways.next_pending(volume)
+                else {
+                    return;
+                };
+                self.mail.send(
+                    holder,
+                    CoreMessage::Piece {
+                        origin,
+                        volume,
+                        op,
+                        payload,
+                    },
+                );
+                continue;
+            }
+            let message = Message::Forward(Forward {
+                tag: self.ways.next_tag(),
+                session: self.config.fabric.session,
+                host: origin.host.0,
+                volume,
+                op: op_to_wire(&front.op),
+                offset: front.op.offset(),
+                length: front.op.length(),
+                crc: checksum(&front.payload),
+            });
+            match self.fabric.send(link, message, front.payload.clone()) {
+                Ok(()) => self.ways.sent(volume, node),
+                // Answers make room; a link that is gone comes again, or its node is lost.
+                Err(SendError::Full | SendError::Closed) => return,
+                Err(why) => {
+                    let text = format!("volume {volume} cannot be reached through node {node}: {why}");
+                    self.to_control.push(crate::control::FromCore::Warning(text));
+                    self.ways.next_pending(volume);
+                    self.done(origin, Err(IoError::Unavailable), Payload::None);
+                }
+            }
+        }
+        let _ = now;
+    }
+
+    /// The directory has said where a volume's I/O goes.
+    pub(super) fn on_sought(&mut self, now: Time, volume: VolumeId, way: Sought) {
+        match way {
+            Sought::Here => self.ways.set(volume, State::Unknown),
+            Sought::There(node) if node == self.config.node => self.ways.pause(now, volume),
+            Sought::There(node) => self.ways.set(volume, State::There(node)),
+            Sought::Later => self.ways.pause(now, volume),
+            Sought::Nowhere => {
+                self.ways.set(volume, State::Unknown);
+                while let Some(pending) = self.ways.next_pending(volume) {
+                    self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
+                }
+            }
+        }
+        self.settle_way(now, volume);
+    }
+
+    /// Tells the directory of volumes that are to be handed over, and have nothing under way here.
+    pub(super) fn say_left(&mut self) {
+        if !self.shards.is_any_leaving() {
+            return;
+        }
+        let core = self.config.core;
+        for (volume, generation) in self.shards.left() {
+            self.mail.send(
+                0,
+                CoreMessage::Left {
+                    volume,
+                    generation,
+                    core,
+                },
+            );
+        }
+    }
+
+    /// Tries again whatever waits; for when something has changed that may let it go on.
+    pub(super) fn settle_ways(&mut self, now: Time) {
+        for volume in self.ways.stalled() {
+            self.settle_way(now, volume);
+        }
+        self.end_given_up(now);
+    }
+
+    fn end_given_up(&mut self, now: Time) {
+        for (pending, unknown) in self.ways.take_given_up(now) {
+            let why = if unknown { IoError::Lost } else { IoError::Unavailable };
+            self.end_pending(pending, Err(why), Payload::None);
+        }
+    }
+
+    fn end_pending(&mut self, pending: Pending, result: Result<(), IoError>, payload: Payload) {
+        self.done(pending.origin, result, payload);
+    }
+
+    /// An owner has answered.
+    pub(super) fn on_forwarded(&mut self, now: Time, link: Link, answer: Forwarded, payload: Slice) {
+        let Some((volume, pending)) = self.ways.answered(answer.tag) else {
+            return;
+        };
+        match answer.code {
+            // The owner has no use for it now, or no longer: somebody else may, or it itself a little later.
+            code::LOST | code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM => {
+                // A compare-and-write that was not begun may be.
+                match pending.op {
+                    Op::CompareAndWrite { .. } if answer.code == code::LOST => {
+                        self.end_pending(pending, Err(IoError::Lost), Payload::None);
+                    }
+                    _ => self.ways.put_again(volume, pending),
+                }
+                self.ways.pause(now, volume);
+                self.stirred = true;
+            }
+            // The owner has not heard yet that the volume has grown.
+            code::OUT_OF_RANGE if self.is_inside(volume, &pending.op) => {
+                self.ways.put_again(volume, pending);
+                self.ways.pause(now, volume);
+                self.stirred = true;
+            }
+            code::DONE => match payload_from_wire(&pending.op, &answer, payload) {
+                Ok(found) => self.end_pending(pending, Ok(()), found),
+                Err(why) => {
+                    // Bytes were changed on the way: nothing that came by this link is to be believed.
+                    self.ways.put_again(volume, pending);
+                    self.give_up(link, why);
+                }
+            },
+            other => self.end_pending(pending, Err(error_from_wire(other)), Payload::None),
+        }
+        for volume in self.ways.stalled() {
+            if matches!(self.ways.state(volume), State::There(_)) {
+                self.settle_way(now, volume);
+            }
+        }
+    }
+
+    /// Does an I/O lie inside the volume, as far as this core knows it?
+    fn is_inside(&self, volume: VolumeId, op: &Op) -> bool {
+        let known = self.view.volume_of(volume);
+        let end = op.offset().saturating_add(op.length());
+        known.is_some_and(|volume| end <= volume.size_bytes)
+    }
+
+    /// Another gateway forwards what a host has asked it for.
+    pub(super) fn on_forward(&mut self, now: Time, link: Link, request: Forward, payload: Slice) {
+        self.receiving.links.insert(link);
+        let Some(tag) = self.receiving.put(Sender { link, tag: request.tag }) else {
+            return self.send_forwarded(link, request.tag, code::BUSY, Payload::None);
+        };
+        let known = self
+            .receiving
+            .peers
+            .get(&link)
+            .is_some_and(|node| self.view.session(*node) == Some(request.session));
+        if !known {
+            return self.answer_forward(tag, code::NOT_LIVING, Payload::None);
+        }
+        if checksum(&payload) != request.crc {
+            return self.answer_forward(tag, code::CHECKSUM, Payload::None);
+        }
+        let Some(op) = op_from_wire(&request) else {
+            return self.answer_forward(tag, code::INVALID, Payload::None);
+        };
+        let origin = Origin {
+            core: self.config.core as u16,
+            front: FORWARDED,
+            tag,
+            arrived: self.pass_began,
+            parsed: now,
+            trace: TraceId::NONE,
+            host: HostKey(request.host),
+        };
+        self.pass_to_shard(now, origin, request.volume, op, payload);
+    }
+
+    /// Ends a forwarded request that came in here.
+    pub(super) fn forward_done(&mut self, tag: u64, result: Result<(), IoError>, payload: Payload) {
+        let code = match result {
+            Ok(()) => code::DONE,
+            Err(why) => error_to_wire(why),
+        };
+        self.answer_forward(tag, code, payload);
+    }
+
+    fn answer_forward(&mut self, tag: u64, code: u8, payload: Payload) {
+        if let Some(Sender { link, tag }) = self.receiving.take(tag) {
+            self.send_forwarded(link, tag, code, payload);
+        }
+    }
+
+    fn send_forwarded(&mut self, link: Link, tag: u64, code: u8, payload: Payload) {
+        let (form, value, data) = match payload {
+            Payload::None => (form::NONE, 0, Slice::default()),
+            Payload::Zeros(bytes) => (form::ZEROS, bytes, Slice::default()),
+            Payload::Data(data) => (form::DATA, 0, data),
+            Payload::Allocation(words) => {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                (form::ALLOCATION, 0, Slice::copy_from(&bytes))
+            }
+        };
+        let answer = Forwarded {
+            tag,
+            code,
+            form,
+            value,
+            crc: checksum(&data),
+        };
+        match self.fabric.send(link, Message::Forwarded(answer), data) {
+            // A link that broke meanwhile: the other gateway asks again by the next one.
+            Ok(()) | Err(SendError::Closed | SendError::NotAsked) => {}
+            Err(why) => self.give_up(link, &why.to_string()),
+        }
+    }
+
+    /// A link to an owner broke, or its node is lost: what it has may never be answered.
+    pub(super) fn take_back(&mut self, now: Time, node: NodeId) {
+        self.ways.take_back(node, None);
+        self.settle_ways(now);
+    }
+
+    /// A volume may have another owner now.
+    pub(super) fn look_again(&mut self, now: Time, volume: VolumeId) {
+        let owner = self.view.owner(volume);
+        match self.ways.state(volume) {
+            State::There(node) if owner != Some(node) => {
+                self.ways.take_back(node, Some(volume));
+                self.ways.set(volume, State::Unknown);
+            }
+            State::Pausing(_) => self.ways.set(volume, State::Unknown),
+            _ => {}
+        }
+        self.settle_way(now, volume);
+        self.end_given_up(now);
+    }
+
+    /// Nodes have come or gone.
+    pub(super) fn look_at_owners(&mut self, now: Time) {
+        for volume in self.ways.stalled() {
+            if let State::There(node) = self.ways.state(volume)
+                && (!self.view.lives(node) || self.peers.is_lost(node))
+            {
+                self.ways.take_back(node, Some(volume));
+                self.ways.set(volume, State::Unknown);
+            }
+        }
+        self.settle_ways(now);
+    }
+}
+
+/// Is the front one of a host, and not of another gateway?
+#[must_use]
+pub(super) fn is_host(front: FrontId) -> bool {
+    front != FORWARDED
+}
+
+fn checksum(payload: &Slice) -> u32 {
+    if payload.is_empty() { 0 } else { crc32c(payload) }
+}
+
+fn op_to_wire(op: &Op) -> ForwardOp {
+    match op {
+        Op::Read { .. } => ForwardOp::Read,
+        Op::Write { .. } => ForwardOp::Write,
+        Op::Clear { .. } => ForwardOp::Clear,
+        Op::CompareAndWrite { .. } => ForwardOp::CompareAndWrite,
+        Op::Allocation { .. } => ForwardOp::Allocation,
+    }
+}
+
+fn op_from_wire(request: &Forward) -> Option<Op> {
+    let offset = request.offset;
+    let length = u32::try_from(request.length);
+    Some(match request.op {
+        ForwardOp::Read => Op::Read {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::Write => Op::Write {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::CompareAndWrite => Op::CompareAndWrite {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::Clear => Op::Clear {
+            offset,
+            length: request.length,
+        },
+        ForwardOp::Allocation => Op::Allocation { offset },
+        ForwardOp::Reserve => return None,
+    })
+}
+
+fn payload_from_wire(op: &Op, answer: &Forwarded, payload: Slice) -> Result<Payload, &'static str> {
+    if checksum(&payload) != answer.crc {
+        return Err("the answer to a forwarded request was changed on the way");
+    }
+    let wrong = "the answer to a forwarded request does not fit what was asked";
+    match (op, answer.form) {
+        (Op::Read { length, .. }, form::DATA) if payload.len() == *length as usize => Ok(Payload::Data(payload)),
+        (Op::Read { length, .. }, form::ZEROS) if answer.value == *length => Ok(Payload::Zeros(*length)),
+        (Op::Allocation { .. }, form::ALLOCATION) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 8 => {
+            let mut words = Box::new([0; 16]);
+            for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {
+                *word = u64::from_le_bytes(bytes.try_into().map_err(|_| wrong)?);
+            }
+            Ok(Payload::Allocation(words))
+        }
+        (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, form::NONE) => Ok(Payload::None),
+        _ => Err(wrong),
+    }
+}
+
+const ERRORS: [(IoError, u8); 10] = [
+    (IoError::OutOfRange, code::OUT_OF_RANGE),
+    (IoError::Invalid, code::INVALID),
+    (IoError::NoSpace, code::NO_SPACE),
+    (IoError::ReadOnly, code::READ_ONLY),
+    (IoError::Lost, code::LOST),
+    (IoError::Unavailable, code::UNAVAILABLE),
+    (IoError::Damaged, code::DAMAGED),
+    (IoError::Busy, code::BUSY),
+    (IoError::Miscompare, code::MISCOMPARE),
+    (IoError::Reserved, code::RESERVED),
+];
+
+fn error_to_wire(error: IoError) -> u8 {
+    let found = ERRORS.iter().find(|(known, _)| *known == error);
+    found.map_or(code::UNAVAILABLE, |(_, code)| *code)
+}
+
+/// A number of a later version is none of ours: the host may try another path.
+fn error_from_wire(code: u8) -> IoError {
+    let found = ERRORS.iter().find(|(_, known)| *known == code);
+    found.map_or(IoError::Unavailable, |(error, _)| *error)
+}
+
+const _: () = assert!(MAX_BLOCKS_PER_CHUNK == 1024, "an allocation bitmap is sixteen words");

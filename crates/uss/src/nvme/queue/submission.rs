@@ -1,0 +1,93 @@
+//! The submission queue, which exists only in the host's and our counts: capsules that came and completions that went.
+
+/// The submission queue's counts (NVM Express Base 2.1, 3.3.1.5, flow control of Fabrics).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Submission {
+    entries: u16,
+    flow_control: bool,
+    /// Commands that came, modulo the entries: the head, as each is taken as it comes.
+    head: u16,
+    /// Commands that came since the head was told.
+    untold: u16,
+}
+
+impl Submission {
+    pub fn new(entries: u16, flow_control: bool) -> Submission {
+        Submission {
+            entries,
+            flow_control,
+            head: 0,
+            untold: 0,
+        }
+    }
+
+    /// The Connect command has told the size; it is the first command itself.
+    pub fn resize(&mut self, entries: u16, flow_control: bool) {
+        *self = Submission {
+            head: 1 % entries,
+            untold: 1,
+            ..Submission::new(entries, flow_control)
+        };
+    }
+
+    /// A command has come, while so many are under way; false when there was no entry for it.
+    pub fn receive(&mut self, under_way: usize) -> bool {
+        // A queue is full when all but one of its entries are taken; without flow control they are taken until their
+        // commands are completed.
+        let taken = match self.flow_control {
+            true => usize::from(self.untold),
+            false => under_way,
+        };
+        if taken >= usize::from(self.entries) {
+            return false;
+        }
+        self.untold = self.untold.saturating_add(1);
+        self.head = (self.head + 1) % self.entries;
+        true
+    }
+
+    /// The head, for a completion.
+    pub fn report(&mut self) -> u16 {
+        if !self.flow_control {
+            // "A value of FFFFh [...] SQ flow control is disabled" in the answer to Connect; later it means nothing.
+            return 0xffff;
+        }
+        self.untold = 0;
+        self.head
+    }
+
+    pub fn has_flow_control(&self) -> bool {
+        self.flow_control
+    }
+}
+
+/// The identifiers of the commands under way.
+#[derive(Debug, Default)]
+pub(super) struct Ids(Vec<u16>);
+
+impl Ids {
+    /// Adds one; false when it is there.
+    pub fn insert(&mut self, id: u16) -> bool {
+        // A few dozen, side by side: nothing finds one faster.
+        if self.0.contains(&id) {
+            return false;
+        }
+        self.0.push(id);
+        true
+    }
+
+    pub fn remove(&mut self, id: u16) {
+        if let Some(index) = self.0.iter().position(|known| *known == id) {
+            self.0.swap_remove(index);
+        }
+    }
+
+    /// All of them, which are gone then.
+    pub fn take(&mut self) -> Vec<u16> {
+        std::mem::take(&mut self.0)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
