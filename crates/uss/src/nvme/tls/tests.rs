@@ -160,13 +160,16 @@ fn nobody(_: &str, _: &str) -> Option<TlsKey> {
     None
 }
 
+/// What the client said, and what the server answered.
+type Said = (Vec<u8>, Vec<u8>);
+
 /// Lets the two talk until neither has anything to say: what went from the client to the server and back.
 fn talk(
     wire: &mut Wire,
     client: &mut TlsStream,
     server: &mut TlsStream,
     keys: Keys<'_>,
-) -> Result<(Vec<u8>, Vec<u8>), (TlsFailure, Vec<u8>)> {
+) -> Result<Said, (TlsFailure, Vec<u8>)> {
     let (mut there, mut back) = (Vec::new(), Vec::new());
     let mut out = Outbox::new();
     loop {
