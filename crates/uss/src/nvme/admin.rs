@@ -5,8 +5,7 @@
 //! * [`Admin::property_get`] and [`Admin::property_set`] for the Fabrics commands of those names;
 //! * for every other admin command [`Admin::data_bytes`], which tells how much data travels and in which direction, then
 //!   [`Admin::execute`];
-//! * [`Admin::settings`] when the cluster's settings have changed, and [`Admin::reserved`] when a reservation has; then,
-//!   and after each command, [`Admin::take_event`] until there is none: these are Asynchronous Event Requests that end;
+//! * [`Admin::settings`] when the cluster's settings have changed; then, and after each command, [`Admin::take_event`] until there is none: these are Asynchronous Event Requests that end;
 //! * [`Admin::tick`] when [`Admin::deadline`] has come.
 //!
 //! Connect, Disconnect and the authentication commands are the connection's. What the I/O queues and the admin queue of
@@ -218,6 +217,8 @@ impl Admin {
             session,
         };
         admin.begin_logs();
+        // What was so before the host came is no news for it.
+        admin.reservations_changed();
         admin
     }
 
@@ -375,17 +376,10 @@ impl Admin {
                 let old = self.subsystem.take();
                 self.subsystem = catalog.subsystem(&self.session.subsystem).cloned();
                 self.namespaces_changed(old.as_deref());
+                self.reservations_changed();
             }
         }
         drop(before);
-    }
-
-    /// A namespace's reservation is so now. The first time, it is only taken note of; later the host gets the notifications
-    /// that are new, and for it.
-    pub fn reserved(&mut self, nsid: u32, state: &reservation::State) {
-        if self.namespace(nsid).is_some() {
-            self.reservation_changed(nsid, state);
-        }
     }
 
     /// An Asynchronous Event Request that ends now: its command identifier, and how.

@@ -1,6 +1,8 @@
 //! What the cluster's settings say of NVMe, as one node sees it.
 
+use crate::reservation;
 use amita_cluster::{NodeId, VolumeId};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,6 +21,9 @@ pub struct Catalog {
     pub subsystems: Vec<Arc<Subsystem>>,
     /// All gateways that speak NVMe/TCP, in order of their number.
     pub gateways: Vec<Gateway>,
+    /// The reservations of volumes as the metadata has them, for the notices to hosts. Of a volume that is not among them
+    /// nobody has registered.
+    pub reservations: BTreeMap<VolumeId, Arc<reservation::State>>,
 }
 
 impl Catalog {

@@ -77,6 +77,7 @@ impl World {
                 ana_changes: 0,
             })],
             gateways: Vec::new(),
+            ..Catalog::default()
         };
         let service = MemoryService::new(volumes.clone(), pool.clone());
         let world = World {

@@ -13,6 +13,7 @@ use super::{ALL_NAMESPACES, Admin, Kind, Limits, opcode};
 use crate::nvme::catalog::{Namespace, Subsystem};
 use crate::nvme::command::{Command, Reply, Status};
 use crate::reservation;
+use amita_cluster::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use health::ERRORS;
@@ -112,8 +113,8 @@ pub(crate) struct Logs {
     discovery: Vec<discovery::Entry>,
     discovery_generation: u64,
     notices: notices::Notices,
-    /// By namespace: the number of the last notice of its reservation that was looked at.
-    seen_notices: BTreeMap<u32, u64>,
+    /// By volume: the number of the last notice of its reservation that was looked at.
+    seen_notices: BTreeMap<VolumeId, u64>,
 }
 
 impl Admin {
@@ -200,16 +201,27 @@ impl Admin {
         }
     }
 
-    /// A namespace's reservation is another: what of it is news for the host?
-    pub(super) fn reservation_changed(&mut self, nsid: u32, state: &reservation::State) {
-        let Some(seen) = self.logs.seen_notices.insert(nsid, state.last_notice) else {
-            return;
-        };
+    /// Reservations are others: what of them is news for the host? Of a volume that it has not seen before, nothing.
+    pub(super) fn reservations_changed(&mut self) {
         let host = reservation::host_key(&self.session.host_id);
-        for notice in state.notices_after(seen, host) {
-            if !self.features.masks(nsid, notice as u8) {
-                self.logs.notices.push(nsid, notice);
-                self.events.happen(Happening::Reservation);
+        let before = std::mem::take(&mut self.logs.seen_notices);
+        let volumes: Vec<_> = self
+            .namespaces()
+            .map(|namespace| (namespace.nsid, namespace.volume))
+            .collect();
+        for (nsid, volume) in volumes {
+            let state = self.catalog.reservations.get(&volume).cloned().unwrap_or_default();
+            self.logs.seen_notices.insert(volume, state.last_notice);
+            let Some(&seen) = before.get(&volume) else {
+                continue;
+            };
+            // An operator has removed the record, and hosts have begun anew.
+            let seen = if state.last_notice < seen { 0 } else { seen };
+            for notice in state.notices_after(seen, host) {
+                if !self.features.masks(nsid, notice as u8) {
+                    self.logs.notices.push(nsid, notice);
+                    self.events.happen(Happening::Reservation);
+                }
             }
         }
     }
@@ -269,7 +281,6 @@ impl Admin {
         for gone in old_of.into_keys() {
             self.logs.groups.remove(&gone);
             self.logs.notices.forget(gone);
-            self.logs.seen_notices.remove(&gone);
             self.namespace_changed(gone);
         }
     }

@@ -12,6 +12,7 @@ mod logs;
 use super::*;
 use crate::nvme::catalog::{Ana, Gateway, HostAccess, Secret};
 use amita_cluster::NodeId;
+use std::collections::BTreeMap;
 
 const NQN: &str = "nqn.2026-01.io.amita:one";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
@@ -68,6 +69,7 @@ pub(super) fn catalog_of(subsystems: Vec<Subsystem>) -> Catalog {
         discovery_nqn: "nqn.2026-01.io.amita:discovery".into(),
         subsystems: subsystems.into_iter().map(Arc::new).collect(),
         gateways: vec![gateway(1, true), gateway(2, true), gateway(3, false)],
+        reservations: BTreeMap::new(),
     }
 }
 

@@ -237,6 +237,16 @@ fn registered() -> State {
     state
 }
 
+/// The reservation of a namespace's volume is so now.
+fn reserved(admin: &mut Admin, nsid: u32, state: &State) {
+    let mut catalog = Catalog::clone(&admin.catalog);
+    catalog
+        .reservations
+        .insert(VolumeId(100 + u64::from(nsid)), Arc::new(state.clone()));
+    catalog.revision += 1;
+    admin.settings(&Arc::new(catalog));
+}
+
 fn preempted(mut state: State) -> State {
     let preempt = reservation::Command::Preempt {
         key: 2,
@@ -257,17 +267,17 @@ fn a_host_hears_of_its_lost_reservation() {
     assert_eq!(data(&mut admin, &read), [0; 64], "there is none");
 
     let mut state = registered();
-    admin.reserved(2, &state);
-    assert_eq!(told(&mut admin), [], "what was so before it looked is no news");
+    reserved(&mut admin, 2, &state);
+    assert_eq!(told(&mut admin), [], "registrations are no news");
     state = preempted(state);
-    admin.reserved(2, &state);
-    admin.reserved(2, &state);
+    reserved(&mut admin, 2, &state);
+    reserved(&mut admin, 2, &state);
     let mut other = registered();
-    admin.reserved(5, &other);
+    reserved(&mut admin, 5, &other);
     other
         .apply(host_key(&[3; 16]), &reservation::Command::Clear { key: 3 })
         .unwrap();
-    admin.reserved(5, &other);
+    reserved(&mut admin, 5, &other);
     assert_eq!(told(&mut admin), [(1, RESERVATION)]);
 
     let first = data(&mut admin, &read);
@@ -295,8 +305,8 @@ fn a_host_hears_of_its_lost_reservation() {
 fn a_notification_that_is_retained_stays() {
     let mut admin = ready(Kind::Io);
     ask(&mut admin, 1);
-    admin.reserved(1, &registered());
-    admin.reserved(1, &preempted(registered()));
+    reserved(&mut admin, 1, &registered());
+    reserved(&mut admin, 1, &preempted(registered()));
     let read = log(0x80, 0, 64, 0);
     let mut retained = read;
     retained.0[41] |= (RETAIN >> 8) as u8;
@@ -312,8 +322,8 @@ fn masked_notifications_are_not_kept() {
     let mask = command(0x09, 2, &[(10, 0x82), (11, 1 << 1)]);
     assert_eq!(reply(&mut admin, &mask).status, Status::SUCCESS);
     for nsid in [2, 5] {
-        admin.reserved(nsid, &registered());
-        admin.reserved(nsid, &preempted(registered()));
+        reserved(&mut admin, nsid, &registered());
+        reserved(&mut admin, nsid, &preempted(registered()));
     }
     assert_eq!(told(&mut admin), [(1, RESERVATION)]);
     let page = data(&mut admin, &log(0x80, 0, 64, 0));
@@ -326,10 +336,10 @@ fn notifications_go_with_their_namespace_and_the_oldest_when_there_are_many() {
     let mut admin = ready(Kind::Io);
     let read = log(0x80, 0, 64, 0);
     let mut state = registered();
-    admin.reserved(1, &state);
+    reserved(&mut admin, 1, &state);
     for _ in 0..70 {
         state = preempted(state);
-        admin.reserved(1, &state);
+        reserved(&mut admin, 1, &state);
         let again = reservation::Command::Register {
             host_id: HOST_ID,
             key: 1,
@@ -344,7 +354,40 @@ fn notifications_go_with_their_namespace_and_the_oldest_when_there_are_many() {
     assert_eq!(layout.get(&page, "available"), 63);
     admin.settings(&changed(&catalog(), |subsystem| drop(subsystem.namespaces.remove(0))));
     assert_eq!(data(&mut admin, &read), [0; 64]);
-    admin.reserved(1, &state);
-    admin.reserved(1, &preempted(state));
+    reserved(&mut admin, 1, &state);
+    reserved(&mut admin, 1, &preempted(state));
     assert_eq!(data(&mut admin, &read), [0; 64], "the namespace is gone");
+}
+
+#[test]
+fn what_was_so_before_the_host_came_is_no_news() {
+    let mut catalog = catalog();
+    catalog
+        .reservations
+        .insert(VolumeId(101), Arc::new(preempted(registered())));
+    let mut admin = ready_with(session(Kind::Io), &Arc::new(catalog.clone()));
+    ask(&mut admin, 1);
+    catalog.revision += 1;
+    admin.settings(&Arc::new(catalog.clone()));
+    // Another volume under the number of one that was known.
+    let mut catalog = Catalog::clone(&changed(&catalog, |subsystem| {
+        subsystem.namespaces[1] = Arc::new(Namespace {
+            volume: VolumeId(999),
+            ..namespace(2)
+        });
+    }));
+    catalog
+        .reservations
+        .insert(VolumeId(999), Arc::new(preempted(registered())));
+    admin.settings(&Arc::new(catalog.clone()));
+    assert_eq!(told(&mut admin), [(1, NAMESPACES)]);
+    ask(&mut admin, 2);
+    // The record was removed, and made anew.
+    catalog.reservations.clear();
+    admin.settings(&Arc::new(catalog.clone()));
+    catalog
+        .reservations
+        .insert(VolumeId(101), Arc::new(preempted(registered())));
+    admin.settings(&Arc::new(catalog));
+    assert_eq!(told(&mut admin), [(2, RESERVATION)]);
 }
