@@ -102,6 +102,8 @@ pub struct Core {
     hub: uss::nvme::Hub,
     /// On core 0 of a node that NVMe hosts connect to.
     cataloguer: Option<Cataloguer>,
+    /// What NVMe hosts see has changed: they are told in this pass.
+    tell_settings: bool,
     /// What NVMe hosts see may have changed.
     catalog_due: bool,
     receiving: forward::Receiving,
@@ -157,6 +159,7 @@ impl Core {
             hub: uss::nvme::Hub::default(),
             cataloguer: None,
             catalog_due: false,
+            tell_settings: false,
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
             local: Vec::new(),
@@ -259,6 +262,9 @@ impl Core {
             self.on_mail(driver, message);
         }
         self.taken = mail;
+        if std::mem::take(&mut self.tell_settings) {
+            self.fronts.event_to_all(driver, || uss::Event::Settings);
+        }
         let now = driver.now();
         if self.stirred || now >= self.tick_due {
             self.tick(driver);
@@ -467,7 +473,7 @@ impl Core {
         let change = self.view.apply(record);
         self.catalog_due |= change.concerns_hosts();
         match change {
-            crate::view::Change::Nothing | crate::view::Change::Hosts => {}
+            crate::view::Change::Nothing | crate::view::Change::Hosts | crate::view::Change::Reservation => {}
             crate::view::Change::Node(node, address) => {
                 if node != self.config.node && self.peers.holds(node) {
                     // Each core of a peer listens on a port of its own: dial the one with our number, so that the

@@ -592,7 +592,7 @@ impl Core {
             CoreMessage::NvmeWord { front, tag, word } => {
                 self.fronts.event(driver, front, uss::Event::Nvme { tag, word });
             }
-            CoreMessage::Catalog(catalog) => self.on_catalog(driver, catalog),
+            CoreMessage::Catalog(catalog) => self.on_catalog(catalog),
             CoreMessage::StoreServes { store, core } => {
                 self.local.push((store, core));
                 self.shards.store_up(now, store);
