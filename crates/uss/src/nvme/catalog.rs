@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// The settings of the moment. Immutable: made anew when they change, and shared.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -98,9 +99,15 @@ pub struct HostAccess {
     pub tls: Option<Secret>,
 }
 
-/// A text that is never shown.
+/// A text that is never shown, and that is wiped when nobody needs it any more.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,5 @@
+//! What a host does with a target. Each scenario leaves no connection behind when it succeeds.
+
+pub mod database;
+pub mod disk;
+pub mod paths;
