@@ -68,6 +68,10 @@ impl Queue {
             return self.fabrics(command, data, cx);
         }
         let authenticated = self.is_authenticated();
+        // "SGLs shall be used for all commands" of Fabrics, whether they move data or not (Base 2.1, 4.3.1).
+        if !matches!(command.psdt(), 1 | 2) {
+            return Err(status::INVALID_FIELD.into());
+        }
         match &mut self.role {
             // "[...] a command other than Connect [...] Command Sequence Error" (Base 2.1, 3.3.2.2).
             Role::New | Role::Connecting { .. } => Err(status::SEQUENCE.into()),
