@@ -475,7 +475,7 @@ fn host_data() -> Vec<Case> {
         data(
             "wrong-offset",
             "answers an R2T with an offset that it did not ask for",
-            &[OUT_OF_RANGE, HEADER_FIELD],
+            &[OUT_OF_RANGE, SEQUENCE, HEADER_FIELD],
             move |_, id, tag, offset, length| {
                 last(Pdu::host_data(
                     id,
@@ -656,6 +656,7 @@ fn host_data() -> Vec<Case> {
                 let write = commands::write(disk.nsid, 0, blocks, Vec::new()).with(Transfer::WriteByR2t(data));
                 disk.queue.submit_as(&write, 7)?;
                 disk.queue.take_r2t()?;
+                disk.queue.expect_asked(7);
                 disk.queue.submit_as(&commands::flush(disk.nsid), 7)?;
                 match disk.queue.poll() {
                     Ok(answer) if answer.status.is_success() => {}

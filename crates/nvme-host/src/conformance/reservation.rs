@@ -388,7 +388,6 @@ pub fn cases() -> Vec<Case> {
                 let mut requests = vec![
                     ("Read", commands::read(nsid, 0, 1, size)),
                     ("Write", commands::write(nsid, 0, 1, block.clone())),
-                    ("Flush", commands::flush(nsid)),
                 ];
                 let optional = two.identity.optional();
                 if optional & 1 == 1 {
@@ -413,6 +412,21 @@ pub fn cases() -> Vec<Case> {
                     }
                 }
                 Ok(())
+            },
+        ),
+        Case::new(
+            "reservation.flush-conflicts",
+            "NVMe Base 2.1, 8.1.22: Flush is of the commands that write",
+            "a host that is not registered flushes against Exclusive Access",
+            "Reservation Conflict",
+            |subject| {
+                let (mut one, mut two) = both(subject)?;
+                register(&mut one, ONE)?;
+                acquire(&mut one, 2, ONE)?;
+                ended(
+                    &two.queue.call(&commands::flush(two.nsid))?,
+                    status::RESERVATION_CONFLICT,
+                )
             },
         ),
         Case::new(
