@@ -181,6 +181,8 @@ impl Guarded for Gateways {
     }
 
     fn allow(&mut self, host: &str, keys: &Keys) -> Result<()> {
+        // What an earlier step left, if it failed.
+        self.cluster.amita(["host", "remove", host, "--force"])?;
         let seal = self.seal.display().to_string();
         let mut arguments = vec!["host".to_owned(), "add".to_owned(), host.to_owned(), "--seal-key".to_owned(), seal];
         for (flag, key) in [

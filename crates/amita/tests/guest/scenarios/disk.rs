@@ -44,7 +44,7 @@ pub fn identify(host: &Host, target: &dyn Target) -> Result<String> {
          done
          [ $(cat /sys/block/$name/queue/discard_max_bytes) -gt 0 ] || fail 'no discard'
          for log in error smart fw effects supported-log-pages; do
-             nvme $log-log $device >/dev/null 2>/tmp/why || nvme $log $device >/dev/null 2>&1 || echo \"no $log log: $(cat /tmp/why)\"
+             nvme $log-log /dev/nvme0 >/dev/null 2>/tmp/why || nvme $log /dev/nvme0 >/dev/null 2>&1 || echo \"no $log log: $(cat /tmp/why)\"
          done
          nvme ana-log /dev/nvme0 | head -n 8",
         nqn = target.nqn()
@@ -139,7 +139,7 @@ pub fn grow(host: &Host, target: &mut dyn Target, bytes: u64) -> Result<String> 
         "device=$(device {nqn})
          grown() {{ [ \"$(blockdev --getsize64 $device)\" = {bytes} ]; }}
          await 60 'a device of {bytes} bytes' grown
-         blockdev --getsize64 $device; resize2fs $device 2>/dev/null || fail resize2fs; df --output=size -B1 /mnt | tail -n 1
+         blockdev --getsize64 $device; resize2fs $device >/dev/null 2>&1 || fail resize2fs; df --output=size -B1 /mnt | tail -n 1
          head -c 4M /dev/urandom | dd of=$device bs=1M seek=$(({bytes} / 1048576 - 4)) oflag=direct status=none || fail 'the end'
          umount /mnt; no_errors"
     ))?;
