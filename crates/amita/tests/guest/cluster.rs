@@ -99,6 +99,23 @@ impl Gateways {
         }
     }
 
+    /// Plays a scenario; when it fails, what it left killed or frozen goes on again, for the next one.
+    pub fn play(&mut self, scenario: impl FnOnce(&mut Gateways) -> Result<String>) -> Result<String> {
+        scenario(self).map_err(|failure| {
+            let mut what = failure.to_string();
+            for index in 0..self.cluster.nodes().len() {
+                let mended = match self.cluster.nodes()[index].process {
+                    Some(_) => self.cluster.thaw_node(index),
+                    None => self.revive(index),
+                };
+                if let Err(failure) = mended {
+                    what += &format!("\n{failure}");
+                }
+            }
+            Failure::new(what)
+        })
+    }
+
     /// Ends the cluster in order.
     ///
     /// # Panics

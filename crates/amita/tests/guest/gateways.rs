@@ -34,10 +34,12 @@ fn paths_go_and_come() {
     let mut target = Gateways::start(320 * MIB).expect("a cluster");
     let host = Host::boot("alpha", 2);
     let mut steps = Steps::of("paths", &[&host]);
-    steps.step("planned move", || paths::planned_move(&host, &mut target));
-    steps.step("a gateway killed", || paths::gateway_killed(&host, &mut target));
-    steps.step("a frozen gateway", || paths::frozen_gateway(&host, &mut target));
-    steps.step("MariaDB", || database::mariadb(&host, &mut target, DATABASE_SECONDS));
+    steps.step("planned move", || target.play(|target| paths::planned_move(&host, target)));
+    steps.step("a gateway killed", || target.play(|target| paths::gateway_killed(&host, target)));
+    steps.step("a frozen gateway", || target.play(|target| paths::frozen_gateway(&host, target)));
+    steps.step("MariaDB", || {
+        target.play(|target| database::mariadb(&host, target, DATABASE_SECONDS))
+    });
     steps.finish();
     target.end();
 }
@@ -58,7 +60,9 @@ fn who_may_connect() {
     let mut target = Gateways::start(64 * MIB).expect("a cluster");
     let (alpha, beta) = (Host::boot("alpha", 2), Host::boot("beta", 2));
     let mut steps = Steps::of("who may connect, and who may write", &[&alpha, &beta]);
-    steps.step("reservations", || reservations::two_hosts(&alpha, &beta, &mut target));
+    steps.step("reservations", || {
+        target.play(|target| reservations::two_hosts(&alpha, &beta, target))
+    });
     target.guard("vault", 64 * MIB).expect("a second subsystem");
     steps.step("host not allowed", || access::host_not_allowed(&alpha, &mut target));
     steps.step("CHAP", || access::chap(&alpha, &mut target));

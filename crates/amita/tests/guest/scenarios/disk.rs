@@ -43,8 +43,8 @@ pub fn identify(host: &Host, target: &dyn Target) -> Result<String> {
              echo \"$value=$(cat /sys/block/$name/queue/$value)\"
          done
          [ $(cat /sys/block/$name/queue/discard_max_bytes) -gt 0 ] || fail 'no discard'
-         for log in error smart fw effects supported-log-pages; do
-             nvme $log-log /dev/nvme0 >/dev/null 2>/tmp/why || nvme $log /dev/nvme0 >/dev/null 2>&1 || echo \"no $log log: $(cat /tmp/why)\"
+         for log in error-log smart-log fw-log 'effects-log --csi=0' supported-log-pages; do
+             nvme $log /dev/nvme0 >/dev/null 2>/tmp/why || fail \"no $log: $(cat /tmp/why)\"
          done
          nvme ana-log /dev/nvme0 | head -n 8",
         nqn = target.nqn()
