@@ -64,6 +64,7 @@ impl Cataloguer {
             discovery_nqn: self.discovery_nqn.clone(),
             subsystems,
             gateways,
+            reservations: BTreeMap::new(),
         };
         if catalog == *self.made {
             return None;

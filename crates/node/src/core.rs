@@ -8,6 +8,7 @@ mod forward;
 mod nvme;
 mod observe;
 mod peers;
+mod reserve;
 mod route;
 
 use crate::catalog::Cataloguer;
@@ -16,12 +17,13 @@ use crate::directory::Directory;
 use crate::fronts::Fronts;
 use crate::mail::{CoreMessage, Mail};
 use crate::news::News;
+use crate::reservations::Reservations;
 use crate::shards::{Shards, Want};
 use crate::stores::{Reply, Stores};
 use crate::token;
 use crate::view::View;
 use crate::ways::{FORWARDS, Ways};
-use amita_cluster::{NodeId, StoreId};
+use amita_cluster::{NodeId, StoreId, VolumeId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_uss as uss;
@@ -92,6 +94,9 @@ pub struct Core {
     news: News,
     peers: Peers,
     ways: Ways,
+    reservations: Reservations,
+    /// Volumes whose reservation was changed a moment ago.
+    adopting: Vec<VolumeId>,
     /// The NVMe target's side of this core.
     port: Rc<uss::nvme::Port>,
     hub: uss::nvme::Hub,
@@ -146,6 +151,8 @@ impl Core {
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             news: News::new(config.node, config.core),
             peers: Peers::new(&config),
+            reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
+            adopting: Vec::new(),
             port: Rc::new(uss::nvme::Port::new(config.nvme.clone())),
             hub: uss::nvme::Hub::default(),
             cataloguer: None,
@@ -287,6 +294,7 @@ impl Core {
         self.fronts.flush(driver);
         self.trace_acknowledged(driver);
         self.say_left();
+        self.say_adopted();
         let waiting = self.mail.retry() || !self.fronts.asks.queue.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
@@ -446,6 +454,9 @@ impl Core {
         } else if token::id_shard(call.0) == crate::news::NEWS {
             self.news.ended(now, result.is_ok());
         } else if token::id_shard(call.0) == crate::shards::DIRECTORY {
+            if self.reservations.answered(call, &result) {
+                return self.run_reservations();
+            }
             self.directory.metadata(now, call, result);
         } else {
             self.shards.metadata(now, call, result);

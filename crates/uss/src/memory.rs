@@ -23,6 +23,7 @@ const MAX_CHUNK_BYTES: u32 = 1024 * BLOCK_BYTES;
 struct Volume {
     info: VolumeInfo,
     chunks: BTreeMap<u64, Chunk>,
+    reservation: reservation::State,
 }
 
 #[derive(Debug)]
@@ -68,6 +69,7 @@ impl Volumes {
         volumes.push(Volume {
             info,
             chunks: BTreeMap::new(),
+            reservation: reservation::State::default(),
         });
         id
     }
@@ -202,6 +204,15 @@ pub struct Submitted {
     /// What.
     pub op: Op,
     data: Slice,
+    host: HostKey,
+}
+
+impl Submitted {
+    /// Who has submitted it.
+    #[must_use]
+    pub fn front(&self) -> FrontId {
+        self.front
+    }
 }
 
 /// A storage service over [`Volumes`]: I/O waits until it is [run](MemoryService::run).
@@ -221,6 +232,8 @@ pub struct MemoryService {
     pub open_count: usize,
     /// The register of NVMe controllers.
     pub board: Board,
+    /// Whose I/O that of a front is.
+    hosts: BTreeMap<FrontId, HostKey>,
 }
 
 impl MemoryService {
@@ -236,6 +249,7 @@ impl MemoryService {
             refusal: None,
             open_count: 0,
             board: Board::default(),
+            hosts: BTreeMap::new(),
         }
     }
 
@@ -250,6 +264,7 @@ impl MemoryService {
             volume,
             op,
             data,
+            host,
         } = self.queue.remove(index).expect("a piece at that place");
         let touched = op.offset()..op.offset() + op.length().max(1);
         let (result, payload) = match self.fault {
@@ -260,7 +275,16 @@ impl MemoryService {
                     .iter_mut()
                     .find(|candidate| candidate.info.id == volume)
                     .expect("an open volume");
-                match volume.apply(op, &data, &self.pool) {
+                let access = match op {
+                    Op::Read { .. } | Op::Allocation { .. } => reservation::Access::Read,
+                    _ => reservation::Access::Write,
+                };
+                let allowed = volume.reservation.allows(host, access);
+                let outcome = match allowed {
+                    true => volume.apply(op, &data, &self.pool),
+                    false => Err(IoError::Reserved),
+                };
+                match outcome {
                     Ok(payload) => (Ok(()), payload),
                     Err(why) => (Err(why), Payload::None),
                 }
@@ -322,13 +346,25 @@ impl StorageService for MemoryService {
             volume,
             op,
             data,
+            host: self.hosts.get(&front).copied().unwrap_or_default(),
         });
     }
 
-    fn identify(&mut self, _: FrontId, _: HostKey) {}
+    fn identify(&mut self, front: FrontId, host: HostKey) {
+        self.hosts.insert(front, host);
+    }
 
-    fn reserve(&mut self, front: FrontId, tag: u64, _: VolumeId, _: HostKey, _: reservation::Command) {
-        let result = Err(reservation::Refusal::Unavailable);
+    fn reserve(&mut self, front: FrontId, tag: u64, volume: VolumeId, host: HostKey, command: reservation::Command) {
+        let mut volumes = self.volumes.lock();
+        let found = volumes.iter_mut().find(|candidate| candidate.info.id == volume);
+        let result = match found {
+            Some(volume) => volume
+                .reservation
+                .apply(host, &command)
+                .map(|()| volume.reservation.clone()),
+            None => Err(reservation::Refusal::Unavailable),
+        };
+        drop(volumes);
         self.events.push_back((front, Event::Reserved { tag, result }));
     }
 

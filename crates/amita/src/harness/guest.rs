@@ -164,7 +164,12 @@ impl Guest {
         let console = config.folder.join(format!("{}.console", config.name));
         let mut command = dying_with_us(&scripts().join("run"));
         command.args(["--name", &config.name]);
-        command.args(["--cpus", &config.cpus.to_string(), "--memory", &config.memory_mib.to_string()]);
+        command.args([
+            "--cpus",
+            &config.cpus.to_string(),
+            "--memory",
+            &config.memory_mib.to_string(),
+        ]);
         for (here, there) in &config.forwards {
             command.arg("--forward").arg(format!("{here}:{there}"));
         }
@@ -181,7 +186,13 @@ impl Guest {
             ))),
             None => Ok(UnixStream::connect(&path).ok()),
         })?
-        .ok_or_else(|| Failure::new(format!("the guest {} has no channel: {}", config.name, process.last_words())))?;
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "the guest {} has no channel: {}",
+                config.name,
+                process.last_words()
+            ))
+        })?;
         let mut reading = socket
             .try_clone()
             .context(|| "cannot open the channel to the guest twice".to_owned())?;
@@ -333,7 +344,11 @@ impl Running<'_> {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let state = self.guest.commands.lock();
-        state.gone || state.known.get(&self.number).is_none_or(|progress| progress.status.is_some())
+        state.gone
+            || state
+                .known
+                .get(&self.number)
+                .is_none_or(|progress| progress.status.is_some())
     }
 
     /// Waits for its end.
@@ -382,5 +397,9 @@ fn text(output: &[u8]) -> String {
 }
 
 fn first_line(script: &str) -> &str {
-    script.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+    script
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
 }

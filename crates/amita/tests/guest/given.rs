@@ -52,7 +52,9 @@ fn given() {
     let mut words = text.split(',').map(str::to_owned);
     let target = Given {
         nqn: words.next().unwrap_or_default(),
-        portals: words.map(|word| word.parse().expect("an address with a port")).collect(),
+        portals: words
+            .map(|word| word.parse().expect("an address with a port"))
+            .collect(),
     };
     let host = Host::boot("alpha", 4);
     let mut steps = Steps::of("the given target", &[&host]);

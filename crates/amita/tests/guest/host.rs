@@ -55,7 +55,10 @@ impl Host {
     pub fn must_fail(&self, script: &str) -> Result<String> {
         let output = self.run(script)?;
         if output.status.success() {
-            return Err(Failure::new(format!("this should have failed: {script}\n{}", output.text)));
+            return Err(Failure::new(format!(
+                "this should have failed: {script}\n{}",
+                output.text
+            )));
         }
         Ok(output.text)
     }
@@ -73,7 +76,12 @@ impl Host {
     /// Connects to one gateway.
     pub fn connect(&self, target: &dyn Target, gateway: usize, options: &str) -> Result<String> {
         let portal = target.portals()[gateway];
-        self.sh(&format!("connect {} {} {} {options}", portal.ip(), portal.port(), target.nqn()))
+        self.sh(&format!(
+            "connect {} {} {} {options}",
+            portal.ip(),
+            portal.port(),
+            target.nqn()
+        ))
     }
 
     /// Connects to all gateways.

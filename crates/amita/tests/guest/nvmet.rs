@@ -49,7 +49,10 @@ impl Target for Nvmet<'_> {
     }
 
     fn portals(&self) -> Vec<SocketAddr> {
-        PORTS.iter().map(|&port| SocketAddr::from(([127, 0, 0, 1], port))).collect()
+        PORTS
+            .iter()
+            .map(|&port| SocketAddr::from(([127, 0, 0, 1], port)))
+            .collect()
     }
 
     fn grow(&mut self, bytes: u64) -> Result<()> {
@@ -57,11 +60,13 @@ impl Target for Nvmet<'_> {
     }
 
     fn kill(&mut self, gateway: usize) -> Result<()> {
-        self.sh(&format!("nvmet_unlink {} {}", self.nqn, PORTS[gateway])).map(drop)
+        self.sh(&format!("nvmet_unlink {} {}", self.nqn, PORTS[gateway]))
+            .map(drop)
     }
 
     fn revive(&mut self, gateway: usize) -> Result<()> {
-        self.sh(&format!("nvmet_link {} {}", self.nqn, PORTS[gateway])).map(drop)
+        self.sh(&format!("nvmet_link {} {}", self.nqn, PORTS[gateway]))
+            .map(drop)
     }
 
     fn relocate(&mut self, gateway: usize) -> Result<()> {

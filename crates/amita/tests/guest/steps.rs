@@ -37,14 +37,27 @@ impl<'a> Steps<'a> {
             }
         };
         let saw = saw.trim_end().replace('\n', "\n           ");
-        println!("  {word} {name} ({:.1} s)\n           {saw}", started.elapsed().as_secs_f64());
+        println!(
+            "  {word} {name} ({:.1} s)\n           {saw}",
+            started.elapsed().as_secs_f64()
+        );
     }
 
     /// # Panics
     /// When a step has failed.
     pub fn finish(self) {
-        let Steps { test, count, failed, started, .. } = self;
+        let Steps {
+            test,
+            count,
+            failed,
+            started,
+            ..
+        } = self;
         println!("{test}: {count} steps, {:.0} s", started.elapsed().as_secs_f64());
-        assert!(failed.is_empty(), "{test}: {} of {count} steps failed: {failed:?}", failed.len());
+        assert!(
+            failed.is_empty(),
+            "{test}: {} of {count} steps failed: {failed:?}",
+            failed.len()
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! A host by hand against fronts over volumes in memory: bytes in, bytes out.
 
+mod access;
 mod commands;
 mod connect;
 mod fused;
 mod handshake;
 mod hostile;
 mod limits;
+mod reserve;
 mod transfer;
 
 use super::command::COMMAND_BYTES;
@@ -75,6 +77,7 @@ impl World {
                 ana_changes: 0,
             })],
             gateways: Vec::new(),
+            ..Catalog::default()
         };
         let service = MemoryService::new(volumes.clone(), pool.clone());
         let world = World {
@@ -127,6 +130,7 @@ struct Host {
     header_digest: bool,
     data_digest: bool,
     controller: u16,
+    host_id: u8,
 }
 
 /// A PDU that was sent, its digests checked.
@@ -298,6 +302,7 @@ impl Host {
             header_digest: false,
             data_digest: false,
             controller: 0,
+            host_id: 1,
         }
     }
 
@@ -315,8 +320,15 @@ impl Host {
 
     /// An admin queue whose controller is enabled.
     fn admin(world: &mut World) -> Host {
+        Host::admin_of(world, 1)
+    }
+
+    /// The same, of the host with that identifier.
+    fn admin_of(world: &mut World, host_id: u8) -> Host {
         let mut host = Host::greeted(world, 0, 0, 1);
-        host.command_with(world, connect_command(0, 32, 0), &connect_data(NQN, HOST, 1, 0xffff));
+        host.host_id = host_id;
+        let data = connect_data(NQN, HOST, host_id, 0xffff);
+        host.command_with(world, connect_command(0, 32, 0), &data);
         let answer = host.one();
         assert_eq!(answer.status(), (0, 0));
         host.controller = answer.result() as u16;
@@ -333,7 +345,7 @@ impl Host {
     /// An I/O queue of that controller.
     fn io_with(world: &mut World, admin: &Host, queue: u16, digests: u8, max_r2t: u32, attributes: u8) -> Host {
         let mut host = Host::greeted(world, 0, digests, max_r2t);
-        let data = connect_data(NQN, HOST, 1, admin.controller);
+        let data = connect_data(NQN, HOST, admin.host_id, admin.controller);
         host.command_with(world, connect_command(queue, 128, attributes), &data);
         let answer = host.one();
         assert_eq!(answer.status(), (0, 0), "{answer:?}");

@@ -35,13 +35,19 @@ pub fn mariadb(host: &Host, target: &mut dyn Target, seconds: u64) -> Result<Str
     let result = bench.wait(Duration::from_secs(seconds) + SLACK)?.success()?.text;
     let mut seen: String = result
         .lines()
-        .filter(|line| ["transactions:", "ignored errors:", "reconnects:", "max:"].iter().any(|word| line.contains(word)))
+        .filter(|line| {
+            ["transactions:", "ignored errors:", "reconnects:", "max:"]
+                .iter()
+                .any(|word| line.contains(word))
+        })
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n")
         .collect();
-    seen += &host.sh("mariadb-check -S /tmp/db.sock --all-databases --extended >/tmp/check || { cat /tmp/check; fail check; }
+    seen += &host.sh(
+        "mariadb-check -S /tmp/db.sock --all-databases --extended >/tmp/check || { cat /tmp/check; fail check; }
          grep -vE ' OK$' /tmp/check | grep . && fail 'not all tables are sound'
          echo \"$(grep -c ' OK$' /tmp/check) tables OK\"
-         mariadb-admin -S /tmp/db.sock shutdown && umount /mnt/db && no_errors")?;
+         mariadb-admin -S /tmp/db.sock shutdown && umount /mnt/db && no_errors",
+    )?;
     host.disconnect(target)?;
     host.connect_all(target, "")?;
     seen += &host.sh(&format!(

@@ -14,7 +14,9 @@ pub fn discover(host: &Host, target: &dyn Target) -> Result<String> {
              grep -q 'subnqn: *{nqn}$' /tmp/log || fail 'the log does not name {nqn}'"
         ))?;
     }
-    let entries = seen.lines().filter(|line| line.contains("subnqn") || line.contains("traddr") || line.contains("trsvcid"));
+    let entries = seen
+        .lines()
+        .filter(|line| line.contains("subnqn") || line.contains("traddr") || line.contains("trsvcid"));
     Ok(entries.map(str::trim).collect::<Vec<_>>().join("; "))
 }
 
@@ -144,7 +146,11 @@ pub fn grow(host: &Host, target: &mut dyn Target, bytes: u64) -> Result<String> 
          umount /mnt; no_errors"
     ))?;
     host.disconnect(target)?;
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" with a file system of ");
+    let words = |text: &str| {
+        text.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" with a file system of ")
+    };
     Ok(format!("{} bytes, then {}", words(&before), words(&after)))
 }
 
@@ -180,7 +186,11 @@ pub fn reconnects(host: &Host, target: &dyn Target) -> Result<String> {
     let (nqn, portals) = (target.nqn(), target.portals());
     let mut script = String::new();
     for portal in &portals {
-        script += &format!("connect {} {} {nqn} >/dev/null 2>&1 || fail \"connect $i\"\n", portal.ip(), portal.port());
+        script += &format!(
+            "connect {} {} {nqn} >/dev/null 2>&1 || fail \"connect $i\"\n",
+            portal.ip(),
+            portal.port()
+        );
     }
     let seen = host.sh(&format!(
         "for i in $(seq 20); do

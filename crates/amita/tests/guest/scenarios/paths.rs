@@ -18,7 +18,10 @@ struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     fn start(host: &'a Host, target: &dyn Target) -> Result<Rounds<'a>> {
-        let script = format!("device=$(device {}); verify_rounds $device 0 {SIZE} /tmp/stop", target.nqn());
+        let script = format!(
+            "device=$(device {}); verify_rounds $device 0 {SIZE} /tmp/stop",
+            target.nqn()
+        );
         let rounds = Rounds {
             host,
             running: host.start(&script)?,
@@ -28,7 +31,11 @@ impl<'a> Rounds<'a> {
     }
 
     fn done(&self) -> usize {
-        self.running.so_far().lines().filter(|line| line.starts_with("round ")).count()
+        self.running
+            .so_far()
+            .lines()
+            .filter(|line| line.starts_with("round "))
+            .count()
     }
 
     /// Waits for so many rounds that began after this call.
@@ -61,7 +68,10 @@ pub fn gateway_killed(host: &Host, target: &mut dyn Target) -> Result<String> {
         target.kill(gateway)?;
         host.sh(&format!("await_paths {nqn} {}", count - 1))?;
         rounds.further(1)?;
-        seen += &format!("without gateway {gateway}:\n{}", host.sh(&format!("paths {nqn}; ana {nqn}"))?);
+        seen += &format!(
+            "without gateway {gateway}:\n{}",
+            host.sh(&format!("paths {nqn}; ana {nqn}"))?
+        );
         target.revive(gateway)?;
         host.sh(&format!("await_paths {nqn} {count} 180"))?;
         rounds.further(1)?;

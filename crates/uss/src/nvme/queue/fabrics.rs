@@ -4,7 +4,7 @@ use super::*;
 use crate::nvme::admin::{self, Admin, Heart};
 use crate::nvme::catalog::{Catalog, Subsystem};
 use crate::nvme::connection::connect::{self, Connect};
-use crate::nvme::hub::{Call, Gate, Shared, Word, invalid};
+use crate::nvme::hub::{Call, Gate, Party, Shared, Word, invalid};
 use crate::nvme::tls::PskIdentity;
 use crate::service::{Event, HostKey};
 use std::net::SocketAddr;
@@ -68,6 +68,10 @@ impl Queue {
             return self.fabrics(command, data, cx);
         }
         let authenticated = self.is_authenticated();
+        // "SGLs shall be used for all commands" of Fabrics, whether they move data or not (Base 2.1, 4.3.1).
+        if !matches!(command.psdt(), 1 | 2) {
+            return Err(status::INVALID_FIELD.into());
+        }
         match &mut self.role {
             // "[...] a command other than Connect [...] Command Sequence Error" (Base 2.1, 3.3.2.2).
             Role::New | Role::Connecting { .. } => Err(status::SEQUENCE.into()),
@@ -150,6 +154,11 @@ impl Queue {
 
     /// The data of a Connect command is here.
     pub(super) fn connect(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        if !matches!(self.role, Role::New) {
+            // The data of two Connect commands was asked for: the first that came counts.
+            self.finish(slot, status::SEQUENCE, 0, cx);
+            return Ok(());
+        }
         let catalog = self.port.catalog();
         let tag = self.slots.tag(slot, 0);
         let request = self.slots.get_mut(slot);
@@ -366,8 +375,25 @@ impl Queue {
             let why = "the host may not connect to this subsystem any more".into();
             return Err(End::Now(CloseReason::Refused(why)));
         }
+        self.authentication_settings(&catalog);
         self.admin_events(cx);
         Ok(())
+    }
+
+    /// Who has connected, and to what.
+    pub(super) fn party(&self) -> Option<Party> {
+        match &self.role {
+            Role::New | Role::Connecting { .. } => None,
+            Role::Admin(role) => {
+                let session = role.admin.session();
+                Some(Party {
+                    subsystem: session.subsystem.clone(),
+                    host: session.host.clone(),
+                    host_id: session.host_id,
+                })
+            }
+            Role::Io(role) => Some(role.connect.party.clone()),
+        }
     }
 
     /// An I/O queue whose controller is gone does nothing any more.

@@ -82,7 +82,7 @@ impl Transfers {
             ));
         }
         if from != start + u64::from(asked.received) {
-            return Err(Fatal::new(fatal::SEQUENCE, 12, "data out of its order"));
+            return Err(Fatal::new(fatal::OUT_OF_RANGE, 12, "data out of its order"));
         }
         if header.length == 0 {
             return Err(Fatal::field(16, "a data PDU without data"));

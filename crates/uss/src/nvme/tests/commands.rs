@@ -75,6 +75,8 @@ fn data_pointers_are_checked() {
     let (mut world, mut host) = start();
     let mut prp = read(1, 1, 0, 1);
     prp.0[1] = 0;
+    let mut no_data = Sqe::new(8, 1, 1).blocks(0, 1);
+    no_data.0[1] = 0xc0;
     let mut segment = read(1, 1, 0, 1);
     segment.0[39] = 0x30;
     let mut far = write(1, 1, 0, 1).capsule(4096);
@@ -83,6 +85,7 @@ fn data_pointers_are_checked() {
     endless.0[24..32].fill(0xff);
     let cases = [
         (prp, INVALID_FIELD),
+        (no_data, INVALID_FIELD),
         (segment, (0, 0x11)),
         (read(1, 1, 0, 1).capsule(4096), (0, 0x11)),
         (read(1, 1, 0, 1).transport(4095), (0, 0x0f)),

@@ -69,7 +69,7 @@ fn data_that_was_not_asked_for_ends_the_connection() {
         (
             "order",
             |host, tag| host.data_pdu(1, tag, 4096, &[0; 4096], true),
-            fatal::SEQUENCE,
+            fatal::OUT_OF_RANGE,
             12,
         ),
         (

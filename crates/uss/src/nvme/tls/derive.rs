@@ -21,7 +21,7 @@
 use amita_seal::{Hash, TlsKey};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk, Salt};
+use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, HKDF_SHA512, KeyType, Prk, Salt};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -184,11 +184,11 @@ impl KeyType for Bytes {
     }
 }
 
-fn hkdf(hash: Hash) -> ring::hkdf::Algorithm {
+pub(super) fn hkdf(hash: Hash) -> ring::hkdf::Algorithm {
     match hash {
         Hash::Sha256 => HKDF_SHA256,
         Hash::Sha384 => HKDF_SHA384,
-        Hash::Sha512 => ring::hkdf::HKDF_SHA512,
+        Hash::Sha512 => HKDF_SHA512,
     }
 }
 

@@ -7,7 +7,7 @@
 //! stand for two keys (see [`super::derive`]), and so that a stranger costs some hashes and no connection of the library.
 //! The library checks it again.
 
-use super::derive::{Dialect, Psk, expand_label, extract};
+use super::derive::{Dialect, Psk, PskIdentity, expand_label, extract, hkdf};
 use amita_seal::Hash;
 use ring::hmac;
 
@@ -167,6 +167,11 @@ fn read(message: Vec<u8>) -> Option<Hello> {
 }
 
 impl Hello {
+    /// Is the offer's binder as long as the hash of its identity?
+    pub fn has_hash_of(&self, offer: &Offer, identity: &PskIdentity) -> bool {
+        offer.binder.len() == identity.hash.len_bytes()
+    }
+
     /// Does the binder of an offer prove that the host has this key?
     pub fn proves(&self, offer: &Offer, psk: &Psk) -> bool {
         let hash = psk.identity.hash;
@@ -180,14 +185,7 @@ fn binder_key(hash: Hash, psk: &[u8]) -> Option<hmac::Key> {
     let bytes = hash.len_bytes();
     let early = extract(hash, psk);
     let binder = expand_label(Dialect::Standard, &early, "ext binder", &hash.digest(&[]), bytes)?;
-    let binder = ring::hkdf::Prk::new_less_safe(
-        match hash {
-            Hash::Sha256 => ring::hkdf::HKDF_SHA256,
-            Hash::Sha384 => ring::hkdf::HKDF_SHA384,
-            Hash::Sha512 => ring::hkdf::HKDF_SHA512,
-        },
-        &binder,
-    );
+    let binder = ring::hkdf::Prk::new_less_safe(hkdf(hash), &binder);
     let finished = expand_label(Dialect::Standard, &binder, "finished", &[], bytes)?;
     Some(hmac::Key::new(hash.hmac_algorithm(), &finished))
 }

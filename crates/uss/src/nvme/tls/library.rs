@@ -228,6 +228,13 @@ impl Library {
         let _ = self.connection.release_buffers();
     }
 
+    /// Renews the keys of what is sent with the next record.
+    #[cfg(test)]
+    pub fn renew_keys(&mut self) {
+        let peer = s2n_tls::enums::PeerKeyUpdate::KeyUpdateNotRequested;
+        self.connection.request_key_update(peer).expect("keys can be renewed");
+    }
+
     /// The cipher suite, and the identity of the key that was used.
     pub fn outcome(&self) -> Result<(String, Vec<u8>), Error> {
         let suite = self.connection.cipher_suite()?.to_owned();
