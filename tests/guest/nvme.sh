@@ -4,8 +4,8 @@ modprobe -qa nvme-tcp
 subsystems=/sys/class/nvme-subsystem
 
 fail() {
+    dmesg | tail -n 8 >&2
     echo "FAILED: $*" >&2
-    dmesg | tail -n 15 >&2
     exit 1
 }
 

@@ -15,7 +15,7 @@ pub const PATIENCE: Duration = Duration::from_secs(240);
 /// A guest and the folder of its files.
 pub struct Host {
     pub guest: Guest,
-    pub scratch: Scratch,
+    _scratch: Scratch,
 }
 
 impl Host {
@@ -25,7 +25,7 @@ impl Host {
         let mut config = Config::new(name, scratch.folder());
         config.cpus = cpus;
         let guest = Guest::boot(&config).expect("a guest");
-        Host { guest, scratch }
+        Host { guest, _scratch: scratch }
     }
 
     fn run(&self, script: &str) -> Result<Output> {

@@ -4,6 +4,8 @@
 //! (`nvmet`) or a cluster of real processes (`cluster`). Booting costs more than most scenarios, so a test boots once and
 //! goes through many of them. Each prints what it saw; one that fails does not keep the next ones from being tried.
 
+mod cluster;
+mod gateways;
 mod given;
 mod host;
 mod kernel_target;

@@ -13,6 +13,7 @@ const SLACK: Duration = Duration::from_secs(240);
 pub fn mariadb(host: &Host, target: &mut dyn Target, seconds: u64) -> Result<String> {
     let nqn = target.nqn().to_owned();
     host.connect_all(target, "")?;
+    target.relocate(0)?;
     host.sh(&format!(
         "device=$(device {nqn}); modprobe xfs
          mkfs.xfs -q -f $device && mkdir -p /mnt/db && mount $device /mnt/db || fail 'xfs'

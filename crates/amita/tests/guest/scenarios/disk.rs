@@ -45,8 +45,8 @@ pub fn identify(host: &Host, target: &dyn Target) -> Result<String> {
              echo \"$value=$(cat /sys/block/$name/queue/$value)\"
          done
          [ $(cat /sys/block/$name/queue/discard_max_bytes) -gt 0 ] || fail 'no discard'
-         for log in error smart fw effects supported-log-pages; do
-             nvme $log-log $device >/dev/null 2>&1 || nvme $log $device >/dev/null 2>&1 || echo \"no $log log\"
+         for log in error-log smart-log fw-log 'effects-log --csi=0' supported-log-pages; do
+             nvme $log /dev/nvme0 >/dev/null 2>/tmp/why || fail \"no $log: $(cat /tmp/why)\"
          done
          nvme ana-log /dev/nvme0 | head -n 8",
         nqn = target.nqn()
@@ -93,8 +93,8 @@ pub fn eight_queues(host: &Host, target: &dyn Target, options: &str) -> Result<S
     let seen = host.sh(&format!(
         "device=$(device {nqn}); paths {nqn}
          paths {nqn} | grep -q 'queues=9 ' || fail 'not eight I/O queues'
-         fio --filename=$device --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-128k --blockalign=4k --iodepth=8 \\
-             --numjobs=4 --cpus_allowed=0-3 --cpus_allowed_policy=split --size=4m --offset_increment=4m \\
+         fio --filename=$device --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=8 \\
+             --numjobs=4 --cpus_allowed=0-3 --cpus_allowed_policy=split --size=2m --offset_increment=2m \\
              --verify=crc32c --verify_fatal=1 --group_reporting --name=queues >/tmp/fio.out 2>&1 ||
              {{ cat /tmp/fio.out; fail fio; }}
          grep -E 'read:|write:' /tmp/fio.out; no_errors"
@@ -115,12 +115,12 @@ pub fn discard(host: &Host, target: &dyn Target) -> Result<String> {
     let seen = host.sh(&format!(
         "device=$(device {nqn})
          head -c 8M /dev/urandom >/tmp/data && dd if=/tmp/data of=$device bs=1M oflag=direct status=none
-         blkdiscard --offset 1M --length 2M $device || fail blkdiscard
-         blkdiscard --zeroout --offset 5M --length 1M $device || fail 'write zeroes'
+         blkdiscard --force --offset 1M --length 2M $device || fail blkdiscard
+         blkdiscard --force --zeroout --offset 5M --length 1M $device || fail 'write zeroes'
          dd if=/dev/zero of=/tmp/data bs=1M seek=1 count=2 conv=notrunc status=none
          dd if=/dev/zero of=/tmp/data bs=1M seek=5 count=1 conv=notrunc status=none
          dd if=$device bs=1M count=8 iflag=direct status=none | cmp - /tmp/data || fail 'not zeros, or a neighbour changed'
-         blkdiscard $device || fail 'blkdiscard of the whole device'
+         blkdiscard --force $device || fail 'blkdiscard of the whole device'
          dd if=$device bs=1M count=8 iflag=direct status=none | cmp -n 8388608 - /dev/zero || fail 'not zeros'
          echo '2 MiB discarded, 1 MiB zeroed, then all: zeros, and the neighbours as they were'; no_errors"
     ))?;
@@ -141,7 +141,7 @@ pub fn grow(host: &Host, target: &mut dyn Target, bytes: u64) -> Result<String> 
         "device=$(device {nqn})
          grown() {{ [ \"$(blockdev --getsize64 $device)\" = {bytes} ]; }}
          await 60 'a device of {bytes} bytes' grown
-         blockdev --getsize64 $device; resize2fs $device 2>/dev/null || fail resize2fs; df --output=size -B1 /mnt | tail -n 1
+         blockdev --getsize64 $device; resize2fs $device >/dev/null 2>&1 || fail resize2fs; df --output=size -B1 /mnt | tail -n 1
          head -c 4M /dev/urandom | dd of=$device bs=1M seek=$(({bytes} / 1048576 - 4)) oflag=direct status=none || fail 'the end'
          umount /mnt; no_errors"
     ))?;
@@ -164,7 +164,7 @@ pub fn disconnect_under_load(host: &Host, target: &dyn Target) -> Result<String>
              --time_based --runtime=600 >/tmp/load.out 2>&1; echo \"fio ended with $?\""
     ))?;
     await_line(&load, |line| line == "begun")?;
-    host.sh("sleep 2; pidof fio >/dev/null || fail 'no load'")?;
+    host.sh("sleep 2; pgrep -x fio >/dev/null || fail 'no load'")?;
     host.disconnect(target)?;
     let ended = load.wait(PATIENCE)?.text;
     if ended.contains("ended with 0") {
