@@ -66,7 +66,7 @@ impl Shared {
             paths: BTreeMap::new(),
             sent: BTreeMap::new(),
             again: Vec::new(),
-            spreads: (setup.seed ^ u64::from(number)) % 3 == 0,
+            spreads: (setup.seed ^ u64::from(number)).is_multiple_of(3),
             usual: number as usize % setup.nodes,
             idle_until: None,
         }
