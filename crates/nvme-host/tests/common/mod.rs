@@ -60,6 +60,7 @@ impl Target {
         };
         let node = NodeId(1);
         board.set_catalog(Arc::new(Catalog {
+            reservations: Default::default(),
             node,
             revision: 1,
             discovery_nqn: "nqn.2014-08.org.example:amita:discovery".into(),
