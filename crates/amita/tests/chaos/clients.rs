@@ -323,6 +323,7 @@ impl Worker {
             Kind::Read => Ask::Read { offset, bytes },
             Kind::Clear if self.random.percent(60) => Ask::Trim { offset, bytes },
             Kind::Clear => Ask::WriteZeroes { offset, bytes },
+            Kind::Compare => unreachable!("NBD has no such request, and none is drawn"),
         };
         let handle = client.ask(ask)?;
         self.under_way.insert(handle, Some(id));
