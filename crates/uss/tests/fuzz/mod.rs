@@ -106,6 +106,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
         tls: None,
     };
     Catalog {
+        reservations: Default::default(),
         node: NodeId(1),
         revision: 1,
         discovery_nqn: "nqn.2026-01.test:discovery".into(),
