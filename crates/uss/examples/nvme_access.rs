@@ -48,6 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let volume = volumes.add("access", SIZE_BYTES, 4 << 20, false);
     let node = NodeId(1);
     let catalog = Catalog {
+        reservations: Default::default(),
         node,
         revision: 1,
         discovery_nqn: "nqn.2026-01.io.amita:discovery:access".into(),

@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let namespaces = namespaces.collect();
     let node = NodeId(1);
     let catalog = Catalog {
+        reservations: Default::default(),
         node,
         revision: 1,
         discovery_nqn: "nqn.2026-01.io.amita:discovery:memory".into(),
