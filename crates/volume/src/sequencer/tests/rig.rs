@@ -90,6 +90,7 @@ impl Rig {
             records.push((record, revision));
         }
         let opened = Opened {
+            reservation: None,
             volume,
             volume_revision,
             pool,
