@@ -121,10 +121,18 @@ impl Gateways {
     /// # Panics
     /// When a process does not end in order, or has said something that it should not have to.
     pub fn end(mut self) {
-        assert!(self.cluster.stop(), "a process did not end in order:\n{}", self.cluster.last_words());
+        assert!(
+            self.cluster.stop(),
+            "a process did not end in order:\n{}",
+            self.cluster.last_words()
+        );
         let logs = (0..self.cluster.nodes().len()).map(|index| self.cluster.node_log(index));
         let unexpected: Vec<String> = logs.flat_map(|log| unexpected_in(&log)).collect();
-        assert!(unexpected.is_empty(), "unexpected lines in the logs:\n{}", unexpected.join("\n"));
+        assert!(
+            unexpected.is_empty(),
+            "unexpected lines in the logs:\n{}",
+            unexpected.join("\n")
+        );
     }
 }
 
@@ -156,7 +164,8 @@ impl Target for Gateways {
     }
 
     fn grow(&mut self, bytes: u64) -> Result<()> {
-        self.amita(&["volume", "resize", &self.volume, "--size", &bytes.to_string()]).map(drop)
+        self.amita(&["volume", "resize", &self.volume, "--size", &bytes.to_string()])
+            .map(drop)
     }
 
     fn kill(&mut self, gateway: usize) -> Result<()> {
@@ -201,7 +210,13 @@ impl Guarded for Gateways {
         // What an earlier step left, if it failed.
         self.cluster.amita(["host", "remove", host, "--force"])?;
         let seal = self.seal.display().to_string();
-        let mut arguments = vec!["host".to_owned(), "add".to_owned(), host.to_owned(), "--seal-key".to_owned(), seal];
+        let mut arguments = vec![
+            "host".to_owned(),
+            "add".to_owned(),
+            host.to_owned(),
+            "--seal-key".to_owned(),
+            seal,
+        ];
         for (flag, key) in [
             ("--dhchap-key", &keys.dhchap),
             ("--dhchap-controller-key", &keys.dhchap_controller),

@@ -393,6 +393,15 @@ impl Front for NvmeFront {
         if let Flow::Close { reason } = flow {
             return Flow::Close { reason };
         }
+        if let Phase::Queue(queue) = &self.phase
+            && queue.is_idle()
+        {
+            // Thousands of queues that have been busy once must not hold the memory that this took.
+            inbox.trim(QUIET_RECEIVE_BYTES);
+            if let Some(tls) = &mut self.tls {
+                tls.inbox.trim(QUIET_RECEIVE_BYTES);
+            }
+        }
         match &self.closing {
             Some((reason, _)) if outbox.queued_bytes() == 0 && !outbox.is_sending() => {
                 let reason = reason.clone();

@@ -24,7 +24,9 @@ pub trait Guarded: Target {
 fn refused(host: &Host, target: &dyn Target, options: &str) -> Result<String> {
     let portal = target.portals()[0];
     let (address, port, nqn) = (portal.ip(), portal.port(), target.nqn());
-    host.must_fail(&format!("dmesg -C; connect {address} {port} {nqn} --fast_io_fail_tmo=1 {options}"))?;
+    host.must_fail(&format!(
+        "dmesg -C; connect {address} {port} {nqn} --fast_io_fail_tmo=1 {options}"
+    ))?;
     let said = host.sh(&format!(
         "gone {nqn} || fail 'a controller is left'; dmesg | sed 's/^[^]]*] //' | grep -iE 'connect|auth|handshake|tls|rejected' | tail -n 1"
     ))?;
@@ -52,7 +54,9 @@ pub fn host_not_allowed(host: &Host, target: &mut dyn Guarded) -> Result<String>
     let portal = target.portals()[0];
     let (address, port, nqn) = (portal.ip(), portal.port(), target.nqn().to_owned());
     let mut seen = format!("not listed: {}", refused(host, target, "")?);
-    let log = host.sh(&format!("nvme discover --transport tcp --traddr {address} --trsvcid {port} || true"))?;
+    let log = host.sh(&format!(
+        "nvme discover --transport tcp --traddr {address} --trsvcid {port} || true"
+    ))?;
     if log.contains(&nqn) {
         return Err(Failure::new(format!("the discovery log shows what it must not: {log}")));
     }
@@ -86,13 +90,25 @@ pub fn chap(host: &Host, target: &mut dyn Guarded) -> Result<String> {
         };
         target.allow(&name, &keys)?;
         settle(host, target)?;
-        seen += &format!("hash {hmac}: {}", accepted(host, target, &format!("--dhchap-secret={right}"))?);
+        seen += &format!(
+            "hash {hmac}: {}",
+            accepted(host, target, &format!("--dhchap-secret={right}"))?
+        );
         let both = format!("--dhchap-secret={right} --dhchap-ctrl-secret");
-        seen += &format!("both ways: {}", accepted(host, target, &format!("{both}={controller}"))?);
+        seen += &format!(
+            "both ways: {}",
+            accepted(host, target, &format!("{both}={controller}"))?
+        );
         if hmac < 2 {
-            seen += &format!("wrong key: {}", refused(host, target, &format!("--dhchap-secret={wrong}"))?);
+            seen += &format!(
+                "wrong key: {}",
+                refused(host, target, &format!("--dhchap-secret={wrong}"))?
+            );
             seen += &format!("no key: {}", refused(host, target, "")?);
-            seen += &format!("wrong key of the controller: {}", refused(host, target, &format!("{both}={wrong}"))?);
+            seen += &format!(
+                "wrong key of the controller: {}",
+                refused(host, target, &format!("{both}={wrong}"))?
+            );
         }
         target.forget(&name)?;
     }
@@ -102,12 +118,10 @@ pub fn chap(host: &Host, target: &mut dyn Guarded) -> Result<String> {
 /// TLS 1.3 by a pre-shared key: the right one, a wrong one, and no TLS at all.
 pub fn tls(host: &Host, target: &mut dyn Guarded) -> Result<String> {
     let (name, nqn) = (host.nqn()?, target.nqn().to_owned());
-    host.sh(
-        "modprobe tls
+    host.sh("modprobe tls
          printf '[debug]\\nloglevel=1\\n[authenticate]\\nkeyrings=.nvme\\n' >/etc/tlshd.conf
          tlshd --stderr --config /etc/tlshd.conf >/tmp/tlshd.log 2>&1 &
-         sleep 1; pgrep -x tlshd >/dev/null || { cat /tmp/tlshd.log; fail 'no tlshd'; }",
-    )?;
+         sleep 1; pgrep -x tlshd >/dev/null || { cat /tmp/tlshd.log; fail 'no tlshd'; }")?;
     let insert = |key: &str| {
         host.sh(&format!(
             "keyctl clear %:.nvme; nvme check-tls-key --identity=1 --subsysnqn {nqn} --hostnqn {name} --insert --keydata='{}'",
@@ -116,7 +130,11 @@ pub fn tls(host: &Host, target: &mut dyn Guarded) -> Result<String> {
     };
     let mut seen = String::new();
     for hmac in [1, 2] {
-        let make = || host.sh(&format!("nvme gen-tls-key --hmac={hmac} --identity=1 --subsysnqn {nqn} --hostnqn {name}"));
+        let make = || {
+            host.sh(&format!(
+                "nvme gen-tls-key --hmac={hmac} --identity=1 --subsysnqn {nqn} --hostnqn {name}"
+            ))
+        };
         let (right, wrong) = (make()?, make()?);
         let keys = Keys {
             tls: Some(right.trim().to_owned()),
@@ -127,7 +145,10 @@ pub fn tls(host: &Host, target: &mut dyn Guarded) -> Result<String> {
         insert(&right)?;
         seen += &format!("hash {hmac}: {}", accepted(host, target, "--tls")?);
         if hmac == 1 {
-            seen += &format!("with digests: {}", accepted(host, target, "--tls --hdr-digest --data-digest")?);
+            seen += &format!(
+                "with digests: {}",
+                accepted(host, target, "--tls --hdr-digest --data-digest")?
+            );
         }
         insert(&wrong)?;
         seen += &format!("wrong key: {}", refused(host, target, "--tls")?);

@@ -408,10 +408,11 @@ impl Queue {
 
     /// Adds what was counted to the controller's counters. Once a pass.
     pub(super) fn tell_heart(&mut self) {
-        if let Role::Io(role) = &self.role
-            && self.counts != Counters::default()
-        {
+        let Role::Io(role) = &self.role else { return };
+        if std::mem::take(&mut self.heard) {
             role.shared.heart.touch();
+        }
+        if self.counts != Counters::default() {
             role.shared.heart.count(std::mem::take(&mut self.counts));
         }
     }
