@@ -30,7 +30,7 @@ pub fn compare(nsid: u32, block: u64, blocks: u32, data: Vec<u8>) -> Request {
 #[must_use]
 pub fn write_zeroes(nsid: u32, block: u64, blocks: u32, deallocate: bool) -> Request {
     let command = blocks_of(io::WRITE_ZEROES, nsid, block, blocks);
-    Request::new(command.dword(12, blocks - 1 | u32::from(deallocate) << 25))
+    Request::new(command.dword(12, (blocks - 1) | u32::from(deallocate) << 25))
 }
 
 /// Verify.

@@ -245,9 +245,9 @@ fn identities() -> Vec<Case> {
                 check!(data[1] == disk.namespace.byte(30), "NMIC is {:#x}", data[1]);
                 check!(data[2] == disk.namespace.byte(31), "RESCAP is {:#x}", data[2]);
                 check!(
-                    u32_at(&data, 8) == disk.namespace.dword(92),
+                    u32_at(&data, 4) == disk.namespace.dword(92),
                     "ANAGRPID is {}",
-                    u32_at(&data, 8)
+                    u32_at(&data, 4)
                 );
                 check!(data[14] & 1 == 1, "NSTAT says that it is not ready");
                 Ok(())

@@ -16,8 +16,11 @@ fn disk(subject: &Subject) -> Result<Disk, Verdict> {
     Ok(disk)
 }
 
+/// How the two commands of a pair ended.
+type Pair = (Completion, Completion);
+
 /// Runs two commands that were sent together.
-fn both(disk: &mut Disk, first: &Request, second: &Request) -> Result<(Completion, Completion), Verdict> {
+fn both(disk: &mut Disk, first: &Request, second: &Request) -> Result<Pair, Verdict> {
     let ids = disk.queue.submit_all(&[first.clone(), second.clone()])?;
     Ok((disk.queue.wait(ids[0])?, disk.queue.wait(ids[1])?))
 }
@@ -30,14 +33,11 @@ fn write(disk: &Disk, block: u64, data: &[u8]) -> Request {
     commands::write(disk.nsid, block, disk.blocks_of(data.len()), data.to_vec()).map(|command| command.fused(2))
 }
 
+/// Makes a pair out of the old and the new data.
+type Make = fn(&Disk, &[u8], &[u8]) -> (Request, Request);
+
 /// A broken pair: the statuses that each of its commands may end with.
-fn broken(
-    name: &str,
-    does: &'static str,
-    first_ends: &'static [u16],
-    second_ends: &'static [u16],
-    make: fn(&Disk, &[u8], &[u8]) -> (Request, Request),
-) -> Case {
+fn broken(name: &str, does: &'static str, first_ends: &'static [u16], second_ends: &'static [u16], make: Make) -> Case {
     Case::new(
         format!("fused.{name}"),
         RULE,

@@ -33,12 +33,10 @@ pub fn cases() -> Vec<Case> {
                 let end =
                     Instant::now() + Duration::from_millis(u64::from(granted.dword()) * 5) + subject.options().timeout;
                 for queue in [&mut disk.controller.admin, &mut disk.queue] {
-                    loop {
-                        match queue.connection.next_until(end) {
-                            Err(Error::Closed | Error::Terminated { .. } | Error::Io(_)) => break,
-                            Err(other) => return Err(other.into()),
-                            Ok(pdu) => return Err(Verdict::Failed(format!("it sent {pdu:?} instead of closing"))),
-                        }
+                    match queue.connection.next_until(end) {
+                        Err(Error::Closed | Error::Terminated { .. } | Error::Io(_)) => {}
+                        Err(other) => return Err(other.into()),
+                        Ok(pdu) => return Err(Verdict::Failed(format!("it sent {pdu:?} instead of closing"))),
                     }
                 }
                 bystander.identify()?;

@@ -300,27 +300,16 @@ pub fn refused(queue: &mut Queue, request: &Request, expected: &[u16]) -> Outcom
 
 /// The target ends the connection: by a C2HTermReq with one of those fatal error statuses, and then it closes.
 pub fn terminated(connection: &mut Connection, expected: &[u16]) -> Outcome {
-    loop {
-        match connection.next() {
-            Ok(pdu) => {
-                return Err(Verdict::Failed(format!(
-                    "it answered {pdu:?} instead of ending the connection"
-                )));
-            }
-            Err(Error::Terminated { fatal, field, .. }) => {
-                if !expected.contains(&fatal) {
-                    let names = format!("{expected:?}");
-                    return Err(Verdict::Failed(format!(
-                        "its C2HTermReq has fatal error status {fatal} (information {field:#x}), not one of {names}"
-                    )));
-                }
-                return Ok(connection.wait_closed()?);
-            }
-            Err(Error::Closed) => {
-                return Err(Verdict::Failed("it closed the connection without a C2HTermReq".into()));
-            }
-            Err(other) => return Err(other.into()),
-        }
+    match connection.next() {
+        Ok(pdu) => Err(Verdict::Failed(format!(
+            "it answered {pdu:?} instead of ending the connection"
+        ))),
+        Err(Error::Terminated { fatal, field, .. }) if !expected.contains(&fatal) => Err(Verdict::Failed(format!(
+            "its C2HTermReq has fatal error status {fatal} (information {field:#x}), not one of {expected:?}"
+        ))),
+        Err(Error::Terminated { .. }) => Ok(connection.wait_closed()?),
+        Err(Error::Closed) => Err(Verdict::Failed("it closed the connection without a C2HTermReq".into())),
+        Err(other) => Err(other.into()),
     }
 }
 

@@ -92,11 +92,11 @@ fn class(ns: u64) -> usize {
 /// The highest latency of a class.
 fn upper(class: usize) -> u64 {
     let (high, part) = (class as u32 / PARTS, class as u64 % u64::from(PARTS));
+    if high < 4 {
+        return (16 + part) << high >> 4;
+    }
     let whole = u128::from(16 + part + 1) << high >> 4;
-    u64::try_from(whole)
-        .unwrap_or(u64::MAX)
-        .saturating_sub(1)
-        .max(1 << high)
+    u64::try_from(whole).unwrap_or(u64::MAX).saturating_sub(1)
 }
 
 #[cfg(test)]
