@@ -56,6 +56,10 @@ pub struct Forward {
     pub length: u64,
     /// CRC-32C of the payload.
     pub crc: u32,
+    /// The owner's clock when this was sent, or less, in nanoseconds: what it said last on this link, and the time since
+    /// then by the sender's clock. 0: it has said nothing yet. The owner carries out nothing that is old by this (R9):
+    /// bytes that lay on the way may belong to a host that has long gone on by another gateway.
+    pub as_of: u64,
 }
 
 /// What is forwarded.
@@ -89,6 +93,8 @@ pub struct Forwarded {
     pub value: u32,
     /// CRC-32C of the payload.
     pub crc: u32,
+    /// The owner's clock, in nanoseconds.
+    pub clock: u64,
 }
 
 /// What came of a request for release.

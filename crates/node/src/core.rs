@@ -17,6 +17,7 @@ use crate::directory::Directory;
 use crate::fronts::Fronts;
 use crate::mail::{CoreMessage, Mail};
 use crate::news::News;
+use crate::planted::Planted;
 use crate::reservations::Reservations;
 use crate::shards::{Shards, Want};
 use crate::stores::{Reply, Stores};
@@ -130,6 +131,8 @@ pub struct Core {
     pass_began: Time,
     /// How often it has passed.
     passes: u64,
+    /// Rules that are switched off to show that the simulator notices.
+    planted: Planted,
 }
 
 impl Core {
@@ -176,9 +179,17 @@ impl Core {
             tick_due: Time(0),
             pass_began: Time(0),
             passes: 0,
+            planted: Planted::default(),
             mail,
             config,
         }
+    }
+
+    /// Switches rules off.
+    #[cfg(feature = "planted")]
+    pub fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
+        self.ways.planted = planted;
     }
 
     /// Listens for peers.

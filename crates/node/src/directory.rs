@@ -227,7 +227,9 @@ impl Directory {
         }
         if self.handed_over.get(&volume).is_some_and(|until| now < *until) {
             return Some(match record.owner {
-                Some(owner) if owner != self.node => Sought::There(owner),
+                Some(owner) if owner != self.node && view.lives(owner) && !lost.contains(&owner) => {
+                    Sought::There(owner)
+                }
                 _ => Sought::Later,
             });
         }
@@ -475,8 +477,10 @@ impl Directory {
     /// The operator wants volumes here: they are taken over with their owners' consent, and the wish is removed when it has
     /// come true.
     fn carry_out_moves(&mut self, now: Time, view: &View) {
-        self.wanted
-            .retain(|volume, _| view.moves().any(|(wished, ..)| wished == *volume));
+        self.wanted.retain(|volume, _| {
+            view.moves()
+                .any(|(wished, wish, _)| wished == *volume && wish.to == self.node)
+        });
         self.handed_over.retain(|_, until| now < *until);
         let due: Vec<(VolumeId, String, u64)> = view
             .moves()

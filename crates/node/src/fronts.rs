@@ -130,6 +130,8 @@ pub struct Fronts {
     next_tick: Option<Time>,
     /// What the fronts asked for.
     pub asks: Asks,
+    /// Fronts that are gone, of hosts that other gateways serve as well.
+    gone: Vec<FrontId>,
 }
 
 impl Default for Fronts {
@@ -142,6 +144,7 @@ impl Default for Fronts {
             makes: Vec::new(),
             next_tick: None,
             asks: Asks::default(),
+            gone: Vec::new(),
         }
     }
 }
@@ -181,6 +184,17 @@ impl Fronts {
             _ => true,
         });
         fronts.len()
+    }
+
+    /// Fronts that have ended since this was last asked, of hosts that other gateways serve as well.
+    pub fn take_gone(&mut self) -> Vec<FrontId> {
+        let gone = std::mem::take(&mut self.gone);
+        if !gone.is_empty() {
+            self.asks
+                .queue
+                .retain(|ask| !matches!(ask, Ask::Submit { front, .. } if gone.contains(front)));
+        }
+        gone
     }
 
     /// Adds a session without a socket (a client inside the process).
@@ -325,7 +339,9 @@ impl Fronts {
             return;
         };
         session.front.closed(&mut self.asks);
-        self.asks.hosts.remove(&FrontId(id));
+        if self.asks.hosts.remove(&FrontId(id)).is_some() {
+            self.gone.push(FrontId(id));
+        }
         if let Some(socket) = session.socket {
             driver.close(socket);
         }

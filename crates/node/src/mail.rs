@@ -130,6 +130,13 @@ pub enum CoreMessage {
         /// Owners that this core has found to be lost.
         lost: Vec<NodeId>,
     },
+    /// A host has gone that other gateways serve as well, and what it asked for goes with it (R9).
+    HostGone {
+        /// The core of its connection.
+        core: u16,
+        /// Its front.
+        front: amita_uss::FrontId,
+    },
     /// From the directory: there.
     Sought {
         /// The volume.

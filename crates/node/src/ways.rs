@@ -6,17 +6,23 @@
 //! place. If the first gateway, or the owner, then still carried out the first W1, W2 would be gone. So (R9):
 //!
 //! * whoever forwards names its session, and the owner refuses one that has ended;
+//! * a host that has gone takes with it what waits for it here, and nothing is sent for it again;
+//! * whatever is forwarded says how old it is, by the owner's own clock ([`Ways::clock`]): the owner carries out nothing that was
+//!   on the way for longer than a freeze may last, be it held up by a broken network, and the link still stand;
 //! * a core that was not running for a while drops its hosts, all that it has read from them and the links by which it
 //!   forwards, before it does anything else ([`crate::core`]);
 //! * a forwarded request whose link broke is neither answered nor given up before the owner can have no copy of it left
 //!   that it has not carried out: it is sent again on the next link, which replaces the old one and what lay unread on it,
 //!   or to the next owner, whose generation fences the old one. Done twice it does no harm: the host has not been told yet,
-//!   and so cannot have gone on. (A compare-and-write is not repeated. Its host is told that the outcome is unknown.)
+//!   and so cannot have gone on by the answer. (A compare-and-write is not repeated. Its host is told that the outcome is unknown.)
 
 use crate::mail::Origin;
+use crate::planted::Planted;
 use amita_cluster::{NodeId, VolumeId};
+use amita_fabric::Link;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
+use amita_uss::FrontId;
 use amita_volume::Op;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -26,8 +32,16 @@ pub const FORWARDS: u16 = u16::MAX - 2;
 /// The front of a request that came from another gateway.
 pub const FORWARDED: amita_uss::FrontId = amita_uss::FrontId(u64::MAX);
 
+/// Is the front one of a host, and not of another gateway?
+#[must_use]
+pub fn is_host(front: FrontId) -> bool {
+    front != FORWARDED
+}
+
 /// How long an I/O waits for its volume to find an owner. Hosts have patience for longer (Linux: 30 s), and another path.
 pub const PATIENCE: Duration = Duration::from_secs(8);
+/// An owner's clock is asked for again after this: two clocks run apart by less than a part in a thousand.
+const CLOCK_LASTS: Duration = Duration::from_secs(60);
 /// How soon an answer that helps nobody is asked for again, if nothing is heard meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -103,6 +117,10 @@ pub struct Ways {
     flights: BTreeMap<u64, Flight>,
     /// What is given up: its host is told that the outcome is unknown.
     given_up: Vec<Pending>,
+    /// What the owners' clocks said by each link, and when that came.
+    clocks: BTreeMap<Link, (u64, Time)>,
+    /// Rules that are switched off to show that the simulator notices.
+    pub planted: Planted,
 }
 
 impl Ways {
@@ -198,7 +216,8 @@ impl Ways {
 
     /// Puts a piece of I/O back in front of what waits, unless it must not be done twice.
     pub fn put_back(&mut self, volume: VolumeId, pending: Pending) {
-        if let Work::Io(Op::CompareAndWrite { .. }) = pending.work {
+        let is_compare = matches!(pending.work, Work::Io(Op::CompareAndWrite { .. }));
+        if (is_compare && !self.planted.repeat_compare()) || self.planted.fail_at_once() {
             self.given_up.push(pending);
             return;
         }
@@ -248,12 +267,46 @@ impl Ways {
         self.flights.values().map(|flight| flight.node).collect()
     }
 
-    /// Forgets all that waits and all that was sent: the hosts that asked for it are gone.
-    pub fn clear(&mut self) {
-        self.ways.clear();
-        self.stalled.clear();
-        self.flights.clear();
-        self.given_up.clear();
+    /// Forgets all that fronts of `core` have asked for, or only this one: their hosts are gone, and may have gone on by
+    /// another gateway. What an owner has of it already is too old for it soon.
+    pub fn forget(&mut self, core: u16, front: Option<FrontId>) {
+        let is_gone = |origin: &Origin| {
+            is_host(origin.front) && origin.core == core && front.is_none_or(|front| front == origin.front)
+        };
+        for volume in self.stalled() {
+            let way = self.way(volume);
+            way.waiting.retain(|pending| !is_gone(&pending.origin));
+            if way.waiting.is_empty() {
+                self.stalled.remove(&volume);
+            }
+        }
+        self.flights.retain(|_, flight| !is_gone(&flight.pending.origin));
+        self.given_up.retain(|pending| !is_gone(&pending.origin));
+    }
+
+    /// The owner at the end of this link has said what its clock is.
+    pub fn heard_clock(&mut self, link: Link, now: Time, clock: u64) {
+        self.clocks.insert(link, (clock, now));
+    }
+
+    /// A link is gone, and with it what was known of the clock at its end.
+    pub fn link_closed(&mut self, link: Link) {
+        self.clocks.remove(&link);
+    }
+
+    /// What the clock at the end of a link shows, at the least; 0: unknown.
+    #[must_use]
+    pub fn clock(&self, link: Link, now: Time) -> u64 {
+        let Some((clock, at)) = self.clocks.get(&link) else {
+            return 0;
+        };
+        let since = now.since(*at);
+        // Two clocks run apart.
+        if since > CLOCK_LASTS {
+            0
+        } else {
+            clock + since.as_nanos() as u64
+        }
     }
 
     /// How many requests owners have, and how many wait.

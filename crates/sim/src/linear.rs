@@ -302,6 +302,8 @@ struct Search<'a> {
     steps: &'a [Step],
     /// The reads that returned each stamp.
     readers: BTreeMap<Stamp, Vec<usize>>,
+    /// Some operation found what it did not expect: then a write that nobody has read may matter, too.
+    has_miscompares: bool,
     seen: FxHashSet<(Placed, Values)>,
     stack: Vec<Configuration>,
     longest: Configuration,
@@ -327,9 +329,11 @@ impl<'a> Search<'a> {
             }
         }
         let stack = vec![start.clone()];
+        let is_miscompare = |step: &Step| matches!(step.action, Action::Compare { found_other: true, .. });
         Search {
             steps,
             readers,
+            has_miscompares: steps.iter().any(is_miscompare),
             seen: FxHashSet::default(),
             longest: start,
             stack,
@@ -453,6 +457,9 @@ impl<'a> Search<'a> {
 
     /// Places the unread writes that may come next and that a write of these sectors, `but`, covers: nobody can tell.
     fn place_hidden(&self, here: &mut Configuration, sectors: Width, but: usize) {
+        if self.has_miscompares {
+            return;
+        }
         let mut hidden: Vec<usize> = Vec::new();
         self.minimal(here, |index| {
             if let Action::Write {

@@ -96,7 +96,6 @@ impl fmt::Debug for Scenario {
 
 /// Rules whose history cannot be played, and why.
 pub const NOT_YET: &[(&str, &str)] = &[
-    ("R9", "I/O is not forwarded between gateways in this version"),
     ("R11", "sequencers take no snapshots in this version"),
     (
         "D8",

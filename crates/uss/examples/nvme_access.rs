@@ -77,7 +77,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             portal,
             alive: true,
         }],
-        ..Catalog::default()
     };
     let board = Board::default();
     board.set_catalog(Arc::new(catalog));

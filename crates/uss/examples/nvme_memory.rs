@@ -58,7 +58,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             portal: address,
             alive: true,
         }],
-        ..Catalog::default()
     };
     let board = Board::default();
     board.set_catalog(Arc::new(catalog));

@@ -10,18 +10,19 @@ use amita_cluster::layout::MAX_IO_BYTES;
 pub const FORWARD_VERSION: u8 = 5;
 
 wire! {
-    RawForward: 53 {
+    RawForward: 61 {
         tag: u64,
         session: u64,
         host: u64,
         volume: u64,
         offset: u64,
         length: u64,
+        as_of: u64,
         crc: u32,
         op: u8,
     }
 }
-wire! { RawForwarded: 18 { tag: u64, value: u32, crc: u32, code: u8, form: u8, } }
+wire! { RawForwarded: 26 { tag: u64, clock: u64, value: u32, crc: u32, code: u8, form: u8, } }
 
 pub(super) const FORWARD_BYTES: usize = RawForward::BYTES;
 pub(super) const FORWARDED_BYTES: usize = RawForwarded::BYTES;
@@ -85,6 +86,7 @@ pub(super) fn put_forward(
         volume: forward.volume.0,
         offset: forward.offset,
         length: forward.length,
+        as_of: forward.as_of,
         crc: forward.crc,
         op: forward.op as u8,
     }
@@ -125,6 +127,7 @@ pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Resul
         op,
         offset: raw.offset,
         length: raw.length,
+        as_of: raw.as_of,
         crc: raw.crc,
     }))
 }
@@ -144,6 +147,7 @@ pub(super) fn put_forwarded(
     }
     RawForwarded {
         tag: forwarded.tag,
+        clock: forwarded.clock,
         value: forwarded.value,
         crc: forwarded.crc,
         code: forwarded.code,
@@ -158,6 +162,7 @@ pub(super) fn get_forwarded(mut reader: Reader<'_>) -> Result<Message, DecodeErr
     reader.end()?;
     Ok(Message::Forwarded(Forwarded {
         tag: raw.tag,
+        clock: raw.clock,
         code: raw.code,
         form: raw.form,
         value: raw.value,

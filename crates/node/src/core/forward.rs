@@ -2,13 +2,13 @@
 
 use super::Core;
 use crate::mail::{CoreMessage, Origin, Sought};
-use crate::ways::{FORWARDED, Pending, State, Work};
+use crate::ways::{FORWARDED, Pending, State, Work, is_host};
 use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
+use amita_uss::HostKey;
 use amita_uss::reservation::{self, Refusal};
-use amita_uss::{FrontId, HostKey};
 use amita_volume::{IoError, Op, Payload};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
@@ -37,6 +37,8 @@ mod code {
     pub const NOT_LIVING: u8 = 12;
     /// The payload's checksum is wrong.
     pub const CHECKSUM: u8 = 13;
+    /// It was on the way for too long, or does not say for how long.
+    pub const STALE: u8 = 14;
 }
 
 /// The numbers of forms in [`Forwarded::form`].
@@ -66,6 +68,8 @@ pub(super) struct Receiving {
     peers: FxHashMap<Link, NodeId>,
     /// When the next pass begins at the latest, if the core runs.
     pulse: Option<Time>,
+    /// This pass began late: what it has to read is read before anything that waits is sent.
+    late: bool,
 }
 
 impl Receiving {
@@ -107,11 +111,9 @@ impl Core {
     /// and what they had sent it must not be carried out now (R9).
     pub(super) fn check_pulse(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
-        let late = self
-            .receiving
-            .pulse
-            .is_some_and(|at| now > at.plus(self.config.stale_after));
-        if !late {
+        let due = self.receiving.pulse.filter(|_| !self.planted.no_pulse());
+        self.receiving.late = due.is_some_and(|at| now > at.plus(PULSE));
+        if due.is_none_or(|at| now <= at.plus(self.config.stale_after)) {
             return;
         }
         let dropped = self.fronts.drop_shared(driver);
@@ -123,7 +125,7 @@ impl Core {
                 self.fabric.close(driver, link);
             }
         }
-        self.ways.clear();
+        self.ways.forget(self.config.core as u16, None);
         let links: Vec<Link> = self.receiving.links.drain().collect();
         for link in &links {
             self.fabric.close(driver, *link);
@@ -139,8 +141,26 @@ impl Core {
         self.stirred = true;
     }
 
+    /// A host of this core has gone, and what it asked for goes with it, wherever in the node it waits (R9).
+    pub(super) fn forget_hosts(&mut self) {
+        let gone = self.fronts.take_gone();
+        if self.planted.keep_for_gone_hosts() {
+            return;
+        }
+        let ours = self.config.core as u16;
+        for front in gone {
+            self.ways.forget(ours, Some(front));
+            for core in (0..self.config.cores).filter(|core| *core != self.config.core) {
+                self.mail.send(core, CoreMessage::HostGone { core: ours, front });
+            }
+        }
+    }
+
     /// The end of a pass: when is the next one to be, at the latest?
     pub(super) fn set_pulse(&mut self, now: Time) {
+        if std::mem::take(&mut self.receiving.late) {
+            self.settle_ways(now);
+        }
         let needed = self.fronts.has_shared() || !self.receiving.links.is_empty();
         self.receiving.pulse = needed.then(|| now.plus(PULSE));
     }
@@ -176,9 +196,15 @@ impl Core {
             self.ways.set(volume, State::Unknown);
             while let Some(pending) = self.ways.next_pending(volume) {
                 let Pending {
-                    origin, work, payload, ..
+                    origin,
+                    work,
+                    payload,
+                    since,
                 } = pending;
+                // The other gateway may have no more to do with it by now: it is to send it again, if it has.
+                let is_old = !is_host(origin.front) && now > since.plus(self.config.stale_after);
                 match work {
+                    Work::Io(_) if is_old => self.done(origin, Err(IoError::Busy), Payload::None),
                     Work::Io(op) => self.pass_to_shard(now, origin, volume, op, payload),
                     Work::Reserve => self.reserve_here(origin, volume, &payload),
                 }
@@ -214,12 +240,14 @@ impl Core {
 
     /// Sends what waits for a volume to its owner.
     fn forward(&mut self, now: Time, volume: VolumeId, node: NodeId) {
+        if self.receiving.late {
+            return;
+        }
         let Some((link, holder)) = self.peers.route(node) else {
             // It comes up, or the node is found to be lost: both are told.
             if self.peers.is_lost(node) {
-                self.ways.set(volume, State::Unknown);
-                let state = self.find_way(volume);
-                self.ways.set(volume, state);
+                // Not at once: the directory may know of no other yet.
+                self.ways.pause(now, volume);
             }
             return;
         };
@@ -228,7 +256,7 @@ impl Core {
             if origin.front == FORWARDED {
                 // One hop is all: the gateway that it came from is told to look again.
                 self.ways.next_pending(volume);
-                self.answer_forward(origin.tag, code::NOT_OWNER, Payload::None);
+                self.done(origin, Err(IoError::Busy), Payload::None);
                 continue;
             }
             if holder != self.config.core {
@@ -263,6 +291,7 @@ impl Core {
                 offset: front.work.range().0,
                 length: front.work.range().1,
                 crc: checksum(&front.payload),
+                as_of: self.ways.clock(link, now),
             });
             match self.fabric.send(link, message, front.payload.clone()) {
                 Ok(()) => self.ways.sent(volume, node),
@@ -277,7 +306,6 @@ impl Core {
                 }
             }
         }
-        let _ = now;
     }
 
     /// The directory has said where a volume's I/O goes.
@@ -339,6 +367,7 @@ impl Core {
 
     /// An owner has answered.
     pub(super) fn on_forwarded(&mut self, now: Time, link: Link, answer: Forwarded, payload: Slice) {
+        self.ways.heard_clock(link, now, answer.clock);
         let Some((volume, pending)) = self.ways.answered(answer.tag) else {
             return;
         };
@@ -355,6 +384,8 @@ impl Core {
                 self.ways.pause(now, volume);
                 self.stirred = true;
             }
+            // Now its clock is known.
+            code::STALE => self.ways.put_again(volume, pending),
             // The owner has not heard yet that the volume has grown.
             code::OUT_OF_RANGE if self.is_inside(volume, pending.work) => {
                 self.ways.put_again(volume, pending);
@@ -397,21 +428,26 @@ impl Core {
     pub(super) fn on_forward(&mut self, now: Time, link: Link, request: Forward, payload: Slice) {
         self.receiving.links.insert(link);
         let Some(tag) = self.receiving.put(Sender { link, tag: request.tag }) else {
-            return self.send_forwarded(link, request.tag, code::BUSY, Payload::None);
+            return self.send_forwarded(now, link, request.tag, code::BUSY, Payload::None);
         };
         let known = self
             .receiving
             .peers
             .get(&link)
             .is_some_and(|node| self.view.session(*node) == Some(request.session));
-        if !known {
-            return self.answer_forward(tag, code::NOT_LIVING, Payload::None);
+        if !known && !self.planted.any_session() {
+            return self.answer_forward(now, tag, code::NOT_LIVING, Payload::None);
+        }
+        let stale_after = self.config.stale_after.as_nanos() as u64;
+        let is_fresh = request.as_of > 0 && request.as_of.abs_diff(now.0) <= stale_after;
+        if !is_fresh && !self.planted.any_age() {
+            return self.answer_forward(now, tag, code::STALE, Payload::None);
         }
         if checksum(&payload) != request.crc {
-            return self.answer_forward(tag, code::CHECKSUM, Payload::None);
+            return self.answer_forward(now, tag, code::CHECKSUM, Payload::None);
         }
         let Some(work) = work_from_wire(&request) else {
-            return self.answer_forward(tag, code::INVALID, Payload::None);
+            return self.answer_forward(now, tag, code::INVALID, Payload::None);
         };
         let origin = Origin {
             core: self.config.core as u16,
@@ -429,34 +465,34 @@ impl Core {
     }
 
     /// Ends a forwarded command about a reservation.
-    pub(super) fn forward_reserved(&mut self, tag: u64, result: &Result<reservation::State, Refusal>) {
+    pub(super) fn forward_reserved(&mut self, now: Time, tag: u64, result: &Result<reservation::State, Refusal>) {
         let Some(Sender { link, tag }) = self.receiving.take(tag) else {
             return;
         };
         if let Err(Refusal::Unavailable) = result {
-            return self.send_forwarded(link, tag, code::NOT_OWNER, Payload::None);
+            return self.send_forwarded(now, link, tag, code::NOT_OWNER, Payload::None);
         }
         let text = serde_json::to_vec(result).expect("numbers and names");
         let data = Slice::copy_from(&text);
-        self.send_answer(link, tag, code::DONE, (form::RESERVATION, 0, data));
+        self.send_answer(now, link, tag, code::DONE, (form::RESERVATION, 0, data));
     }
 
     /// Ends a forwarded request that came in here.
-    pub(super) fn forward_done(&mut self, tag: u64, result: Result<(), IoError>, payload: Payload) {
+    pub(super) fn forward_done(&mut self, now: Time, tag: u64, result: Result<(), IoError>, payload: Payload) {
         let code = match result {
             Ok(()) => code::DONE,
             Err(why) => error_to_wire(why),
         };
-        self.answer_forward(tag, code, payload);
+        self.answer_forward(now, tag, code, payload);
     }
 
-    fn answer_forward(&mut self, tag: u64, code: u8, payload: Payload) {
+    fn answer_forward(&mut self, now: Time, tag: u64, code: u8, payload: Payload) {
         if let Some(Sender { link, tag }) = self.receiving.take(tag) {
-            self.send_forwarded(link, tag, code, payload);
+            self.send_forwarded(now, link, tag, code, payload);
         }
     }
 
-    fn send_forwarded(&mut self, link: Link, tag: u64, code: u8, payload: Payload) {
+    fn send_forwarded(&mut self, now: Time, link: Link, tag: u64, code: u8, payload: Payload) {
         let (form, value, data) = match payload {
             Payload::None => (form::NONE, 0, Slice::default()),
             Payload::Zeros(bytes) => (form::ZEROS, bytes, Slice::default()),
@@ -466,16 +502,17 @@ impl Core {
                 (form::ALLOCATION, 0, Slice::copy_from(&bytes))
             }
         };
-        self.send_answer(link, tag, code, (form, value, data));
+        self.send_answer(now, link, tag, code, (form, value, data));
     }
 
-    fn send_answer(&mut self, link: Link, tag: u64, code: u8, (form, value, data): (u8, u32, Slice)) {
+    fn send_answer(&mut self, now: Time, link: Link, tag: u64, code: u8, (form, value, data): (u8, u32, Slice)) {
         let answer = Forwarded {
             tag,
             code,
             form,
             value,
             crc: checksum(&data),
+            clock: now.0,
         };
         match self.fabric.send(link, Message::Forwarded(answer), data) {
             // A link that broke meanwhile: the other gateway asks again by the next one.
@@ -517,12 +554,6 @@ impl Core {
         }
         self.settle_ways(now);
     }
-}
-
-/// Is the front one of a host, and not of another gateway?
-#[must_use]
-pub(super) fn is_host(front: FrontId) -> bool {
-    front != FORWARDED
 }
 
 fn checksum(payload: &Slice) -> u32 {

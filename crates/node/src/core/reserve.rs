@@ -3,7 +3,7 @@
 use super::Core;
 use crate::mail::{CoreMessage, Origin};
 use crate::reservations::{Act, Adopted, Asked};
-use crate::ways::Work;
+use crate::ways::{Work, is_host};
 use amita_cluster::VolumeId;
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
@@ -72,8 +72,8 @@ impl Core {
 
     /// A command that came in on this core has ended.
     pub(super) fn on_reserved(&mut self, driver: &mut dyn Driver, origin: Origin, result: Outcome) {
-        if !super::forward::is_host(origin.front) {
-            return self.forward_reserved(origin.tag, &result);
+        if !is_host(origin.front) {
+            return self.forward_reserved(driver.now(), origin.tag, &result);
         }
         let tag = origin.tag;
         self.fronts

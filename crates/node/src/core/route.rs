@@ -23,6 +23,7 @@ impl Core {
     pub(super) fn route(&mut self, driver: &mut dyn Driver) {
         loop {
             let mut moved = false;
+            self.forget_hosts();
             moved |= self.route_fabric(driver.now());
             moved |= self.route_asks(driver);
             self.shards.traces.refine(driver);
@@ -56,6 +57,7 @@ impl Core {
                     link, peer, outgoing, ..
                 } => {
                     if outgoing {
+                        self.ways.link_closed(link);
                         self.link_down(peer);
                     } else {
                         self.incoming_closed(now, link);
@@ -405,8 +407,8 @@ impl Core {
 
     /// An I/O that came in on this core has ended.
     fn ended(&mut self, driver: &mut dyn Driver, origin: &Origin, result: Result<(), IoError>, payload: Payload) {
-        if !super::forward::is_host(origin.front) {
-            return self.forward_done(origin.tag, result, payload);
+        if !crate::ways::is_host(origin.front) {
+            return self.forward_done(driver.now(), origin.tag, result, payload);
         }
         let event = uss::Event::Done {
             tag: origin.tag,
@@ -547,6 +549,7 @@ impl Core {
                 handed_over,
             } => self.drop_shard(driver, volume, generation, &why, handed_over),
             CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
+            CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
             CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
             CoreMessage::Leave { volume, generation } => {
                 if self.shards.generation(volume) == Some(generation) {

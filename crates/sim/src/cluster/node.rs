@@ -129,6 +129,8 @@ impl Node {
         let address = address(world, self.member);
         for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
             let mut service = Core::new(self.config(setup, core, &driver), mail);
+            #[cfg(feature = "planted")]
+            service.plant(setup.plants.node);
             if core == 0 {
                 service
                     .listen_fabric(&mut driver, address)

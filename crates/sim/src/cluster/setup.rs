@@ -15,6 +15,8 @@ pub struct Plants {
     pub store: amita_store::Planted,
     /// Of the sequencers.
     pub volume: amita_volume::Planted,
+    /// Of the gateways.
+    pub node: amita_node::planted::Planted,
     /// Of what is asked of the metadata.
     pub metadata: Careless,
     /// Of the connections.

@@ -9,6 +9,17 @@ fn a_few_seeds_hold() {
     }
 }
 
+/// Seeds that have found faults in what serves hosts with several paths.
+#[test]
+fn seeds_that_found_faults_hold() {
+    // 31: what a gateway had not forwarded yet was forwarded when its host had long gone on by another one.
+    // 155: a core asked for the way to a volume for ever, whose new owner it could not reach.
+    for seed in [31, 155] {
+        let run = run_caught(seed, run);
+        assert_eq!(run.failure, None, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_seed_replays_exactly() {
     let (one, two, other) = (run(3), run(3), run(4));

@@ -40,6 +40,13 @@ macro_rules! of_volume {
     };
 }
 
+/// Switches a rule of the gateways off.
+macro_rules! of_gateway {
+    ($plant:ident) => {
+        plant!(plants => plants.node.$plant = true)
+    };
+}
+
 /// All of them.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
@@ -129,6 +136,11 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("no-credits", "R7", of_volume!(no_credits), &[39]),
         cluster("no-least", "R8", of_volume!(no_least), &[]),
+        cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
+        cluster("any-age", "R9", of_gateway!(any_age), &[]),
+        cluster("keep-for-gone-hosts", "R9", of_gateway!(keep_for_gone_hosts), &[]),
+        cluster("repeat-compare", "R9", of_gateway!(repeat_compare), &[]),
+        cluster("fail-at-once", "R9", of_gateway!(fail_at_once), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(serve_half_fenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(ignore_min_copies), &[17]),
         cluster("ignore-lost", "R12", of_volume!(ignore_lost), &[120]),

@@ -417,6 +417,83 @@ fn coordinator_dies(seed: u64) -> Setup {
     setup
 }
 
+/// Hosts with several paths that write a few blocks all the time.
+fn several_paths(seed: u64) -> Setup {
+    let mut setup = hot(seed);
+    setup.shared_hosts = 6;
+    setup.profile.clients = 6;
+    setup.profile.depth = 2;
+    setup.profile.operations = 1500;
+    setup.profile.pause_ns = 20 * MS;
+    setup.profile.read_percent = 40;
+    (setup.profile.part_percent, setup.profile.max_blocks) = (0, 1);
+    setup
+}
+
+/// One gateway after the other stands still for longer than its hosts wait.
+fn frozen_gateways(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    let freeze = |round: u32| {
+        let (node, for_ns) = (random.below(3) as usize, random.within(3050, 5000) * MS);
+        (50 + round * 300, random.below(5 * MS), Fault::Freeze { node, for_ns })
+    };
+    setup.plan = plan((0..4).map(freeze).collect::<Vec<_>>());
+    setup
+}
+
+/// A gateway does not reach the others, nor they it, for longer than its hosts wait; it runs, and the metadata is there.
+fn gateways_apart(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    let apart = |round: u32| {
+        let side = vec![random.below(3) as usize];
+        let lost = *random.pick(&[Lost::Both, Lost::Outgoing, Lost::Incoming]);
+        let for_ns = random.within(3050, 4800) * MS;
+        let (at, delay) = (50 + round * 300, random.below(5 * MS));
+        let metadata = false;
+        let fault = Fault::Partition {
+            side,
+            lost,
+            metadata,
+            for_ns,
+        };
+        (at, delay, fault)
+    };
+    setup.plan = plan((0..4).map(apart).collect::<Vec<_>>());
+    setup
+}
+
+/// Connections between gateways break while hosts compare and write.
+fn compares_cut(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    setup.profile.compare_percent = 60;
+    setup.profile.read_percent = 20;
+    setup.profile.pause_ns = 2 * MS;
+    let cut = |round: u32| {
+        let a = random.below(3) as usize;
+        let b = (a + 1 + random.below(2) as usize) % 3;
+        (20 + round * 30, random.below(2 * MS), Fault::Cut { a, b })
+    };
+    setup.plan = plan((0..40).map(cut).collect::<Vec<_>>());
+    setup
+}
+
+/// The operator moves the volume from gateway to gateway while hosts use it by all of them.
+fn planned_moves(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    (setup.expect_no_failures, setup.expect_no_eviction) = (true, true);
+    setup.profile.compare_percent = 20;
+    let wish = |round: u32| {
+        let gateway = random.below(3) as usize;
+        (50 + round * 100, random.below(5 * MS), Fault::PlannedMove { gateway })
+    };
+    setup.plan = plan((0..12).map(wish).collect::<Vec<_>>());
+    setup
+}
+
 /// The histories of a cluster.
 pub fn all() -> Vec<Scenario> {
     let scenario = |name, story, play, broken| Scenario {
@@ -518,6 +595,39 @@ pub fn all() -> Vec<Scenario> {
                 "R8: a lost answer evicts no good store",
                 "Connections break with answers on them: the writes are sent again, and answered again.",
                 lost_answers,
+                |_| {},
+            )
+        },
+        scenario(
+            "R9: a gateway that stood still drops its hosts",
+            "G1 freezes with W1 unread; the host repeats W1 by G2 and then writes W2; G1 wakes and forwards W1.",
+            frozen_gateways,
+            plant!(plants => plants.node.no_pulse = true),
+        ),
+        scenario(
+            "R9: what was on the way for long is not carried out",
+            "W1 lies between G1 and the owner; the host repeats it by G2; the network heals and brings W1.",
+            gateways_apart,
+            plant!(plants => plants.node.any_age = true),
+        ),
+        scenario(
+            "R9: what waits for a host that has gone goes with it",
+            "G1 does not reach the owner; the host leaves and repeats W1 by G2; later G1 reaches it and forwards W1.",
+            gateways_apart,
+            plant!(plants => plants.node.keep_for_gone_hosts = true),
+        ),
+        scenario(
+            "R9: a compare-and-write is not repeated",
+            "The link breaks after it was carried out and before the answer: the second one finds what the first has written.",
+            compares_cut,
+            plant!(plants => plants.node.repeat_compare = true),
+        ),
+        Scenario {
+            broken: None,
+            ..scenario(
+                "R9: a planned move is not noticed by hosts",
+                "The owner ends what is under way, holds back what comes, and the next owner carries it out.",
+                planned_moves,
                 |_| {},
             )
         },

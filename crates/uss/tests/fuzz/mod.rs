@@ -512,7 +512,7 @@ impl World {
         let choice = input.byte();
         let cut = match choice {
             0..128 => 0,
-            _ => asked.length / 2 & !3,
+            _ => (asked.length / 2) & !3,
         };
         let mut bytes = Vec::new();
         for (from, to) in [(0, cut), (cut, asked.length)] {

@@ -426,6 +426,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
             offset: 0x4142_4344_4546_4748,
             length,
             crc: 0x5152_5354,
+            as_of: 0x7172_7374_7576_7778,
         })
     };
     let answer = Message::Forwarded(Forwarded {
@@ -434,6 +435,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         form: 2,
         value: 0x6162_6364,
         crc: 0x5152_5354,
+        clock: 0x7172_7374_7576_7778,
     });
     let hand_over = Message::Release {
         tag: 9,

@@ -325,9 +325,10 @@ fn forward() -> impl Strategy<Value = Forward> {
         any::<u64>(),
         any::<u64>(),
         any::<u32>(),
+        any::<u64>(),
     );
     (numbers, op, 0..=u64::from(MAX_IO_BYTES) / 2).prop_map(
-        |((tag, session, host, volume, offset, crc), op, length)| Forward {
+        |((tag, session, host, volume, offset, crc, as_of), op, length)| Forward {
             tag,
             session,
             host,
@@ -336,20 +337,28 @@ fn forward() -> impl Strategy<Value = Forward> {
             offset,
             length,
             crc,
+            as_of,
         },
     )
 }
 
 fn forwarded() -> impl Strategy<Value = Forwarded> {
-    (any::<u64>(), any::<u8>(), any::<u8>(), any::<u32>(), any::<u32>()).prop_map(|(tag, code, form, value, crc)| {
-        Forwarded {
+    (
+        any::<u64>(),
+        any::<u8>(),
+        any::<u8>(),
+        any::<u32>(),
+        any::<u32>(),
+        any::<u64>(),
+    )
+        .prop_map(|(tag, code, form, value, crc, clock)| Forwarded {
             tag,
             code,
             form,
             value,
             crc,
-        }
-    })
+            clock,
+        })
 }
 
 pub fn message() -> impl Strategy<Value = Message> {

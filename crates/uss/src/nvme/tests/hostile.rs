@@ -33,8 +33,10 @@ fn stream(host: &Host, commands: &[(u8, u8, bool)]) -> Vec<u8> {
     bytes
 }
 
-/// What came of each command, and what the volume holds.
-fn outcome(host: &mut Host, world: &World) -> (BTreeMap<u16, (Vec<u8>, (u8, u8))>, Vec<u8>) {
+/// What each command brought, and what the disk holds.
+type Seen = (BTreeMap<u16, (Vec<u8>, (u8, u8))>, Vec<u8>);
+
+fn outcome(host: &mut Host, world: &World) -> Seen {
     let mut outcomes: BTreeMap<u16, (Vec<u8>, (u8, u8))> = BTreeMap::new();
     for pdu in host.pdus() {
         match pdu.kind {
@@ -47,7 +49,7 @@ fn outcome(host: &mut Host, world: &World) -> (BTreeMap<u16, (Vec<u8>, (u8, u8))
     (outcomes, world.volumes.read(volume(world, 1), 0, 1 << 20))
 }
 
-fn play(commands: &[(u8, u8, bool)], digests: u8, cuts: &[usize]) -> (BTreeMap<u16, (Vec<u8>, (u8, u8))>, Vec<u8>) {
+fn play(commands: &[(u8, u8, bool)], digests: u8, cuts: &[usize]) -> Seen {
     let mut world = World::new();
     let admin = Host::admin(&mut world);
     let mut host = Host::io_with(&mut world, &admin, 1, digests, 1, 0);

@@ -1,0 +1,42 @@
+//! Faults that the simulator plants: each switches one part of R9 off. Without the feature `planted` there is nothing to
+//! switch, and every question is answered `false` at compile time.
+
+macro_rules! planted {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Which rules are switched off.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Planted {
+            $(
+                #[cfg(any(test, feature = "planted"))]
+                $(#[$doc])*
+                pub $name: bool,
+            )*
+        }
+
+        impl Planted {
+            $(
+                pub(crate) fn $name(self) -> bool {
+                    #[cfg(any(test, feature = "planted"))]
+                    { self.$name }
+                    #[cfg(not(any(test, feature = "planted")))]
+                    { false }
+                }
+            )*
+        }
+    };
+}
+
+planted! {
+    /// A core that did not run keeps its hosts and what they had sent.
+    no_pulse,
+    /// An owner carries out what comes from a gateway whose session has ended.
+    any_session,
+    /// An owner carries out what was on the way for however long.
+    any_age,
+    /// What a host asked for stays when the host has gone.
+    keep_for_gone_hosts,
+    /// A compare-and-write that may have been carried out is sent again.
+    repeat_compare,
+    /// What was sent by a link that broke is answered as failed at once, though the owner may still carry it out.
+    fail_at_once,
+}
