@@ -214,6 +214,24 @@ impl Ways {
         }
     }
 
+    /// As [`Ways::take_back`], of a volume that has another owner now while this one can be reached: it will say what became
+    /// of compare-and-writes, which are not sent again otherwise.
+    pub fn take_back_from_deposed(&mut self, node: NodeId, volume: VolumeId) {
+        let is_compare = |flight: &Flight| matches!(flight.pending.op, Op::CompareAndWrite { .. });
+        let stay: Vec<u64> = self
+            .flights
+            .iter()
+            .filter(|(_, flight)| is_compare(flight))
+            .map(|(tag, _)| *tag)
+            .collect();
+        let stay: Vec<(u64, Flight)> = stay
+            .into_iter()
+            .filter_map(|tag| Some((tag, self.flights.remove(&tag)?)))
+            .collect();
+        self.take_back(node, Some(volume));
+        self.flights.extend(stay);
+    }
+
     /// Puts a piece of I/O back in front of what waits, unless it must not be done twice.
     pub fn put_back(&mut self, volume: VolumeId, pending: Pending) {
         let is_compare = matches!(pending.work, Work::Io(Op::CompareAndWrite { .. }));

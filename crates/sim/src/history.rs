@@ -75,6 +75,8 @@ pub struct Operation {
 pub struct History {
     operations: Vec<Operation>,
     events: u64,
+    /// A write may be carried out twice before it is answered.
+    pub may_repeat: bool,
 }
 
 /// A block whose operations no single register can have answered so.
@@ -268,7 +270,11 @@ impl History {
     /// Is every block linearizable?
     pub fn check(&self) -> Result<(), BlockViolation> {
         for (block, steps) in self.blocks() {
-            linear::check(&steps).map_err(|violation| {
+            let checked = match self.may_repeat {
+                true => linear::check_repeated(&steps),
+                false => linear::check(&steps),
+            };
+            checked.map_err(|violation| {
                 let story = self.story(block);
                 BlockViolation {
                     block,

@@ -61,6 +61,13 @@ pub enum Action {
         /// What they held; others are not looked at.
         values: Values,
     },
+    /// May have written the same once more: see [`check_repeated`].
+    Again {
+        /// Which sectors.
+        sectors: Width,
+        /// The stamp of the write.
+        stamp: Stamp,
+    },
     /// Wrote these sectors if they held what was expected.
     Compare {
         /// Which sectors.
@@ -140,6 +147,29 @@ pub fn check(steps: &[Step]) -> Result<(), Violation> {
     Search::new(&steps).run()
 }
 
+/// As [`check`], where a write may be carried out twice before it is answered: what was forwarded to an owner by a link that
+/// broke is forwarded again, and nobody knows whether the first one was carried out.
+pub fn check_repeated(steps: &[Step]) -> Result<(), Violation> {
+    let once = check(steps);
+    if once.is_ok() {
+        return once;
+    }
+    let mut twice = steps.to_vec();
+    for step in steps {
+        if let Action::Write { sectors, stamp } = step.action
+            && stamp != Stamp::ZERO
+        {
+            twice.push(Step {
+                completed: None,
+                void_after: step.completed.or(step.void_after),
+                action: Action::Again { sectors, stamp },
+                ..*step
+            });
+        }
+    }
+    check(&twice)
+}
+
 fn agrees(register: &Values, sectors: Width, values: &Values) -> bool {
     (0..SECTORS_PER_BLOCK).all(|at| sectors & 1 << at == 0 || register[at] == values[at])
 }
@@ -164,7 +194,7 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
                 continue;
             }
             Action::Compare { sectors, stamp, .. } => (sectors, stamp),
-            Action::Read { .. } => continue,
+            Action::Read { .. } | Action::Again { .. } => continue,
         };
         if stamp != Stamp::ZERO {
             let before = writes.insert(stamp, (step.invoked, sectors));
@@ -220,7 +250,8 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
         if step.completed.is_none() {
             match step.action {
                 Action::Read { .. } => continue,
-                Action::Write { stamp: Stamp::ZERO, .. } => {}
+                Action::Again { stamp, .. } if !has_miscompares && !shown.contains_key(&stamp) => continue,
+                Action::Again { .. } | Action::Write { stamp: Stamp::ZERO, .. } => {}
                 Action::Write { stamp, .. } | Action::Compare { stamp, .. } => match shown.get(&stamp) {
                     Some(first) => {
                         step.completed = Some(step.void_after.map_or(*first, |void| void.min(*first)));
@@ -234,7 +265,8 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
         reduced.push(step);
     }
     for step in &mut reduced {
-        if let Action::Write { stamp, .. } | Action::Compare { stamp, .. } = &mut step.action
+        if let Action::Write { stamp, .. } | Action::Compare { stamp, .. } | Action::Again { stamp, .. } =
+            &mut step.action
             && *stamp != Stamp::ZERO
             && !named.contains(stamp)
         {
@@ -304,6 +336,8 @@ struct Search<'a> {
     readers: BTreeMap<Stamp, Vec<usize>>,
     /// Some operation found what it did not expect: then a write that nobody has read may matter, too.
     has_miscompares: bool,
+    /// Some write may have happened twice, so that what is gone may come back.
+    comes_again: bool,
     seen: FxHashSet<(Placed, Values)>,
     stack: Vec<Configuration>,
     longest: Configuration,
@@ -334,6 +368,7 @@ impl<'a> Search<'a> {
             steps,
             readers,
             has_miscompares: steps.iter().any(is_miscompare),
+            comes_again: steps.iter().any(|step| matches!(step.action, Action::Again { .. })),
             seen: FxHashSet::default(),
             longest: start,
             stack,
@@ -365,7 +400,7 @@ impl<'a> Search<'a> {
                         self.place_hidden(&mut child, sectors, index);
                         (sectors, stamp)
                     }
-                    Action::Compare { sectors, stamp, .. } => (sectors, stamp),
+                    Action::Again { sectors, stamp } | Action::Compare { sectors, stamp, .. } => (sectors, stamp),
                     Action::Read { .. } => unreachable!("only what writes"),
                 };
                 if self.is_missed(&here, sectors) {
@@ -441,6 +476,9 @@ impl<'a> Search<'a> {
 
     /// Does an unplaced read still have to see what one of these sectors holds?
     fn is_missed(&self, here: &Configuration, sectors: Width) -> bool {
+        if self.comes_again {
+            return false;
+        }
         (0..SECTORS_PER_BLOCK).filter(|at| sectors & 1 << at != 0).any(|at| {
             let stamp = here.register[at];
             // Zeros come back with a clear.
@@ -483,7 +521,7 @@ impl<'a> Search<'a> {
         self.minimal(here, |index| {
             let step = &self.steps[index];
             let (sectors, stamp) = match &step.action {
-                Action::Write { sectors, stamp } => (*sectors, *stamp),
+                Action::Write { sectors, stamp } | Action::Again { sectors, stamp } => (*sectors, *stamp),
                 Action::Compare {
                     sectors,
                     expected,

@@ -532,7 +532,7 @@ impl Core {
         let owner = self.view.owner(volume);
         match self.ways.state(volume) {
             State::There(node) if owner != Some(node) => {
-                self.ways.take_back(node, Some(volume));
+                self.ways.take_back_from_deposed(node, volume);
                 self.ways.set(volume, State::Unknown);
             }
             State::Pausing(_) => self.ways.set(volume, State::Unknown),

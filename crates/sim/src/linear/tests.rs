@@ -89,6 +89,7 @@ fn brute_force(steps: &[Step]) -> bool {
                         continue;
                     }
                 }
+                Action::Again { sectors, stamp } => apply(&mut after, sectors, stamp),
                 Action::Compare {
                     sectors,
                     expected,
@@ -307,6 +308,26 @@ fn a_write_that_was_repeated_is_void_after_the_answer() {
     // Nor as what a compare-and-write found.
     wrong(&[repeated(1, 1, 4), write(2, 4, 2), read(5, 6, 2), miscompare(7, 8, 2, 3)]);
     right(&[repeated(1, 1, 4), write(2, 4, 2), miscompare(5, 6, 2, 3)]);
+}
+
+#[test]
+fn a_write_may_be_carried_out_twice_before_it_is_answered() {
+    let steps = [
+        write(1, 10, 1),
+        read(2, 3, 1),
+        compare(4, 5, 1, 2),
+        read(6, 7, 2),
+        compare(8, 9, 1, 3),
+        read(11, 12, 3),
+    ];
+    wrong(&steps);
+    assert_eq!(check_repeated(&steps), Ok(()));
+    // Not after the answer.
+    let late = [write(1, 2, 1), write(3, 4, 2), read(5, 6, 2), read(7, 8, 1)];
+    assert!(check_repeated(&late).is_err());
+    // Nor a compare-and-write.
+    let compared = [compare(1, 9, 0, 1), read(2, 3, 1), write(4, 5, 2), read(6, 7, 1)];
+    assert!(check_repeated(&compared).is_err());
 }
 
 #[test]

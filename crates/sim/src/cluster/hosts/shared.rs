@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// The least patience: the sum of what the cluster may need to be rid of what a gateway has of a host (docs/nvme.md).
 const LEAST_PATIENCE: Duration = Duration::from_secs(3);
+/// So long after its start a cluster knows its volumes.
+const BEGINNING: Duration = Duration::from_millis(300);
 /// An operation is not repeated more often than this.
 const MAX_TRIES: u32 = 8;
 
@@ -213,7 +215,8 @@ impl Hosts {
         self.done(now, sent.ask.id, result, payload, history);
         workload.learn(history, sent.ask.id);
         if let Err(IoError::Lost | IoError::Busy | IoError::Unavailable) = result {
-            if self.no_failures {
+            // Before that a node may not have heard of the volume.
+            if self.no_failures && now >= Time::default().plus(BEGINNING) {
                 let why = format!("operation {} of a shared host ended with {result:?}", sent.ask.id.0);
                 self.violation.get_or_insert(why);
             }
