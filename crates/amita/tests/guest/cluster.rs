@@ -17,6 +17,8 @@ const NODES: usize = 3;
 const VOLUME: &str = "disk0";
 /// How long the cluster may take for something that it does in a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Stores keep a copy of the metadata as well, and room to work.
+const STORE_BYTES_LEAST: u64 = 512 << 20;
 /// Who does not renew for so long is taken for dead.
 pub const LEASE_SECONDS: u64 = 5;
 /// What nodes say when others are killed, frozen, or come back, and nothing else.
@@ -39,7 +41,7 @@ pub struct Gateways {
 impl Gateways {
     /// A cluster with a volume in a subsystem to which any host may connect.
     pub fn start(size_bytes: u64) -> Result<Gateways> {
-        let store_bytes = 3 * size_bytes;
+        let store_bytes = (3 * size_bytes).max(STORE_BYTES_LEAST);
         let scratch = Scratch::make("gateways", None, None, NODES as u64 * store_bytes)?;
         let seal = scratch.folder().join("seal.key");
         let seal_text = seal.display().to_string();
@@ -121,10 +123,18 @@ impl Gateways {
     /// # Panics
     /// When a process does not end in order, or has said something that it should not have to.
     pub fn end(mut self) {
-        assert!(self.cluster.stop(), "a process did not end in order:\n{}", self.cluster.last_words());
+        assert!(
+            self.cluster.stop(),
+            "a process did not end in order:\n{}",
+            self.cluster.last_words()
+        );
         let logs = (0..self.cluster.nodes().len()).map(|index| self.cluster.node_log(index));
         let unexpected: Vec<String> = logs.flat_map(|log| unexpected_in(&log)).collect();
-        assert!(unexpected.is_empty(), "unexpected lines in the logs:\n{}", unexpected.join("\n"));
+        assert!(
+            unexpected.is_empty(),
+            "unexpected lines in the logs:\n{}",
+            unexpected.join("\n")
+        );
     }
 }
 
@@ -156,7 +166,8 @@ impl Target for Gateways {
     }
 
     fn grow(&mut self, bytes: u64) -> Result<()> {
-        self.amita(&["volume", "resize", &self.volume, "--size", &bytes.to_string()]).map(drop)
+        self.amita(&["volume", "resize", &self.volume, "--size", &bytes.to_string()])
+            .map(drop)
     }
 
     fn kill(&mut self, gateway: usize) -> Result<()> {
@@ -201,7 +212,13 @@ impl Guarded for Gateways {
         // What an earlier step left, if it failed.
         self.cluster.amita(["host", "remove", host, "--force"])?;
         let seal = self.seal.display().to_string();
-        let mut arguments = vec!["host".to_owned(), "add".to_owned(), host.to_owned(), "--seal-key".to_owned(), seal];
+        let mut arguments = vec![
+            "host".to_owned(),
+            "add".to_owned(),
+            host.to_owned(),
+            "--seal-key".to_owned(),
+            seal,
+        ];
         for (flag, key) in [
             ("--dhchap-key", &keys.dhchap),
             ("--dhchap-controller-key", &keys.dhchap_controller),

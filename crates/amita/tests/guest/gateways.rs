@@ -34,9 +34,15 @@ fn paths_go_and_come() {
     let mut target = Gateways::start(320 * MIB).expect("a cluster");
     let host = Host::boot("alpha", 2);
     let mut steps = Steps::of("paths", &[&host]);
-    steps.step("planned move", || target.play(|target| paths::planned_move(&host, target)));
-    steps.step("a gateway killed", || target.play(|target| paths::gateway_killed(&host, target)));
-    steps.step("a frozen gateway", || target.play(|target| paths::frozen_gateway(&host, target)));
+    steps.step("planned move", || {
+        target.play(|target| paths::planned_move(&host, target))
+    });
+    steps.step("a gateway killed", || {
+        target.play(|target| paths::gateway_killed(&host, target))
+    });
+    steps.step("a frozen gateway", || {
+        target.play(|target| paths::frozen_gateway(&host, target))
+    });
     steps.step("MariaDB", || {
         target.play(|target| database::mariadb(&host, target, DATABASE_SECONDS))
     });

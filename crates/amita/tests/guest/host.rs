@@ -25,7 +25,10 @@ impl Host {
         let mut config = Config::new(name, scratch.folder());
         config.cpus = cpus;
         let guest = Guest::boot(&config).expect("a guest");
-        Host { guest, _scratch: scratch }
+        Host {
+            guest,
+            _scratch: scratch,
+        }
     }
 
     fn run(&self, script: &str) -> Result<Output> {

@@ -146,7 +146,9 @@ pub fn frozen_gateway(host: &Host, target: &mut dyn Freezable) -> Result<String>
          paths {nqn}"
     ))?;
     let repeated = began.elapsed();
-    host.sh(&format!("device=$(device {nqn}); dd if=/tmp/new of=$device bs=16k oflag=direct status=none || fail 'the new writes'"))?;
+    host.sh(&format!(
+        "device=$(device {nqn}); dd if=/tmp/new of=$device bs=16k oflag=direct status=none || fail 'the new writes'"
+    ))?;
     interrupt::sleep((target.lease() * 2).saturating_sub(began.elapsed()))?;
     let frozen = began.elapsed();
     target.thaw(0)?;

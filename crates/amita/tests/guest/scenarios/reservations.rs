@@ -17,16 +17,34 @@ pub fn two_hosts(alpha: &Host, beta: &Host, target: &mut dyn Target) -> Result<S
     }
     let mut seen = String::new();
 
-    on(alpha, "nvme resv-register $device --nrkey=0xa --rrega=0 || fail 'register a'")?;
-    on(beta, "nvme resv-register $device --nrkey=0xb --rrega=0 || fail 'register b'")?;
-    on(alpha, "nvme resv-acquire $device --crkey=0xa --rtype=1 --racqa=0 || fail acquire")?;
+    on(
+        alpha,
+        "nvme resv-register $device --nrkey=0xa --rrega=0 || fail 'register a'",
+    )?;
+    on(
+        beta,
+        "nvme resv-register $device --nrkey=0xb --rrega=0 || fail 'register b'",
+    )?;
+    on(
+        alpha,
+        "nvme resv-acquire $device --crkey=0xa --rtype=1 --racqa=0 || fail acquire",
+    )?;
     let reported = on(beta, report)?;
     seen += &format!("write exclusive, held by alpha: {reported}");
     on(alpha, write)?;
     on(beta, read)?;
-    seen += &format!("beta may read, and to write is refused: {}", first(&on(beta, &refuse(write))?));
-    on(beta, &refuse("nvme resv-acquire $device --crkey=0xb --rtype=1 --racqa=0"))?;
-    on(beta, &refuse("nvme resv-acquire $device --crkey=0xdead --prkey=0xa --rtype=1 --racqa=1"))?;
+    seen += &format!(
+        "beta may read, and to write is refused: {}",
+        first(&on(beta, &refuse(write))?)
+    );
+    on(
+        beta,
+        &refuse("nvme resv-acquire $device --crkey=0xb --rtype=1 --racqa=0"),
+    )?;
+    on(
+        beta,
+        &refuse("nvme resv-acquire $device --crkey=0xdead --prkey=0xa --rtype=1 --racqa=1"),
+    )?;
 
     target.relocate(0)?;
     target.kill(0)?;
@@ -42,12 +60,21 @@ pub fn two_hosts(alpha: &Host, beta: &Host, target: &mut dyn Target) -> Result<S
     }
     on(beta, &refuse(write))?;
 
-    on(beta, "nvme resv-acquire $device --crkey=0xb --prkey=0xa --rtype=3 --racqa=1 || fail preempt")?;
+    on(
+        beta,
+        "nvme resv-acquire $device --crkey=0xb --prkey=0xa --rtype=3 --racqa=1 || fail preempt",
+    )?;
     seen += &format!("exclusive access, taken by beta: {}", on(beta, report)?);
     on(beta, write)?;
     on(alpha, &refuse(write))?;
-    on(alpha, &refuse("dd if=$device of=/dev/null bs=4k count=1 iflag=direct status=none"))?;
-    on(beta, "nvme resv-release $device --crkey=0xb --rtype=3 --rrela=0 || fail release")?;
+    on(
+        alpha,
+        &refuse("dd if=$device of=/dev/null bs=4k count=1 iflag=direct status=none"),
+    )?;
+    on(
+        beta,
+        "nvme resv-release $device --crkey=0xb --rtype=3 --rrela=0 || fail release",
+    )?;
     on(alpha, write)?;
     on(beta, "nvme resv-release $device --crkey=0xb --rrela=1 || fail clear")?;
     seen += &format!("cleared: {}", on(alpha, report)?);
