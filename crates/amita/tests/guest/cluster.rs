@@ -17,6 +17,8 @@ const NODES: usize = 3;
 const VOLUME: &str = "disk0";
 /// How long the cluster may take for something that it does in a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Stores keep a copy of the metadata as well, and room to work.
+const STORE_BYTES_LEAST: u64 = 512 << 20;
 /// Who does not renew for so long is taken for dead.
 pub const LEASE_SECONDS: u64 = 5;
 /// What nodes say when others are killed, frozen, or come back, and nothing else.
@@ -39,7 +41,7 @@ pub struct Gateways {
 impl Gateways {
     /// A cluster with a volume in a subsystem to which any host may connect.
     pub fn start(size_bytes: u64) -> Result<Gateways> {
-        let store_bytes = 3 * size_bytes;
+        let store_bytes = (3 * size_bytes).max(STORE_BYTES_LEAST);
         let scratch = Scratch::make("gateways", None, None, NODES as u64 * store_bytes)?;
         let seal = scratch.folder().join("seal.key");
         let seal_text = seal.display().to_string();

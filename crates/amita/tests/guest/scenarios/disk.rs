@@ -181,28 +181,26 @@ pub fn disconnect_under_load(host: &Host, target: &dyn Target) -> Result<String>
     Ok(format!("{}; then again:\n{after}", ended.replace('\n', " ")))
 }
 
-/// Twenty connections one after the other, each with a few bytes; nothing piles up.
+/// Twenty connections one after the other, at each gateway in turn, each with a few bytes; nothing piles up.
 pub fn reconnects(host: &Host, target: &dyn Target) -> Result<String> {
-    let (nqn, portals) = (target.nqn(), target.portals());
-    let mut script = String::new();
-    for portal in &portals {
-        script += &format!(
-            "connect {} {} {nqn} >/dev/null 2>&1 || fail \"connect $i\"\n",
-            portal.ip(),
-            portal.port()
-        );
-    }
-    let seen = host.sh(&format!(
-        "for i in $(seq 20); do
-             {script}
-             await_paths {nqn} {count}
+    let nqn = target.nqn();
+    let portals: Vec<String> = target
+        .portals()
+        .iter()
+        .map(|portal| format!("'{} {}'", portal.ip(), portal.port()))
+        .collect();
+    host.sh(&format!(
+        "portals=({portals})
+         for i in $(seq 20); do
+             connect ${{portals[i % ${{#portals[@]}}]}} {nqn} >/dev/null 2>&1 || fail \"connect $i\"
+             await_paths {nqn} 1
              device=$(device {nqn})
              echo \"connection $i\" | dd of=$device bs=4k conv=sync oflag=direct status=none || fail \"write $i\"
              [ \"$(dd if=$device bs=4k count=1 iflag=direct status=none | tr -d '\\0 ')\" = \"connection$i\" ] || fail \"read $i\"
              disconnect {nqn}
          done
-         echo '20 connections, each with {count} paths'; no_errors",
+         echo '20 connections at {count} gateways, each read what it wrote'; no_errors",
+        portals = portals.join(" "),
         count = portals.len()
-    ))?;
-    Ok(seen)
+    ))
 }
