@@ -12,6 +12,16 @@ use amita_meta::{Call, Op, Transact};
 /// Hosts that one subsystem allows, at most.
 pub const MAX_HOSTS: usize = 1024;
 
+/// What each secret of a host is sealed for: its field in the record.
+pub mod field {
+    /// The host's secret for DH-HMAC-CHAP.
+    pub const DHCHAP: &str = "dhchap";
+    /// The controllers' secret for it.
+    pub const DHCHAP_CONTROLLER: &str = "dhchap_controller";
+    /// The pre-shared key for TLS.
+    pub const TLS: &str = "tls";
+}
+
 /// A secret of a host that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Secret {
@@ -147,9 +157,9 @@ pub fn reseal_host<E: From<AdminError>>(
         };
         let mut new = old.clone();
         for (field, secret) in [
-            (Host::DHCHAP, &mut new.dhchap),
-            (Host::DHCHAP_CONTROLLER, &mut new.dhchap_controller),
-            (Host::TLS, &mut new.tls),
+            (field::DHCHAP, &mut new.dhchap),
+            (field::DHCHAP_CONTROLLER, &mut new.dhchap_controller),
+            (field::TLS, &mut new.tls),
         ] {
             if let Some(sealed) = secret {
                 *sealed = seal(field, sealed)?;
