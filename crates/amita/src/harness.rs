@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod etcd;
 pub mod faulty_disk;
 pub mod fio;
+pub mod guest;
 pub mod interrupt;
 pub mod nbd;
 pub mod observe;

@@ -326,6 +326,16 @@ pub struct Host {
     pub tls: Option<String>,
 }
 
+/// What each secret of a host is sealed for: its field in the record.
+impl Host {
+    /// Of [`Host::dhchap`].
+    pub const DHCHAP: &str = "dhchap";
+    /// Of [`Host::dhchap_controller`].
+    pub const DHCHAP_CONTROLLER: &str = "dhchap_controller";
+    /// Of [`Host::tls`].
+    pub const TLS: &str = "tls";
+}
+
 /// `/amita/moves/VOLUME_ID`: the operator wants a volume to be owned by another gateway. That gateway carries it out and
 /// removes the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,7 +21,9 @@ mod volume;
 
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use error::AdminError;
-pub use host::{HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, host, hosts, remove_host, set_host_keys};
+pub use host::{
+    HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, host, hosts, remove_host, reseal_host, set_host_keys,
+};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,

@@ -58,7 +58,12 @@ impl Cataloguer {
             .map(|record| Arc::new(self.subsystem(record, view, &gateways, &is_open)))
             .collect();
         subsystems.sort_by(|a, b| a.nqn.cmp(&b.nqn));
+        let volumes = subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let reservations = volumes
+            .filter_map(|namespace| Some((namespace.volume, view.reservation(namespace.volume)?.clone())))
+            .collect();
         let mut catalog = Catalog {
+            reservations,
             node: self.node,
             revision: self.made.revision,
             discovery_nqn: self.discovery_nqn.clone(),

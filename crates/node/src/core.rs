@@ -8,6 +8,7 @@ mod forward;
 mod nvme;
 mod observe;
 mod peers;
+mod reserve;
 mod route;
 
 use crate::catalog::Cataloguer;
@@ -16,12 +17,13 @@ use crate::directory::Directory;
 use crate::fronts::Fronts;
 use crate::mail::{CoreMessage, Mail};
 use crate::news::News;
+use crate::reservations::Reservations;
 use crate::shards::{Shards, Want};
 use crate::stores::{Reply, Stores};
 use crate::token;
 use crate::view::View;
 use crate::ways::{FORWARDS, Ways};
-use amita_cluster::{NodeId, StoreId};
+use amita_cluster::{NodeId, StoreId, VolumeId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_uss as uss;
@@ -92,11 +94,16 @@ pub struct Core {
     news: News,
     peers: Peers,
     ways: Ways,
+    reservations: Reservations,
+    /// Volumes whose reservation was changed a moment ago.
+    adopting: Vec<VolumeId>,
     /// The NVMe target's side of this core.
     port: Rc<uss::nvme::Port>,
     hub: uss::nvme::Hub,
     /// On core 0 of a node that NVMe hosts connect to.
     cataloguer: Option<Cataloguer>,
+    /// What NVMe hosts see has changed: they are told in this pass.
+    tell_settings: bool,
     /// What NVMe hosts see may have changed.
     catalog_due: bool,
     receiving: forward::Receiving,
@@ -146,10 +153,13 @@ impl Core {
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             news: News::new(config.node, config.core),
             peers: Peers::new(&config),
+            reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
+            adopting: Vec::new(),
             port: Rc::new(uss::nvme::Port::new(config.nvme.clone())),
             hub: uss::nvme::Hub::default(),
             cataloguer: None,
             catalog_due: false,
+            tell_settings: false,
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
             local: Vec::new(),
@@ -252,6 +262,9 @@ impl Core {
             self.on_mail(driver, message);
         }
         self.taken = mail;
+        if std::mem::take(&mut self.tell_settings) {
+            self.fronts.event_to_all(driver, || uss::Event::Settings);
+        }
         let now = driver.now();
         if self.stirred || now >= self.tick_due {
             self.tick(driver);
@@ -287,6 +300,7 @@ impl Core {
         self.fronts.flush(driver);
         self.trace_acknowledged(driver);
         self.say_left();
+        self.say_adopted();
         let waiting = self.mail.retry() || !self.fronts.asks.queue.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
@@ -446,6 +460,9 @@ impl Core {
         } else if token::id_shard(call.0) == crate::news::NEWS {
             self.news.ended(now, result.is_ok());
         } else if token::id_shard(call.0) == crate::shards::DIRECTORY {
+            if self.reservations.answered(call, &result) {
+                return self.run_reservations();
+            }
             self.directory.metadata(now, call, result);
         } else {
             self.shards.metadata(now, call, result);
@@ -456,7 +473,7 @@ impl Core {
         let change = self.view.apply(record);
         self.catalog_due |= change.concerns_hosts();
         match change {
-            crate::view::Change::Nothing | crate::view::Change::Hosts => {}
+            crate::view::Change::Nothing | crate::view::Change::Hosts | crate::view::Change::Reservation => {}
             crate::view::Change::Node(node, address) => {
                 if node != self.config.node && self.peers.holds(node) {
                     // Each core of a peer listens on a port of its own: dial the one with our number, so that the

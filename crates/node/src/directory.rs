@@ -27,6 +27,13 @@ const MAX_OPENERS: usize = 1024;
 const CLAIMS: u32 = 0xf_ffff;
 const SCRUBS: u32 = 0xf_fffe;
 const MOVES: u32 = 0xf_fffd;
+const RESERVATIONS: u32 = 0xf_fffc;
+
+/// What stands above the count in the ids of calls about reservations.
+#[must_use]
+pub fn reservation_calls() -> u64 {
+    token::id_base(0, DIRECTORY) | u64::from(RESERVATIONS) << 20
+}
 
 /// How long what is under way may take to end, of a volume that is to be handed over.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
@@ -286,7 +293,7 @@ impl Directory {
     /// Runs an opener.
     fn begin(&mut self, now: Time, name: &str, waiting: Waiting, consent: Consent) {
         let number = self.next_opener;
-        self.next_opener = (self.next_opener + 1) % MOVES;
+        self.next_opener = (self.next_opener + 1) % RESERVATIONS;
         // The opener's number is part of its ids, between the directory's mark and its own count.
         let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
         let mut config = self.config.clone();

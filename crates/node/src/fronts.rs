@@ -191,6 +191,11 @@ impl Fronts {
         FrontId(id)
     }
 
+    /// Ends a session without a socket: its client has gone.
+    pub fn detach(&mut self, driver: &mut dyn Driver, id: FrontId) {
+        self.end(driver, id.0);
+    }
+
     /// Runs `act` with a session's front, so that a client inside the process can ask for something.
     pub fn with<R>(
         &mut self,

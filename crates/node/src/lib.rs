@@ -16,6 +16,7 @@ pub mod lanes;
 pub mod mail;
 mod news;
 pub mod observe;
+pub mod reservations;
 mod scrubs;
 pub mod serve;
 pub mod shards;

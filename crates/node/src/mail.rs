@@ -158,6 +158,45 @@ pub enum CoreMessage {
         /// The core.
         core: usize,
     },
+    /// A command about a volume's reservation (in JSON), for the core that holds the link to its owner.
+    Reserve {
+        /// Where it came in.
+        origin: Origin,
+        /// The volume.
+        volume: VolumeId,
+        /// The command.
+        payload: Slice,
+    },
+    /// To core 0: a command about the reservation of a volume that is open here.
+    ReserveHere {
+        /// Where it came in.
+        origin: Origin,
+        /// The volume.
+        volume: VolumeId,
+        /// The command.
+        command: uss::reservation::Command,
+    },
+    /// The end of such a command.
+    Reserved {
+        /// Where it came in.
+        origin: Origin,
+        /// How it ended.
+        result: Result<uss::reservation::State, uss::reservation::Refusal>,
+    },
+    /// To all cores: I/O is held against this from now on.
+    Adopt {
+        /// The volume.
+        volume: VolumeId,
+        /// What is reserved.
+        adopted: crate::reservations::Adopted,
+    },
+    /// To core 0: it is, and nothing is under way that it forbids.
+    Adopted {
+        /// The volume.
+        volume: VolumeId,
+        /// The core.
+        core: usize,
+    },
     /// To the register of NVMe controllers: a queue asks.
     Nvme {
         /// Whose connection it is.

@@ -1,6 +1,7 @@
 //! The sequencers of one core: for each open volume the one that orders this core's chunks.
 
 use crate::mail::Origin;
+use crate::reservations::Adopted;
 use crate::token;
 use crate::trace::{Ended, TraceConfig, Traces};
 use crate::usage::Usage;
@@ -11,11 +12,14 @@ use amita_cluster::{Generation, StoreId, VolumeId};
 use amita_meta as meta;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
+use amita_uss::HostKey;
+use amita_uss::reservation::Access;
 use amita_volume::health::HealthEvent;
 use amita_volume::{CallId, Care, Config, Effect, IoError, IoId, Op, Opened, Payload, Sequencer};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
 pub const DIRECTORY: u16 = u16::MAX;
@@ -31,6 +35,8 @@ struct Shard {
     under_way: usize,
     /// It is to be handed over: nothing is taken in.
     leaving: bool,
+    /// What I/O is held against.
+    reserved: Option<Adopted>,
     /// The earliest time at which it stands in the list of those that are due.
     due: Time,
     usage: Usage,
@@ -54,6 +60,8 @@ impl Shard {
 /// An I/O of a sequencer: where it came from, when, and what it is.
 struct Io {
     origin: Origin,
+    /// The sequencer's number.
+    shard: u16,
     began: Time,
     op: Op,
 }
@@ -96,6 +104,14 @@ pub enum Want {
     Scrubbed(VolumeId, Generation, ScrubReport),
     /// The volume is lost to this node.
     Lost(VolumeId, Generation, String),
+}
+
+/// What an I/O does, as reservations see it.
+fn access(op: &Op) -> Access {
+    match op {
+        Op::Read { .. } | Op::Allocation { .. } => Access::Read,
+        Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. } => Access::Write,
+    }
 }
 
 /// The sequencers of one core.
@@ -141,6 +157,14 @@ impl Shards {
         let generation = opened.generation;
         let pool = opened.pool.id;
         let chunk_bytes = opened.pool.chunk_bytes;
+        let reserved = opened.reservation.as_ref().and_then(|(record, revision)| {
+            // Who opened it has looked at it.
+            let state = serde_json::from_slice(record).ok()?;
+            Some(Adopted {
+                revision: *revision,
+                state: Arc::new(state),
+            })
+        });
         self.remove(volume);
         while self.next >= crate::ways::FORWARDS || self.shards.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
@@ -168,6 +192,7 @@ impl Shards {
                 dirty: false,
                 under_way: 0,
                 leaving: false,
+                reserved,
                 due: NEVER,
                 usage: Usage::default(),
             },
@@ -230,6 +255,39 @@ impl Shards {
         left.map(|shard| (shard.volume, shard.generation)).collect()
     }
 
+    /// From now on I/O is held against this, unless what is known is newer.
+    pub fn reserve(&mut self, volume: VolumeId, adopted: Adopted) {
+        let number = self.by_volume.get(&volume);
+        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number))
+            && shard
+                .reserved
+                .as_ref()
+                .is_none_or(|known| known.revision < adopted.revision)
+        {
+            shard.reserved = Some(adopted);
+        }
+    }
+
+    /// Does the volume's reservation forbid this?
+    #[must_use]
+    pub fn forbids(&self, volume: VolumeId, host: HostKey, op: &Op) -> bool {
+        let shard = self.by_volume.get(&volume).and_then(|number| self.shards.get(number));
+        let reserved = shard.and_then(|shard| shard.reserved.as_ref());
+        reserved.is_some_and(|reserved| !reserved.state.allows(host, access(op)))
+    }
+
+    /// Is something under way that the volume's reservation forbids?
+    #[must_use]
+    pub fn offends(&self, volume: VolumeId) -> bool {
+        let Some(number) = self.by_volume.get(&volume) else {
+            return false;
+        };
+        let reserved = self.shards.get(number).and_then(|shard| shard.reserved.as_ref());
+        let Some(reserved) = reserved else { return false };
+        let mut under_way = self.ios.slots.iter().flatten().filter(|io| io.shard == *number);
+        under_way.any(|io| !reserved.state.allows(io.origin.host, access(&io.op)))
+    }
+
     /// A piece of I/O for a volume; its payload is handed back where it is not open here.
     pub fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) -> Result<(), Slice> {
         let Some(&number) = self.by_volume.get(&volume) else {
@@ -239,7 +297,12 @@ impl Shards {
             return Err(payload);
         };
         shard.under_way += 1;
-        let io = self.ios.put(Io { origin, began: now, op });
+        let io = self.ios.put(Io {
+            origin,
+            shard: number,
+            began: now,
+            op,
+        });
         if origin.trace.is_some() {
             self.traces.open(now, &origin, volume, op);
         }

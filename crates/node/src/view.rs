@@ -6,10 +6,12 @@ use crate::control::Record;
 use amita_cluster::map::{self, PREFIX};
 use amita_cluster::recovery::{HealthReport, Recovery};
 use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use amita_uss::reservation;
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 /// The cluster as last seen.
 #[derive(Default)]
@@ -22,6 +24,7 @@ pub struct View {
     chunk_bytes: BTreeMap<String, u32>,
     subsystems: BTreeMap<String, map::Subsystem>,
     hosts: BTreeMap<String, map::Host>,
+    reservations: FxHashMap<VolumeId, Arc<reservation::State>>,
     groups: BTreeMap<GroupId, Membership>,
     /// How many groups of each pool have syncing members.
     syncing: BTreeMap<PoolId, usize>,
@@ -65,6 +68,8 @@ pub enum Change {
     Volume(VolumeId, amita_cluster::Generation),
     /// Something that NVMe hosts see.
     Hosts,
+    /// What is reserved of a volume.
+    Reservation,
     /// The operator wants a volume to be owned by another gateway, or no longer.
     Move(VolumeId),
     /// A node finds a store slow, or no longer.
@@ -81,7 +86,12 @@ impl Change {
     pub fn concerns_hosts(&self) -> bool {
         matches!(
             self,
-            Change::Hosts | Change::Node(..) | Change::Life | Change::Volume(..) | Change::Nothing
+            Change::Hosts
+                | Change::Reservation
+                | Change::Node(..)
+                | Change::Life
+                | Change::Volume(..)
+                | Change::Nothing
         )
     }
 }
@@ -110,6 +120,7 @@ impl View {
             "live" => self.live(rest, record),
             "moves" => self.apply_move(rest, record),
             "nvme" => self.apply_nvme(rest, record),
+            "reservations" => self.apply_reservation(rest, record),
             _ => Change::Nothing,
         }
     }
@@ -261,6 +272,18 @@ impl View {
         }
     }
 
+    fn apply_reservation(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        match record.value.as_ref().map(|value| parse(&record.key, value)) {
+            Some(Ok(state)) => drop(self.reservations.insert(volume, Arc::new(state))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.reservations.remove(&volume)),
+        }
+        Change::Reservation
+    }
+
     fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
         let Ok(volume) = volume.parse() else {
             return Change::Nothing;
@@ -393,6 +416,12 @@ impl View {
     /// The subsystems that NVMe hosts connect to, by name.
     pub fn subsystems(&self) -> impl Iterator<Item = &map::Subsystem> {
         self.subsystems.values()
+    }
+
+    /// What is reserved of a volume, as last heard: for notifications only. What I/O is held against is the owner's.
+    #[must_use]
+    pub fn reservation(&self, volume: VolumeId) -> Option<&Arc<reservation::State>> {
+        self.reservations.get(&volume)
     }
 
     /// An NVMe host.

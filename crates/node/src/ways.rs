@@ -37,11 +37,31 @@ pub struct Pending {
     /// Where it came in.
     pub origin: Origin,
     /// What to do.
-    pub op: Op,
-    /// What a write writes.
+    pub work: Work,
+    /// What a write writes; the command of a [`Work::Reserve`].
     pub payload: Slice,
     /// When it came.
     pub since: Time,
+}
+
+/// What waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A piece of I/O.
+    Io(Op),
+    /// A command about the volume's reservation.
+    Reserve,
+}
+
+impl Work {
+    /// The first byte and how many.
+    #[must_use]
+    pub fn range(&self) -> (u64, u64) {
+        match self {
+            Work::Io(op) => (op.offset(), op.length()),
+            Work::Reserve => (0, 0),
+        }
+    }
 }
 
 /// Where a volume's I/O goes.
@@ -178,7 +198,7 @@ impl Ways {
 
     /// Puts a piece of I/O back in front of what waits, unless it must not be done twice.
     pub fn put_back(&mut self, volume: VolumeId, pending: Pending) {
-        if let Op::CompareAndWrite { .. } = pending.op {
+        if let Work::Io(Op::CompareAndWrite { .. }) = pending.work {
             self.given_up.push(pending);
             return;
         }

@@ -72,6 +72,17 @@ impl Inbox {
         self.tail = Some(buffer);
     }
 
+    /// Gives the block back, if nothing in it is waiting to be parsed and it is larger than `most` bytes: for a stream
+    /// that has become quiet. The next receive takes another one, of the size that is asked for then.
+    pub fn trim(&mut self, most: usize) {
+        if self.data.is_empty() {
+            self.tail.take_if(|tail| {
+                tail.reclaim();
+                tail.len() > most
+            });
+        }
+    }
+
     /// What came in and was not taken, contiguous.
     #[must_use]
     pub fn data(&self) -> &[u8] {

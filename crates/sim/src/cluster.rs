@@ -39,6 +39,7 @@ use coordinator::{Caller, Lead};
 use hosts::{CLOSING_HOST, Hosts};
 use node::{Node, at_place, disk, home, node_id, store_id};
 use records::{describe, json, summary, write_records};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use strike::Strikes;
 
@@ -52,6 +53,8 @@ const RECOVER: Duration = Duration::from_secs(90);
 const RECOVERY_OPERATIONS: u32 = 150;
 /// Do stores come back?
 const RESYNC: bool = true;
+/// A planned move takes no longer than this, where nothing is wrong.
+const MOVE_LIMIT: Duration = Duration::from_secs(5);
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
@@ -96,6 +99,10 @@ pub struct Cluster {
     trace: bool,
     /// Folded over everything that passes the control planes.
     hash: u64,
+    /// Planned moves, counted.
+    moves_planned: u64,
+    /// Those that have not come true, and since when they are wanted.
+    moves_since: BTreeMap<u64, Time>,
     /// Under which generation each volume's closing reads were served.
     closed_under: Vec<Generation>,
 }
@@ -135,6 +142,8 @@ impl Cluster {
             deliveries: Vec::new(),
             trace,
             hash: 0,
+            moves_planned: 0,
+            moves_since: BTreeMap::new(),
             closed_under: vec![Generation(0); setup.volumes as usize],
             setup,
         };
@@ -156,7 +165,7 @@ impl Cluster {
         self.tell(|| format!("{:#?}", self.setup));
         self.work()?;
         self.heal();
-        if self.settle()? && self.recover()? && self.close()? {
+        if self.settle()? && self.recover()? && self.end_moves()? && self.close()? {
             self.judge_stores()?;
         } else {
             self.coverage.hit("run.blocked_for_good");
@@ -231,6 +240,7 @@ impl Cluster {
         if let Some(why) = &self.hosts.violation {
             return Err(why.clone());
         }
+        self.check_moves(now)?;
         for (member, volume) in self.hosts.opened_at.drain(..) {
             // R6: raise the generation, then read the epochs.
             let key = map::volume_key(&volume_name(volume));
@@ -397,7 +407,7 @@ impl Cluster {
     fn live(&self, member: Member) -> Vec<u8> {
         json(&map::Live {
             stores: Some(self.nodes[member].serving.clone()),
-            session: self.nodes[member].process,
+            session: self.nodes[member].session(),
             pid: 1,
         })
     }
@@ -466,6 +476,44 @@ impl Cluster {
             self.step(limit)?;
         }
         Ok(true)
+    }
+
+    /// What the operator wants comes true, now that nothing is wrong any more. (Where hosts have opened a volume for
+    /// themselves it may stay where it is.)
+    fn end_moves(&mut self) -> Result<bool, String> {
+        if self.setup.shared_hosts < self.setup.profile.clients {
+            return Ok(true);
+        }
+        let limit = self.world.now().plus(SETTLE);
+        while self.moves_left() > 0 {
+            if self.world.now() >= limit {
+                if self.is_blocked_by_right() {
+                    return Ok(false);
+                }
+                return Err(format!(
+                    "nothing is wrong any more, and after {SETTLE:?} planned moves have not come true: {:?}\n{}",
+                    self.moves_since,
+                    self.describe()
+                ));
+            }
+            self.step(limit)?;
+        }
+        Ok(true)
+    }
+
+    /// A planned move comes true in bounded time, where nothing is ever wrong.
+    fn check_moves(&mut self, now: Time) -> Result<(), String> {
+        if !self.setup.expect_no_failures || self.moves_left() == 0 {
+            return Ok(());
+        }
+        match self.moves_since.iter().find(|(_, since)| now >= since.plus(MOVE_LIMIT)) {
+            Some((volume, _)) => Err(format!(
+                "the move of {} has not come true within {MOVE_LIMIT:?}, and nothing is wrong\n{}",
+                volume_name(*volume),
+                self.describe()
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Every group gets back to full strength, now that nothing is wrong any more; in half of the runs while clients go

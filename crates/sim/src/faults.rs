@@ -137,6 +137,16 @@ pub enum Fault {
         /// Which.
         gateway: Member,
     },
+    /// The operator wants volumes to be owned by this gateway, wherever their hosts are.
+    PlannedMove {
+        /// Which.
+        gateway: Member,
+    },
+    /// The connections of hosts with several paths to this gateway break.
+    HostsCut {
+        /// Which.
+        gateway: Member,
+    },
 }
 
 /// Which direction of a partition is lost.
@@ -263,6 +273,30 @@ impl Plan {
             .collect();
         steps.sort_by_key(|step| step.after_operations);
         Plan { steps, victims }
+    }
+
+    /// More of what concerns hosts with several paths: connections of theirs that break, planned moves, gateways that stand
+    /// still for about as long as such hosts wait.
+    pub fn add_for_shared(&mut self, random: &mut Random, limits: Limits) {
+        let kinds = [random.percent(50), random.percent(50), random.percent(40)];
+        for _ in 0..random.within(1, 8) {
+            let any = random.below(limits.nodes as u64) as usize;
+            let fault = match random.below(3) {
+                0 if kinds[0] => Fault::HostsCut { gateway: any },
+                1 if kinds[1] => Fault::PlannedMove { gateway: any },
+                2 if kinds[2] => Fault::Freeze {
+                    node: any,
+                    for_ns: random.within(200 * MS, limits.eviction_ns * 4),
+                },
+                _ => continue,
+            };
+            self.steps.push(Step {
+                after_operations: random.below(u64::from(limits.operations)) as u32,
+                delay_ns: random.below(20 * MS),
+                fault,
+            });
+        }
+        self.steps.sort_by_key(|step| step.after_operations);
     }
 
     /// In a long life some faults last for minutes: those that are long enough to cost a place anyway, and those that

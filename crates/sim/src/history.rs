@@ -31,6 +31,8 @@ pub enum Kind {
     Clear,
     /// Read.
     Read,
+    /// Write the operation's stamp if the sectors, all of one block, hold what was expected.
+    Compare,
 }
 
 /// What became of an operation.
@@ -40,6 +42,8 @@ pub enum Outcome {
     Unknown,
     /// Done. For a read: the stamp of every sector.
     Done(Vec<Stamp>),
+    /// A compare-and-write that found something else than was expected, and wrote nothing.
+    Miscompare,
 }
 
 /// One operation.
@@ -59,6 +63,11 @@ pub struct Operation {
     pub completed: Option<(u64, Time)>,
     /// What became of it.
     pub outcome: Outcome,
+    /// What a compare-and-write expects in each sector; empty for others.
+    pub expected: Vec<Stamp>,
+    /// The host has repeated it by another gateway: this is the repetition. When that is acknowledged the host goes on,
+    /// and what it had sent before must never take effect after that (R9).
+    pub repeated_by: Option<OperationId>,
 }
 
 /// The operations of one run.
@@ -105,8 +114,68 @@ impl History {
             invoked,
             completed: None,
             outcome,
+            expected: Vec::new(),
+            repeated_by: None,
         });
         id
+    }
+
+    /// A client asks for a compare-and-write.
+    pub fn invoke_compare(&mut self, now: Time, client: u32, first: Sector, expected: Vec<Stamp>) -> OperationId {
+        let sectors = expected.len() as u32;
+        assert_eq!(
+            first.block(),
+            Sector(first.0 + u64::from(sectors) - 1).block(),
+            "blocks are judged one by one, so it lies in one"
+        );
+        let id = self.invoke(now, client, Kind::Compare, first, sectors);
+        self.operations[id.0 as usize].expected = expected;
+        id
+    }
+
+    /// A host sends a write, whose outcome it does not know, once more, by another gateway. The second one has a stamp of
+    /// its own: the product does not look at what is written, and so the two can be told apart.
+    pub fn repeat(&mut self, now: Time, id: OperationId) -> OperationId {
+        let Operation {
+            client,
+            kind,
+            first,
+            sectors,
+            completed,
+            ..
+        } = self.operations[id.0 as usize];
+        assert!(
+            kind == Kind::Write && completed.is_none(),
+            "only what may not have been done"
+        );
+        let again = self.invoke(now, client, kind, first, sectors);
+        self.operations[id.0 as usize].repeated_by = Some(again);
+        again
+    }
+
+    /// A compare-and-write has found something else.
+    pub fn miscompared(&mut self, now: Time, id: OperationId) {
+        let completed = Some((self.next_event(), now));
+        let operation = &mut self.operations[id.0 as usize];
+        assert!(
+            operation.completed.is_none() && operation.kind == Kind::Compare,
+            "operation {} has no such answer",
+            id.0
+        );
+        operation.completed = completed;
+        operation.outcome = Outcome::Miscompare;
+    }
+
+    /// The event from which on an operation must not take effect, though its outcome is unknown.
+    fn void_after(&self, operation: &Operation) -> Option<u64> {
+        let mut last = operation;
+        while let Some(again) = last.repeated_by {
+            last = self.get(again);
+            if let Some((event, _)) = last.completed {
+                return Some(event);
+            }
+        }
+        None
     }
 
     /// The operation is done; a read with one stamp a sector, others with none.
@@ -172,10 +241,22 @@ impl History {
                         stamp: Stamp::ZERO,
                     },
                     Kind::Read => Action::Read { sectors, values },
+                    Kind::Compare => {
+                        for at in sector..upto {
+                            values[Sector(at).in_block()] = operation.expected[(at - operation.first.0) as usize];
+                        }
+                        Action::Compare {
+                            sectors,
+                            expected: values,
+                            stamp: id.stamp(),
+                            found_other: operation.outcome == Outcome::Miscompare,
+                        }
+                    }
                 };
                 blocks.entry(block).or_default().push(Step {
                     invoked: operation.invoked.0,
                     completed: operation.completed.map(|(event, _)| event),
+                    void_after: self.void_after(operation),
                     action,
                 });
                 sector = upto;
@@ -215,6 +296,10 @@ impl History {
                 Kind::Write => format!("write {}", id.stamp()),
                 Kind::Clear => "clear".to_owned(),
                 Kind::Read => "read".to_owned(),
+                Kind::Compare => {
+                    let expected: Vec<String> = operation.expected.iter().map(Stamp::to_string).collect();
+                    format!("write {} over {}", id.stamp(), summary(&expected))
+                }
             };
             let done = match (&operation.completed, &operation.outcome) {
                 (Some((event, time)), Outcome::Done(read)) => {
@@ -224,7 +309,11 @@ impl History {
                         .collect();
                     format!("done #{event} at {} us {}", time.0 / 1000, summary(&values))
                 }
-                _ => "outcome unknown".to_owned(),
+                (Some((event, time)), _) => format!("miscompare #{event} at {} us", time.0 / 1000),
+                _ => match operation.repeated_by {
+                    Some(again) => format!("outcome unknown, sent again as {}", again.stamp()),
+                    None => "outcome unknown".to_owned(),
+                },
             };
             let _ = writeln!(
                 story,

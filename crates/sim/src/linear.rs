@@ -18,12 +18,19 @@
 //! * Clears of unknown outcome have no stamp of their own. They stay optional, and of several that cover the same
 //!   sectors the earliest is used first.
 //!
+//! A compare-and-write that was done is a read and a write at one moment; one that found something else is a read of
+//! anything but what it expected. Where there is such a miscompare, writes of unknown outcome that nobody has read may
+//! be what it found: they stay, optional.
+//!
+//! A write of unknown outcome that its host has repeated by another gateway must not take effect after the answer to the
+//! repetition (R9): it has that answer's event as its end, and need not have happened.
+//!
 //! The checker never says yes without an order in hand. It gives up, which counts as a failure, after
 //! [`MAX_CONFIGURATIONS`].
 
 use crate::stamp::{SECTORS_PER_BLOCK, Stamp};
 use rustc_hash::FxHashSet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One bit for each sector of a block.
@@ -54,6 +61,17 @@ pub enum Action {
         /// What they held; others are not looked at.
         values: Values,
     },
+    /// Wrote these sectors if they held what was expected.
+    Compare {
+        /// Which sectors.
+        sectors: Width,
+        /// What they were to hold; others are not looked at.
+        expected: Values,
+        /// What they hold then. Unique.
+        stamp: Stamp,
+        /// They held something else, and nothing was written.
+        found_other: bool,
+    },
 }
 
 /// An operation on one block.
@@ -63,6 +81,8 @@ pub struct Step {
     pub invoked: u64,
     /// The number of the event of its answer, if there was one.
     pub completed: Option<u64>,
+    /// Without an answer: it must not have taken effect after this event.
+    pub void_after: Option<u64>,
     /// What it did.
     pub action: Action,
 }
@@ -135,19 +155,43 @@ fn apply(register: &mut Values, sectors: Width, stamp: Stamp) {
 /// Leaves out what cannot matter, gives an end to what must have happened, and orders by start.
 fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
     let mut writes: BTreeMap<Stamp, (u64, Width)> = BTreeMap::new();
+    let mut has_miscompares = false;
     for step in steps {
-        if let Action::Write { sectors, stamp } = step.action
-            && stamp != Stamp::ZERO
-        {
+        let (sectors, stamp) = match step.action {
+            Action::Write { sectors, stamp } => (sectors, stamp),
+            Action::Compare { found_other: true, .. } => {
+                has_miscompares = true;
+                continue;
+            }
+            Action::Compare { sectors, stamp, .. } => (sectors, stamp),
+            Action::Read { .. } => continue,
+        };
+        if stamp != Stamp::ZERO {
             let before = writes.insert(stamp, (step.invoked, sectors));
             assert!(before.is_none(), "the stamp {stamp} was given out twice");
         }
     }
     // The end of the first read that shows each stamp.
     let mut shown: BTreeMap<Stamp, u64> = BTreeMap::new();
+    // Those that must be told apart.
+    let mut named: BTreeSet<Stamp> = BTreeSet::new();
     for step in steps {
-        let (Action::Read { sectors, values }, Some(completed)) = (step.action, step.completed) else {
-            continue;
+        let (sectors, values, completed) = match (step.action, step.completed) {
+            (Action::Read { sectors, values }, Some(completed)) => (sectors, values, completed),
+            (
+                Action::Compare {
+                    sectors,
+                    expected,
+                    found_other: false,
+                    ..
+                },
+                Some(completed),
+            ) => (sectors, expected, completed),
+            (Action::Compare { expected, .. }, _) => {
+                named.extend(expected);
+                continue;
+            }
+            _ => continue,
         };
         for (at, stamp) in values.into_iter().enumerate() {
             if sectors & 1 << at == 0 || stamp == Stamp::ZERO {
@@ -169,6 +213,7 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
             }
         }
     }
+    named.extend(shown.keys());
     let mut reduced: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
         let mut step = *step;
@@ -176,8 +221,12 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
             match step.action {
                 Action::Read { .. } => continue,
                 Action::Write { stamp: Stamp::ZERO, .. } => {}
-                Action::Write { stamp, .. } => match shown.get(&stamp) {
-                    Some(first) => step.completed = Some(*first),
+                Action::Write { stamp, .. } | Action::Compare { stamp, .. } => match shown.get(&stamp) {
+                    Some(first) => {
+                        step.completed = Some(step.void_after.map_or(*first, |void| void.min(*first)));
+                        step.void_after = None;
+                    }
+                    None if has_miscompares => {}
                     None => continue,
                 },
             }
@@ -185,9 +234,9 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
         reduced.push(step);
     }
     for step in &mut reduced {
-        if let Action::Write { stamp, .. } = &mut step.action
+        if let Action::Write { stamp, .. } | Action::Compare { stamp, .. } = &mut step.action
             && *stamp != Stamp::ZERO
-            && !shown.contains_key(stamp)
+            && !named.contains(stamp)
         {
             *stamp = Stamp::UNREAD;
         }
@@ -237,6 +286,16 @@ struct Configuration {
     placed: Placed,
     count: usize,
     register: Values,
+    /// The latest start of what is placed.
+    latest: u64,
+}
+
+impl Configuration {
+    fn place(&mut self, steps: &[Step], index: usize) {
+        self.placed.put(index);
+        self.count += 1;
+        self.latest = self.latest.max(steps[index].invoked);
+    }
 }
 
 struct Search<'a> {
@@ -254,6 +313,7 @@ impl<'a> Search<'a> {
             placed: Placed::default(),
             count: 0,
             register: Values::default(),
+            latest: 0,
         };
         let mut readers: BTreeMap<Stamp, Vec<usize>> = BTreeMap::new();
         for (index, step) in steps.iter().enumerate() {
@@ -295,16 +355,19 @@ impl<'a> Search<'a> {
             // The last pushed is tried first: the one that is answered earliest.
             next.sort_by_key(|index| std::cmp::Reverse(self.steps[*index].completed.unwrap_or(u64::MAX)));
             for index in next.drain(..) {
-                let Action::Write { sectors, stamp } = self.steps[index].action else {
-                    unreachable!("only writes")
+                let mut child = here.clone();
+                let (sectors, stamp) = match self.steps[index].action {
+                    Action::Write { sectors, stamp } => {
+                        self.place_hidden(&mut child, sectors, index);
+                        (sectors, stamp)
+                    }
+                    Action::Compare { sectors, stamp, .. } => (sectors, stamp),
+                    Action::Read { .. } => unreachable!("only what writes"),
                 };
                 if self.is_missed(&here, sectors) {
                     continue;
                 }
-                let mut child = here.clone();
-                self.place_hidden(&mut child, sectors, index);
-                child.placed.put(index);
-                child.count += 1;
+                child.place(self.steps, index);
                 apply(&mut child.register, sectors, stamp);
                 self.stack.push(child);
             }
@@ -351,17 +414,24 @@ impl<'a> Search<'a> {
         loop {
             let mut reads: Vec<usize> = Vec::new();
             let done = self.minimal(here, |index| {
-                if let Action::Read { sectors, values } = &self.steps[index].action
-                    && agrees(&here.register, *sectors, values)
-                {
+                let explained = match &self.steps[index].action {
+                    Action::Read { sectors, values } => agrees(&here.register, *sectors, values),
+                    Action::Compare {
+                        sectors,
+                        expected,
+                        found_other: true,
+                        ..
+                    } => !agrees(&here.register, *sectors, expected),
+                    _ => false,
+                };
+                if explained {
                     reads.push(index);
                 }
             });
             if done || reads.is_empty() {
                 return done;
             }
-            here.count += reads.len();
-            reads.into_iter().for_each(|index| here.placed.put(index));
+            reads.into_iter().for_each(|index| here.place(self.steps, index));
         }
     }
 
@@ -391,28 +461,45 @@ impl<'a> Search<'a> {
             } = self.steps[index].action
                 && covered & !sectors == 0
                 && index != but
+                && self.steps[index].completed.is_some()
             {
                 hidden.push(index);
             }
         });
-        here.count += hidden.len();
-        hidden.into_iter().for_each(|index| here.placed.put(index));
+        hidden.into_iter().for_each(|index| here.place(self.steps, index));
     }
 
     /// The writes that may come next. Of several that leave the same register, the one that is answered first.
     fn choices(&self, here: &Configuration, next: &mut Vec<usize>) {
-        let mut unknown_clears: Vec<Width> = Vec::new();
+        let mut unknown: Vec<(Width, Stamp)> = Vec::new();
         let mut unread: Vec<(Width, usize)> = Vec::new();
         self.minimal(here, |index| {
             let step = &self.steps[index];
-            let Action::Write { sectors, stamp } = step.action else {
-                return;
-            };
-            if step.completed.is_none() {
-                if unknown_clears.contains(&sectors) {
+            let (sectors, stamp) = match &step.action {
+                Action::Write { sectors, stamp } => (*sectors, *stamp),
+                Action::Compare {
+                    sectors,
+                    expected,
+                    found_other: false,
+                    ..
+                } => {
+                    if agrees(&here.register, *sectors, expected) {
+                        next.push(index);
+                    }
                     return;
                 }
-                unknown_clears.push(sectors);
+                _ => return,
+            };
+            if step.completed.is_none() {
+                if step.void_after.is_some_and(|end| here.latest > end) {
+                    return;
+                }
+                if step.void_after.is_none() {
+                    if unknown.contains(&(sectors, stamp)) {
+                        return;
+                    }
+                    unknown.push((sectors, stamp));
+                }
             } else if stamp == Stamp::UNREAD {
                 match unread.iter_mut().find(|(width, _)| *width == sectors) {
                     Some((_, first)) if self.steps[*first].completed <= step.completed => {}

@@ -169,6 +169,16 @@ impl<T: Clone> Metadata<T> {
         self.state.txn(call).expect("a call that sets the cluster up is sound")
     }
 
+    /// The operator changes a record: at once, and those who watch hear of it.
+    ///
+    /// # Panics
+    /// When the call is refused.
+    pub fn operate(&mut self, now: Time, call: &Call) -> Reply {
+        let reply = self.set_up(call);
+        self.feed_watchers(now);
+        reply
+    }
+
     /// Nobody reaches the service until then.
     pub fn away_until(&mut self, until: Time) {
         self.away_until = self.away_until.max(until);

@@ -4,10 +4,11 @@
 //! overlap; others spread over the volume, so that all groups and all chunks are touched. An operation stays inside one
 //! chunk, as the pieces do that a protocol front cuts.
 
-use crate::history::{History, Kind, OperationId};
+use crate::history::{History, Kind, OperationId, Outcome};
 use crate::random::Random;
-use crate::stamp::{SECTORS_PER_BLOCK, Sector};
+use crate::stamp::{SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_reactor::Time;
+use std::collections::BTreeMap;
 
 /// What the clients of one run do. Percentages are of all operations.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub struct Profile {
     pub read_percent: u64,
     /// Clears.
     pub clear_percent: u64,
+    /// Compare-and-writes, of one block or a part of it.
+    pub compare_percent: u64,
     /// Writes and reads of a part of a block.
     pub part_percent: u64,
     /// The longest operation, in blocks.
@@ -59,6 +62,7 @@ impl Profile {
             hot_percent: *random.pick(&[30, 60, 80, 95]),
             read_percent,
             clear_percent: *random.pick(&[0, 3, 10]),
+            compare_percent: 0,
             part_percent: *random.pick(&[0, 5, 20]),
             max_blocks: *random.pick(&[1, 2, 4, 8]),
             pause_ns: *random.pick(&[100_000, 1_000_000, 5_000_000, 20_000_000, 100_000_000]),
@@ -101,6 +105,8 @@ pub struct Workload {
     hot: Vec<u64>,
     clients: Vec<Client>,
     asked: u32,
+    /// What the sectors were last heard to hold: what compare-and-writes expect.
+    heard: BTreeMap<Sector, Stamp>,
 }
 
 impl Workload {
@@ -122,6 +128,7 @@ impl Workload {
             hot,
             clients,
             asked: 0,
+            heard: BTreeMap::new(),
         }
     }
 
@@ -206,9 +213,23 @@ impl Workload {
                 sectors -= skip + drop;
             }
         }
+        let is_compare = kind != Kind::Read && profile.compare_percent > 0 && random.percent(profile.compare_percent);
         client.under_way += 1;
         client.next_at = Time(now.0 + random.within(1, profile.pause_ns));
         self.asked += 1;
+        if is_compare {
+            // In one block: blocks are judged one by one.
+            let sectors = sectors.min(per_block - first % per_block);
+            let held = |at| self.heard.get(&Sector(at)).copied().unwrap_or_default();
+            let expected = (first..first + sectors).map(held).collect();
+            let first = Sector(first);
+            return Some(Ask {
+                id: history.invoke_compare(now, client.number, first, expected),
+                kind: Kind::Compare,
+                first,
+                sectors: sectors as u32,
+            });
+        }
         let (first, sectors) = (Sector(first), sectors as u32);
         let id = history.invoke(now, client.number, kind, first, sectors);
         Some(Ask {
@@ -217,6 +238,25 @@ impl Workload {
             first,
             sectors,
         })
+    }
+
+    /// The host has heard what an operation left or found.
+    pub fn learn(&mut self, history: &History, id: OperationId) {
+        if self.profile.compare_percent == 0 {
+            return;
+        }
+        let operation = history.get(id);
+        let Outcome::Done(read) = &operation.outcome else {
+            return;
+        };
+        for at in 0..operation.sectors {
+            let stamp = match operation.kind {
+                Kind::Read => read[at as usize],
+                Kind::Clear => Stamp::ZERO,
+                Kind::Write | Kind::Compare => id.stamp(),
+            };
+            self.heard.insert(Sector(operation.first.0 + u64::from(at)), stamp);
+        }
     }
 
     /// An operation has ended, one way or another: its client goes on.

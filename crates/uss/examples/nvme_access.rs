@@ -6,7 +6,7 @@
 //! nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.io.amita:access --hostnqn NQN --dhchap-secret SECRET
 //! ```
 //! Arguments: the address, then `host=NQN`, and any of `dhchap=SECRET`, `controller=SECRET` (what the controller shows),
-//! `tls=KEY`, `hash=1..3` and `group=0..5` (the only ones that are accepted).
+//! `tls=KEY`, `portal=ADDRESS` (what the discovery log shows, where that is another), `hash=1..3` and `group=0..5` (the only ones that are accepted).
 
 use amita_cluster::NodeId;
 use amita_reactor::Pool;
@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tls: None,
     };
     let mut config = Config::default();
+    let mut portal = address;
     for argument in arguments {
         let (name, value) = argument.split_once('=').ok_or("give NAME=VALUE")?;
         match name {
@@ -37,6 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "dhchap" => host.dhchap = Some(Secret(value.into())),
             "controller" => host.dhchap_controller = Some(Secret(value.into())),
             "tls" => host.tls = Some(Secret(value.into())),
+            "portal" => portal = value.parse()?,
             "hash" => config.auth_hashes = vec![Hash::from_id(value.parse()?).ok_or("no such hash")?],
             "group" => config.auth_groups = vec![Group::from_id(value.parse()?).ok_or("no such group")?],
             _ => return Err(format!("what is `{name}`?").into()),
@@ -71,9 +73,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         gateways: vec![Gateway {
             node,
             name: "access".into(),
-            portal: address,
+            portal,
             alive: true,
         }],
+        ..Catalog::default()
     };
     let board = Board::default();
     board.set_catalog(Arc::new(catalog));

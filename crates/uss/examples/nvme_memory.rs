@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             portal: address,
             alive: true,
         }],
+        ..Catalog::default()
     };
     let board = Board::default();
     board.set_catalog(Arc::new(catalog));

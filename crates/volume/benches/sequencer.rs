@@ -25,6 +25,7 @@ fn opened() -> Opened {
         in_sync: members.clone(),
     };
     Opened {
+        reservation: None,
         volume: map::Volume {
             id: VolumeId(9),
             name: "v".to_owned(),

@@ -383,6 +383,9 @@ impl Opener {
                 call.then.push(Op::Prefix {
                     key: map::groups_prefix(pool),
                 });
+                call.then.push(Op::Get {
+                    key: map::reservation_key(self.record().id),
+                });
                 call
             }
             Step::Owner { .. } | Step::Done => return,
@@ -536,7 +539,9 @@ impl Opener {
     fn finish_with_groups(&mut self, reply: &Reply) {
         let (volume, volume_revision) = self.volume.take().expect("the volume's record was read first");
         let pool = self.pool.take().expect("the pool's record was read");
+        let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
         let result = check_groups(&pool, reply.values(1)).map(|groups| Opened {
+            reservation,
             generation: volume.generation,
             owner: self.config.node,
             volume,

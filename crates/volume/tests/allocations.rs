@@ -35,6 +35,7 @@ static ALLOCATOR: Counting = Counting;
 fn opened() -> Opened {
     let members: Vec<StoreId> = (1..=3).map(StoreId).collect();
     Opened {
+        reservation: None,
         volume: map::Volume {
             id: VolumeId(9),
             name: "v".to_owned(),

@@ -50,6 +50,14 @@ pub enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Seal the keys of all hosts anew, with the first key of the file: after a new line was put in front of it
+    ///
+    /// Give the file to all gateways first. After this the old line can go.
+    Reseal {
+        /// The file with the new sealing key and the old one
+        #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE")]
+        seal_key: PathBuf,
+    },
     /// Make the cluster's sealing key, which opens the keys of hosts: a new file, for all gateways and for whoever adds keys
     SealKey {
         /// The file; it must not exist yet
@@ -204,6 +212,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             println!("Host {nqn} is forgotten, and its keys.");
             Ok(())
         }
+        Command::Reseal { seal_key } => reseal(client, seal_key),
         Command::SealKey { .. } => Ok(()),
     }
 }
@@ -220,6 +229,45 @@ fn show(client: &amita_meta::Client, host: &Host, as_json: bool, generated: &[Ge
         }
         text
     })
+}
+
+fn reseal(client: &amita_meta::Client, file: &std::path::Path) -> Result<()> {
+    let key = SealKey::load(file).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
+    let mut count = 0;
+    for host in admin::hosts(client).described()? {
+        let again = |field: &'static str, sealed: &str| -> std::result::Result<String, Resealing> {
+            let text = key.unseal(&host.nqn, field, sealed).map_err(Resealing::Seal)?;
+            key.seal(&host.nqn, field, &text).map_err(Resealing::Seal)
+        };
+        match admin::reseal_host(client, &host.nqn, again) {
+            Ok(Some(found)) => {
+                let secrets = [found.dhchap, found.dhchap_controller, found.tls];
+                count += secrets.iter().flatten().count();
+            }
+            Ok(None) => {}
+            Err(Resealing::Admin(why)) => return Err(why).described(),
+            Err(Resealing::Seal(why)) => {
+                return Err(Failure::new(why.to_string()).advice(
+                    "Those before it are sealed anew, and both keys open them: put the right line into the file, and run this \
+                     again.",
+                ));
+            }
+        }
+    }
+    println!("{count} keys are sealed with {} now.", key.id());
+    Ok(())
+}
+
+/// What can go wrong when a host's keys are sealed anew.
+enum Resealing {
+    Admin(admin::AdminError),
+    Seal(amita_seal::SealError),
+}
+
+impl From<admin::AdminError> for Resealing {
+    fn from(why: admin::AdminError) -> Resealing {
+        Resealing::Admin(why)
+    }
 }
 
 fn make_seal_key(file: &std::path::Path) -> Result<()> {

@@ -3,7 +3,7 @@
 use crate::error::{Context, Failure, Result};
 use crate::harness::process::{Process, dying_with_us};
 use crate::harness::tool::{self, Output};
-use crate::harness::{interrupt, ports};
+use crate::harness::{guest, interrupt, ports};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -85,6 +85,12 @@ fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], ports::free()))
 }
 
+/// An address of its own for each node, which is also its address in a guest ([`guest::shared`]): hosts find gateways by
+/// what the discovery log says.
+fn nvme_address(number: usize) -> SocketAddr {
+    SocketAddr::new(guest::shared(number as u8), ports::free())
+}
+
 /// Core I of a node listens on this port plus I.
 fn fabric_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], ports::free_row(FABRIC_PORTS)))
@@ -148,7 +154,7 @@ impl Cluster {
                 stores: vec![config.store_folder.join(format!("n{number}.store"))],
                 fabric: fabric_address(),
                 nbd: loopback(),
-                nvme: loopback(),
+                nvme: nvme_address(number),
                 advertised: None,
                 process: None,
             })
@@ -268,7 +274,7 @@ impl Cluster {
             stores: Vec::new(),
             fabric: fabric_address(),
             nbd: loopback(),
-            nvme: loopback(),
+            nvme: nvme_address(self.nodes.len() + 1),
             advertised: None,
             process: None,
         };

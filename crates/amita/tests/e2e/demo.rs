@@ -4,6 +4,7 @@ use crate::world::{BINARY, PATIENCE, unexpected_in};
 use amita::harness::process::Process;
 use amita::harness::tool;
 use rustix::process::Signal;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -58,6 +59,12 @@ fn keep_writes_the_facts_and_stop_ends_everything() {
             disk.is_file() && disk.starts_with(stores.canonicalize().expect("there")),
             "{text}"
         );
+    }
+    let nqn = facts["volume"]["nqn"].as_str().expect("a subsystem");
+    assert!(nqn.starts_with("nqn.") && nqn.ends_with(":demo"), "{text}");
+    for node in nodes {
+        let portal: SocketAddr = node["nvme"].as_str().expect("a portal").parse().expect("an address");
+        TcpStream::connect(portal).expect("somebody listens there");
     }
     let uris = facts["volume"]["nbd"].as_array().expect("URIs");
     assert_eq!(uris.len(), 4, "{text}");

@@ -202,6 +202,17 @@ fn keys_of_hosts_are_shown_once_kept_sealed_and_never_listed() {
     let proofs = (&listed[0]["dhchap"], &listed[0]["dhchap_controller"], &listed[0]["tls"]);
     assert_eq!(proofs, (&true.into(), &true.into(), &false.into()), "{listed}");
 
+    // A new sealing key in front of the old one; then the old one alone opens nothing any more.
+    let new = world.file("new.key").display().to_string();
+    world.amita_done(&["host", "seal-key", &new]);
+    let both = std::fs::read_to_string(&new).expect("a key") + &std::fs::read_to_string(&seal).expect("a key");
+    std::fs::write(&new, both).expect("written");
+    let said = world.amita_done(&["host", "reseal", "--seal-key", &new]);
+    assert!(said.contains("2 keys are sealed"), "{said}");
+    let refused = world.amita(&["host", "reseal", "--seal-key", &seal]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.text);
+    assert!(refused.text.contains("sealed with another key"), "{}", refused.text);
+
     // Nothing that anybody can read holds a key: no listing, no log, not the metadata itself.
     let mut texts = vec![listed.to_string(), world.amita_done(&["host", "list"])];
     all_files(world.folder(), &mut texts);
@@ -236,6 +247,14 @@ fn the_owner_of_a_volume_that_was_resized_still_evicts() {
     for block in 1..64u64 {
         client.write(block * 4096, &[2; 4096]).expect("writes go on");
     }
+    client.close();
+    // A client that opens it now sees what it has now, at the owner.
+    let shown = world.done("nbdinfo", &["--size", &world.uri(0)]);
+    assert_eq!(shown.trim(), twice);
+    let mut client = world.open(0);
+    client
+        .write(2 * VOLUME_BYTES - 4096, &[3; 4096])
+        .expect("there is room behind the old end");
     client.close();
     let listed = world.json(&["volume", "list"]);
     assert_eq!(

@@ -130,6 +130,38 @@ pub fn set_host_keys(meta: &dyn Transact, nqn: &str, keys: &HostKeys) -> Result<
     Err(AdminError::TooManyRaces { key })
 }
 
+/// Seals the secrets of a host anew: `seal` is given the field and the secret as it is sealed, and returns it sealed anew.
+/// `None`: the host is gone. The host's secrets stay what they are, whoever changes them meanwhile.
+///
+/// # Errors
+/// What `seal` says; or the metadata is away or refuses.
+pub fn reseal_host<E: From<AdminError>>(
+    meta: &dyn Transact,
+    nqn: &str,
+    mut seal: impl FnMut(&'static str, &str) -> std::result::Result<String, E>,
+) -> std::result::Result<Option<Host>, E> {
+    let key = map::host_key(nqn);
+    for _ in 0..RACES {
+        let Some((old, revision)) = get::<Host>(meta, &key)? else {
+            return Ok(None);
+        };
+        let mut new = old.clone();
+        for (field, secret) in [
+            (Host::DHCHAP, &mut new.dhchap),
+            (Host::DHCHAP_CONTROLLER, &mut new.dhchap_controller),
+            (Host::TLS, &mut new.tls),
+        ] {
+            if let Some(sealed) = secret {
+                *sealed = seal(field, sealed)?;
+            }
+        }
+        if new == old || put_if(meta, &key, revision, &new)? {
+            return Ok(Some(new));
+        }
+    }
+    Err(AdminError::TooManyRaces { key }.into())
+}
+
 /// Lets a host connect to a subsystem; one that may already, may.
 ///
 /// # Errors

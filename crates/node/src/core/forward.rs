@@ -2,11 +2,12 @@
 
 use super::Core;
 use crate::mail::{CoreMessage, Origin, Sought};
-use crate::ways::{FORWARDED, Pending, State};
+use crate::ways::{FORWARDED, Pending, State, Work};
 use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
+use amita_uss::reservation::{self, Refusal};
 use amita_uss::{FrontId, HostKey};
 use amita_volume::{IoError, Op, Payload};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -44,6 +45,7 @@ mod form {
     pub const DATA: u8 = 1;
     pub const ZEROS: u8 = 2;
     pub const ALLOCATION: u8 = 3;
+    pub const RESERVATION: u8 = 4;
 }
 
 /// Where a forwarded request came from.
@@ -149,9 +151,15 @@ impl Core {
             // A front that has opened the volume for itself: it was lost to another gateway.
             return self.done(origin, Err(IoError::Lost), Payload::None);
         }
+        let work = Work::Io(op);
+        self.wait_for_way(now, volume, origin, work, payload);
+    }
+
+    /// Something for a volume's owner, wherever that is.
+    pub(super) fn wait_for_way(&mut self, now: Time, volume: VolumeId, origin: Origin, work: Work, payload: Slice) {
         let pending = Pending {
             origin,
-            op,
+            work,
             payload,
             since: now,
         };
@@ -166,11 +174,14 @@ impl Core {
         }
         if self.shards.is_open(volume) {
             self.ways.set(volume, State::Unknown);
-            while let Some(Pending {
-                origin, op, payload, ..
-            }) = self.ways.next_pending(volume)
-            {
-                self.pass_to_shard(now, origin, volume, op, payload);
+            while let Some(pending) = self.ways.next_pending(volume) {
+                let Pending {
+                    origin, work, payload, ..
+                } = pending;
+                match work {
+                    Work::Io(op) => self.pass_to_shard(now, origin, volume, op, payload),
+                    Work::Reserve => self.reserve_here(origin, volume, &payload),
+                }
             }
             return;
         }
@@ -221,21 +232,26 @@ impl Core {
                 continue;
             }
             if holder != self.config.core {
-                let Some(Pending {
-                    origin, op, payload, ..
-                }) = self.ways.next_pending(volume)
-                else {
+                let Some(pending) = self.ways.next_pending(volume) else {
                     return;
                 };
-                self.mail.send(
-                    holder,
-                    CoreMessage::Piece {
+                let Pending {
+                    origin, work, payload, ..
+                } = pending;
+                let message = match work {
+                    Work::Io(op) => CoreMessage::Piece {
                         origin,
                         volume,
                         op,
                         payload,
                     },
-                );
+                    Work::Reserve => CoreMessage::Reserve {
+                        origin,
+                        volume,
+                        payload,
+                    },
+                };
+                self.mail.send(holder, message);
                 continue;
             }
             let message = Message::Forward(Forward {
@@ -243,9 +259,9 @@ impl Core {
                 session: self.config.fabric.session,
                 host: origin.host.0,
                 volume,
-                op: op_to_wire(&front.op),
-                offset: front.op.offset(),
-                length: front.op.length(),
+                op: work_to_wire(front.work),
+                offset: front.work.range().0,
+                length: front.work.range().1,
                 crc: checksum(&front.payload),
             });
             match self.fabric.send(link, message, front.payload.clone()) {
@@ -255,8 +271,9 @@ impl Core {
                 Err(why) => {
                     let text = format!("volume {volume} cannot be reached through node {node}: {why}");
                     self.to_control.push(crate::control::FromCore::Warning(text));
-                    self.ways.next_pending(volume);
-                    self.done(origin, Err(IoError::Unavailable), Payload::None);
+                    if let Some(pending) = self.ways.next_pending(volume) {
+                        self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
+                    }
                 }
             }
         }
@@ -314,7 +331,10 @@ impl Core {
     }
 
     fn end_pending(&mut self, pending: Pending, result: Result<(), IoError>, payload: Payload) {
-        self.done(pending.origin, result, payload);
+        match pending.work {
+            Work::Io(_) => self.done(pending.origin, result, payload),
+            Work::Reserve => self.reserve_ended(pending.origin, Err(Refusal::Unavailable)),
+        }
     }
 
     /// An owner has answered.
@@ -326,8 +346,8 @@ impl Core {
             // The owner has no use for it now, or no longer: somebody else may, or it itself a little later.
             code::LOST | code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM => {
                 // A compare-and-write that was not begun may be.
-                match pending.op {
-                    Op::CompareAndWrite { .. } if answer.code == code::LOST => {
+                match pending.work {
+                    Work::Io(Op::CompareAndWrite { .. }) if answer.code == code::LOST => {
                         self.end_pending(pending, Err(IoError::Lost), Payload::None);
                     }
                     _ => self.ways.put_again(volume, pending),
@@ -336,12 +356,19 @@ impl Core {
                 self.stirred = true;
             }
             // The owner has not heard yet that the volume has grown.
-            code::OUT_OF_RANGE if self.is_inside(volume, &pending.op) => {
+            code::OUT_OF_RANGE if self.is_inside(volume, pending.work) => {
                 self.ways.put_again(volume, pending);
                 self.ways.pause(now, volume);
                 self.stirred = true;
             }
-            code::DONE => match payload_from_wire(&pending.op, &answer, payload) {
+            code::DONE if pending.work == Work::Reserve => match reservation_from_wire(&answer, &payload) {
+                Ok(result) => self.reserve_ended(pending.origin, result),
+                Err(why) => {
+                    self.ways.put_again(volume, pending);
+                    self.give_up(link, why);
+                }
+            },
+            code::DONE => match payload_from_wire(pending.work, &answer, payload) {
                 Ok(found) => self.end_pending(pending, Ok(()), found),
                 Err(why) => {
                     // Bytes were changed on the way: nothing that came by this link is to be believed.
@@ -359,9 +386,10 @@ impl Core {
     }
 
     /// Does an I/O lie inside the volume, as far as this core knows it?
-    fn is_inside(&self, volume: VolumeId, op: &Op) -> bool {
+    fn is_inside(&self, volume: VolumeId, work: Work) -> bool {
         let known = self.view.volume_of(volume);
-        let end = op.offset().saturating_add(op.length());
+        let (offset, length) = work.range();
+        let end = offset.saturating_add(length);
         known.is_some_and(|volume| end <= volume.size_bytes)
     }
 
@@ -382,7 +410,7 @@ impl Core {
         if checksum(&payload) != request.crc {
             return self.answer_forward(tag, code::CHECKSUM, Payload::None);
         }
-        let Some(op) = op_from_wire(&request) else {
+        let Some(work) = work_from_wire(&request) else {
             return self.answer_forward(tag, code::INVALID, Payload::None);
         };
         let origin = Origin {
@@ -394,7 +422,23 @@ impl Core {
             trace: TraceId::NONE,
             host: HostKey(request.host),
         };
-        self.pass_to_shard(now, origin, request.volume, op, payload);
+        match work {
+            Work::Io(op) => self.pass_to_shard(now, origin, request.volume, op, payload),
+            Work::Reserve => self.wait_for_way(now, request.volume, origin, Work::Reserve, payload),
+        }
+    }
+
+    /// Ends a forwarded command about a reservation.
+    pub(super) fn forward_reserved(&mut self, tag: u64, result: &Result<reservation::State, Refusal>) {
+        let Some(Sender { link, tag }) = self.receiving.take(tag) else {
+            return;
+        };
+        if let Err(Refusal::Unavailable) = result {
+            return self.send_forwarded(link, tag, code::NOT_OWNER, Payload::None);
+        }
+        let text = serde_json::to_vec(result).expect("numbers and names");
+        let data = Slice::copy_from(&text);
+        self.send_answer(link, tag, code::DONE, (form::RESERVATION, 0, data));
     }
 
     /// Ends a forwarded request that came in here.
@@ -422,6 +466,10 @@ impl Core {
                 (form::ALLOCATION, 0, Slice::copy_from(&bytes))
             }
         };
+        self.send_answer(link, tag, code, (form, value, data));
+    }
+
+    fn send_answer(&mut self, link: Link, tag: u64, code: u8, (form, value, data): (u8, u32, Slice)) {
         let answer = Forwarded {
             tag,
             code,
@@ -481,20 +529,21 @@ fn checksum(payload: &Slice) -> u32 {
     if payload.is_empty() { 0 } else { crc32c(payload) }
 }
 
-fn op_to_wire(op: &Op) -> ForwardOp {
-    match op {
-        Op::Read { .. } => ForwardOp::Read,
-        Op::Write { .. } => ForwardOp::Write,
-        Op::Clear { .. } => ForwardOp::Clear,
-        Op::CompareAndWrite { .. } => ForwardOp::CompareAndWrite,
-        Op::Allocation { .. } => ForwardOp::Allocation,
+fn work_to_wire(work: Work) -> ForwardOp {
+    match work {
+        Work::Io(Op::Read { .. }) => ForwardOp::Read,
+        Work::Io(Op::Write { .. }) => ForwardOp::Write,
+        Work::Io(Op::Clear { .. }) => ForwardOp::Clear,
+        Work::Io(Op::CompareAndWrite { .. }) => ForwardOp::CompareAndWrite,
+        Work::Io(Op::Allocation { .. }) => ForwardOp::Allocation,
+        Work::Reserve => ForwardOp::Reserve,
     }
 }
 
-fn op_from_wire(request: &Forward) -> Option<Op> {
+fn work_from_wire(request: &Forward) -> Option<Work> {
     let offset = request.offset;
     let length = u32::try_from(request.length);
-    Some(match request.op {
+    Some(Work::Io(match request.op {
         ForwardOp::Read => Op::Read {
             offset,
             length: length.ok()?,
@@ -512,18 +561,32 @@ fn op_from_wire(request: &Forward) -> Option<Op> {
             length: request.length,
         },
         ForwardOp::Allocation => Op::Allocation { offset },
-        ForwardOp::Reserve => return None,
-    })
+        ForwardOp::Reserve => return Some(Work::Reserve),
+    }))
 }
 
-fn payload_from_wire(op: &Op, answer: &Forwarded, payload: Slice) -> Result<Payload, &'static str> {
+fn reservation_from_wire(
+    answer: &Forwarded,
+    payload: &Slice,
+) -> Result<Result<reservation::State, Refusal>, &'static str> {
+    let wrong = "the answer to a forwarded command about a reservation cannot be read";
+    if answer.form != form::RESERVATION || checksum(payload) != answer.crc {
+        return Err(wrong);
+    }
+    serde_json::from_slice(payload).map_err(|_| wrong)
+}
+
+fn payload_from_wire(work: Work, answer: &Forwarded, payload: Slice) -> Result<Payload, &'static str> {
+    let Work::Io(op) = work else {
+        unreachable!("it has an answer of its own")
+    };
     if checksum(&payload) != answer.crc {
         return Err("the answer to a forwarded request was changed on the way");
     }
     let wrong = "the answer to a forwarded request does not fit what was asked";
     match (op, answer.form) {
-        (Op::Read { length, .. }, form::DATA) if payload.len() == *length as usize => Ok(Payload::Data(payload)),
-        (Op::Read { length, .. }, form::ZEROS) if answer.value == *length => Ok(Payload::Zeros(*length)),
+        (Op::Read { length, .. }, form::DATA) if payload.len() == length as usize => Ok(Payload::Data(payload)),
+        (Op::Read { length, .. }, form::ZEROS) if answer.value == length => Ok(Payload::Zeros(length)),
         (Op::Allocation { .. }, form::ALLOCATION) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 8 => {
             let mut words = Box::new([0; 16]);
             for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {

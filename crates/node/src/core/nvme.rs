@@ -4,7 +4,6 @@ use super::Core;
 use crate::catalog::Cataloguer;
 use crate::control::FromCore;
 use crate::mail::CoreMessage;
-use amita_reactor::driver::Driver;
 use amita_uss as uss;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,8 +49,8 @@ impl Core {
     }
 
     /// The settings have changed.
-    pub(super) fn on_catalog(&mut self, driver: &mut dyn Driver, catalog: Arc<uss::nvme::Catalog>) {
+    pub(super) fn on_catalog(&mut self, catalog: Arc<uss::nvme::Catalog>) {
         self.port.set_catalog(catalog);
-        self.fronts.event_to_all(driver, || uss::Event::Settings);
+        self.tell_settings = true;
     }
 }

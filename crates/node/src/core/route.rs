@@ -8,6 +8,7 @@ use crate::mail::{CoreMessage, Origin};
 use crate::shards::Want;
 use crate::stores::refusal;
 use crate::token;
+use crate::ways::Work;
 use amita_cluster::message::{Answer, Refusal, Request};
 use amita_cluster::{ChunkId, ChunkIndex, StoreId, TraceId, VolumeId};
 use amita_fabric::{Event, Link, Message};
@@ -267,9 +268,16 @@ impl Core {
                     }
                     self.pass_to_shard(now, origin, volume, op, payload);
                 }
-                Ask::Reserve { front, tag, .. } => {
-                    let result = Err(uss::reservation::Refusal::Unavailable);
-                    self.fronts.event(driver, front, uss::Event::Reserved { tag, result });
+                Ask::Reserve {
+                    front,
+                    tag,
+                    volume,
+                    host,
+                    command,
+                } => {
+                    let mut origin = origin(front, tag);
+                    origin.host = host;
+                    self.ask_reservation(now, origin, volume, &command);
                 }
                 Ask::Nvme { front, tag, call } => {
                     let core = self.config.core as u16;
@@ -324,6 +332,9 @@ impl Core {
     }
 
     fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+        if self.shards.forbids(volume, origin.host, &op) {
+            return self.done(origin, Err(IoError::Reserved), Payload::None);
+        }
         if let Err(payload) = self.shards.submit(now, origin, volume, op, payload) {
             self.away(now, origin, volume, op, payload);
         }
@@ -561,11 +572,27 @@ impl Core {
                 generation,
                 core,
             } => self.directory.left(now, volume, generation, core),
+            CoreMessage::Reserve {
+                origin,
+                volume,
+                payload,
+            } => self.wait_for_way(now, volume, origin, Work::Reserve, payload),
+            CoreMessage::ReserveHere {
+                origin,
+                volume,
+                command,
+            } => self.on_reserve(origin, volume, command),
+            CoreMessage::Reserved { origin, result } => self.on_reserved(driver, origin, result),
+            CoreMessage::Adopt { volume, adopted } => self.on_adopt(volume, adopted),
+            CoreMessage::Adopted { volume, core } => {
+                self.reservations.adopted(volume, core);
+                self.run_reservations();
+            }
             CoreMessage::Nvme { mouth, tag, call } => self.on_nvme(mouth, tag, call),
             CoreMessage::NvmeWord { front, tag, word } => {
                 self.fronts.event(driver, front, uss::Event::Nvme { tag, word });
             }
-            CoreMessage::Catalog(catalog) => self.on_catalog(driver, catalog),
+            CoreMessage::Catalog(catalog) => self.on_catalog(catalog),
             CoreMessage::StoreServes { store, core } => {
                 self.local.push((store, core));
                 self.shards.store_up(now, store);
@@ -619,6 +646,8 @@ impl Core {
     ) {
         if self.config.core == 0 {
             self.directory.lost(volume, generation);
+            self.reservations.lost(volume);
+            self.run_reservations();
         }
         if self.shards.generation(volume) != Some(generation) {
             return;

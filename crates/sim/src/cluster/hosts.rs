@@ -1,7 +1,11 @@
 //! The hosts: each uses one volume and keeps a session at the gateway that all hosts of that volume use, asks what its client wants, and goes to another
 //! gateway when this one is gone or does not answer.
 //!
+//! Others use several gateways at once ([`shared`]).
+//!
 //! A host that gives up on an operation does not know whether it was done, then or later; the history says so.
+
+mod shared;
 
 use super::node::Node;
 use super::session::Heard;
@@ -17,6 +21,7 @@ use amita_cluster::VolumeId;
 use amita_reactor::{Slice, Time};
 use amita_uss::{Event, FrontId, OpenError};
 use amita_volume::{IoError, Op, Payload};
+use shared::Shared;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -61,6 +66,8 @@ struct Host {
     waiting: Vec<Ask>,
     /// It stays where it is as long as it is answered.
     loyal: bool,
+    /// It uses all gateways.
+    shared: Option<Shared>,
 }
 
 /// All hosts.
@@ -87,6 +94,8 @@ pub struct Hosts {
     full: bool,
     /// What happened.
     pub coverage: Coverage,
+    /// I/O of hosts that use several gateways may not fail: nothing is wrong with any.
+    pub no_failures: bool,
     /// Where which volume was opened since somebody looked.
     pub opened_at: Vec<(Member, u64)>,
 }
@@ -108,6 +117,7 @@ impl Hosts {
             under_way: BTreeMap::new(),
             waiting: Vec::new(),
             loyal: number < setup.loyal_hosts,
+            shared: (number < setup.shared_hosts).then(|| Shared::new(setup, number)),
         };
         Hosts {
             hosts: (0..setup.profile.clients).chain(closing).map(host).collect(),
@@ -123,6 +133,7 @@ impl Hosts {
             disk_errors: false,
             full: setup.expect_full,
             coverage: Coverage::new(),
+            no_failures: setup.expect_no_failures,
             opened_at: Vec::new(),
         }
     }
@@ -164,7 +175,7 @@ impl Hosts {
     pub fn pending(&self) -> usize {
         self.hosts
             .iter()
-            .map(|host| host.under_way.len() + host.waiting.len())
+            .map(|host| host.under_way.len() + host.waiting.len() + host.shared.as_ref().map_or(0, Shared::pending))
             .sum()
     }
 
@@ -200,6 +211,7 @@ impl Hosts {
     /// A process is gone: what was under way there has no answer.
     pub fn process_ended(&mut self, now: Time, member: Member, workload: &mut Workload) {
         for index in 0..self.hosts.len() {
+            self.path_ended(now, index, member);
             if self.hosts[index].at.as_ref().is_some_and(|at| at.member == member) {
                 self.coverage.hit("hosts.gateway_died");
                 self.leave(now, index, workload);
@@ -228,6 +240,7 @@ impl Hosts {
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let each = self.hosts.iter().filter_map(|host| match host.state {
+            _ if host.shared.is_some() => host.shared.as_ref()?.next(self.patient),
             State::Away { until } => self.wants(host).then_some(until),
             State::Opening { since } => Some(since.plus(OPEN_PATIENCE)),
             State::Open { .. } if self.patient => None,
@@ -244,6 +257,10 @@ impl Hosts {
     /// Everything that hosts can do now: hear, give up, open, ask.
     pub fn act(&mut self, now: Time, nodes: &mut [Node], workload: &mut Workload, history: &mut History) {
         for index in 0..self.hosts.len() {
+            if self.hosts[index].shared.is_some() {
+                self.act_shared(now, index, nodes, workload, history);
+                continue;
+            }
             self.hear(now, index, nodes, workload, history);
             self.give_up(now, index, nodes, workload);
             self.open(now, index, nodes);
@@ -253,7 +270,11 @@ impl Hosts {
             self.hosts[host as usize].waiting.push(ask);
         }
         for index in 0..self.hosts.len() {
-            self.send(now, index, nodes);
+            if self.hosts[index].shared.is_some() {
+                self.send_shared(now, index, nodes, history);
+            } else {
+                self.send(now, index, nodes, history);
+            }
         }
     }
 
@@ -274,6 +295,7 @@ impl Hosts {
                         return;
                     }
                     self.done(now, id, result, payload, history);
+                    workload.learn(history, id);
                     if self.hosts[index].number < CLOSING_HOST {
                         workload.ended(self.hosts[index].number);
                     }
@@ -346,6 +368,10 @@ impl Hosts {
                     return;
                 }
                 history.complete(now, id, read);
+            }
+            Err(IoError::Miscompare) if kind == Kind::Compare => {
+                self.coverage.hit("io.miscompare");
+                history.miscompared(now, id);
             }
             Err(IoError::Lost) => self.coverage.hit("io.lost"),
             Err(IoError::Busy) => self.coverage.hit("io.busy"),
@@ -455,34 +481,53 @@ impl Hosts {
         node.ask(core, front, |service| service.open(front, 0, &volume_name(volume)));
     }
 
-    fn send(&mut self, now: Time, index: usize, nodes: &mut [Node]) {
+    fn send(&mut self, now: Time, index: usize, nodes: &mut [Node], history: &History) {
         let host = &mut self.hosts[index];
         let (State::Open { volume }, Some(at)) = (&host.state, &host.at) else {
             return;
         };
         for ask in host.waiting.drain(..) {
-            let first = ask.first.0 % self.volume_sectors;
-            let (offset, length) = (first * SECTOR_BYTES as u64, ask.sectors * SECTOR_BYTES as u32);
-            let (op, payload) = match ask.kind {
-                Kind::Read => (Op::Read { offset, length }, Slice::default()),
-                Kind::Clear => (
-                    Op::Clear {
-                        offset,
-                        length: u64::from(length),
-                    },
-                    Slice::default(),
-                ),
-                Kind::Write => {
-                    let mut bytes = vec![0; length as usize];
-                    stamp::fill(&mut bytes, 1, ask.first, ask.id.stamp());
-                    (Op::Write { offset, length }, Slice::copy_from(&bytes))
-                }
-            };
+            let (op, payload) = request(ask, self.volume_sectors, history);
             host.under_way.insert(ask.id, now);
             let (front, volume) = (at.front, *volume);
             nodes[at.member].ask(at.core, front, |service| {
                 service.submit(front, u64::from(ask.id.0), volume, op, payload);
             });
+        }
+    }
+}
+
+/// What a gateway is asked for, and what goes with it.
+fn request(ask: Ask, volume_sectors: u64, history: &History) -> (Op, Slice) {
+    let first = ask.first.0 % volume_sectors;
+    let (offset, length) = (first * SECTOR_BYTES as u64, ask.sectors * SECTOR_BYTES as u32);
+    let written = |bytes: &mut [u8]| stamp::fill(bytes, 1, ask.first, ask.id.stamp());
+    match ask.kind {
+        Kind::Read => (Op::Read { offset, length }, Slice::default()),
+        Kind::Clear => {
+            let length = u64::from(length);
+            (Op::Clear { offset, length }, Slice::default())
+        }
+        Kind::Write => {
+            let mut bytes = vec![0; length as usize];
+            written(&mut bytes);
+            (Op::Write { offset, length }, Slice::copy_from(&bytes))
+        }
+        Kind::Compare => {
+            let mut bytes = vec![0; 2 * length as usize];
+            let (expected, new) = bytes.split_at_mut(length as usize);
+            let each = history
+                .get(ask.id)
+                .expected
+                .iter()
+                .zip(expected.chunks_exact_mut(SECTOR_BYTES));
+            for (at, (held, bytes)) in (ask.first.0..).zip(each) {
+                if *held != Stamp::ZERO {
+                    stamp::fill(bytes, 1, Sector(at), *held);
+                }
+            }
+            written(new);
+            (Op::CompareAndWrite { offset, length }, Slice::copy_from(&bytes))
         }
     }
 }

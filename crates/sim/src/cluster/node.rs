@@ -71,6 +71,8 @@ pub fn address(world: &World, member: Member) -> SocketAddr {
 struct Running {
     driver: SimDriver,
     core: Core,
+    /// Sessions whose hosts have hung up: the process finds that out when it has taken in what came before.
+    hung_up: Vec<FrontId>,
 }
 
 /// A node.
@@ -103,6 +105,12 @@ impl Node {
         }
     }
 
+    /// The number of its process among all that the cluster has seen.
+    #[must_use]
+    pub fn session(&self) -> u64 {
+        (self.member as u64 + 1) << 32 | self.process
+    }
+
     /// Is there a process?
     #[must_use]
     pub fn is_up(&self) -> bool {
@@ -133,12 +141,16 @@ impl Node {
                     .open_store(&mut driver, Path::new(&disk))
                     .expect("the disk is there");
             }
-            self.cores.push(Running { driver, core: service });
+            self.cores.push(Running {
+                driver,
+                core: service,
+                hung_up: Vec::new(),
+            });
         }
     }
 
     fn config(&self, setup: &Setup, core: usize, driver: &SimDriver) -> CoreConfig {
-        let session = (self.member as u64 + 1) << 32 | self.process;
+        let session = self.session();
         let cores = setup.cores[self.member];
         let mut fabric = amita_fabric::Config::new(CLUSTER, node_id(self.member), session, driver.pool().clone());
         fabric.core = core as u16;
@@ -214,6 +226,10 @@ impl Node {
         if running.core.pass(&mut running.driver, &mut self.completions) == Wait::No {
             running.driver.again();
         }
+        for front in running.hung_up.drain(..) {
+            running.core.fronts.detach(&mut running.driver, front);
+            running.driver.again();
+        }
     }
 
     /// What the core has for its control plane.
@@ -259,6 +275,14 @@ impl Node {
     pub fn ask(&mut self, core: usize, front: FrontId, act: impl FnOnce(&mut dyn StorageService)) {
         if let Some(running) = self.cores.get_mut(core) {
             running.core.fronts.with(front, |_, service| act(service));
+            running.driver.again();
+        }
+    }
+
+    /// A host ends its session: the process hears of it in its next pass.
+    pub fn hang_up(&mut self, core: usize, front: FrontId) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.hung_up.push(front);
             running.driver.again();
         }
     }

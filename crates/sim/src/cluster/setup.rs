@@ -115,6 +115,10 @@ pub struct Setup {
     pub host_patience: Duration,
     /// So many hosts stay at their gateway as long as it answers, wherever the others go.
     pub loyal_hosts: u32,
+    /// So many hosts, the first ones, use all gateways at once, as NVMe hosts with several paths do.
+    pub shared_hosts: u32,
+    /// No I/O of those may fail.
+    pub expect_no_failures: bool,
     /// Hosts wait for what is under way before they leave a gateway that they can still reach.
     pub polite_hosts: bool,
     /// Nothing fails, so nobody may lose its place in an in-sync set.
@@ -192,6 +196,21 @@ impl Setup {
         if long {
             plan.last_longer(&mut random);
         }
+        // By chance of its own: the other half of the seeds are what they were before there were such hosts.
+        let mut more = Random::new(seed).fork(20);
+        let shared_hosts = match more.below(10) {
+            0..5 => 0,
+            5..9 => profile.clients,
+            _ => more.within(1, u64::from(profile.clients)) as u32,
+        };
+        if shared_hosts > 0 {
+            plan.add_for_shared(&mut more, limits);
+        }
+        profile.compare_percent = if shared_hosts > 0 {
+            *more.pick(&[0, 0, 10, 40])
+        } else {
+            0
+        };
         Setup {
             seed,
             nodes,
@@ -213,6 +232,8 @@ impl Setup {
             silent_for: Duration::from_millis(*random.pick(&[700, 1200])),
             host_patience: Duration::from_millis(*random.pick(&[1500, 3000])),
             loyal_hosts: u32::from(random.percent(12)),
+            shared_hosts,
+            expect_no_failures: false,
             polite_hosts: random.percent(50),
             expect_no_eviction: false,
             expect_full: false,
@@ -260,6 +281,8 @@ impl Setup {
             silent_for: Duration::from_millis(1000),
             host_patience: Duration::from_millis(1500),
             loyal_hosts: 0,
+            shared_hosts: 0,
+            expect_no_failures: false,
             polite_hosts: false,
             expect_no_eviction: false,
             expect_full: false,

@@ -1,8 +1,10 @@
 //! The plan's faults, as they strike and as they end.
 
-use super::Cluster;
 use super::node::{disk, node_id, place};
+use super::records::json;
+use super::{Cluster, volume_id, volume_name};
 use crate::faults::{Fault, Lost, Member, Plan, Step};
+use amita_cluster::map;
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
 use std::collections::BTreeMap;
@@ -188,6 +190,14 @@ impl Cluster {
                 self.later(now, for_ns, End::Disk(node));
             }
             Fault::Rot { node, blocks } => self.rot(node, blocks),
+            Fault::HostsCut { gateway } => {
+                self.hosts.cut_paths(now, gateway, &mut self.nodes);
+                self.coverage.hit("fault.hosts_cut");
+            }
+            Fault::PlannedMove { gateway } => {
+                let volume = self.random.below(self.setup.volumes);
+                self.plan_move(now, volume, gateway);
+            }
             Fault::Move { gateway } => {
                 if self.nodes[gateway].is_up() {
                     let only = self.random.below(2 * self.setup.volumes);
@@ -199,6 +209,34 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// The operator wants a volume to be owned by another gateway.
+    fn plan_move(&mut self, now: Time, volume: u64, gateway: Member) {
+        self.moves_planned += 1;
+        let wish = map::Move {
+            volume: volume_name(volume),
+            to: node_id(gateway),
+            number: self.moves_planned,
+            refused: None,
+        };
+        let key = map::move_key(volume_id(volume));
+        self.metadata.operate(now, &amita_meta::Call::put(key, json(&wish)));
+        self.moves_since.insert(volume, now);
+        self.coverage.hit("fault.planned_move");
+    }
+
+    /// The operator's wishes that have not come true.
+    pub(super) fn moves_left(&mut self) -> usize {
+        let state = self.metadata.state();
+        self.moves_since.retain(|volume, _| {
+            let is_there = state.get(&map::move_key(volume_id(*volume))).is_some();
+            if !is_there {
+                self.coverage.hit("move.came_true");
+            }
+            is_there
+        });
+        self.moves_since.len()
     }
 
     /// The node whose data rots.

@@ -11,6 +11,7 @@ fn write(invoked: u64, completed: u64, stamp: u32) -> Step {
     Step {
         invoked,
         completed: Some(completed),
+        void_after: None,
         action: Action::Write {
             sectors: ALL,
             stamp: Stamp(stamp),
@@ -29,6 +30,7 @@ fn read(invoked: u64, completed: u64, stamp: u32) -> Step {
     Step {
         invoked,
         completed: Some(completed),
+        void_after: None,
         action: Action::Read {
             sectors: ALL,
             values: all(stamp),
@@ -72,7 +74,11 @@ fn brute_force(steps: &[Step]) -> bool {
                         .completed
                         .is_some_and(|completed| completed < steps[index].invoked)
             });
-            if preceded {
+            // It must not come after its void, so not behind what has begun after that.
+            let is_void = steps[index]
+                .void_after
+                .is_some_and(|end| (0..steps.len()).any(|other| placed[other] && steps[other].invoked > end));
+            if preceded || is_void {
                 continue;
             }
             let mut after = *register;
@@ -81,6 +87,19 @@ fn brute_force(steps: &[Step]) -> bool {
                 Action::Read { sectors, values } => {
                     if steps[index].completed.is_some() && !agrees(register, sectors, &values) {
                         continue;
+                    }
+                }
+                Action::Compare {
+                    sectors,
+                    expected,
+                    stamp,
+                    found_other,
+                } => {
+                    if agrees(register, sectors, &expected) == found_other {
+                        continue;
+                    }
+                    if !found_other {
+                        apply(&mut after, sectors, stamp);
                     }
                 }
             }
@@ -202,6 +221,7 @@ fn parts_of_a_block_are_one_register() {
     let part = |invoked, completed, sectors, stamp| Step {
         invoked,
         completed: Some(completed),
+        void_after: None,
         action: Action::Write {
             sectors,
             stamp: Stamp(stamp),
@@ -215,6 +235,7 @@ fn parts_of_a_block_are_one_register() {
     let see = |invoked, completed, values| Step {
         invoked,
         completed: Some(completed),
+        void_after: None,
         action: Action::Read { sectors: ALL, values },
     };
     right(&[write(1, 2, 1), part(3, 4, 0x0f, 2), see(5, 6, values(2, 1))]);
@@ -225,6 +246,66 @@ fn parts_of_a_block_are_one_register() {
     // Two parts at once both stay.
     right(&[part(1, 4, 0x0f, 1), part(2, 3, 0xf0, 2), see(5, 6, values(1, 2))]);
     wrong(&[part(1, 4, 0x0f, 1), part(2, 3, 0xf0, 2), see(5, 6, values(0, 2))]);
+}
+
+fn compare(invoked: u64, completed: u64, expected: u32, stamp: u32) -> Step {
+    Step {
+        invoked,
+        completed: Some(completed),
+        void_after: None,
+        action: Action::Compare {
+            sectors: ALL,
+            expected: all(expected),
+            stamp: Stamp(stamp),
+            found_other: false,
+        },
+    }
+}
+
+fn miscompare(invoked: u64, completed: u64, expected: u32, stamp: u32) -> Step {
+    Step {
+        action: Action::Compare {
+            sectors: ALL,
+            expected: all(expected),
+            stamp: Stamp(stamp),
+            found_other: true,
+        },
+        ..compare(invoked, completed, expected, stamp)
+    }
+}
+
+#[test]
+fn a_compare_and_write_is_one_moment() {
+    right(&[write(1, 2, 1), compare(3, 4, 1, 2), read(5, 6, 2)]);
+    right(&[write(1, 2, 1), miscompare(3, 4, 3, 2), write(5, 6, 3), read(7, 8, 3)]);
+    // Two that expect the same cannot both have written.
+    wrong(&[compare(1, 4, 0, 1), compare(2, 3, 0, 2)]);
+    right(&[compare(1, 4, 0, 1), miscompare(2, 3, 0, 2)]);
+    // It found what was there.
+    wrong(&[write(1, 2, 1), miscompare(3, 4, 1, 2)]);
+    // A write of unknown outcome that nobody has read may be what was found.
+    right(&[miscompare(3, 4, 0, 2), unknown(1, 1)]);
+    wrong(&[miscompare(1, 2, 0, 2), unknown(3, 1)]);
+    // Carried out twice: what it had written was overwritten by what it expects, and it wrote again.
+    wrong(&[compare(1, 2, 0, 1), write(3, 4, 0), read(5, 6, 0), read(7, 8, 1)]);
+}
+
+#[test]
+fn a_write_that_was_repeated_is_void_after_the_answer() {
+    let repeated = |invoked, stamp, void: u64| Step {
+        void_after: Some(void),
+        ..unknown(invoked, stamp)
+    };
+    // It may have been done or not, before or after the repetition.
+    right(&[repeated(1, 1, 4), write(2, 4, 2), read(5, 6, 2)]);
+    right(&[repeated(1, 1, 4), write(2, 4, 2), read(5, 6, 1)]);
+    right(&[repeated(1, 1, 4), write(2, 4, 2), read(3, 7, 1), read(8, 9, 2)]);
+    // But not later than that.
+    wrong(&[repeated(1, 1, 4), write(2, 4, 2), read(5, 6, 2), read(7, 8, 1)]);
+    wrong(&[repeated(1, 1, 4), write(2, 4, 2), write(5, 6, 3), read(7, 8, 1)]);
+    // Nor as what a compare-and-write found.
+    wrong(&[repeated(1, 1, 4), write(2, 4, 2), read(5, 6, 2), miscompare(7, 8, 2, 3)]);
+    right(&[repeated(1, 1, 4), write(2, 4, 2), miscompare(5, 6, 2, 3)]);
 }
 
 #[test]
@@ -290,6 +371,7 @@ fn many_writes_at_once_are_quick() {
                     under_way.push(Step {
                         invoked: event,
                         completed: None,
+                        void_after: None,
                         action,
                     });
                 } else {
@@ -300,6 +382,7 @@ fn many_writes_at_once_are_quick() {
                     under_way.push(Step {
                         invoked: event,
                         completed: None,
+                        void_after: None,
                         action,
                     });
                 }
@@ -337,7 +420,14 @@ fn agrees_with_brute_force_on_random_histories() {
         let steps: Vec<Step> = (0..count as usize)
             .map(|index| {
                 let (a, b) = (events[2 * index], events[2 * index + 1]);
-                let action = if random.percent(45) {
+                let action = if random.percent(20) {
+                    Action::Compare {
+                        sectors: written[index].0,
+                        expected: all(random.below(count + 1) as u32),
+                        stamp: Stamp(index as u32 + 1),
+                        found_other: random.percent(50),
+                    }
+                } else if random.percent(45) {
                     let (sectors, stamp) = written[index];
                     Action::Write {
                         sectors,
@@ -361,10 +451,13 @@ fn agrees_with_brute_force_on_random_histories() {
                         values,
                     }
                 };
-                let completed = random.percent(80).then_some(a.max(b));
+                let must_end = matches!(action, Action::Compare { found_other: true, .. });
+                let completed = (must_end || random.percent(80)).then_some(a.max(b));
+                let may_be_void = matches!(action, Action::Write { stamp, .. } if stamp != Stamp::ZERO);
                 Step {
                     invoked: a.min(b),
                     completed,
+                    void_after: (completed.is_none() && may_be_void && random.percent(50)).then_some(a.max(b)),
                     action,
                 }
             })

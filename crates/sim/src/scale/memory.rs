@@ -79,6 +79,7 @@ fn pool(machine: &Machine) -> map::Pool {
 pub fn measure(machine: &Machine) -> Sizes {
     const COUNT: usize = 6;
     let opened = Opened {
+        reservation: None,
         volume: map::Volume {
             id: VolumeId(1),
             name: "volume".to_owned(),

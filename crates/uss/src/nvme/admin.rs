@@ -5,8 +5,7 @@
 //! * [`Admin::property_get`] and [`Admin::property_set`] for the Fabrics commands of those names;
 //! * for every other admin command [`Admin::data_bytes`], which tells how much data travels and in which direction, then
 //!   [`Admin::execute`];
-//! * [`Admin::settings`] when the cluster's settings have changed, and [`Admin::reserved`] when a reservation has; then,
-//!   and after each command, [`Admin::take_event`] until there is none: these are Asynchronous Event Requests that end;
+//! * [`Admin::settings`] when the cluster's settings have changed; then, and after each command, [`Admin::take_event`] until there is none: these are Asynchronous Event Requests that end;
 //! * [`Admin::tick`] when [`Admin::deadline`] has come.
 //!
 //! Connect, Disconnect and the authentication commands are the connection's. What the I/O queues and the admin queue of
@@ -28,7 +27,7 @@ pub use heart::{Counters, Heart};
 use super::catalog::{Catalog, Namespace, Subsystem};
 use super::command::{Command, Reply, Status};
 use crate::reservation;
-use amita_cluster::VolumeId;
+use amita_cluster::{BLOCK_BYTES, VolumeId};
 use amita_reactor::Time;
 use event::Events;
 use feature::Features;
@@ -218,6 +217,8 @@ impl Admin {
             session,
         };
         admin.begin_logs();
+        // What was so before the host came is no news for it.
+        admin.reservations_changed();
         admin
     }
 
@@ -375,17 +376,10 @@ impl Admin {
                 let old = self.subsystem.take();
                 self.subsystem = catalog.subsystem(&self.session.subsystem).cloned();
                 self.namespaces_changed(old.as_deref());
+                self.reservations_changed();
             }
         }
         drop(before);
-    }
-
-    /// A namespace's reservation is so now. The first time, it is only taken note of; later the host gets the notifications
-    /// that are new, and for it.
-    pub fn reserved(&mut self, nsid: u32, state: &reservation::State) {
-        if self.namespace(nsid).is_some() {
-            self.reservation_changed(nsid, state);
-        }
     }
 
     /// An Asynchronous Event Request that ends now: its command identifier, and how.
@@ -429,15 +423,21 @@ impl Admin {
 
     /// The namespace of that number, if it is one that hosts can see.
     fn namespace(&self, nsid: u32) -> Option<&Arc<Namespace>> {
-        if nsid > MAX_NAMESPACES {
-            return None;
-        }
-        self.subsystem.as_ref()?.namespace(nsid)
+        let found = self.subsystem.as_ref()?.namespace(nsid);
+        found.filter(|namespace| is_visible(namespace))
     }
 
     /// The namespaces that hosts can see, in order of their number.
     fn namespaces(&self) -> impl Iterator<Item = &Arc<Namespace>> {
         let all = self.subsystem.iter().flat_map(|subsystem| &subsystem.namespaces);
-        all.filter(|namespace| (1..=MAX_NAMESPACES).contains(&namespace.nsid))
+        all.filter(|namespace| is_visible(namespace))
     }
+}
+
+/// The settings are checked where they are made; a namespace that cannot be described to a host is not shown to it.
+fn is_visible(namespace: &Namespace) -> bool {
+    (1..=MAX_NAMESPACES).contains(&namespace.nsid)
+        && matches!(namespace.block_bytes, 512 | 4096)
+        && namespace.chunk_bytes >= BLOCK_BYTES
+        && namespace.chunk_bytes.is_power_of_two()
 }

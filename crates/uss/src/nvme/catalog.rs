@@ -1,9 +1,12 @@
 //! What the cluster's settings say of NVMe, as one node sees it.
 
+use crate::reservation;
 use amita_cluster::{NodeId, VolumeId};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// The settings of the moment. Immutable: made anew when they change, and shared.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +21,9 @@ pub struct Catalog {
     pub subsystems: Vec<Arc<Subsystem>>,
     /// All gateways that speak NVMe/TCP, in order of their number.
     pub gateways: Vec<Gateway>,
+    /// The reservations of volumes as the metadata has them, for the notices to hosts. Of a volume that is not among them
+    /// nobody has registered.
+    pub reservations: BTreeMap<VolumeId, Arc<reservation::State>>,
 }
 
 impl Catalog {
@@ -93,9 +99,15 @@ pub struct HostAccess {
     pub tls: Option<Secret>,
 }
 
-/// A text that is never shown.
+/// A text that is never shown, and that is wiped when nobody needs it any more.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How long a host may take to fetch what it should still get before its connection is closed.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that has been silent for so long gives back the memory of TLS records, until the next one.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// The blocks that a host that has shown nothing is received into, in bytes: a thousand of them hold 4 MiB.
 const HELLO_RECEIVE_BYTES: usize = 4 << 10;
@@ -40,6 +42,9 @@ pub struct NvmeFront {
     phase: Phase,
     /// What lies between the host and the queue; none: plain text, or nothing has come yet.
     tls: Option<Box<TlsStream>>,
+    /// When TLS was last heard, and when to look whether that is long ago.
+    heard: Time,
+    quiet_by: Option<Time>,
     /// Has the first byte told which of the two it is?
     begun: bool,
     /// The queue must be connected by then.
@@ -65,6 +70,8 @@ impl NvmeFront {
             id,
             phase: Phase::Hello(Login { local, tls: None }),
             tls: None,
+            heard: now,
+            quiet_by: None,
             begun: false,
             connect_by: Some(now.plus(port.config().handshake_timeout)),
             closing: None,
@@ -118,6 +125,10 @@ impl NvmeFront {
             let result = self.parse(inbox, &mut cx);
             return self.flow(result, &mut cx);
         };
+        if !inbox.is_empty() {
+            self.heard = now;
+            self.quiet_by.get_or_insert(now.plus(QUIET));
+        }
         let flow = self.input_tls(&mut tls, now, inbox, outbox, pool, service);
         self.tls = Some(tls);
         flow
@@ -147,7 +158,9 @@ impl NvmeFront {
             // What the limits leave lying stays encrypted.
             let result = match result {
                 Ok(()) if !self.wants_input() => return Flow::Go,
-                Ok(()) => tls.decrypt(inbox, outbox, pool, &|host, subsystem| catalog.tls_key(host, subsystem)),
+                Ok(()) => tls.decrypt(inbox, outbox, pool, self.receive_bytes(), &|host, subsystem| {
+                    catalog.tls_key(host, subsystem)
+                }),
                 Err(failure) => Err(failure),
             };
             let mut cx = Cx::new(now, &mut *outbox, pool, &mut *service);
@@ -310,6 +323,13 @@ impl Front for NvmeFront {
         if self.connect_by.is_some_and(|by| now >= by) && self.closing.is_none() {
             return self.close(CloseReason::Timeout);
         }
+        if self.quiet_by.is_some_and(|by| now >= by) {
+            let by = self.heard.plus(QUIET);
+            self.quiet_by = (now < by).then_some(by);
+            if let (None, Some(tls)) = (self.quiet_by, &mut self.tls) {
+                tls.release();
+            }
+        }
         self.step(now, outbox, pool, service, |front, cx| {
             front.with_queue(|queue| queue.tick(cx))
         })
@@ -325,7 +345,7 @@ impl Front for NvmeFront {
         };
         let closing = self.closing.as_ref().map(|(_, by)| *by);
         let connect = self.connect_by.filter(|_| closing.is_none());
-        [queue, closing, connect].into_iter().flatten().min()
+        [queue, closing, connect, self.quiet_by].into_iter().flatten().min()
     }
 
     fn wants_input(&self) -> bool {
@@ -372,6 +392,15 @@ impl Front for NvmeFront {
         }
         if let Flow::Close { reason } = flow {
             return Flow::Close { reason };
+        }
+        if let Phase::Queue(queue) = &self.phase
+            && queue.is_idle()
+        {
+            // Thousands of queues that have been busy once must not hold the memory that this took.
+            inbox.trim(QUIET_RECEIVE_BYTES);
+            if let Some(tls) = &mut self.tls {
+                tls.inbox.trim(QUIET_RECEIVE_BYTES);
+            }
         }
         match &self.closing {
             Some((reason, _)) if outbox.queued_bytes() == 0 && !outbox.is_sending() => {

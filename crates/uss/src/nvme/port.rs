@@ -1,9 +1,10 @@
 //! One core's side of the target.
 
-use super::auth::{self, Group};
+use super::auth::{self, Group, Random};
 use super::catalog::Catalog;
 use amita_seal::Hash;
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,22 @@ impl Config {
 pub struct Port {
     catalog: RefCell<Arc<Catalog>>,
     config: Config,
+    source: Source,
+}
+
+/// Where random numbers come from: the system, unless it is told otherwise.
+struct Source(RefCell<Random>);
+
+impl Default for Source {
+    fn default() -> Source {
+        Source(RefCell::new(Box::new(amita_seal::system_random)))
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
 }
 
 impl Port {
@@ -93,6 +110,7 @@ impl Port {
         Port {
             catalog: RefCell::default(),
             config,
+            source: Source::default(),
         }
     }
 
@@ -105,6 +123,16 @@ impl Port {
     /// Takes new settings. The caller then tells every front ([`crate::Event::Settings`]).
     pub fn set_catalog(&self, catalog: Arc<Catalog>) {
         *self.catalog.borrow_mut() = catalog;
+    }
+
+    /// Takes random numbers from elsewhere: for the simulation, where a run is to be the same again. TLS draws its own.
+    pub fn set_random(&self, random: Random) {
+        *self.source.0.borrow_mut() = random;
+    }
+
+    /// Fills a buffer with random numbers.
+    pub(super) fn random(&self, bytes: &mut [u8]) {
+        (self.source.0.borrow_mut())(bytes);
     }
 
     /// The settings of the target.

@@ -79,7 +79,9 @@ pub(super) struct Queue {
     pub(super) capsule_bytes: usize,
     /// Pieces without data under way.
     pub(super) pieces_under_way: usize,
-    /// What has been done since the heart was told.
+    /// Has a command come since the heart was told?
+    heard: bool,
+    /// What has been done since then.
     pub(super) counts: Counters,
     /// Is input left lying because of the limits?
     pub(super) blocked: bool,
@@ -106,6 +108,7 @@ impl Queue {
             asked_bytes: 0,
             capsule_bytes: 0,
             pieces_under_way: 0,
+            heard: false,
             counts: Counters::default(),
             blocked: false,
             port,
@@ -123,6 +126,11 @@ impl Queue {
     /// Does data come soon that deserves a large receive block?
     pub fn is_busy(&self) -> bool {
         self.asked_bytes > 0 || self.ids.len() > 1
+    }
+
+    /// Is no command under way?
+    pub fn is_idle(&self) -> bool {
+        self.ids.len() == 0
     }
 
     /// When [`Queue::tick`] wants to be called.
@@ -188,6 +196,7 @@ impl Queue {
     /// Takes a command; `data` is that of its capsule, `None` when its digest was wrong.
     fn command(&mut self, command: Command, data: Option<Slice>, cx: &mut Cx<'_>) -> Result<(), End> {
         let id = command.id();
+        self.heard = true;
         if !self.ids.insert(id) {
             // The other command of that number goes on.
             self.respond(id, status::ID_CONFLICT, 0, cx);

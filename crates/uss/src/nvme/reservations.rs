@@ -4,6 +4,9 @@ use super::admin::status::{INVALID_FIELD, INVALID_OPCODE};
 use super::command::{Command, Status};
 use crate::reservation::{self, Kind, Refusal, Registrant, State};
 
+#[cfg(test)]
+mod tests;
+
 /// Reservation Register.
 pub const REGISTER: u8 = 0x0d;
 /// Reservation Report.

@@ -1,5 +1,6 @@
 //! A host by hand against fronts over volumes in memory: bytes in, bytes out.
 
+mod access;
 mod commands;
 mod connect;
 mod fused;
@@ -76,6 +77,7 @@ impl World {
                 ana_changes: 0,
             })],
             gateways: Vec::new(),
+            ..Catalog::default()
         };
         let service = MemoryService::new(volumes.clone(), pool.clone());
         let world = World {

@@ -191,16 +191,17 @@ impl State {
         let Some(held) = self.held else {
             return Ok(());
         };
+        // "When the host is not the reservation holder, the command completes successfully and has no effect."
+        if !self.is_holder(host) {
+            return Ok(());
+        }
         if held.kind != kind {
             return Err(Refusal::Invalid);
         }
-        // "If the host is not the holder, nothing is released, and the command succeeds."
-        if self.is_holder(host) {
-            self.held = None;
-            if kind.is_for_registrants() {
-                let rest = self.others(host);
-                self.tell(Notice::ReservationReleased, rest);
-            }
+        self.held = None;
+        if kind.is_for_registrants() {
+            let rest = self.others(host);
+            self.tell(Notice::ReservationReleased, rest);
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
             namespaces: vec![namespace(1, 4096), namespace(2, 512)],
             ana_changes: 0,
         })],
-        gateways: Vec::new(),
+        ..Catalog::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Keys of hosts on their way in: from a file, from standard input, or made here; checked, and sealed.
 
 use crate::error::{Context, Failure, Kind, Result};
+use amita_cluster::map::Host;
 use amita_control::admin::{HostKeys, Secret};
 use amita_seal::{DhchapSecret, Hash, KeyError, SealKey, TlsKey, Zeroizing, system_random};
 use std::fs::File;
@@ -61,20 +62,20 @@ fn make_dhchap(nqn: &str) -> Zeroizing<String> {
 }
 
 const DHCHAP: Sort = Sort {
-    field: "dhchap",
+    field: Host::DHCHAP,
     flag: "--dhchap-key",
     what: "dhchap-secret",
     check: |text| DhchapSecret::parse(text).map(drop),
     make: make_dhchap,
 };
 const DHCHAP_CONTROLLER: Sort = Sort {
-    field: "dhchap_controller",
+    field: Host::DHCHAP_CONTROLLER,
     flag: "--dhchap-controller-key",
     what: "dhchap-ctrl-secret",
     ..DHCHAP
 };
 const TLS: Sort = Sort {
-    field: "tls",
+    field: Host::TLS,
     flag: "--tls-key",
     what: "TLS pre-shared key",
     check: |text| TlsKey::parse(text).map(drop),

@@ -357,6 +357,47 @@ fn hosts_are_allowed_by_name_and_keep_sealed_keys() {
 }
 
 #[test]
+fn secrets_are_sealed_anew_and_stay_what_others_make_them() {
+    let meta = ground();
+    let keys = HostKeys {
+        dhchap: Secret::Sealed("old:a".to_owned()),
+        tls: Secret::Sealed("old:b".to_owned()),
+        ..HostKeys::default()
+    };
+    add_host(&meta, HOST, &keys).unwrap();
+    let anew = |_: &'static str, sealed: &str| match sealed.split_once(':') {
+        Some((_, text)) => Ok(format!("new:{text}")),
+        None => Err(AdminError::NoCluster),
+    };
+    let act = |meta: &dyn Transact| {
+        let other = HostKeys {
+            dhchap: Secret::Sealed("old:c".to_owned()),
+            tls: Secret::Remove,
+            ..HostKeys::default()
+        };
+        set_host_keys(meta, HOST, &other).unwrap();
+    };
+    let raced = Meanwhile {
+        meta: &meta,
+        calls: AtomicUsize::new(0),
+        at: 1,
+        act: &act,
+    };
+    let found = reseal_host(&raced, HOST, anew).unwrap().unwrap();
+    assert_eq!((found.dhchap.as_deref(), found.tls), (Some("new:c"), None));
+    assert_eq!(reseal_host(&meta, "nqn.2014-08.com.example:x", anew), Ok(None));
+    let damaged = HostKeys {
+        dhchap: Secret::Sealed("old:d".to_owned()),
+        tls: Secret::Sealed("damaged".to_owned()),
+        ..HostKeys::default()
+    };
+    set_host_keys(&meta, HOST, &damaged).unwrap();
+    assert_eq!(reseal_host(&meta, HOST, anew), Err(AdminError::NoCluster));
+    let found = host(&meta, HOST).unwrap();
+    assert_eq!(found.dhchap.as_deref(), Some("old:d"), "all or nothing");
+}
+
+#[test]
 fn a_volume_grows_and_keeps_its_owner() {
     let meta = ground();
     taken_over(&meta, "a", NodeId(2));

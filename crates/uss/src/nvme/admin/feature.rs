@@ -239,10 +239,11 @@ impl Admin {
             // On fabrics it comes with Connect, and "shall be aborted with Command Sequence Error".
             HOST_IDENTIFIER => return Err(COMMAND_SEQUENCE),
             RESERVATION_MASK => {
+                if value & !RESERVATION_MASK_BITS != 0 {
+                    return Err(INVALID_FIELD);
+                }
                 for nsid in self.numbers(nsid) {
-                    self.features
-                        .reservation_masks
-                        .insert(nsid, value & RESERVATION_MASK_BITS);
+                    self.features.reservation_masks.insert(nsid, value);
                 }
             }
             RESERVATION_PERSISTENCE => return self.set_persistence(nsid, value),

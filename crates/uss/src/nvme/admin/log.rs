@@ -10,9 +10,10 @@ use super::event::Happening;
 use super::page::Page;
 use super::status::{INVALID_FIELD, INVALID_LOG_PAGE};
 use super::{ALL_NAMESPACES, Admin, Kind, Limits, opcode};
-use crate::nvme::catalog::Subsystem;
+use crate::nvme::catalog::{Namespace, Subsystem};
 use crate::nvme::command::{Command, Reply, Status};
 use crate::reservation;
+use amita_cluster::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use health::ERRORS;
@@ -112,8 +113,8 @@ pub(crate) struct Logs {
     discovery: Vec<discovery::Entry>,
     discovery_generation: u64,
     notices: notices::Notices,
-    /// By namespace: the number of the last notice of its reservation that was looked at.
-    seen_notices: BTreeMap<u32, u64>,
+    /// By volume: the number of the last notice of its reservation that was looked at.
+    seen_notices: BTreeMap<VolumeId, u64>,
 }
 
 impl Admin {
@@ -146,6 +147,9 @@ impl Admin {
         if !logs.contains(&request.log) {
             return Err(INVALID_LOG_PAGE);
         }
+        // Where the page that is made begins in the log page, and how long that is.
+        let mut base = 0;
+        let mut whole = None;
         let page = match request.log {
             lid::SUPPORTED => effects::supported(logs),
             lid::ERRORS => self.logs.error_page(),
@@ -163,16 +167,20 @@ impl Admin {
             lid::FEATURES => effects::features(),
             // No command of the management interface is carried out.
             lid::MANAGEMENT => Page::new(effects::EFFECTS_BYTES),
-            lid::DISCOVERY => self.logs.discovery_page(),
+            lid::DISCOVERY => {
+                let (page, from, size) = self.logs.discovery_page(request.offset, request.length_bytes);
+                (base, whole) = (from, Some(size));
+                page
+            }
             lid::RESERVATION => self.logs.notices.page(),
             _ => return Err(INVALID_LOG_PAGE),
         };
         // "An offset that is greater than the size of the log page shall be aborted"; what lies behind its end is zero.
-        if request.offset > page.0.len() as u64 {
+        if request.offset > whole.unwrap_or(page.0.len() as u64) {
             return Err(INVALID_FIELD);
         }
         let mut page = page.0;
-        page.drain(..request.offset as usize);
+        page.drain(..(request.offset - base) as usize);
         page.resize(request.length_bytes as usize, 0);
         if !request.retain {
             self.page_was_read(request.log);
@@ -193,16 +201,27 @@ impl Admin {
         }
     }
 
-    /// A namespace's reservation is another: what of it is news for the host?
-    pub(super) fn reservation_changed(&mut self, nsid: u32, state: &reservation::State) {
-        let Some(seen) = self.logs.seen_notices.insert(nsid, state.last_notice) else {
-            return;
-        };
+    /// Reservations are others: what of them is news for the host? Of a volume that it has not seen before, nothing.
+    pub(super) fn reservations_changed(&mut self) {
         let host = reservation::host_key(&self.session.host_id);
-        for notice in state.notices_after(seen, host) {
-            if !self.features.masks(nsid, notice as u8) {
-                self.logs.notices.push(nsid, notice);
-                self.events.happen(Happening::Reservation);
+        let before = std::mem::take(&mut self.logs.seen_notices);
+        let volumes: Vec<_> = self
+            .namespaces()
+            .map(|namespace| (namespace.nsid, namespace.volume))
+            .collect();
+        for (nsid, volume) in volumes {
+            let state = self.catalog.reservations.get(&volume).cloned().unwrap_or_default();
+            self.logs.seen_notices.insert(volume, state.last_notice);
+            let Some(&seen) = before.get(&volume) else {
+                continue;
+            };
+            // An operator has removed the record, and hosts have begun anew.
+            let seen = if state.last_notice < seen { 0 } else { seen };
+            for notice in state.notices_after(seen, host) {
+                if !self.features.masks(nsid, notice as u8) {
+                    self.logs.notices.push(nsid, notice);
+                    self.events.happen(Happening::Reservation);
+                }
             }
         }
     }
@@ -223,8 +242,13 @@ impl Admin {
         let now = self.subsystem.clone();
         let after = now.as_deref().map_or(&[][..], |subsystem| &subsystem.namespaces);
         let count = now.as_deref().map_or(0, |subsystem| subsystem.ana_changes);
-        let mut old_of: BTreeMap<u32, _> = before.iter().map(|namespace| (namespace.nsid, namespace)).collect();
-        for namespace in after {
+        let visible = |namespace: &&std::sync::Arc<Namespace>| super::is_visible(namespace);
+        let mut old_of: BTreeMap<u32, _> = before
+            .iter()
+            .filter(visible)
+            .map(|namespace| (namespace.nsid, namespace))
+            .collect();
+        for namespace in after.iter().filter(visible) {
             let known = old_of.remove(&namespace.nsid);
             let same = known.is_some_and(|known| {
                 (
@@ -257,16 +281,13 @@ impl Admin {
         for gone in old_of.into_keys() {
             self.logs.groups.remove(&gone);
             self.logs.notices.forget(gone);
-            self.logs.seen_notices.remove(&gone);
             self.namespace_changed(gone);
         }
     }
 
     fn namespace_changed(&mut self, nsid: u32) {
-        if (1..=super::MAX_NAMESPACES).contains(&nsid) {
-            self.logs.changed.insert(nsid);
-            self.events.happen(Happening::Namespaces);
-        }
+        self.logs.changed.insert(nsid);
+        self.events.happen(Happening::Namespaces);
     }
 }
 

@@ -120,6 +120,8 @@ enum Stage {
 /// The controller's end of the authentication of one queue.
 pub struct Authenticator {
     config: Config,
+    /// What counts from the next transaction on.
+    next_config: Option<Config>,
     random: Random,
     stage: Stage,
     /// The last transaction that was completed made the host known.
@@ -144,12 +146,19 @@ impl Authenticator {
     pub fn new(config: Config, random: Random) -> Authenticator {
         Authenticator {
             config,
+            next_config: None,
             random,
             stage: Stage::Idle,
             done: false,
             work: None,
             working: false,
         }
+    }
+
+    /// What is demanded from the next transaction on: a host whose secret was changed shows the new one when it
+    /// authenticates again. Until then it stays what it is.
+    pub fn set_config(&mut self, config: Config) {
+        self.next_config = Some(config);
     }
 
     /// How far it has come. A host that authenticates again stays `Done` meanwhile, unless it fails.
@@ -280,6 +289,9 @@ impl Authenticator {
     }
 
     fn negotiate(&mut self, id: u16, negotiate: &Negotiate) -> Result<(), Reason> {
+        if let Some(config) = self.next_config.take() {
+            self.config = config;
+        }
         if negotiate.concatenation != 0 {
             return Err(Reason::ConcatenationMismatch);
         }

@@ -52,7 +52,12 @@ impl Queue {
             if length > u64::from(port::MAX_TRANSFER_BYTES) {
                 return Err(status::SIZE_LIMIT);
             }
-            Ok(destination)
+            // The order in which pieces are copied is not promised.
+            let overlaps = |&(from, count): &(u64, u64)| from < destination + length && destination < from + count;
+            match ranges.iter().any(overlaps) {
+                true => Err(status::OVERLAP),
+                false => Ok(destination),
+            }
         });
         let request = self.slots.get_mut(slot);
         request.ranges = ranges;

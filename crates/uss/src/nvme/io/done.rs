@@ -71,9 +71,14 @@ impl Queue {
         if matches!(work, Work::Compare { .. }) && verdict.is_ok() && !is_equal(&piece.data, &payload) {
             verdict = Err(status::COMPARE_FAILURE);
         }
-        if matches!(work, Work::Copy { .. }) && matches!(op, Op::Read { .. }) && verdict.is_ok() {
+        let goes_on = verdict.is_ok() && self.slots.get_mut(slot).failure.is_none();
+        if goes_on && matches!((work, op), (Work::Copy { .. }, Op::Read { .. })) {
             return self.copy_read(slot, number, payload, cx);
         }
+        let request = self.slots.get_mut(slot);
+        let Some(piece) = request.piece(number) else {
+            return Ok(());
+        };
         piece.done = true;
         piece.data = Slice::default();
         if let (Work::Read { .. }, Ok(())) = (work, verdict) {

@@ -40,13 +40,13 @@ impl Queue {
         }
     }
 
-    /// Prepares the authentication that the host has to go through: what that adds to the result of Connect.
-    pub(super) fn demand_authentication(&mut self, catalog: &Catalog, party: &Party) -> Result<u32, &'static str> {
+    /// What the host has to authenticate itself with, by the settings; none: it has not to.
+    fn authentication_config(&self, catalog: &Catalog, party: &Party) -> Result<Option<auth::Config>, &'static str> {
         let host = catalog
             .subsystem(&party.subsystem)
             .and_then(|known| known.host(&party.host));
         let Some(secret) = host.and_then(|host| host.dhchap.as_ref()) else {
-            return Ok(0);
+            return Ok(None);
         };
         // What is set is checked where it is set; what cannot be read all the same lets nobody in.
         let parse = |secret: &crate::nvme::Secret| {
@@ -61,9 +61,29 @@ impl Queue {
         );
         config.hashes.clone_from(&self.config().auth_hashes);
         config.groups.clone_from(&self.config().auth_groups);
-        let random = Box::new(amita_seal::system_random);
+        Ok(Some(config))
+    }
+
+    /// Prepares the authentication that the host has to go through: what that adds to the result of Connect.
+    pub(super) fn demand_authentication(&mut self, catalog: &Catalog, party: &Party) -> Result<u32, &'static str> {
+        let Some(config) = self.authentication_config(catalog, party)? else {
+            return Ok(0);
+        };
+        let port = self.port.clone();
+        let random = Box::new(move |bytes: &mut [u8]| port.random(bytes));
         self.auth = Some(Box::new(Authenticator::new(config, random)));
         Ok(CONNECT_AUTHREQ_ATR)
+    }
+
+    /// The settings have changed. A host that has authenticated itself stays; when it does so again, by its new secret.
+    pub(super) fn authentication_settings(&mut self, catalog: &Catalog) {
+        let Some(party) = self.party().filter(|_| self.auth.is_some()) else {
+            return;
+        };
+        let config = self.authentication_config(catalog, &party);
+        if let (Some(auth), Ok(Some(config))) = (&mut self.auth, config) {
+            auth.set_config(config);
+        }
     }
 
     /// Has the host shown all that it has to?

@@ -4,7 +4,7 @@ use super::*;
 use crate::nvme::admin::{self, Admin, Heart};
 use crate::nvme::catalog::{Catalog, Subsystem};
 use crate::nvme::connection::connect::{self, Connect};
-use crate::nvme::hub::{Call, Gate, Shared, Word, invalid};
+use crate::nvme::hub::{Call, Gate, Party, Shared, Word, invalid};
 use crate::nvme::tls::PskIdentity;
 use crate::service::{Event, HostKey};
 use std::net::SocketAddr;
@@ -375,8 +375,25 @@ impl Queue {
             let why = "the host may not connect to this subsystem any more".into();
             return Err(End::Now(CloseReason::Refused(why)));
         }
+        self.authentication_settings(&catalog);
         self.admin_events(cx);
         Ok(())
+    }
+
+    /// Who has connected, and to what.
+    pub(super) fn party(&self) -> Option<Party> {
+        match &self.role {
+            Role::New | Role::Connecting { .. } => None,
+            Role::Admin(role) => {
+                let session = role.admin.session();
+                Some(Party {
+                    subsystem: session.subsystem.clone(),
+                    host: session.host.clone(),
+                    host_id: session.host_id,
+                })
+            }
+            Role::Io(role) => Some(role.connect.party.clone()),
+        }
     }
 
     /// An I/O queue whose controller is gone does nothing any more.
@@ -391,10 +408,11 @@ impl Queue {
 
     /// Adds what was counted to the controller's counters. Once a pass.
     pub(super) fn tell_heart(&mut self) {
-        if let Role::Io(role) = &self.role
-            && self.counts != Counters::default()
-        {
+        let Role::Io(role) = &self.role else { return };
+        if std::mem::take(&mut self.heard) {
             role.shared.heart.touch();
+        }
+        if self.counts != Counters::default() {
             role.shared.heart.count(std::mem::take(&mut self.counts));
         }
     }

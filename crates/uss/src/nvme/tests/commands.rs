@@ -265,6 +265,8 @@ fn copy() {
         (command(512, 2), vec![(0, 256), (0, 1)], (1, 0x83)),
         (command(512, 129), vec![(0, 1); 129], (1, 0x83)),
         (command(512, 1).dword(12, 1 << 8), vec![(0, 1)], INVALID_FIELD),
+        (command(512, 2), vec![(0, 10), (521, 1)], (1, 0x87)),
+        (command(512, 2), vec![(0, 10), (523, 1)], (0, 0)),
     ];
     for (index, (command, list, status)) in cases.into_iter().enumerate() {
         assert_eq!(

@@ -140,3 +140,23 @@ fn a_silent_connection_is_small() {
     assert_eq!(host.outbox.queued_bytes(), 0);
     assert!(size_of::<NvmeFront>() <= 256, "{} bytes", size_of::<NvmeFront>());
 }
+
+#[test]
+fn a_queue_that_was_busy_gives_its_memory_back() {
+    let mut world = World::new();
+    world.pool = Pool::new(amita_reactor::PoolConfig {
+        classes: vec![(4 << 10, 64), (16 << 10, 64), (256 << 10, 1)],
+        huge_pages: false,
+    })
+    .unwrap();
+    let admin = Host::admin(&mut world);
+    let mut queues: Vec<Host> = (1..6)
+        .map(|queue| Host::io_with(&mut world, &admin, queue, 0, 1, 0))
+        .collect();
+    // There is memory for one that is busy.
+    for host in &mut queues {
+        let bytes = pattern(0, 64 << 10);
+        assert_eq!(host.run(&mut world, write(1, 1, 0, 16), &bytes).0, (0, 0));
+        assert!(world.pool.take(256 << 10).is_some());
+    }
+}

@@ -160,13 +160,16 @@ fn nobody(_: &str, _: &str) -> Option<TlsKey> {
     None
 }
 
+/// What the client said, and what the server answered.
+type Said = (Vec<u8>, Vec<u8>);
+
 /// Lets the two talk until neither has anything to say: what went from the client to the server and back.
 fn talk(
     wire: &mut Wire,
     client: &mut TlsStream,
     server: &mut TlsStream,
     keys: Keys<'_>,
-) -> Result<(Vec<u8>, Vec<u8>), (TlsFailure, Vec<u8>)> {
+) -> Result<Said, (TlsFailure, Vec<u8>)> {
     let (mut there, mut back) = (Vec::new(), Vec::new());
     let mut out = Outbox::new();
     loop {
@@ -179,7 +182,7 @@ fn talk(
         for portion in said.chunks(wire.portion.min(said.len().max(1))) {
             wire.deliver(portion, &mut to_server);
             loop {
-                match server.decrypt(&mut to_server, &mut answer, &wire.pool, keys) {
+                match server.decrypt(&mut to_server, &mut answer, &wire.pool, 4096, keys) {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(failure) => return Err((failure, drain(&mut answer))),
@@ -194,7 +197,7 @@ fn talk(
         let mut to_client = std::mem::take(&mut wire.to_client);
         wire.deliver(&answered, &mut to_client);
         while client
-            .decrypt(&mut to_client, &mut out, &wire.pool, &nobody)
+            .decrypt(&mut to_client, &mut out, &wire.pool, 4096, &nobody)
             .map_err(|failure| (failure, Vec::new()))?
         {}
         wire.to_client = to_client;
@@ -255,7 +258,7 @@ fn refused(psk: &Psk, keys: Keys<'_>) -> (TlsFailure, u8) {
     let mut more = Inbox::new();
     wire.deliver(b"more", &mut more);
     let mut out = Outbox::new();
-    assert_eq!(server.decrypt(&mut more, &mut out, &wire.pool, keys), Ok(false));
+    assert_eq!(server.decrypt(&mut more, &mut out, &wire.pool, 4096, keys), Ok(false));
     assert!(more.is_empty());
     server.outbox.append(&wire.pool, b"secret");
     server.encrypt(&mut out, &wire.pool).unwrap();
@@ -263,7 +266,11 @@ fn refused(psk: &Psk, keys: Keys<'_>) -> (TlsFailure, u8) {
     // The client understands the alert.
     let mut to_client = Inbox::new();
     wire.deliver(&said, &mut to_client);
-    assert!(client.decrypt(&mut to_client, &mut out, &wire.pool, &nobody).is_err());
+    assert!(
+        client
+            .decrypt(&mut to_client, &mut out, &wire.pool, 4096, &nobody)
+            .is_err()
+    );
     (failure, said[6])
 }
 
@@ -300,7 +307,9 @@ fn strangers_and_wrong_keys_are_refused() {
     let (mut inbox, mut out) = (Inbox::new(), Outbox::new());
     let keys = |_: &str, _: &str| Some(key(KEY_384));
     Wire::new().deliver(&hello, &mut inbox);
-    let failure = server.decrypt(&mut inbox, &mut out, &Pool::heap(), &keys).unwrap_err();
+    let failure = server
+        .decrypt(&mut inbox, &mut out, &Pool::heap(), 4096, &keys)
+        .unwrap_err();
     assert!(matches!(failure, TlsFailure::WrongHash(_)), "{failure}");
     assert_eq!(drain(&mut out), [0x15, 3, 3, 0, 2, 2, 51]);
 }
@@ -331,7 +340,7 @@ fn what_is_no_handshake_is_refused() {
         let mut server = TlsStream::accept();
         let (mut inbox, mut out) = (Inbox::new(), Outbox::new());
         Wire::new().deliver(bytes, &mut inbox);
-        let failure = server.decrypt(&mut inbox, &mut out, &pool, &nobody).unwrap_err();
+        let failure = server.decrypt(&mut inbox, &mut out, &pool, 4096, &nobody).unwrap_err();
         assert_eq!(failure, TlsFailure::Hello(what));
         assert_eq!(drain(&mut out), [0x15, 3, 3, 0, 2, 2, 50]);
     }
@@ -342,7 +351,7 @@ fn what_is_no_handshake_is_refused() {
     let mut server = TlsStream::accept();
     let (mut inbox, mut out) = (Inbox::new(), Outbox::new());
     Wire::new().deliver(&hello, &mut inbox);
-    let failure = server.decrypt(&mut inbox, &mut out, &pool, &nobody).unwrap_err();
+    let failure = server.decrypt(&mut inbox, &mut out, &pool, 4096, &nobody).unwrap_err();
     assert_eq!(failure, TlsFailure::NoKeyOffered);
     assert_eq!(drain(&mut out), [0x15, 3, 3, 0, 2, 2, 40]);
 }
@@ -477,7 +486,10 @@ fn a_peer_that_says_goodbye_is_understood() {
     let said = drain(&mut out);
     let mut to_server = Inbox::new();
     wire.deliver(&said, &mut to_server);
-    while server.decrypt(&mut to_server, &mut out, &wire.pool, &known).unwrap() {}
+    while server
+        .decrypt(&mut to_server, &mut out, &wire.pool, 4096, &known)
+        .unwrap()
+    {}
     assert_eq!(taken(&mut server.inbox), b"last");
     assert!(server.is_ended());
 }
@@ -496,7 +508,7 @@ fn damaged_records_end_the_connection() {
     *said.last_mut().unwrap() ^= 1;
     let mut to_server = Inbox::new();
     wire.deliver(&said, &mut to_server);
-    let failure = server.decrypt(&mut to_server, &mut out, &wire.pool, &known);
+    let failure = server.decrypt(&mut to_server, &mut out, &wire.pool, 4096, &known);
     assert!(matches!(failure, Err(TlsFailure::Library(_))), "{failure:?}");
     assert!(server.inbox.is_empty());
 }
@@ -555,7 +567,7 @@ proptest! {
         let mut server = TlsStream::accept();
         let (mut inbox, mut out) = (Inbox::new(), Outbox::new());
         Wire::new().deliver(&bytes, &mut inbox);
-        let _ = server.decrypt(&mut inbox, &mut out, &Pool::heap(), &known);
+        let _ = server.decrypt(&mut inbox, &mut out, &Pool::heap(), 4096, &known);
         prop_assert_eq!(server.identity(), None);
     }
 
@@ -569,7 +581,7 @@ proptest! {
         let (mut inbox, mut out) = (Inbox::new(), Outbox::new());
         let pool = Pool::heap();
         Wire::new().deliver(&hello, &mut inbox);
-        while let Ok(true) = server.decrypt(&mut inbox, &mut out, &pool, &known) {}
+        while let Ok(true) = server.decrypt(&mut inbox, &mut out, &pool, 4096, &known) {}
         // The version of the record does not count; everything else is under the binder.
         let answered = drain(&mut out).first() == Some(&0x16);
         prop_assert_eq!(answered, at == 2, "byte {}", at);

@@ -41,6 +41,7 @@ pub const AUTH_REQUIRED: Status = lasting(1, 0x91);
 /// Of the NVM command set.
 pub const READ_ONLY: Status = lasting(1, 0x82);
 pub const SIZE_LIMIT: Status = lasting(1, 0x83);
+pub const OVERLAP: Status = lasting(1, 0x87);
 
 pub const UNRECOVERED_READ: Status = lasting(2, 0x81);
 pub const COMPARE_FAILURE: Status = lasting(2, 0x85);

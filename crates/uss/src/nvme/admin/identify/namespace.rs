@@ -14,8 +14,9 @@ use amita_cluster::{BLOCK_BYTES, MAX_IO_BYTES};
 /// Not THINP (0), though a volume is thin: with it NUSE had to count the blocks that are allocated, which nobody here
 /// knows. Not DAE (2): reading what was never written is no error.
 const FEATURES: u8 = 1 << 1 | 1 << 3 | 1 << 4;
-/// UIDREUSE has the same place in the structure that is independent of command sets.
-const INDEPENDENT_FEATURES: u8 = 1 << 3;
+/// UIDREUSE has the same place in the structure that is independent of command sets; VWCNP, there is no volatile write
+/// cache (5).
+const INDEPENDENT_FEATURES: u8 = 1 << 3 | 1 << 5;
 /// NMIC: several controllers may have it.
 const SHARED: u8 = 1;
 /// RESCAP: persistence through power loss, the six types, and IEKEY as since version 1.3.

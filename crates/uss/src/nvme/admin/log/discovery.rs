@@ -8,8 +8,8 @@ use crate::nvme::catalog::{Catalog, Gateway, Subsystem};
 use amita_cluster::NodeId;
 use std::net::SocketAddr;
 
-const HEADER_BYTES: usize = 1024;
-const ENTRY_BYTES: usize = 1024;
+/// The header and each entry.
+const RECORD_BYTES: usize = 1024;
 
 /// "SUBTYPE".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,15 +102,29 @@ pub(super) fn entries(catalog: &Catalog, session: &Session) -> Vec<Entry> {
 }
 
 impl Logs {
-    pub(super) fn discovery_page(&self) -> Page {
-        let mut page = Page::new(HEADER_BYTES + self.discovery.len() * ENTRY_BYTES);
-        page.u64(0, self.discovery_generation)
-            .u64(8, self.discovery.len() as u64)
-            .u16(16, 0); // RECFMT
-        for (index, entry) in self.discovery.iter().enumerate() {
-            entry.write(&mut page, HEADER_BYTES + index * ENTRY_BYTES);
+    /// The part of the log page that covers a range: where it begins, and the size of all of it. The whole may be large,
+    /// and hosts read it in small parts.
+    pub(super) fn discovery_page(&self, offset: u64, length_bytes: u32) -> (Page, u64, u64) {
+        let records = 1 + self.discovery.len() as u64;
+        let size = RECORD_BYTES as u64;
+        let first = (offset / size).min(records);
+        let last = offset
+            .saturating_add(length_bytes.into())
+            .div_ceil(size)
+            .clamp(first, records);
+        let mut page = Page::new((last - first) as usize * RECORD_BYTES);
+        for record in first..last {
+            let at = (record - first) as usize * RECORD_BYTES;
+            match (record as usize).checked_sub(1) {
+                None => {
+                    page.u64(at, self.discovery_generation)
+                        .u64(at + 8, self.discovery.len() as u64)
+                        .u16(at + 16, 0); // RECFMT
+                }
+                Some(index) => self.discovery[index].write(&mut page, at),
+            }
         }
-        page
+        (page, first * size, records * size)
     }
 }
 

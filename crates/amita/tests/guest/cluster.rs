@@ -1,0 +1,235 @@
+//! A cluster of real processes as the target: three nodes, a pool of three copies, and a volume that all three serve.
+
+use crate::scenarios::access::{Guarded, Keys};
+use crate::scenarios::paths::Freezable;
+use crate::target::Target;
+use amita::error::{Context, Failure, Result};
+use amita::harness::cluster::{Cluster, Config, Metadata};
+use amita::harness::observe::Observer;
+use amita::harness::scratch::Scratch;
+use amita::harness::tool;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_amita");
+const NODES: usize = 3;
+const VOLUME: &str = "disk0";
+/// How long the cluster may take for something that it does in a second on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Who does not renew for so long is taken for dead.
+pub const LEASE_SECONDS: u64 = 5;
+/// What nodes say when others are killed, frozen, or come back, and nothing else.
+const EXPECTED: &[&str] = &[
+    "is no longer in sync since epoch",
+    "no longer holds its lease",
+    "owners of volumes evicted store",
+    "refused a request of group",
+];
+
+pub struct Gateways {
+    pub cluster: Cluster,
+    scratch: Scratch,
+    nqn: String,
+    subsystem: String,
+    volume: String,
+    seal: PathBuf,
+}
+
+impl Gateways {
+    /// A cluster with a volume in a subsystem to which any host may connect.
+    pub fn start(size_bytes: u64) -> Result<Gateways> {
+        let store_bytes = 3 * size_bytes;
+        let scratch = Scratch::make("gateways", None, None, NODES as u64 * store_bytes)?;
+        let seal = scratch.folder().join("seal.key");
+        let seal_text = seal.display().to_string();
+        tool::run(scratch.folder(), BINARY, ["host", "seal-key", &seal_text], PATIENCE)?.success()?;
+        let cluster = Cluster::start(Config {
+            binary: PathBuf::from(BINARY),
+            folder: scratch.folder().to_owned(),
+            store_folder: scratch.stores().to_owned(),
+            nodes: NODES,
+            store_bytes,
+            metadata: Metadata::Embedded,
+            bound: true,
+            serve_arguments: vec![
+                "--seal-key".to_owned(),
+                seal_text,
+                "--lease".to_owned(),
+                LEASE_SECONDS.to_string(),
+            ],
+        })?;
+        cluster.make_volume(VOLUME, size_bytes)?;
+        let nqn = cluster.offer_by_nvme(VOLUME)?;
+        Ok(Gateways {
+            cluster,
+            scratch,
+            nqn,
+            subsystem: VOLUME.to_owned(),
+            volume: VOLUME.to_owned(),
+            seal,
+        })
+    }
+
+    /// A further volume in a subsystem of its own, to which nobody may connect yet. From now on it is the target.
+    pub fn guard(&mut self, name: &str, size_bytes: u64) -> Result<()> {
+        let size = size_bytes.to_string();
+        self.amita(&["volume", "create", name, "--pool", "demo", "--size", &size])?;
+        let made = self.amita(&["subsystem", "create", name, "--json"])?;
+        self.amita(&["namespace", "add", name, name])?;
+        let made: serde_json::Value = serde_json::from_str(&made).context(|| "no subsystem".to_owned())?;
+        let nqn = made["nqn"].as_str();
+        self.nqn = nqn.ok_or_else(|| Failure::new(format!("no name: {made}")))?.to_owned();
+        self.subsystem = name.to_owned();
+        self.volume = name.to_owned();
+        Ok(())
+    }
+
+    fn amita(&self, arguments: &[&str]) -> Result<String> {
+        Ok(self.cluster.amita(arguments.iter().copied())?.success()?.text)
+    }
+
+    /// Every group has all of its copies again.
+    fn await_whole(&self) -> Result<()> {
+        let observer = Observer::connect(self.cluster.endpoint())?;
+        if observer.await_whole(PATIENCE)? {
+            Ok(())
+        } else {
+            Err(Failure::new("not all copies were brought up to date"))
+        }
+    }
+
+    /// Plays a scenario; when it fails, what it left killed or frozen goes on again, for the next one.
+    pub fn play(&mut self, scenario: impl FnOnce(&mut Gateways) -> Result<String>) -> Result<String> {
+        scenario(self).map_err(|failure| {
+            let mut what = failure.to_string();
+            for index in 0..self.cluster.nodes().len() {
+                let mended = match self.cluster.nodes()[index].process {
+                    Some(_) => self.cluster.thaw_node(index),
+                    None => self.revive(index),
+                };
+                if let Err(failure) = mended {
+                    what += &format!("\n{failure}");
+                }
+            }
+            Failure::new(what)
+        })
+    }
+
+    /// Ends the cluster in order.
+    ///
+    /// # Panics
+    /// When a process does not end in order, or has said something that it should not have to.
+    pub fn end(mut self) {
+        assert!(
+            self.cluster.stop(),
+            "a process did not end in order:\n{}",
+            self.cluster.last_words()
+        );
+        let logs = (0..self.cluster.nodes().len()).map(|index| self.cluster.node_log(index));
+        let unexpected: Vec<String> = logs.flat_map(|log| unexpected_in(&log)).collect();
+        assert!(
+            unexpected.is_empty(),
+            "unexpected lines in the logs:\n{}",
+            unexpected.join("\n")
+        );
+    }
+}
+
+fn unexpected_in(log: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines()
+        .filter(|line| ["ERROR", "WARN", "panic"].iter().any(|word| line.contains(word)))
+        .filter(|line| !EXPECTED.iter().any(|words| line.contains(words)))
+        .map(|line| format!("{}: {line}", log.display()))
+        .collect()
+}
+
+/// A test that fails shows what the processes said last.
+impl Drop for Gateways {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("what the processes said last:\n{}", self.cluster.last_words());
+        }
+    }
+}
+
+impl Target for Gateways {
+    fn nqn(&self) -> &str {
+        &self.nqn
+    }
+
+    fn portals(&self) -> Vec<SocketAddr> {
+        self.cluster.nodes().iter().map(|node| node.nvme).collect()
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.amita(&["volume", "resize", &self.volume, "--size", &bytes.to_string()])
+            .map(drop)
+    }
+
+    fn kill(&mut self, gateway: usize) -> Result<()> {
+        // With another copy missing, writes would have to wait.
+        self.await_whole()?;
+        self.cluster.kill_node(gateway);
+        Ok(())
+    }
+
+    fn revive(&mut self, gateway: usize) -> Result<()> {
+        self.cluster.start_node(gateway)?;
+        self.cluster.await_node(gateway)
+    }
+
+    fn relocate(&mut self, gateway: usize) -> Result<()> {
+        let name = self.cluster.nodes()[gateway].name.clone();
+        self.amita(&["volume", "move", &self.volume, "--to", &name]).map(drop)
+    }
+}
+
+impl Freezable for Gateways {
+    fn freeze(&mut self, gateway: usize) -> Result<()> {
+        self.await_whole()?;
+        self.cluster.freeze_node(gateway)
+    }
+
+    fn thaw(&mut self, gateway: usize) -> Result<()> {
+        self.cluster.thaw_node(gateway)
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_secs(LEASE_SECONDS)
+    }
+}
+
+impl Guarded for Gateways {
+    fn forget(&mut self, host: &str) -> Result<()> {
+        self.amita(&["host", "remove", host, "--force"]).map(drop)
+    }
+
+    fn allow(&mut self, host: &str, keys: &Keys) -> Result<()> {
+        // What an earlier step left, if it failed.
+        self.cluster.amita(["host", "remove", host, "--force"])?;
+        let seal = self.seal.display().to_string();
+        let mut arguments = vec![
+            "host".to_owned(),
+            "add".to_owned(),
+            host.to_owned(),
+            "--seal-key".to_owned(),
+            seal,
+        ];
+        for (flag, key) in [
+            ("--dhchap-key", &keys.dhchap),
+            ("--dhchap-controller-key", &keys.dhchap_controller),
+            ("--tls-key", &keys.tls),
+        ] {
+            if let Some(key) = key {
+                let file = self.scratch.folder().join(format!("host{flag}.key"));
+                std::fs::write(&file, key).context(|| format!("cannot write {}", file.display()))?;
+                arguments.extend([flag.to_owned(), file.display().to_string()]);
+            }
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.amita(&arguments)?;
+        self.amita(&["host", "allow", &self.subsystem, host]).map(drop)
+    }
+}

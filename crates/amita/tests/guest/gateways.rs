@@ -1,0 +1,78 @@
+//! The scenarios against a cluster of real processes.
+
+use crate::cluster::Gateways;
+use crate::host::Host;
+use crate::scenarios::{access, database, disk, paths, reservations};
+use crate::steps::Steps;
+
+const MIB: u64 = 1 << 20;
+/// How long the database works in `make test`; in a soak it is a minute.
+const DATABASE_SECONDS: u64 = 20;
+
+#[test]
+fn a_disk() {
+    let mut target = Gateways::start(320 * MIB).expect("a cluster");
+    let host = Host::boot("alpha", 4);
+    let mut steps = Steps::of("a disk", &[&host]);
+    steps.step("discover", || disk::discover(&host, &target));
+    steps.step("connect-all", || disk::connect_all(&host, &target));
+    steps.step("identify", || disk::identify(&host, &target));
+    steps.step("eight queues", || disk::eight_queues(&host, &target, ""));
+    steps.step("digests", || disk::digests(&host, &target));
+    steps.step("ext4", || disk::file_system(&host, &target, "ext4"));
+    steps.step("xfs", || disk::file_system(&host, &target, "xfs"));
+    steps.step("discard", || disk::discard(&host, &target));
+    steps.step("grow", || disk::grow(&host, &mut target, 384 * MIB));
+    steps.step("disconnect under load", || disk::disconnect_under_load(&host, &target));
+    steps.step("20 reconnects", || disk::reconnects(&host, &target));
+    steps.finish();
+    target.end();
+}
+
+#[test]
+fn paths_go_and_come() {
+    let mut target = Gateways::start(320 * MIB).expect("a cluster");
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("paths", &[&host]);
+    steps.step("planned move", || {
+        target.play(|target| paths::planned_move(&host, target))
+    });
+    steps.step("a gateway killed", || {
+        target.play(|target| paths::gateway_killed(&host, target))
+    });
+    steps.step("a frozen gateway", || {
+        target.play(|target| paths::frozen_gateway(&host, target))
+    });
+    steps.step("MariaDB", || {
+        target.play(|target| database::mariadb(&host, target, DATABASE_SECONDS))
+    });
+    steps.finish();
+    target.end();
+}
+
+#[test]
+#[ignore = "a minute of the database and what is around it: for a soak"]
+fn a_database_for_a_minute() {
+    let mut target = Gateways::start(320 * MIB).expect("a cluster");
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("a database", &[&host]);
+    steps.step("MariaDB", || database::mariadb(&host, &mut target, 60));
+    steps.finish();
+    target.end();
+}
+
+#[test]
+fn who_may_connect() {
+    let mut target = Gateways::start(64 * MIB).expect("a cluster");
+    let (alpha, beta) = (Host::boot("alpha", 2), Host::boot("beta", 2));
+    let mut steps = Steps::of("who may connect, and who may write", &[&alpha, &beta]);
+    steps.step("reservations", || {
+        target.play(|target| reservations::two_hosts(&alpha, &beta, target))
+    });
+    target.guard("vault", 64 * MIB).expect("a second subsystem");
+    steps.step("host not allowed", || access::host_not_allowed(&alpha, &mut target));
+    steps.step("CHAP", || access::chap(&alpha, &mut target));
+    steps.step("TLS", || access::tls(&alpha, &mut target));
+    steps.finish();
+    target.end();
+}

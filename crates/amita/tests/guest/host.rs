@@ -1,0 +1,122 @@
+//! A guest as a host of NVMe/TCP: scripts with the functions of `tests/guest/nvme.sh`.
+
+use crate::target::Target;
+use amita::error::{Failure, Result};
+use amita::harness::guest::{Config, Guest, Running};
+use amita::harness::scratch::Scratch;
+use amita::harness::tool::Output;
+use std::time::Duration;
+
+/// What scripts may use.
+const LIBRARY: &str = include_str!("../../../../tests/guest/nvme.sh");
+/// How long one script may take: the processor is emulated, and the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A guest and the folder of its files.
+pub struct Host {
+    pub guest: Guest,
+    _scratch: Scratch,
+}
+
+impl Host {
+    /// Boots a guest.
+    pub fn boot(name: &str, cpus: u32) -> Host {
+        let scratch = Scratch::make("guest", None, None, 0).expect("a folder");
+        let mut config = Config::new(name, scratch.folder());
+        config.cpus = cpus;
+        let guest = Guest::boot(&config).expect("a guest");
+        Host {
+            guest,
+            _scratch: scratch,
+        }
+    }
+
+    fn run(&self, script: &str) -> Result<Output> {
+        let mut output = self.guest.run(&with_library(script), PATIENCE)?;
+        // Not the library, with which every script begins.
+        output.name = format!("{}: {}", self.guest.name(), script.trim());
+        Ok(output)
+    }
+
+    /// Runs a script that must succeed; what it printed.
+    pub fn sh(&self, script: &str) -> Result<String> {
+        Ok(self.run(script)?.success()?.text)
+    }
+
+    /// After a step that failed: what it left in the guest must not fail the next one.
+    pub fn clean(&self) {
+        let cleaned = self.run(
+            "pkill -KILL fio; pkill -KILL sysbench; pkill -KILL mariadbd; sleep 0.2
+             umount -l /mnt/db /mnt 2>/dev/null; nvme disconnect-all; sleep 0.5; dmesg -C",
+        );
+        if let Err(failure) = cleaned {
+            println!("         cleaning up failed, too: {failure}");
+        }
+    }
+
+    /// Runs a script that must fail; what it printed.
+    pub fn must_fail(&self, script: &str) -> Result<String> {
+        let output = self.run(script)?;
+        if output.status.success() {
+            return Err(Failure::new(format!(
+                "this should have failed: {script}\n{}",
+                output.text
+            )));
+        }
+        Ok(output.text)
+    }
+
+    /// Starts a script.
+    pub fn start(&self, script: &str) -> Result<Running<'_>> {
+        self.guest.start(&with_library(script))
+    }
+
+    /// What the host calls itself.
+    pub fn nqn(&self) -> Result<String> {
+        Ok(self.sh("cat /etc/nvme/hostnqn")?.trim().to_owned())
+    }
+
+    /// Connects to one gateway.
+    pub fn connect(&self, target: &dyn Target, gateway: usize, options: &str) -> Result<String> {
+        let portal = target.portals()[gateway];
+        self.sh(&format!(
+            "connect {} {} {} {options}",
+            portal.ip(),
+            portal.port(),
+            target.nqn()
+        ))
+    }
+
+    /// Connects to all gateways.
+    pub fn connect_all(&self, target: &dyn Target, options: &str) -> Result<()> {
+        for gateway in 0..target.portals().len() {
+            self.connect(target, gateway, options)?;
+        }
+        self.sh(&format!("await_paths {} {}", target.nqn(), target.portals().len()))?;
+        Ok(())
+    }
+
+    /// Disconnects from the target, and waits until nothing is left.
+    pub fn disconnect(&self, target: &dyn Target) -> Result<()> {
+        self.sh(&format!("disconnect {}", target.nqn())).map(drop)
+    }
+}
+
+fn with_library(script: &str) -> String {
+    format!("{LIBRARY}\n{script}\n")
+}
+
+/// Waits until a running script has printed a line that `wanted` takes, and fails if it ends before.
+pub fn await_line(running: &Running<'_>, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let found = amita::harness::interrupt::poll(PATIENCE, Duration::from_millis(50), || {
+        let text = running.so_far();
+        if text.lines().any(&wanted) {
+            return Ok(Some(()));
+        }
+        if running.has_ended() {
+            return Err(Failure::new(format!("it ended too early:\n{text}")));
+        }
+        Ok(None)
+    })?;
+    found.ok_or_else(|| Failure::new(format!("it did not get so far:\n{}", running.so_far())))
+}

@@ -1,0 +1,15 @@
+//! The kernel's NVMe/TCP host meets gateways: a stock Debian kernel under emulation (see `docs/testing.md`).
+//!
+//! What a host does is written once, in `scenarios`, for any target; a target is the kernel's own in the guest
+//! (`nvmet`) or a cluster of real processes (`cluster`). Booting costs more than most scenarios, so a test boots once and
+//! goes through many of them. Each prints what it saw; one that fails does not keep the next ones from being tried.
+
+mod cluster;
+mod gateways;
+mod given;
+mod host;
+mod kernel_target;
+mod nvmet;
+mod scenarios;
+mod steps;
+mod target;

@@ -1,0 +1,7 @@
+//! What a host does with a target. Each scenario leaves no connection behind when it succeeds.
+
+pub mod access;
+pub mod database;
+pub mod disk;
+pub mod paths;
+pub mod reservations;

@@ -1,0 +1,166 @@
+//! Who may connect: hosts that are not allowed, DH-HMAC-CHAP, TLS with pre-shared keys.
+
+use crate::host::Host;
+use crate::target::Target;
+use amita::error::{Failure, Result};
+
+/// What a host has to prove; texts as `nvme gen-dhchap-key` and `nvme gen-tls-key` print them.
+#[derive(Default)]
+pub struct Keys {
+    pub dhchap: Option<String>,
+    pub dhchap_controller: Option<String>,
+    pub tls: Option<String>,
+}
+
+/// A target that lets in whom it was told to, and nobody else.
+pub trait Guarded: Target {
+    /// Lets a host in that proves what these keys say.
+    fn allow(&mut self, host: &str, keys: &Keys) -> Result<()>;
+
+    /// Lets it in no more.
+    fn forget(&mut self, host: &str) -> Result<()>;
+}
+
+fn refused(host: &Host, target: &dyn Target, options: &str) -> Result<String> {
+    let portal = target.portals()[0];
+    let (address, port, nqn) = (portal.ip(), portal.port(), target.nqn());
+    host.must_fail(&format!(
+        "dmesg -C; connect {address} {port} {nqn} --fast_io_fail_tmo=1 {options}"
+    ))?;
+    let said = host.sh(&format!(
+        "gone {nqn} || fail 'a controller is left'; dmesg | sed 's/^[^]]*] //' | grep -iE 'connect|auth|handshake|tls|rejected' | tail -n 1"
+    ))?;
+    Ok(format!("{}\n", said.trim()))
+}
+
+/// Connects by every path, writes and reads back a little, disconnects.
+fn accepted(host: &Host, target: &dyn Target, options: &str) -> Result<String> {
+    host.connect_all(target, options)?;
+    let seen = host.sh(&format!(
+        "device=$(device {nqn}); head -c 256k /dev/urandom >/tmp/data
+         dd if=/tmp/data of=$device bs=64k oflag=direct status=none && dd if=$device bs=64k count=4 iflag=direct status=none |
+             cmp - /tmp/data || fail 'what was written is not there'
+         echo \"$(paths {nqn} | grep -c live) paths, 256 KiB written and read\"",
+        nqn = target.nqn()
+    ))?;
+    host.disconnect(target)?;
+    Ok(seen)
+}
+
+/// A host that is not listed does not get in, and sees nothing of the subsystem; one that is, does; and when it is allowed
+/// no more while it is connected, it is cut off.
+pub fn host_not_allowed(host: &Host, target: &mut dyn Guarded) -> Result<String> {
+    let name = host.nqn()?;
+    let portal = target.portals()[0];
+    let (address, port, nqn) = (portal.ip(), portal.port(), target.nqn().to_owned());
+    let mut seen = format!("not listed: {}", refused(host, target, "")?);
+    let log = host.sh(&format!(
+        "nvme discover --transport tcp --traddr {address} --trsvcid {port} || true"
+    ))?;
+    if log.contains(&nqn) {
+        return Err(Failure::new(format!("the discovery log shows what it must not: {log}")));
+    }
+    target.allow(&name, &Keys::default())?;
+    // Settings reach gateways in a moment.
+    host.sh(&format!(
+        "listed() {{ nvme discover --transport tcp --traddr {address} --trsvcid {port} | grep -q {nqn}; }}
+         await 30 'the discovery log shows {nqn}' listed"
+    ))?;
+    seen += &format!("listed: {}", accepted(host, target, "")?);
+    host.connect_all(target, "--ctrl-loss-tmo 2")?;
+    target.forget(&name)?;
+    host.sh(&format!("await 90 'it is cut off' gone {nqn}"))?;
+    seen += &format!("no more: cut off, and {}", refused(host, target, "")?);
+    Ok(seen)
+}
+
+/// DH-HMAC-CHAP: the right key, a wrong one, none; then both ways, with the controller's key right and wrong.
+pub fn chap(host: &Host, target: &mut dyn Guarded) -> Result<String> {
+    let name = host.nqn()?;
+    let mut seen = String::new();
+    // A secret as it is, and one that is transformed with the host's name by each of the hashes.
+    for hmac in 0..4 {
+        let make = || host.sh(&format!("nvme gen-dhchap-key --hmac={hmac} --nqn {name}"));
+        let (right, wrong, controller) = (make()?, make()?, make()?);
+        let (right, wrong, controller) = (right.trim(), wrong.trim(), controller.trim());
+        let keys = Keys {
+            dhchap: Some(right.to_owned()),
+            dhchap_controller: Some(controller.to_owned()),
+            tls: None,
+        };
+        target.allow(&name, &keys)?;
+        settle(host, target)?;
+        seen += &format!(
+            "hash {hmac}: {}",
+            accepted(host, target, &format!("--dhchap-secret={right}"))?
+        );
+        let both = format!("--dhchap-secret={right} --dhchap-ctrl-secret");
+        seen += &format!(
+            "both ways: {}",
+            accepted(host, target, &format!("{both}={controller}"))?
+        );
+        if hmac < 2 {
+            seen += &format!(
+                "wrong key: {}",
+                refused(host, target, &format!("--dhchap-secret={wrong}"))?
+            );
+            seen += &format!("no key: {}", refused(host, target, "")?);
+            seen += &format!(
+                "wrong key of the controller: {}",
+                refused(host, target, &format!("{both}={wrong}"))?
+            );
+        }
+        target.forget(&name)?;
+    }
+    Ok(seen)
+}
+
+/// TLS 1.3 by a pre-shared key: the right one, a wrong one, and no TLS at all.
+pub fn tls(host: &Host, target: &mut dyn Guarded) -> Result<String> {
+    let (name, nqn) = (host.nqn()?, target.nqn().to_owned());
+    host.sh("modprobe tls
+         printf '[debug]\\nloglevel=1\\n[authenticate]\\nkeyrings=.nvme\\n' >/etc/tlshd.conf
+         tlshd --stderr --config /etc/tlshd.conf >/tmp/tlshd.log 2>&1 &
+         sleep 1; pgrep -x tlshd >/dev/null || { cat /tmp/tlshd.log; fail 'no tlshd'; }")?;
+    let insert = |key: &str| {
+        host.sh(&format!(
+            "keyctl clear %:.nvme; nvme check-tls-key --identity=1 --subsysnqn {nqn} --hostnqn {name} --insert --keydata='{}'",
+            key.trim()
+        ))
+    };
+    let mut seen = String::new();
+    for hmac in [1, 2] {
+        let make = || {
+            host.sh(&format!(
+                "nvme gen-tls-key --hmac={hmac} --identity=1 --subsysnqn {nqn} --hostnqn {name}"
+            ))
+        };
+        let (right, wrong) = (make()?, make()?);
+        let keys = Keys {
+            tls: Some(right.trim().to_owned()),
+            ..Keys::default()
+        };
+        target.allow(&name, &keys)?;
+        settle(host, target)?;
+        insert(&right)?;
+        seen += &format!("hash {hmac}: {}", accepted(host, target, "--tls")?);
+        if hmac == 1 {
+            seen += &format!(
+                "with digests: {}",
+                accepted(host, target, "--tls --hdr-digest --data-digest")?
+            );
+        }
+        insert(&wrong)?;
+        seen += &format!("wrong key: {}", refused(host, target, "--tls")?);
+        seen += &format!("without TLS: {}", refused(host, target, "")?);
+        target.forget(&name)?;
+    }
+    host.sh("keyctl clear %:.nvme; pkill tlshd; true")?;
+    Ok(seen)
+}
+
+/// Until the gateways know what was changed: a second is their habit, and the machine may be busy. A host that shows
+/// nothing is refused before and after, so that there is nothing to look at.
+fn settle(host: &Host, _: &dyn Target) -> Result<()> {
+    host.sh("sleep 3").map(drop)
+}
