@@ -79,6 +79,7 @@ impl Target {
                 portal: address,
                 alive: true,
             }],
+            ..Catalog::default()
         }));
         Target { server, board, address }
     }
