@@ -209,6 +209,7 @@ fn a_value_from_nowhere_is_named() {
     let part = Step {
         invoked: 1,
         completed: Some(2),
+        void_after: None,
         action: Action::Write {
             sectors: 0b0001,
             stamp: Stamp(1),
