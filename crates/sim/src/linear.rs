@@ -257,7 +257,8 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
                         step.completed = Some(step.void_after.map_or(*first, |void| void.min(*first)));
                         step.void_after = None;
                     }
-                    None if has_miscompares => {}
+                    // What an unanswered compare-and-write may have found.
+                    None if has_miscompares || named.contains(&stamp) => {}
                     None => continue,
                 },
             }
