@@ -79,7 +79,6 @@ impl Target {
                 portal: address,
                 alive: true,
             }],
-            ..Catalog::default()
         }));
         Target { server, board, address }
     }
