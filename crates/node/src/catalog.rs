@@ -86,13 +86,16 @@ impl Cataloguer {
         is_open: &impl Fn(VolumeId) -> bool,
     ) -> Subsystem {
         let named = |gateway: &&Gateway| record.gateways.is_empty() || record.gateways.contains(&gateway.name);
-        let mut hosts: Vec<Arc<HostAccess>> = record
-            .hosts
-            .iter()
+        let mut named_hosts: BTreeSet<&str> = record.hosts.iter().map(String::as_str).collect();
+        if record.any_host {
+            // Whoever has something to show shows it, also where anybody may come.
+            named_hosts.extend(view.hosts_with_secrets());
+        }
+        let hosts: Vec<Arc<HostAccess>> = named_hosts
+            .into_iter()
             .filter_map(|nqn| self.host(nqn, view))
             .map(Arc::new)
             .collect();
-        hosts.sort_by(|a, b| a.nqn.cmp(&b.nqn));
         let mut namespaces: Vec<Arc<Namespace>> = record
             .namespaces
             .iter()
@@ -116,31 +119,31 @@ impl Cataloguer {
         }
     }
 
-    /// `None`: it has secrets that cannot be opened here, so that nobody could show them.
+    /// `None`: it has no record, so that nobody knows what it has to show.
     fn host(&mut self, nqn: &str, view: &View) -> Option<HostAccess> {
-        let empty = map::Host {
-            nqn: nqn.to_owned(),
-            dhchap: None,
-            dhchap_controller: None,
-            tls: None,
+        let record = view.host(nqn)?;
+        let mut open = |field: &str, sealed: &Option<String>| {
+            let sealed = sealed.as_ref()?;
+            // What cannot be opened nobody can show: an empty secret fits none.
+            Some(self.open(nqn, field, sealed).unwrap_or_else(|| Secret(String::new())))
         };
-        let record = view.host(nqn).unwrap_or(&empty);
-        let mut open = |field: &str, sealed: &Option<String>| match sealed {
-            None => Ok(None),
-            Some(sealed) => self.open(nqn, field, sealed).map(Some),
-        };
-        Some(HostAccess {
+        let mut access = HostAccess {
             nqn: nqn.to_owned(),
-            dhchap: open(field::DHCHAP, &record.dhchap).ok()?,
-            dhchap_controller: open(field::DHCHAP_CONTROLLER, &record.dhchap_controller).ok()?,
-            tls: open(field::TLS, &record.tls).ok()?,
-        })
+            dhchap: open(field::DHCHAP, &record.dhchap),
+            dhchap_controller: open(field::DHCHAP_CONTROLLER, &record.dhchap_controller),
+            tls: open(field::TLS, &record.tls),
+        };
+        let is_barred = |secret: &Option<Secret>| secret.as_ref().is_some_and(|secret| secret.0.is_empty());
+        if is_barred(&access.tls) || is_barred(&access.dhchap_controller) {
+            access.dhchap = Some(Secret(String::new()));
+        }
+        Some(access)
     }
 
-    fn open(&mut self, nqn: &str, field: &str, sealed: &str) -> Result<Secret, ()> {
+    fn open(&mut self, nqn: &str, field: &str, sealed: &str) -> Option<Secret> {
         let known = format!("{nqn} {field} {sealed}");
         if let Some(secret) = self.opened.get(&known) {
-            return Ok(secret.clone());
+            return Some(secret.clone());
         }
         let opened: Result<String, String> = match &self.key {
             Some(key) => key
@@ -154,14 +157,14 @@ impl Cataloguer {
         match opened {
             Ok(text) => {
                 self.opened.insert(known, Secret(text.clone()));
-                Ok(Secret(text))
+                Some(Secret(text))
             }
             Err(why) => {
                 if self.refused.insert(known) {
                     self.warnings
                         .push(format!("host {nqn} cannot connect through this gateway: {why}"));
                 }
-                Err(())
+                None
             }
         }
     }

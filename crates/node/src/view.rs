@@ -424,6 +424,15 @@ impl View {
         self.reservations.get(&volume)
     }
 
+    /// The NVMe hosts that have to show something.
+    pub fn hosts_with_secrets(&self) -> impl Iterator<Item = &str> {
+        let with = self
+            .hosts
+            .values()
+            .filter(|host| host.dhchap.is_some() || host.tls.is_some());
+        with.map(|host| host.nqn.as_str())
+    }
+
     /// An NVMe host.
     #[must_use]
     pub fn host(&self, nqn: &str) -> Option<&map::Host> {

@@ -217,7 +217,7 @@ impl Ways {
     /// As [`Ways::take_back`], of a volume that has another owner now while this one can be reached: it will say what became
     /// of compare-and-writes, which are not sent again otherwise.
     pub fn take_back_from_deposed(&mut self, node: NodeId, volume: VolumeId) {
-        let is_compare = |flight: &Flight| matches!(flight.pending.op, Op::CompareAndWrite { .. });
+        let is_compare = |flight: &Flight| matches!(flight.pending.work, Work::Io(Op::CompareAndWrite { .. }));
         let stay: Vec<u64> = self
             .flights
             .iter()

@@ -257,7 +257,8 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
                         step.completed = Some(step.void_after.map_or(*first, |void| void.min(*first)));
                         step.void_after = None;
                     }
-                    None if has_miscompares => {}
+                    // What an unanswered compare-and-write may have found.
+                    None if has_miscompares || named.contains(&stamp) => {}
                     None => continue,
                 },
             }
@@ -376,11 +377,12 @@ impl<'a> Search<'a> {
     }
 
     fn run(mut self) -> Result<(), Violation> {
-        let mut next = Vec::new();
+        let (mut next, mut before) = (Vec::new(), Vec::new());
         while let Some(mut here) = self.stack.pop() {
-            if self.place_reads(&mut here) {
+            if self.place_reads(&mut here, &mut before) {
                 return Ok(());
             }
+            self.stack.append(&mut before);
             if here.count > self.longest.count {
                 self.longest = here.clone();
             }
@@ -449,7 +451,8 @@ impl<'a> Search<'a> {
     }
 
     /// Places all reads that may come next and agree; true when all that was answered is placed.
-    fn place_reads(&self, here: &mut Configuration) -> bool {
+    /// What must not happen later than one of them may have happened before it: `before` gets those configurations.
+    fn place_reads(&self, here: &mut Configuration, before: &mut Vec<Configuration>) -> bool {
         loop {
             let mut reads: Vec<usize> = Vec::new();
             let done = self.minimal(here, |index| {
@@ -470,6 +473,24 @@ impl<'a> Search<'a> {
             if done || reads.is_empty() {
                 return done;
             }
+            let latest = reads
+                .iter()
+                .map(|index| self.steps[*index].invoked)
+                .max()
+                .unwrap_or_default();
+            self.minimal(here, |index| {
+                let step = &self.steps[index];
+                if let (Some(end), Action::Write { sectors, stamp } | Action::Again { sectors, stamp }) =
+                    (step.void_after.filter(|_| step.completed.is_none()), &step.action)
+                    && here.latest < end
+                    && end < latest
+                {
+                    let mut child = here.clone();
+                    child.place(self.steps, index);
+                    apply(&mut child.register, *sectors, *stamp);
+                    before.push(child);
+                }
+            });
             reads.into_iter().for_each(|index| here.place(self.steps, index));
         }
     }

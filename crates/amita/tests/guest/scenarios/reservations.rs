@@ -62,7 +62,7 @@ pub fn two_hosts(alpha: &Host, beta: &Host, target: &mut dyn Target) -> Result<S
 
     on(
         beta,
-        "nvme resv-acquire $device --crkey=0xb --prkey=0xa --rtype=3 --racqa=1 || fail preempt",
+        "nvme resv-acquire $device --crkey=0xb --prkey=0xa --rtype=2 --racqa=1 || fail preempt",
     )?;
     seen += &format!("exclusive access, taken by beta: {}", on(beta, report)?);
     on(beta, write)?;
@@ -73,7 +73,7 @@ pub fn two_hosts(alpha: &Host, beta: &Host, target: &mut dyn Target) -> Result<S
     )?;
     on(
         beta,
-        "nvme resv-release $device --crkey=0xb --rtype=3 --rrela=0 || fail release",
+        "nvme resv-release $device --crkey=0xb --rtype=2 --rrela=0 || fail release",
     )?;
     on(alpha, write)?;
     on(beta, "nvme resv-release $device --crkey=0xb --rrela=1 || fail clear")?;
