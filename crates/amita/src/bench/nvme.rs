@@ -52,12 +52,12 @@ pub fn measure(steps: &mut Steps, serve_arguments: &[String], figures: &mut Figu
     let mut foreign = Vec::new();
     for mix in [Mix::Write, Mix::Read] {
         let turns = steps.step(&format!("nvme and libamita, 4k {mix} at depth {DEEP}"), || {
-            turns(&mut stage, mix, DEEP, DEEP_TIME)
+            take_turns(&mut stage, mix, DEEP, DEEP_TIME)
         })?;
         foreign.extend(turns.iter().flat_map(Turn::foreign));
         judge_cpu(mix, &turns, figures);
         let turns = steps.step(&format!("nvme and libamita, 4k {mix} at depth 1"), || {
-            turns(&mut stage, mix, 1, SHALLOW_TIME)
+            take_turns(&mut stage, mix, 1, SHALLOW_TIME)
         })?;
         foreign.extend(turns.iter().flat_map(Turn::foreign));
         judge_latency(mix, &turns, figures);
@@ -94,7 +94,7 @@ pub fn measure(steps: &mut Steps, serve_arguments: &[String], figures: &mut Figu
 }
 
 /// One after the other, so that an hour of the machine that is unlike the one before is so for both.
-fn turns(stage: &mut Stage, mix: Mix, depth: u16, time: Duration) -> Result<Vec<Turn>> {
+fn take_turns(stage: &mut Stage, mix: Mix, depth: u16, time: Duration) -> Result<Vec<Turn>> {
     stage.own(FIRST)?;
     let core = stage.core();
     (0..TURNS)
