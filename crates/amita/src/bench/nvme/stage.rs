@@ -207,8 +207,8 @@ impl Stage {
         )))
     }
 
-    /// The host's I/O. What counts are the nodes, not the host. Its connecting is within the window, a few hundredths of
-    /// a percent of it.
+    /// The host's I/O. What counts are the nodes, not the host. Its connecting is within the window: that
+    /// counts against NVMe.
     ///
     /// # Errors
     /// When an I/O fails.
