@@ -17,6 +17,7 @@ pub mod idle;
 pub mod load;
 pub mod machine;
 pub mod measure;
+pub mod nvme;
 mod parts;
 pub mod path;
 pub mod pause;
@@ -132,6 +133,8 @@ pub enum Part {
     Pauses,
     /// What it costs when a node that was away is brought up to date
     Rebuild,
+    /// What NVMe/TCP adds to an I/O, and what a host with paths waits
+    Nvme,
     /// The raw backing, and peers (--peer), side by side with this; only when it is asked for
     Peers,
 }

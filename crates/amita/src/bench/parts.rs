@@ -10,7 +10,7 @@ use crate::bench::measure::{Measure, Patience};
 use crate::bench::peers::Peer;
 use crate::bench::record::{RESULTS, Run};
 use crate::bench::report::Figures;
-use crate::bench::{Arguments, Part, curve, idle, micros, path, pause, peers, raw, rebuild, row, scaling, units};
+use crate::bench::{Arguments, Part, curve, idle, micros, nvme, path, pause, peers, raw, rebuild, row, scaling, units};
 use crate::error::Result;
 use crate::harness::scratch::Scratch;
 use crate::progress::Steps;
@@ -66,6 +66,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     if bench.wants(Part::Rebuild) {
         let (size, further) = (arguments.size, &arguments.serve_argument);
         rebuild::measure(&mut bench.steps, size, further, &mut bench.figures)?;
+    }
+    if bench.wants(Part::Nvme) {
+        nvme::measure(&mut bench.steps, &arguments.serve_argument, &mut bench.figures)?;
     }
     done.figures = bench.figures.all().to_vec();
     bench.print_and_write(&done)

@@ -108,7 +108,11 @@ fn round(client_core: usize, server_core: usize) -> Result<Round> {
     measured
 }
 
-fn pin(core: usize) -> Result<()> {
+/// Keeps the calling thread on a core.
+///
+/// # Errors
+/// When it may not run there.
+pub fn pin(core: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).context(|| format!("cannot run on core {core}"))
