@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The embedded metadata's file. It lies beside the stores: every change of it is made durable, and a disk that others
 /// keep busy would make an eviction wait.
@@ -18,6 +18,8 @@ pub const METADATA_FILE: &str = "metadata.redb";
 const START_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a command of the operator may take.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process may take to stop.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the metadata is.
 #[derive(Clone, Debug)]
@@ -295,7 +297,17 @@ impl Cluster {
     /// # Errors
     /// When it does not run.
     pub fn freeze_node(&self, index: usize) -> Result<()> {
-        self.signal_node(index, Signal::STOP)
+        self.signal_node(index, Signal::STOP)?;
+        // The signal is sent when the call returns; that every thread has stopped is seen a little later.
+        let pid = self.nodes[index].process.as_ref().map_or(0, Process::pid);
+        let until = Instant::now() + FREEZE_PATIENCE;
+        while !has_stopped(pid) {
+            if Instant::now() > until {
+                return Err(Failure::new(format!("node {} does not stop", self.nodes[index].name)));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Lets a frozen node go on (SIGCONT).
@@ -510,4 +522,17 @@ fn await_port(mut process: Process, address: SocketAddr) -> Result<Process> {
             process.last_words()
         ))),
     }
+}
+
+/// Has every thread of a process been stopped?
+fn has_stopped(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let state = |thread: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        // Behind the name, which stands in brackets and may hold anything.
+        text.rsplit_once(')')?.1.trim_start().chars().next()
+    };
+    threads.map(state).all(|state| state.is_none_or(|state| state == 'T'))
 }
