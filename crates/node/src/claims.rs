@@ -24,6 +24,9 @@ struct Volume {
     generation: Generation,
     /// Of the volume's record, which must not have changed.
     revision: u64,
+    /// Of the claim's own record, as last known: a claim whose outcome was unknown, and that is written late, must not take the
+    /// place of a newer one.
+    written: u64,
     /// Which cores have said it.
     said: BTreeMap<Member, BTreeSet<usize>>,
     /// Something is to be written.
@@ -65,6 +68,7 @@ impl Claims {
             pool: opened.pool.id,
             generation: opened.generation,
             revision: opened.volume_revision,
+            written: 0,
             said: BTreeMap::new(),
             dirty: false,
             call: None,
@@ -124,17 +128,19 @@ impl Claims {
                     .collect(),
             };
             let key = map::volume_key(&volume.name);
+            let claim = map::whole_key(volume.pool, id);
+            let unchanged = |key: &String, equals| Compare::ModRevision {
+                key: key.clone(),
+                equals,
+            };
             let call = Call {
-                compares: vec![Compare::ModRevision {
-                    key: key.clone(),
-                    equals: volume.revision,
-                }],
+                compares: vec![unchanged(&key, volume.revision), unchanged(&claim, volume.written)],
                 then: vec![Op::Put {
-                    key: map::whole_key(volume.pool, id),
+                    key: claim.clone(),
                     value: serde_json::to_vec(&record).expect("a record of numbers"),
                     lease: None,
                 }],
-                otherwise: vec![Op::Get { key }],
+                otherwise: vec![Op::Get { key }, Op::Get { key: claim }],
             };
             self.count = (self.count + 1) & 0xf_ffff;
             let number = CallId(self.base | self.count);
@@ -157,7 +163,7 @@ impl Claims {
         volume.call = None;
         volume.retry = None;
         match result {
-            Ok(reply) if reply.succeeded => {}
+            Ok(reply) if reply.succeeded => volume.written = reply.revision,
             Ok(reply) => {
                 // The volume's record has changed: is it still ours?
                 let record = reply.value(0);
@@ -165,6 +171,7 @@ impl Claims {
                 match (record, ours) {
                     (Some(value), Some(record)) if record.id == id && record.generation == volume.generation => {
                         volume.revision = value.mod_revision;
+                        volume.written = reply.value(1).map_or(0, |claim| claim.mod_revision);
                         volume.dirty = true;
                     }
                     // Its sequencers will find out, too.
