@@ -35,6 +35,8 @@ pub enum ToCore {
     },
     /// A record changed, or is there at the start.
     Record(Record),
+    /// All records were told, as they were at the start.
+    Settled,
     /// What does this store know? [`FromCore::Recalled`] says it, if this core serves it.
     Recall(StoreId),
     /// Keep this copy of the metadata on these stores, as far as this core serves them; [`FromCore::Kept`] tells the end.

@@ -103,6 +103,9 @@ pub struct Core {
     hub: uss::nvme::Hub,
     /// On core 0 of a node that NVMe hosts connect to.
     cataloguer: Option<Cataloguer>,
+    /// All records of the metadata are known, as they were at the start. Before that NVMe hosts are not let in: a host that is
+    /// told that its subsystem does not exist gives the path up for good.
+    settled: bool,
     /// What NVMe hosts see has changed: they are told in this pass.
     tell_settings: bool,
     /// What NVMe hosts see may have changed.
@@ -163,6 +166,7 @@ impl Core {
             cataloguer: None,
             catalog_due: false,
             tell_settings: false,
+            settled: false,
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
             local: Vec::new(),
@@ -422,6 +426,10 @@ impl Core {
                     }
                 }
                 self.on_record(now, &record);
+            }
+            ToCore::Settled => {
+                self.settled = true;
+                self.catalog_due = true;
             }
             ToCore::Recall(store) => self.stores.recall(store),
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),

@@ -34,7 +34,7 @@ impl Core {
 
     /// Makes the settings anew that NVMe hosts see, if something may have changed them.
     pub(super) fn make_catalog(&mut self) {
-        if !std::mem::take(&mut self.catalog_due) {
+        if !self.settled || !std::mem::take(&mut self.catalog_due) {
             return;
         }
         let Some(cataloguer) = &mut self.cataloguer else { return };

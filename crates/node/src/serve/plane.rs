@@ -400,6 +400,7 @@ impl Sink {
             }
             Notice::Settled { revision } => {
                 self.settled.store(true, Ordering::Release);
+                self.cores.send(0, ToCore::Settled);
                 self.tell_keeper(|| keeper::Input::Settled { revision });
             }
             Notice::Reply { call, result } => {

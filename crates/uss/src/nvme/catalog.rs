@@ -13,7 +13,7 @@ use zeroize::Zeroize;
 pub struct Catalog {
     /// This node.
     pub node: NodeId,
-    /// Counts the catalogs of this node: the generation counter of the discovery log.
+    /// Counts the catalogs of this node: the generation counter of the discovery log. 0: the settings are not known yet.
     pub revision: u64,
     /// The cluster's own name as a discovery subsystem: unique, beside the well-known name, which is accepted too.
     pub discovery_nqn: String,

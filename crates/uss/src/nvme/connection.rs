@@ -291,6 +291,13 @@ impl Front for NvmeFront {
         if let Some(reason) = self.closed.clone() {
             return Flow::Close { reason };
         }
+        if self.port.catalog().revision == 0 {
+            // The settings are not known yet. A host whose connection is closed tries again; one that is told that its
+            // subsystem does not exist (Connect Invalid Parameters, do not retry) gives the path up for good.
+            let reason = CloseReason::Refused("this gateway does not know the cluster's settings yet".into());
+            self.closed = Some(reason.clone());
+            return Flow::Close { reason };
+        }
         self.input(now, inbox, outbox, pool, service)
     }
 
