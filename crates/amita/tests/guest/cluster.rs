@@ -27,6 +27,8 @@ const EXPECTED: &[&str] = &[
     "no longer holds its lease",
     "owners of volumes evicted store",
     "refused a request of group",
+    "did not run for",
+    "the node's lease had ended",
 ];
 
 pub struct Gateways {
