@@ -225,13 +225,10 @@ impl Directory {
             Some(State::Leaving { .. }) => return Some(Sought::Later),
             None => {}
         }
-        if self.handed_over.get(&volume).is_some_and(|until| now < *until) {
-            return Some(match record.owner {
-                Some(owner) if owner != self.node && view.lives(owner) && !lost.contains(&owner) => {
-                    Sought::There(owner)
-                }
-                _ => Sought::Later,
-            });
+        // Its new owner is on its way; once the record names it, it is an owner like any other, and may die like one.
+        let is_on_its_way = record.owner.is_none_or(|owner| owner == self.node);
+        if is_on_its_way && self.handed_over.get(&volume).is_some_and(|until| now < *until) {
+            return Some(Sought::Later);
         }
         if let Some(owner) = record.owner
             && owner != self.node
