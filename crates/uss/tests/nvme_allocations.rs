@@ -150,6 +150,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
         ana: Ana::Optimized,
     };
     Catalog {
+        revision: 1,
         node: NodeId(1),
         subsystems: vec![Arc::new(Subsystem {
             nqn: NQN.into(),
