@@ -3,18 +3,12 @@
 use crate::view::View;
 use amita_cluster::map;
 use amita_cluster::{ClusterId, NodeId, VolumeId};
+use amita_control::admin::field;
 use amita_seal::{SealError, SealKey};
 use amita_uss::nvme::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// The names of the fields of a host's record that its secrets are bound to where they are sealed.
-mod field {
-    pub const DHCHAP: &str = "dhchap";
-    pub const DHCHAP_CONTROLLER: &str = "dhchap_controller";
-    pub const TLS: &str = "tls";
-}
 
 /// Makes the catalogs of a node, and remembers what it takes to make the next one.
 pub struct Cataloguer {
