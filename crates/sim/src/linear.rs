@@ -11,7 +11,7 @@
 //! small:
 //!
 //! * A read that may come next and agrees with the register is placed at once: it changes nothing, so it can be moved
-//!   to the front of any order that explains the rest.
+//!   to the front of any order that explains the rest. Unless something must not come after it.
 //! * A write of unknown outcome whose stamp is never read is left out: taking it out of an order changes no answer.
 //!   One whose stamp *is* read has happened before the first answer that shows it, so it becomes a write with that
 //!   answer as its end. (Stamps are unique.)
@@ -19,17 +19,20 @@
 //!   sectors the earliest is used first.
 //!
 //! A compare-and-write that was done is a read and a write at one moment; one that found something else is a read of
-//! anything but what it expected. Where there is such a miscompare, writes of unknown outcome that nobody has read may
-//! be what it found: they stay, optional.
+//! anything but what it expected. A write that nobody has read may be what it found, if no other write stands between
+//! them in every order: such writes of unknown outcome stay, optional.
 //!
 //! A write of unknown outcome that its host has repeated by another gateway must not take effect after the answer to the
 //! repetition (R9): it has that answer's event as its end, and need not have happened.
+//!
+//! Of two configurations that differ only in which optional operations they have used up, the one that has used fewer can
+//! do all that the other can; the other is not visited.
 //!
 //! The checker never says yes without an order in hand. It gives up, which counts as a failure, after
 //! [`MAX_CONFIGURATIONS`].
 
 use crate::stamp::{SECTORS_PER_BLOCK, Stamp};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -154,20 +157,21 @@ pub fn check_repeated(steps: &[Step]) -> Result<(), Violation> {
     if once.is_ok() {
         return once;
     }
-    let mut twice = steps.to_vec();
-    for step in steps {
-        if let Action::Write { sectors, stamp } = step.action
-            && stamp != Stamp::ZERO
-        {
-            twice.push(Step {
-                completed: None,
-                void_after: step.completed.or(step.void_after),
-                action: Action::Again { sectors, stamp },
-                ..*step
-            });
-        }
-    }
-    check(&twice)
+    check(&with_repetitions(steps))
+}
+
+/// For every write, one more that may have happened by its answer.
+fn with_repetitions(steps: &[Step]) -> Vec<Step> {
+    let again = |step: &Step| match step.action {
+        Action::Write { sectors, stamp } if stamp != Stamp::ZERO => Some(Step {
+            completed: None,
+            void_after: step.completed.or(step.void_after),
+            action: Action::Again { sectors, stamp },
+            ..*step
+        }),
+        _ => None,
+    };
+    steps.iter().copied().chain(steps.iter().filter_map(again)).collect()
 }
 
 fn agrees(register: &Values, sectors: Width, values: &Values) -> bool {
@@ -185,16 +189,16 @@ fn apply(register: &mut Values, sectors: Width, stamp: Stamp) {
 /// Leaves out what cannot matter, gives an end to what must have happened, and orders by start.
 fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
     let mut writes: BTreeMap<Stamp, (u64, Width)> = BTreeMap::new();
-    let mut has_miscompares = false;
     for step in steps {
         let (sectors, stamp) = match step.action {
-            Action::Write { sectors, stamp } => (sectors, stamp),
-            Action::Compare { found_other: true, .. } => {
-                has_miscompares = true;
-                continue;
-            }
-            Action::Compare { sectors, stamp, .. } => (sectors, stamp),
-            Action::Read { .. } | Action::Again { .. } => continue,
+            Action::Write { sectors, stamp }
+            | Action::Compare {
+                sectors,
+                stamp,
+                found_other: false,
+                ..
+            } => (sectors, stamp),
+            Action::Compare { .. } | Action::Read { .. } | Action::Again { .. } => continue,
         };
         if stamp != Stamp::ZERO {
             let before = writes.insert(stamp, (step.invoked, sectors));
@@ -244,13 +248,14 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
         }
     }
     named.extend(shown.keys());
+    let miscompares = Miscompares::of(steps);
     let mut reduced: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
         let mut step = *step;
         if step.completed.is_none() {
             match step.action {
                 Action::Read { .. } => continue,
-                Action::Again { stamp, .. } if !has_miscompares && !shown.contains_key(&stamp) => continue,
+                Action::Again { stamp, .. } if !named.contains(&stamp) && !miscompares.may_find(&step) => continue,
                 Action::Again { .. } | Action::Write { stamp: Stamp::ZERO, .. } => {}
                 Action::Write { stamp, .. } | Action::Compare { stamp, .. } => match shown.get(&stamp) {
                     Some(first) => {
@@ -258,7 +263,7 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
                         step.void_after = None;
                     }
                     // What an unanswered compare-and-write may have found.
-                    None if has_miscompares || named.contains(&stamp) => {}
+                    None if named.contains(&stamp) || miscompares.may_find(&step) => {}
                     None => continue,
                 },
             }
@@ -276,6 +281,55 @@ fn reduce(steps: &[Step]) -> Result<Vec<Step>, Violation> {
     }
     reduced.sort_by_key(|step| step.invoked);
     Ok(reduced)
+}
+
+/// Which writes can be what a compare-and-write found instead of what it expected.
+struct Miscompares {
+    /// The start and the answer of each.
+    all: Vec<(u64, u64)>,
+    /// The writes that certainly happened: start, answer, sectors.
+    certain: Vec<(u64, u64, Width)>,
+}
+
+impl Miscompares {
+    fn of(steps: &[Step]) -> Miscompares {
+        let mut miscompares = Miscompares {
+            all: Vec::new(),
+            certain: Vec::new(),
+        };
+        for step in steps {
+            match (step.action, step.completed) {
+                (Action::Compare { found_other: true, .. }, completed) => {
+                    miscompares.all.push((step.invoked, completed.unwrap_or(u64::MAX)));
+                }
+                (Action::Write { sectors, .. } | Action::Compare { sectors, .. }, Some(completed)) => {
+                    miscompares.certain.push((step.invoked, completed, sectors));
+                }
+                _ => {}
+            }
+        }
+        miscompares
+    }
+
+    /// Can one of them have found what this operation wrote? Not those that were answered before it, nor those before
+    /// which another write covered it in every order.
+    fn may_find(&self, write: &Step) -> bool {
+        let (Action::Write { sectors, .. } | Action::Again { sectors, .. } | Action::Compare { sectors, .. }) =
+            write.action
+        else {
+            return false;
+        };
+        let end = write.completed.or(write.void_after).unwrap_or(u64::MAX);
+        self.all.iter().any(|(invoked, completed)| {
+            let is_covered = || {
+                let between = |(start, done, covers): &(u64, u64, Width)| {
+                    *start > end && done < invoked && sectors & !covers == 0
+                };
+                self.certain.iter().any(between)
+            };
+            *completed > write.invoked && !is_covered()
+        })
+    }
 }
 
 /// The placed operations: all below `lowest`, and those whose bit is set above it.
@@ -316,7 +370,10 @@ impl Placed {
 
 #[derive(Clone, Debug)]
 struct Configuration {
+    /// Of those that must happen. The optional ones count as placed here.
     placed: Placed,
+    /// The optional ones that have happened and could happen still, in ascending order.
+    used: Vec<usize>,
     count: usize,
     register: Values,
     /// The latest start of what is placed.
@@ -325,33 +382,57 @@ struct Configuration {
 
 impl Configuration {
     fn place(&mut self, steps: &[Step], index: usize) {
-        self.placed.put(index);
+        let step = &steps[index];
+        if step.completed.is_some() {
+            self.placed.put(index);
+        } else if let Err(at) = self.used.binary_search(&index) {
+            self.used.insert(at, index);
+        }
         self.count += 1;
-        self.latest = self.latest.max(steps[index].invoked);
+        self.latest = self.latest.max(step.invoked);
+        self.used.retain(|index| !is_void(&steps[*index], self.latest));
     }
+
+    fn may_use(&self, steps: &[Step], index: usize) -> bool {
+        !is_void(&steps[index], self.latest) && self.used.binary_search(&index).is_err()
+    }
+}
+
+/// Too late for it, once something is placed that began at `latest`?
+fn is_void(step: &Step, latest: u64) -> bool {
+    step.void_after.is_some_and(|end| latest > end)
 }
 
 struct Search<'a> {
     steps: &'a [Step],
+    /// Those of unknown outcome, in the order of their starts.
+    optional: Vec<usize>,
     /// The reads that returned each stamp.
     readers: BTreeMap<Stamp, Vec<usize>>,
-    /// Some operation found what it did not expect: then a write that nobody has read may matter, too.
-    has_miscompares: bool,
-    /// Some write may have happened twice, so that what is gone may come back.
-    comes_again: bool,
-    seen: FxHashSet<(Placed, Values)>,
+    /// What something may have found that did not expect it, by index.
+    may_be_found: Vec<bool>,
+    /// The writes that may happen twice, so that what is gone may come back.
+    again: BTreeMap<Stamp, usize>,
+    /// What was used up when each was visited.
+    seen: FxHashMap<(Placed, Values), Vec<Vec<usize>>>,
+    visited: usize,
     stack: Vec<Configuration>,
     longest: Configuration,
 }
 
 impl<'a> Search<'a> {
     fn new(steps: &'a [Step]) -> Search<'a> {
-        let start = Configuration {
+        let optional: Vec<usize> = (0..steps.len())
+            .filter(|index| steps[*index].completed.is_none())
+            .collect();
+        let mut start = Configuration {
             placed: Placed::default(),
+            used: Vec::new(),
             count: 0,
             register: Values::default(),
             latest: 0,
         };
+        optional.iter().for_each(|index| start.placed.put(*index));
         let mut readers: BTreeMap<Stamp, Vec<usize>> = BTreeMap::new();
         for (index, step) in steps.iter().enumerate() {
             if let Action::Read { sectors, values } = &step.action {
@@ -363,33 +444,38 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        let stack = vec![start.clone()];
-        let is_miscompare = |step: &Step| matches!(step.action, Action::Compare { found_other: true, .. });
+        let again = optional.iter().filter_map(|index| match steps[*index].action {
+            Action::Again { stamp, .. } => Some((stamp, *index)),
+            _ => None,
+        });
+        let miscompares = Miscompares::of(steps);
         Search {
             steps,
+            again: again.collect(),
             readers,
-            has_miscompares: steps.iter().any(is_miscompare),
-            comes_again: steps.iter().any(|step| matches!(step.action, Action::Again { .. })),
-            seen: FxHashSet::default(),
+            may_be_found: steps.iter().map(|step| miscompares.may_find(step)).collect(),
+            optional,
+            seen: FxHashMap::default(),
+            visited: 0,
+            stack: vec![start.clone()],
             longest: start,
-            stack,
         }
     }
 
     fn run(mut self) -> Result<(), Violation> {
-        let (mut next, mut before) = (Vec::new(), Vec::new());
+        let mut next = Vec::new();
         while let Some(mut here) = self.stack.pop() {
-            if self.place_reads(&mut here, &mut before) {
+            if self.place_reads(&mut here) {
                 return Ok(());
             }
-            self.stack.append(&mut before);
             if here.count > self.longest.count {
                 self.longest = here.clone();
             }
-            if !self.seen.insert((here.placed.clone(), here.register)) {
+            if !self.is_new(&here) {
                 continue;
             }
-            if self.seen.len() > MAX_CONFIGURATIONS {
+            self.visited += 1;
+            if self.visited > MAX_CONFIGURATIONS {
                 return Err(Violation::Undecided);
             }
             self.choices(&here, &mut next);
@@ -397,6 +483,11 @@ impl<'a> Search<'a> {
             next.sort_by_key(|index| std::cmp::Reverse(self.steps[*index].completed.unwrap_or(u64::MAX)));
             for index in next.drain(..) {
                 let mut child = here.clone();
+                if self.is_explained(&here.register, index) {
+                    child.place(self.steps, index);
+                    self.stack.push(child);
+                    continue;
+                }
                 let (sectors, stamp) = match self.steps[index].action {
                     Action::Write { sectors, stamp } => {
                         self.place_hidden(&mut child, sectors, index);
@@ -417,7 +508,6 @@ impl<'a> Search<'a> {
         let mut unplaced: Vec<&Step> = (longest.placed.lowest..self.steps.len())
             .filter(|index| !longest.placed.has(*index))
             .map(|index| &self.steps[index])
-            .filter(|step| step.completed.is_some())
             .collect();
         unplaced.sort_by_key(|step| step.completed);
         Err(Violation::NoOrder {
@@ -426,8 +516,20 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Calls `visit` for every unplaced operation that no unplaced one precedes, in the order of their starts. True
-    /// when nothing that was answered is left.
+    /// False if one like it was visited that had used up no more.
+    fn is_new(&mut self, here: &Configuration) -> bool {
+        let visited = self.seen.entry((here.placed.clone(), here.register)).or_default();
+        let is_within = |few: &[usize], many: &[usize]| few.iter().all(|index| many.binary_search(index).is_ok());
+        if visited.iter().any(|used| is_within(used, &here.used)) {
+            return false;
+        }
+        visited.retain(|used| !is_within(&here.used, used));
+        visited.push(here.used.clone());
+        true
+    }
+
+    /// Calls `visit` for every unplaced operation that no unplaced one precedes, the optional ones first, else in the
+    /// order of their starts. True when nothing that was answered is left.
     fn minimal(&self, here: &Configuration, mut visit: impl FnMut(usize)) -> bool {
         let mut bound = u64::MAX;
         for index in here.placed.lowest..self.steps.len() {
@@ -439,71 +541,61 @@ impl<'a> Search<'a> {
                 bound = bound.min(self.steps[index].completed.unwrap_or(u64::MAX));
             }
         }
-        for index in here.placed.lowest..self.steps.len() {
-            if self.steps[index].invoked >= bound {
-                break;
-            }
-            if !here.placed.has(index) {
-                visit(index);
-            }
-        }
+        let precedes = |index: &usize| self.steps[*index].invoked < bound;
+        self.optional
+            .iter()
+            .copied()
+            .take_while(precedes)
+            .filter(|index| here.may_use(self.steps, *index))
+            .for_each(&mut visit);
+        (here.placed.lowest..self.steps.len())
+            .take_while(precedes)
+            .filter(|index| !here.placed.has(*index))
+            .for_each(visit);
         bound == u64::MAX
     }
 
-    /// Places all reads that may come next and agree; true when all that was answered is placed.
-    /// What must not happen later than one of them may have happened before it: `before` gets those configurations.
-    fn place_reads(&self, here: &mut Configuration, before: &mut Vec<Configuration>) -> bool {
+    /// Is this a read, or a compare-and-write that found something else, that agrees with the register?
+    fn is_explained(&self, register: &Values, index: usize) -> bool {
+        match &self.steps[index].action {
+            Action::Read { sectors, values } => agrees(register, *sectors, values),
+            Action::Compare {
+                sectors,
+                expected,
+                found_other: true,
+                ..
+            } => !agrees(register, *sectors, expected),
+            _ => false,
+        }
+    }
+
+    /// Places the reads that may come next, agree and make nothing void; true when all that was answered is placed.
+    fn place_reads(&self, here: &mut Configuration) -> bool {
+        let mut reads: Vec<usize> = Vec::new();
         loop {
-            let mut reads: Vec<usize> = Vec::new();
+            let harmless = self.harmless(here);
             let done = self.minimal(here, |index| {
-                let explained = match &self.steps[index].action {
-                    Action::Read { sectors, values } => agrees(&here.register, *sectors, values),
-                    Action::Compare {
-                        sectors,
-                        expected,
-                        found_other: true,
-                        ..
-                    } => !agrees(&here.register, *sectors, expected),
-                    _ => false,
-                };
-                if explained {
+                if self.steps[index].invoked <= harmless && self.is_explained(&here.register, index) {
                     reads.push(index);
                 }
             });
             if done || reads.is_empty() {
                 return done;
             }
-            let latest = reads
-                .iter()
-                .map(|index| self.steps[*index].invoked)
-                .max()
-                .unwrap_or_default();
-            self.minimal(here, |index| {
-                let step = &self.steps[index];
-                if let (Some(end), Action::Write { sectors, stamp } | Action::Again { sectors, stamp }) =
-                    (step.void_after.filter(|_| step.completed.is_none()), &step.action)
-                    && here.latest < end
-                    && end < latest
-                {
-                    let mut child = here.clone();
-                    child.place(self.steps, index);
-                    apply(&mut child.register, *sectors, *stamp);
-                    before.push(child);
-                }
-            });
-            reads.into_iter().for_each(|index| here.place(self.steps, index));
+            reads.drain(..).for_each(|index| here.place(self.steps, index));
         }
     }
 
     /// Does an unplaced read still have to see what one of these sectors holds?
     fn is_missed(&self, here: &Configuration, sectors: Width) -> bool {
-        if self.comes_again {
-            return false;
-        }
         (0..SECTORS_PER_BLOCK).filter(|at| sectors & 1 << at != 0).any(|at| {
             let stamp = here.register[at];
             // Zeros come back with a clear.
             stamp != Stamp::ZERO
+                && !self
+                    .again
+                    .get(&stamp)
+                    .is_some_and(|index| here.may_use(self.steps, *index))
                 && self.readers.get(&stamp).is_some_and(|readers| {
                     readers.iter().any(|reader| {
                         !here.placed.has(*reader)
@@ -514,11 +606,16 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// What begins by then can be placed without making anything void that could still happen.
+    fn harmless(&self, here: &Configuration) -> u64 {
+        let live = self.optional.iter().filter(|index| here.may_use(self.steps, **index));
+        let first = live.filter_map(|index| self.steps[*index].void_after).min();
+        first.unwrap_or(u64::MAX).max(here.latest)
+    }
+
     /// Places the unread writes that may come next and that a write of these sectors, `but`, covers: nobody can tell.
     fn place_hidden(&self, here: &mut Configuration, sectors: Width, but: usize) {
-        if self.has_miscompares {
-            return;
-        }
+        let harmless = self.harmless(here).max(self.steps[but].invoked);
         let mut hidden: Vec<usize> = Vec::new();
         self.minimal(here, |index| {
             if let Action::Write {
@@ -528,6 +625,8 @@ impl<'a> Search<'a> {
                 && covered & !sectors == 0
                 && index != but
                 && self.steps[index].completed.is_some()
+                && !self.may_be_found[index]
+                && self.steps[index].invoked <= harmless
             {
                 hidden.push(index);
             }
@@ -535,10 +634,12 @@ impl<'a> Search<'a> {
         hidden.into_iter().for_each(|index| here.place(self.steps, index));
     }
 
-    /// The writes that may come next. Of several that leave the same register, the one that is answered first.
+    /// The writes that may come next: of several that leave the same register, the one that is answered first. And the
+    /// reads that make something void: what they make void may have to come first.
     fn choices(&self, here: &Configuration, next: &mut Vec<usize>) {
-        let mut unknown: Vec<(Width, Stamp)> = Vec::new();
+        let mut unknown: Vec<(Width, Stamp, u64)> = Vec::new();
         let mut unread: Vec<(Width, usize)> = Vec::new();
+        let harmless = self.harmless(here);
         self.minimal(here, |index| {
             let step = &self.steps[index];
             let (sectors, stamp) = match &step.action {
@@ -554,19 +655,18 @@ impl<'a> Search<'a> {
                     }
                     return;
                 }
+                _ if self.is_explained(&here.register, index) => return next.push(index),
                 _ => return,
             };
             if step.completed.is_none() {
-                if step.void_after.is_some_and(|end| here.latest > end) {
+                // Of those that do the same, the one that began and must end first.
+                let end = step.void_after.unwrap_or(u64::MAX);
+                let is_like = |other: &(Width, Stamp, u64)| other.0 == sectors && other.1 == stamp && other.2 <= end;
+                if unknown.iter().any(is_like) {
                     return;
                 }
-                if step.void_after.is_none() {
-                    if unknown.contains(&(sectors, stamp)) {
-                        return;
-                    }
-                    unknown.push((sectors, stamp));
-                }
-            } else if stamp == Stamp::UNREAD {
+                unknown.push((sectors, stamp, end));
+            } else if stamp == Stamp::UNREAD && step.invoked <= harmless {
                 match unread.iter_mut().find(|(width, _)| *width == sectors) {
                     Some((_, first)) if self.steps[*first].completed <= step.completed => {}
                     Some((_, first)) => *first = index,

@@ -419,12 +419,73 @@ fn many_writes_at_once_are_quick() {
     }
 }
 
+/// Clients of several gateways whose writes are cut off in numbers, while compare-and-writes find what they do not
+/// expect.
+#[test]
+fn miscompares_among_unknown_writes_are_quick() {
+    let mut found = 0;
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let (mut steps, mut under_way) = (Vec::<Step>::new(), Vec::<Step>::new());
+        let (mut register, mut stamp) = (0, 0);
+        for event in 1..600 {
+            if under_way.len() < 12 && random.percent(60) {
+                stamp += 1;
+                let step = match random.below(4) {
+                    0 => read(event, event, register),
+                    1 => compare(event, event, register, stamp),
+                    2 if register != 1 => miscompare(event, event, 1, stamp),
+                    _ => write(event, event, stamp),
+                };
+                let writes = match step.action {
+                    Action::Write { .. } => true,
+                    Action::Compare { found_other, .. } => !found_other,
+                    _ => false,
+                };
+                if writes {
+                    register = stamp; // Takes effect at once, is answered later.
+                }
+                under_way.push(step);
+            } else if !under_way.is_empty() {
+                let mut step = under_way.swap_remove(random.below(under_way.len() as u64) as usize);
+                let may_be_lost = matches!(step.action, Action::Write { .. }) && random.percent(70);
+                step.completed = (!may_be_lost).then_some(event);
+                step.void_after = (may_be_lost && random.percent(50)).then_some(event);
+                steps.push(step);
+            }
+        }
+        steps.extend(
+            under_way
+                .into_iter()
+                .map(|step| Step {
+                    completed: None,
+                    ..step
+                })
+                .filter(|step| !matches!(step.action, Action::Compare { found_other: true, .. })),
+        );
+        assert_eq!(check(&steps), Ok(()), "seed {seed}");
+        // A read of what was overwritten long before is found among them.
+        let old = steps.iter().find_map(|step| match step.action {
+            Action::Write { stamp, .. } if step.completed.is_some() && stamp.0 < 20 => Some(stamp.0),
+            _ => None,
+        });
+        let is_late = |step: &Step| matches!(step.action, Action::Read { values, .. } if values[0].0 > stamp / 2);
+        let late = steps.iter().position(|step| step.completed.is_some() && is_late(step));
+        if let (Some(old), Some(late)) = (old, late) {
+            steps[late].action = read(0, 0, old).action;
+            assert!(matches!(check(&steps), Err(Violation::NoOrder { .. })), "seed {seed}");
+            found += 1;
+        }
+    }
+    assert!(found > 10, "a stale read was tried in {found} histories");
+}
+
 #[test]
 fn agrees_with_brute_force_on_random_histories() {
     let (mut right, mut wrong) = (0, 0);
     for seed in 0..60_000 {
         let mut random = Random::new(seed);
-        let count = random.within(2, 6);
+        let count = random.within(2, if seed % 8 == 0 { 7 } else { 6 });
         // Random starts and ends: a shuffle of 2 * count events.
         let mut events: Vec<u64> = (1..=2 * count).collect();
         for index in (1..events.len()).rev() {
@@ -486,6 +547,10 @@ fn agrees_with_brute_force_on_random_histories() {
             .collect();
         let found = check(&steps).is_ok();
         assert_eq!(found, brute_force(&steps), "seed {seed}: {steps:#?}");
+        let twice = with_repetitions(&steps);
+        if twice.len() <= 8 {
+            assert_eq!(check(&twice).is_ok(), brute_force(&twice), "seed {seed}: {twice:#?}");
+        }
         if found { right += 1 } else { wrong += 1 }
     }
     assert!(
