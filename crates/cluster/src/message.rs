@@ -74,7 +74,8 @@ pub struct Request {
 pub enum RequestBody {
     /// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
     /// everything accepted under an older generation first. Equal to what the store has: answered at once. A *newer
-    /// generation* waits until the promise given to the old owner has run out (R4), an older one is refused.
+    /// generation* waits until the promise given to the old owner has run out or was given back (R4), an older one is
+    /// refused.
     Fence {
         /// The gateway that owns the generation.
         owner: NodeId,
@@ -84,6 +85,9 @@ pub enum RequestBody {
         syncing: Vec<StoreId>,
         /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
         blocks_per_chunk: u16,
+        /// The generation whose owner has handed the volume over: it serves nothing any more, so that what this store
+        /// has promised to exactly this generation need not be waited for. (An older one's owner may still read by it.)
+        given_back: Option<Generation>,
     },
     /// What version of this chunk do you hold?
     Open {

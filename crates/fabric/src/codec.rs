@@ -176,6 +176,8 @@ kinds! {
     Whole = 0x1e, request::WHOLE_BYTES, 0;
     /// Request: read blocks and check them.
     Verify = 0x1f, request::VERIFY_BYTES, 0;
+    /// Request: as `Fence`, of a volume that was handed over.
+    Succeed = 0x20, request::SUCCEED_BYTES, 0;
 
     /// Answer to `Fence`.
     Fenced = 0x40, answer::PLAIN_BYTES, 0;
@@ -352,7 +354,8 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Join
         | Kind::Mend
         | Kind::Whole
-        | Kind::Verify => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
+        | Kind::Verify
+        | Kind::Succeed => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
         Kind::Fenced
         | Kind::Opened
         | Kind::Done
@@ -373,7 +376,7 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
 pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: usize) -> Result<(), EncodeError> {
     let from = begin(out);
     let put = match message {
-        Message::Request(request) => request::put(out, request, payload_bytes),
+        Message::Request(request) => request::put(out, version, request, payload_bytes),
         Message::Answer(answer) => answer::put(out, answer, payload_bytes),
         Message::Release {
             tag,

@@ -48,6 +48,9 @@ pub struct Forward {
     pub host: u64,
     /// The volume.
     pub volume: VolumeId,
+    /// The generation by which the sender takes the receiver for the owner. Under no other is this carried out (R9): what
+    /// waited at an owner of old, and was sent to its successor since, must not be done when that owner is owner again.
+    pub generation: Generation,
     /// What.
     pub op: ForwardOp,
     /// The first byte.

@@ -8,6 +8,7 @@ mod forward;
 mod nvme;
 mod observe;
 mod peers;
+mod post;
 mod reserve;
 mod route;
 

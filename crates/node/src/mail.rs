@@ -5,7 +5,7 @@
 //! in an overflow queue of the sender and goes first in the next pass, so that order between two cores is kept.
 
 use amita_cluster::message::{Answer, Request};
-use amita_cluster::{NodeId, StoreId, TraceId, VolumeId};
+use amita_cluster::{Generation, NodeId, StoreId, TraceId, VolumeId};
 use amita_fabric::{Link, Message};
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
@@ -377,6 +377,17 @@ pub struct Origin {
     pub trace: TraceId,
     /// The host, where its front serves hosts that other gateways serve as well: such I/O may be forwarded.
     pub host: uss::HostKey,
+    /// Of a forwarded request: the generation under which alone it may be carried out here. Zero: of a host of ours.
+    pub generation: Generation,
+}
+
+impl Origin {
+    /// May what is asked be carried out under this generation of ours? What other gateways forward names the one that they
+    /// mean: they may have gone to the next owner with it since (R9).
+    #[must_use]
+    pub fn may_act_under(&self, generation: Generation) -> bool {
+        self.generation == Generation(0) || self.generation == generation
+    }
 }
 
 impl CoreMessage {

@@ -33,6 +33,8 @@ planted! {
     any_session,
     /// An owner carries out what was on the way for however long.
     any_age,
+    /// An owner carries out what was meant for another generation of it.
+    any_generation,
     /// What a host asked for stays when the host has gone.
     keep_for_gone_hosts,
     /// A compare-and-write that may have been carried out is sent again.

@@ -12,7 +12,6 @@ use amita_cluster::{Generation, StoreId, VolumeId};
 use amita_meta as meta;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_uss::HostKey;
 use amita_uss::reservation::Access;
 use amita_volume::health::HealthEvent;
 use amita_volume::{CallId, Care, Config, Effect, IoError, IoId, Op, Opened, Payload, Sequencer};
@@ -88,6 +87,15 @@ impl Ios {
         self.free.push(number.0 as u32);
         Some(io)
     }
+}
+
+/// Why a piece of I/O is not begun.
+#[derive(Debug)]
+pub enum Declined {
+    /// The volume is not open here, or is on its way to another gateway. The payload is handed back.
+    Elsewhere(Slice),
+    /// The volume's reservation forbids it.
+    Reserved,
 }
 
 /// What the sequencers want. (The common case, a request to a store, is the largest; boxing it would allocate per I/O.)
@@ -268,14 +276,6 @@ impl Shards {
         }
     }
 
-    /// Does the volume's reservation forbid this?
-    #[must_use]
-    pub fn forbids(&self, volume: VolumeId, host: HostKey, op: &Op) -> bool {
-        let shard = self.by_volume.get(&volume).and_then(|number| self.shards.get(number));
-        let reserved = shard.and_then(|shard| shard.reserved.as_ref());
-        reserved.is_some_and(|reserved| !reserved.state.allows(host, access(op)))
-    }
-
     /// Is something under way that the volume's reservation forbids?
     #[must_use]
     pub fn offends(&self, volume: VolumeId) -> bool {
@@ -288,14 +288,28 @@ impl Shards {
         under_way.any(|io| !reserved.state.allows(io.origin.host, access(&io.op)))
     }
 
-    /// A piece of I/O for a volume; its payload is handed back where it is not open here.
-    pub fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) -> Result<(), Slice> {
+    /// A piece of I/O for a volume.
+    pub fn submit(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        volume: VolumeId,
+        op: Op,
+        payload: Slice,
+    ) -> Result<(), Declined> {
         let Some(&number) = self.by_volume.get(&volume) else {
-            return Err(payload);
+            return Err(Declined::Elsewhere(payload));
         };
         let Some(shard) = self.shards.get_mut(&number).filter(|shard| !shard.leaving) else {
-            return Err(payload);
+            return Err(Declined::Elsewhere(payload));
         };
+        if !origin.may_act_under(shard.generation) {
+            return Err(Declined::Elsewhere(payload));
+        }
+        let reserved = shard.reserved.as_ref();
+        if reserved.is_some_and(|reserved| !reserved.state.allows(origin.host, access(&op))) {
+            return Err(Declined::Reserved);
+        }
         shard.under_way += 1;
         let io = self.ios.put(Io {
             origin,

@@ -13,7 +13,8 @@
 //!   forwards, before it does anything else ([`crate::core`]);
 //! * a forwarded request whose link broke is neither answered nor given up before the owner can have no copy of it left
 //!   that it has not carried out: it is sent again on the next link, which replaces the old one and what lay unread on it,
-//!   or to the next owner, whose generation fences the old one. Done twice it does no harm: the host has not been told yet,
+//!   or to the next owner, whose generation fences the old one. (It names the generation that it is meant for: what waits at
+//!   the old owner is not carried out should that become owner again.) Done twice it does no harm: the host has not been told yet,
 //!   and so cannot have gone on by the answer. (A compare-and-write is not repeated. Its host is told that the outcome is unknown.)
 
 use crate::mail::Origin;

@@ -156,8 +156,9 @@ impl Fences {
         u16::try_from(promise.as_millis()).unwrap_or(u16::MAX)
     }
 
-    /// What is to be done with this fence? `promises` is false where rule R4 is switched off.
-    pub fn judge(&mut self, fence: &Fence, now: Time, promises: bool) -> Verdict {
+    /// What is to be done with this fence? `given_back`: the generation whose owner has ended and holds to no promise any
+    /// more; `promises` is false where rule R4 is switched off.
+    pub fn judge(&mut self, fence: &Fence, given_back: Option<Generation>, now: Time, promises: bool) -> Verdict {
         let group_epoch = self
             .by_group
             .get(&fence.group)
@@ -186,7 +187,10 @@ impl Fences {
         }
         if volume.closing < fence.generation {
             let until = volume.promise_until.max(not_before);
-            if promises && now < until {
+            // Whatever was promised, before the last start too, was promised to the generation that is known: an older one's
+            // promises had run out before it was adopted. If another one was given back, this one's owner may still read.
+            let is_given_back = given_back == Some(volume.generation);
+            if promises && !is_given_back && now < until {
                 return Verdict::Wait(until);
             }
             volume.closing = fence.generation;

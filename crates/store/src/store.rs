@@ -48,6 +48,7 @@ use crate::allocator::{Allocator, Freed, ReadWindow};
 use crate::config::Config;
 use crate::credits::{AccountId, Credits};
 use crate::fences::{Fences, VolumeKey};
+use crate::format::record::Fence;
 use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{Geometry, PAGE_BYTES};
 use crate::held::Held;
@@ -244,9 +245,20 @@ impl Store {
             in_sync,
             syncing,
             blocks_per_chunk,
+            given_back,
         } = request.body
         {
-            return self.fence(asker, &scope, owner, &in_sync, &syncing, blocks_per_chunk);
+            let fence = Fence {
+                volume: scope.volume,
+                generation: scope.generation,
+                owner,
+                group: scope.group,
+                epoch: scope.epoch,
+                blocks_per_chunk,
+                in_sync: in_sync.into_iter().collect(),
+                syncing: syncing.into_iter().collect(),
+            };
+            return self.fence(asker, fence, given_back);
         }
         let scope = self.planted_scope(scope);
         let right = match self.fences.check(&scope) {

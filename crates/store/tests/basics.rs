@@ -319,6 +319,7 @@ fn epochs_and_members_are_checked() {
         owner: NodeId(1),
         in_sync: vec![StoreId(5)],
         blocks_per_chunk: 1024,
+        given_back: None,
     });
     let told = asker.ask(&mut rig, request, Slice::default());
     assert_eq!(told.answer.result, Err(Refusal::Invalid { what: Problem::Members }));

@@ -227,6 +227,7 @@ fn a_fence_names_the_store_somewhere_and_not_too_many() {
             in_sync: ids(in_sync).into_iter().collect(),
             syncing: ids(syncing),
             blocks_per_chunk: 1024,
+            given_back: None,
         };
         test.ask(body, &[])
     };

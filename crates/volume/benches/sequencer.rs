@@ -26,6 +26,7 @@ fn opened() -> Opened {
     };
     Opened {
         reservation: None,
+        given_back: None,
         volume: map::Volume {
             id: VolumeId(9),
             name: "v".to_owned(),

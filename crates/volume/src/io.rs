@@ -149,6 +149,8 @@ pub struct Opened {
     pub generation: Generation,
     /// We.
     pub owner: NodeId,
+    /// The generation before ours, if its owner has handed the volume over: it serves nothing any more (R4).
+    pub given_back: Option<Generation>,
     /// The record of the volume's reservation, if there is one, and its modification revision; read with the groups.
     pub reservation: Option<(Vec<u8>, u64)>,
     /// All groups of the pool in the order of their index, with their modification revision; read after the generation

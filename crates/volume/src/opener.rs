@@ -4,6 +4,7 @@
 //!    metadata is older than its stores, nothing is opened.
 //! 2. A living owner is asked to release it (R10: a takeover needs its consent, or its silence). It may answer that it
 //!    is in use; one that does not answer in time is passed over: its promises protect it until they run out (R4).
+//!    One that hands it over (the operator moves it) gives its promises back: it serves nothing any more.
 //! 3. The generation is raised by compare-and-set. A lost race starts again from the top. An unknown outcome is read
 //!    back (R6), and the generation raised once more: whoever made the last raise is not asked, because a skipped
 //!    generation costs nothing.
@@ -207,6 +208,8 @@ pub struct Opener {
     pool: Option<map::Pool>,
     /// The generation that we have raised the volume to.
     raised: Option<Generation>,
+    /// The generation whose owner has handed the volume over, by the record that was last read.
+    given_back: Option<Generation>,
     /// Groups that a planted fault has read too early.
     early_groups: Option<Reply>,
     effects: VecDeque<OpenerEffect>,
@@ -228,6 +231,7 @@ impl Opener {
             volume: None,
             pool: None,
             raised: None,
+            given_back: None,
             early_groups: None,
             effects: VecDeque::new(),
         };
@@ -284,7 +288,14 @@ impl Opener {
                 let owner = self.record().owner.expect("only an owner is asked");
                 self.end(Err(OpenError::Busy { owner }));
             }
-            OwnerReply::Released | OwnerReply::NotOwner | OwnerReply::Unreachable => self.raise(),
+            OwnerReply::Released => {
+                // Where nobody used the volume, it is dropped at once: reads may be under way there still.
+                if self.config.consent == Consent::HandOver {
+                    self.given_back = Some(self.record().generation);
+                }
+                self.raise();
+            }
+            OwnerReply::NotOwner | OwnerReply::Unreachable => self.raise(),
         }
     }
 
@@ -444,6 +455,8 @@ impl Opener {
     }
 
     fn volume_read(&mut self, value: Option<&KeyValue>) {
+        // It was this record's owner that was asked; the raise proves that nobody has changed it since.
+        self.given_back = None;
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
             return self.end(Err(OpenError::Contended));
@@ -503,6 +516,9 @@ impl Opener {
     }
 
     fn raise(&mut self) {
+        if self.config.planted.give_back_unasked() {
+            self.given_back = Some(self.record().generation);
+        }
         if self.config.planted.read_groups_before_raise() && self.early_groups.is_none() {
             return self.go(Step::Groups);
         }
@@ -542,6 +558,7 @@ impl Opener {
         let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
         let result = check_groups(&pool, reply.values(1)).map(|groups| Opened {
             reservation,
+            given_back: self.given_back,
             generation: volume.generation,
             owner: self.config.node,
             volume,

@@ -33,6 +33,8 @@ planted! {
     no_hold,
     /// R4: reads do without promises.
     no_promises,
+    /// R4: an owner that was not asked is taken to have given its promises back.
+    give_back_unasked,
     /// R6: the opener reads the groups before it raises the generation.
     read_groups_before_raise,
     /// R6: each part of a roll-forward is applied by itself.

@@ -64,6 +64,8 @@ pub struct Sequencer {
     volume_revision: u64,
     owner: amita_cluster::NodeId,
     generation: amita_cluster::Generation,
+    /// The generation before ours, if its owner has handed the volume over (R4).
+    given_back: Option<amita_cluster::Generation>,
     pool: map::Pool,
     chunk_bytes: u32,
     blocks_per_chunk: u16,
@@ -133,6 +135,7 @@ impl Sequencer {
             volume_revision: opened.volume_revision,
             owner: opened.owner,
             generation: opened.generation,
+            given_back: opened.given_back,
             pool: opened.pool,
             id_base,
             stores: Vec::new(),

@@ -36,6 +36,7 @@ fn opened() -> Opened {
     let members: Vec<StoreId> = (1..=3).map(StoreId).collect();
     Opened {
         reservation: None,
+        given_back: None,
         volume: map::Volume {
             id: VolumeId(9),
             name: "v".to_owned(),

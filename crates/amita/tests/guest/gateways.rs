@@ -71,6 +71,7 @@ fn who_may_connect() {
     });
     target.guard("vault", 64 * MIB).expect("a second subsystem");
     steps.step("host not allowed", || access::host_not_allowed(&alpha, &mut target));
+    steps.step("autoconnect", || access::autoconnect(&alpha, &mut target));
     steps.step("CHAP", || access::chap(&alpha, &mut target));
     steps.step("TLS", || access::tls(&alpha, &mut target));
     steps.finish();

@@ -1,5 +1,6 @@
 //! The frames by which a gateway has a volume's owner carry out what a host asked it for.
 
+use super::control::get_generation;
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind};
 use crate::message::{Forward, ForwardOp, Forwarded, Message};
@@ -10,7 +11,7 @@ use amita_cluster::layout::MAX_IO_BYTES;
 pub const FORWARD_VERSION: u8 = 5;
 
 wire! {
-    RawForward: 61 {
+    RawForward: 65 {
         tag: u64,
         session: u64,
         host: u64,
@@ -19,6 +20,7 @@ wire! {
         length: u64,
         as_of: u64,
         crc: u32,
+        generation: u32,
         op: u8,
     }
 }
@@ -88,6 +90,7 @@ pub(super) fn put_forward(
         length: forward.length,
         as_of: forward.as_of,
         crc: forward.crc,
+        generation: forward.generation.0,
         op: forward.op as u8,
     }
     .put(out);
@@ -129,6 +132,7 @@ pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Resul
         length: raw.length,
         as_of: raw.as_of,
         crc: raw.crc,
+        generation: get_generation(raw.generation)?,
     }))
 }
 

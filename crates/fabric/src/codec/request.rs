@@ -5,6 +5,7 @@ mod resync;
 pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
 
 use super::control::{get_generation, no_payload};
+use super::forward::FORWARD_VERSION;
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind, Prefix};
 use amita_cluster::message::{
@@ -32,6 +33,10 @@ wire! {
     /// Goes on with the stores, 16 bytes each: the first `in_sync` of them are in sync, the rest is being brought up to
     /// date.
     RawFence: 7 { owner: u32, blocks_per_chunk: u16, in_sync: u8, }
+}
+wire! {
+    /// Before a fence of the owner to whom a volume was handed over: the generation that has ended.
+    RawSucceed: 4 { given_back: u32, }
 }
 wire! { RawOpen: 8 { chunk: u64, } }
 wire! {
@@ -71,6 +76,8 @@ const fn from_to(least: usize, more: usize) -> (usize, usize) {
 }
 
 pub(super) const FENCE_BYTES: (usize, usize) = from_to(RawFence::BYTES, MAX_MEMBERS * MEMBER_BYTES);
+pub(super) const SUCCEED_BYTES: (usize, usize) =
+    from_to(RawSucceed::BYTES + RawFence::BYTES, MAX_MEMBERS * MEMBER_BYTES);
 pub(super) const OPEN_BYTES: (usize, usize) = exactly(RawOpen::BYTES);
 pub(super) const WRITE_BYTES: (usize, usize) = from_to(RawWrite::BYTES, MAX_PIECES * SUM_BYTES);
 pub(super) const CLEAR_BYTES: (usize, usize) = exactly(RawClear::BYTES);
@@ -92,7 +99,13 @@ fn pieces(offset: u32, length: usize) -> usize {
     (end.div_ceil(block) - u64::from(offset) / block) as usize
 }
 
-pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) -> Result<Kind, EncodeError> {
+/// On a link of a version before [`FORWARD_VERSION`] a fence does not say what was given back: the store waits.
+pub(super) fn put(
+    out: &mut Vec<u8>,
+    version: u8,
+    request: &Request,
+    payload_bytes: usize,
+) -> Result<Kind, EncodeError> {
     let &Request {
         id,
         store,
@@ -136,13 +149,19 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
             in_sync,
             syncing,
             blocks_per_chunk,
+            given_back,
         } => {
+            let given_back = given_back.filter(|_| version >= FORWARD_VERSION);
             let members = in_sync.len() + syncing.len();
             if members > MAX_MEMBERS {
                 return Err(EncodeError::Field {
                     field: "members",
                     value: members as u64,
                 });
+            }
+            if let Some(generation) = given_back {
+                let given_back = generation.0;
+                RawSucceed { given_back }.put(out);
             }
             RawFence {
                 owner: owner.0,
@@ -153,7 +172,10 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
             for member in in_sync.iter().chain(syncing) {
                 out.extend_from_slice(&member.0.to_le_bytes());
             }
-            Kind::Fence
+            match given_back {
+                Some(_) => Kind::Succeed,
+                None => Kind::Fence,
+            }
         }
         RequestBody::Open { chunk } => {
             RawOpen { chunk: chunk.0 }.put(out);
@@ -333,7 +355,11 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<Request, Dec
 
 fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, DecodeError> {
     Ok(match prefix.kind {
-        Kind::Fence => {
+        Kind::Fence | Kind::Succeed => {
+            let given_back = match prefix.kind {
+                Kind::Succeed => Some(get_generation(RawSucceed::get(&mut reader)?.given_back)?),
+                _ => None,
+            };
             let raw = RawFence::get(&mut reader)?;
             let (members, rest) = reader.rest().as_chunks::<MEMBER_BYTES>();
             Reader::new(rest).end()?;
@@ -350,6 +376,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, Decod
                 in_sync: members[..in_sync].iter().map(store).collect(),
                 syncing: members[in_sync..].iter().map(store).collect(),
                 blocks_per_chunk: raw.blocks_per_chunk,
+                given_back,
             }
         }
         Kind::Open => {

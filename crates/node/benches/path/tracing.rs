@@ -81,6 +81,7 @@ pub fn always() {
             parsed: arrived,
             trace: TraceId::NONE,
             host: amita_uss::HostKey::NONE,
+            generation: amita_cluster::Generation(0),
         };
         black_box(trace);
         let course = Course::default();

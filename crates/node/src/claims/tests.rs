@@ -9,6 +9,7 @@ const MEMBER: Member = (GroupIndex(3), StoreId(7), Epoch(9));
 fn opened(generation: u32) -> Opened {
     Opened {
         reservation: None,
+        given_back: None,
         volume: volume(generation),
         volume_revision: 40,
         pool: Pool {

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::mail::{CoreMessage, Origin, Sought};
 use crate::ways::{FORWARDED, Pending, State, Work, is_host};
-use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
+use amita_cluster::{Generation, MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
@@ -91,6 +91,12 @@ impl Receiving {
         Some(sender)
     }
 
+    /// Does the link still stand by which this came?
+    fn is_connected(&self, tag: u64) -> bool {
+        let sender = self.slots.get(tag as usize).and_then(Option::as_ref);
+        sender.is_some_and(|sender| self.links.contains(&sender.link))
+    }
+
     pub(super) fn link_opened(&mut self, link: Link, peer: NodeId) {
         self.peers.insert(link, peer);
     }
@@ -171,6 +177,10 @@ impl Core {
             // A front that has opened the volume for itself: it was lost to another gateway.
             return self.done(origin, Err(IoError::Lost), Payload::None);
         }
+        if origin.front == FORWARDED && self.shards.generation(volume).is_some() {
+            // It is open here under another generation than the sender means, or on its way to another gateway.
+            return self.done(origin, Err(IoError::Busy), Payload::None);
+        }
         let work = Work::Io(op);
         self.wait_for_way(now, volume, origin, work, payload);
     }
@@ -201,6 +211,10 @@ impl Core {
                     payload,
                     since,
                 } = pending;
+                if self.is_orphan(&origin) {
+                    self.receiving.take(origin.tag);
+                    continue;
+                }
                 // The other gateway may have no more to do with it by now: it is to send it again, if it has.
                 let is_old = !is_host(origin.front) && now > since.plus(self.config.stale_after);
                 match work {
@@ -223,6 +237,12 @@ impl Core {
         }
     }
 
+    /// Was it forwarded by a link that is gone? Then it comes again by the next.
+    fn is_orphan(&self, origin: &Origin) -> bool {
+        let is_ours = !is_host(origin.front) && usize::from(origin.core) == self.config.core;
+        is_ours && !self.receiving.is_connected(origin.tag)
+    }
+
     /// The way to a volume as this core knows it; or the directory is asked.
     fn find_way(&mut self, volume: VolumeId) -> State {
         let owner = self.view.owner(volume).filter(|owner| *owner != self.config.node);
@@ -243,6 +263,11 @@ impl Core {
         if self.receiving.late {
             return;
         }
+        let generation = match self.view.volume_of(volume) {
+            Some(record) if record.owner == Some(node) => record.generation,
+            // The directory has read a newer record than this core has heard of.
+            _ => return self.ways.pause(now, volume),
+        };
         let Some((link, holder)) = self.peers.route(node) else {
             // It comes up, or the node is found to be lost: both are told.
             if self.peers.is_lost(node) {
@@ -287,6 +312,7 @@ impl Core {
                 session: self.config.fabric.session,
                 host: origin.host.0,
                 volume,
+                generation,
                 op: work_to_wire(front.work),
                 offset: front.work.range().0,
                 length: front.work.range().1,
@@ -446,8 +472,13 @@ impl Core {
         if checksum(&payload) != request.crc {
             return self.answer_forward(now, tag, code::CHECKSUM, Payload::None);
         }
-        let Some(work) = work_from_wire(&request) else {
+        let work = work_from_wire(&request).filter(|_| request.generation > Generation(0));
+        let Some(work) = work else {
             return self.answer_forward(now, tag, code::INVALID, Payload::None);
+        };
+        let generation = match self.planted.any_generation() {
+            true => Generation(0),
+            false => request.generation,
         };
         let origin = Origin {
             core: self.config.core as u16,
@@ -457,6 +488,7 @@ impl Core {
             parsed: now,
             trace: TraceId::NONE,
             host: HostKey(request.host),
+            generation,
         };
         match work {
             Work::Io(op) => self.pass_to_shard(now, origin, request.volume, op, payload),

@@ -42,6 +42,9 @@ impl Core {
         let (Some(generation), Some(name)) = (generation, name) else {
             return self.reserve_ended(origin, Err(Refusal::Unavailable));
         };
+        if !origin.may_act_under(generation) {
+            return self.reserve_ended(origin, Err(Refusal::Unavailable));
+        }
         let host = origin.host;
         let asked = Asked { origin, host, command };
         self.reservations.ask(volume, &name, generation, asked);

@@ -2,13 +2,11 @@
 
 use super::Core;
 use crate::control::FromCore;
-use crate::directory::Asker;
 use crate::fronts::Ask;
 use crate::mail::{CoreMessage, Origin};
-use crate::shards::Want;
+use crate::shards::{Declined, Want};
 use crate::stores::refusal;
 use crate::token;
-use crate::ways::Work;
 use amita_cluster::message::{Answer, Refusal, Request};
 use amita_cluster::{ChunkId, ChunkIndex, StoreId, TraceId, VolumeId};
 use amita_fabric::{Event, Link, Message};
@@ -123,7 +121,7 @@ impl Core {
     }
 
     /// A request, from wherever, to a store of this node.
-    fn pass_to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
+    pub(super) fn pass_to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         if self.stores.serves(request.store) {
             self.stores.request(now, link, request, payload, &mut self.replies);
             return;
@@ -149,7 +147,7 @@ impl Core {
         self.local.len() + self.unmounted < self.config.stores
     }
 
-    fn pass_to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
+    pub(super) fn pass_to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
         let core = token::id_core(answer.id.0);
         if core == self.config.core {
             self.shards.answer(now, answer, payload);
@@ -159,7 +157,7 @@ impl Core {
     }
 
     /// A store's answer, to whoever asked.
-    fn answer_from_store(&mut self, now: Time, link: LinkId, answer: Answer, payload: Slice) {
+    pub(super) fn answer_from_store(&mut self, now: Time, link: LinkId, answer: Answer, payload: Slice) {
         let core = token::link_core(link);
         if core != self.config.core {
             self.mail.send(core, CoreMessage::FromStore { link, answer, payload });
@@ -230,6 +228,7 @@ impl Core {
                 parsed: now,
                 trace: TraceId::NONE,
                 host: uss::HostKey::NONE,
+                generation: amita_cluster::Generation(0),
             };
             match ask {
                 Ask::List { front, tag } => {
@@ -333,12 +332,11 @@ impl Core {
         }
     }
 
-    fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
-        if self.shards.forbids(volume, origin.host, &op) {
-            return self.done(origin, Err(IoError::Reserved), Payload::None);
-        }
-        if let Err(payload) = self.shards.submit(now, origin, volume, op, payload) {
-            self.away(now, origin, volume, op, payload);
+    pub(super) fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+        match self.shards.submit(now, origin, volume, op, payload) {
+            Ok(()) => {}
+            Err(Declined::Elsewhere(payload)) => self.away(now, origin, volume, op, payload),
+            Err(Declined::Reserved) => self.done(origin, Err(IoError::Reserved), Payload::None),
         }
     }
 
@@ -355,7 +353,7 @@ impl Core {
         );
     }
 
-    fn route_wants(&mut self, driver: &mut dyn Driver) -> bool {
+    pub(super) fn route_wants(&mut self, driver: &mut dyn Driver) -> bool {
         let now = driver.now();
         let mut wants = std::mem::take(&mut self.wants);
         let moved = self.shards.run(now, &mut wants);
@@ -406,7 +404,13 @@ impl Core {
     }
 
     /// An I/O that came in on this core has ended.
-    fn ended(&mut self, driver: &mut dyn Driver, origin: &Origin, result: Result<(), IoError>, payload: Payload) {
+    pub(super) fn ended(
+        &mut self,
+        driver: &mut dyn Driver,
+        origin: &Origin,
+        result: Result<(), IoError>,
+        payload: Payload,
+    ) {
         if !crate::ways::is_host(origin.front) {
             return self.forward_done(driver.now(), origin.tag, result, payload);
         }
@@ -451,7 +455,7 @@ impl Core {
     }
 
     /// Over a link of this core, or of the one that holds it.
-    fn send_by(&mut self, holder: usize, link: Link, message: Message, payload: Slice) {
+    pub(super) fn send_by(&mut self, holder: usize, link: Link, message: Message, payload: Slice) {
         if holder == self.config.core {
             self.send_on(link, message, payload);
         } else {
@@ -459,7 +463,7 @@ impl Core {
         }
     }
 
-    fn send_on(&mut self, link: Link, message: Message, payload: Slice) {
+    pub(super) fn send_on(&mut self, link: Link, message: Message, payload: Slice) {
         match self.fabric.send(link, message, payload) {
             Ok(()) | Err(amita_fabric::SendError::Closed) => {}
             // Hopelessly behind, or not to be said: breaking the link is safe (everything unanswered is sent again in
@@ -472,265 +476,5 @@ impl Core {
         self.to_control
             .push(FromCore::Warning(format!("a connection is given up: {why}")));
         self.breaks.push(link);
-    }
-
-    pub(super) fn on_mail(&mut self, driver: &mut dyn Driver, message: CoreMessage) {
-        let now = driver.now();
-        self.stirred |= !message.is_of_io();
-        match message {
-            CoreMessage::ToStore { link, request, payload } => {
-                if request.trace.is_some() {
-                    self.shards.traces.touch();
-                }
-                self.pass_to_store(now, link, request, payload);
-            }
-            CoreMessage::FromStore { link, answer, payload } => self.answer_from_store(now, link, answer, payload),
-            CoreMessage::ToPeer { link, message, payload } => self.send_on(link, message, payload),
-            CoreMessage::ToSequencer { answer, payload } => self.pass_to_sequencer(now, answer, payload),
-            CoreMessage::Piece {
-                origin,
-                volume,
-                op,
-                payload,
-            } => self.submit(now, origin, volume, op, payload),
-            CoreMessage::Acknowledged { trace, at } => self.shards.traces.close(at, trace),
-            CoreMessage::Done {
-                origin,
-                core,
-                result,
-                payload,
-            } => {
-                self.shards.traces.acknowledge(&origin, core);
-                self.ended(driver, &origin, result, payload);
-            }
-            CoreMessage::Listed { origin, exports } => {
-                self.fronts.event(
-                    driver,
-                    origin.front,
-                    uss::Event::Listed {
-                        tag: origin.tag,
-                        result: Ok(exports),
-                    },
-                );
-            }
-            CoreMessage::Opened { origin, result } => {
-                let opened = result.as_ref().ok().map(|info| info.id);
-                let event = uss::Event::Opened {
-                    tag: origin.tag,
-                    result,
-                };
-                let told = self.fronts.event(driver, origin.front, event);
-                // The host went away while its volume was being opened: it uses nothing.
-                if let Some(volume) = opened.filter(|_| !told) {
-                    self.mail.send(0, CoreMessage::Close { volume });
-                }
-            }
-            CoreMessage::Open { origin, name } => self.directory.open(now, origin, &name),
-            CoreMessage::Close { volume } => self.directory.close(volume),
-            CoreMessage::MakeShard { opened } => self.make_shard(now, *opened),
-            CoreMessage::ShardMade { volume, generation } => self.directory.shard_made(volume, generation),
-            CoreMessage::Whole {
-                volume,
-                generation,
-                core,
-                member,
-            } => self.directory.whole(volume, generation, core, member),
-            CoreMessage::Scrub { volume, generation } => self.shards.scrub(now, volume, generation),
-            CoreMessage::Scrubbed {
-                volume,
-                generation,
-                core,
-                report,
-            } => self.directory.scrubbed(volume, generation, core, report),
-            CoreMessage::DropShard {
-                volume,
-                generation,
-                why,
-                handed_over,
-            } => self.drop_shard(driver, volume, generation, &why, handed_over),
-            CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
-            CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
-            CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
-            CoreMessage::Leave { volume, generation } => {
-                if self.shards.generation(volume) == Some(generation) {
-                    self.shards.leave(volume, true);
-                } else {
-                    let core = self.config.core;
-                    self.mail.send(
-                        0,
-                        CoreMessage::Left {
-                            volume,
-                            generation,
-                            core,
-                        },
-                    );
-                }
-            }
-            CoreMessage::Stay { volume } => {
-                self.shards.leave(volume, false);
-                self.settle_way(now, volume);
-            }
-            CoreMessage::Left {
-                volume,
-                generation,
-                core,
-            } => self.directory.left(now, volume, generation, core),
-            CoreMessage::Reserve {
-                origin,
-                volume,
-                payload,
-            } => self.wait_for_way(now, volume, origin, Work::Reserve, payload),
-            CoreMessage::ReserveHere {
-                origin,
-                volume,
-                command,
-            } => self.on_reserve(origin, volume, command),
-            CoreMessage::Reserved { origin, result } => self.on_reserved(driver, origin, result),
-            CoreMessage::Adopt { volume, adopted } => self.on_adopt(volume, adopted),
-            CoreMessage::Adopted { volume, core } => {
-                self.reservations.adopted(volume, core);
-                self.run_reservations();
-            }
-            CoreMessage::Nvme { mouth, tag, call } => self.on_nvme(mouth, tag, call),
-            CoreMessage::NvmeWord { front, tag, word } => {
-                self.fronts.event(driver, front, uss::Event::Nvme { tag, word });
-            }
-            CoreMessage::Catalog(catalog) => self.on_catalog(catalog),
-            CoreMessage::StoreServes { store, core } => {
-                self.local.push((store, core));
-                self.shards.store_up(now, store);
-            }
-            CoreMessage::StoreUnmounted => self.unmounted += 1,
-            CoreMessage::LinkClosed { link } => self.stores.link_closed(now, link),
-            CoreMessage::PeerUp { peer, link } => self.on_peer_up(now, peer, link),
-            CoreMessage::PeerDown { peer } => self.on_peer_down(now, peer),
-            CoreMessage::PeerLost { peer } => self.on_peer_lost(now, peer),
-            CoreMessage::Release {
-                core,
-                link,
-                tag,
-                volume,
-                generation,
-                hand_over,
-            } => {
-                let asker = Asker { core, link, tag };
-                self.directory.release(now, asker, volume, generation, hand_over);
-            }
-            CoreMessage::Reply { link, message } => self.send_on(link, message, Slice::default()),
-            CoreMessage::Released { tag, outcome } => self.directory.released(tag, outcome),
-            CoreMessage::Record(record) => self.on_record(now, &record),
-            CoreMessage::Metadata { call, result } => self.on_metadata(now, call, result),
-        }
-    }
-
-    fn make_shard(&mut self, now: Time, opened: amita_volume::Opened) {
-        let (volume, generation) = (opened.volume.id, opened.generation);
-        let local: Vec<StoreId> = self.local.iter().map(|(store, _)| *store).collect();
-        let mut up = local.clone();
-        for peer in self.peers.up().collect::<Vec<_>>() {
-            up.extend(self.stores_of(peer));
-        }
-        let mut lost = Vec::new();
-        for peer in self.peers.lost().collect::<Vec<_>>() {
-            lost.extend(self.stores_of(peer));
-        }
-        self.shards.make(now, opened, &local, &up, &lost);
-        self.mail.send(0, CoreMessage::ShardMade { volume, generation });
-        self.settle_way(now, volume);
-    }
-
-    fn drop_shard(
-        &mut self,
-        driver: &mut dyn Driver,
-        volume: VolumeId,
-        generation: amita_cluster::Generation,
-        why: &str,
-        handed_over: bool,
-    ) {
-        if self.config.core == 0 {
-            self.directory.lost(volume, generation);
-            self.reservations.lost(volume);
-            self.run_reservations();
-        }
-        if self.shards.generation(volume) != Some(generation) {
-            return;
-        }
-        self.shards.stop(volume);
-        // Its pending I/O ends as lost before it goes.
-        self.route_wants(driver);
-        self.shards.remove(volume);
-        if handed_over {
-            return self.settle_way(driver.now(), volume);
-        }
-        let why = why.to_owned();
-        self.fronts.event_to_all(driver, || uss::Event::Lost {
-            volume,
-            why: why.clone(),
-        });
-    }
-
-    fn route_directory(&mut self) -> bool {
-        use crate::directory::Act;
-        let mut moved = false;
-        self.catalog_due |= self.directory.take_changed();
-        while let Some(act) = self.directory.next() {
-            moved = true;
-            match act {
-                Act::Call { call, request } => self.to_control.push(FromCore::Metadata { call, request }),
-                Act::Ask {
-                    node,
-                    tag,
-                    volume,
-                    generation,
-                    hand_over,
-                } => match self.peers.route(node) {
-                    Some((link, holder)) => {
-                        let message = Message::Release {
-                            tag,
-                            volume,
-                            generation,
-                            hand_over,
-                        };
-                        self.send_by(holder, link, message, Slice::default());
-                    }
-                    None => self.directory.unreachable(tag),
-                },
-                Act::MakeShards { opened } => {
-                    self.mail
-                        .broadcast(|| CoreMessage::MakeShard { opened: opened.clone() });
-                }
-                Act::Scrub { volume, generation } => {
-                    self.mail.broadcast(|| CoreMessage::Scrub { volume, generation });
-                }
-                Act::DropShards {
-                    volume,
-                    generation,
-                    why,
-                    handed_over,
-                } => {
-                    self.mail.broadcast(|| CoreMessage::DropShard {
-                        volume,
-                        generation,
-                        why: why.clone(),
-                        handed_over,
-                    });
-                }
-                Act::Leave { volume, generation } => {
-                    self.mail.broadcast(|| CoreMessage::Leave { volume, generation });
-                }
-                Act::Stay { volume } => self.mail.broadcast(|| CoreMessage::Stay { volume }),
-                Act::Sought { core, volume, way } => self.mail.send(core, CoreMessage::Sought { volume, way }),
-                Act::Opened { origin, result } => {
-                    self.mail
-                        .send(usize::from(origin.core), CoreMessage::Opened { origin, result });
-                }
-                Act::Reply { core, link, message } => self.mail.send(core, CoreMessage::Reply { link, message }),
-            }
-        }
-        self.catalog_due |= self.directory.take_changed();
-        if self.catalog_due {
-            self.make_catalog();
-        }
-        moved
     }
 }

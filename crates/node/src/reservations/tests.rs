@@ -53,6 +53,7 @@ impl Rig {
             parsed: Time(0),
             trace: TraceId::NONE,
             host: HostKey(host),
+            generation: amita_cluster::Generation(0),
         };
         let host = HostKey(host);
         self.reservations

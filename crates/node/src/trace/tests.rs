@@ -20,6 +20,7 @@ fn origin(trace: TraceId, arrived: Time, parsed: Time) -> Origin {
         parsed,
         trace,
         host: amita_uss::HostKey::NONE,
+        generation: amita_cluster::Generation(0),
     }
 }
 

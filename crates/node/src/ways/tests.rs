@@ -20,6 +20,7 @@ fn pending(tag: u64, op: Op, since: Time) -> Pending {
             parsed: since,
             trace: TraceId::NONE,
             host: HostKey(9),
+            generation: amita_cluster::Generation(0),
         },
         work: Work::Io(op),
         payload: Slice::default(),

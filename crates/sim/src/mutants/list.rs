@@ -118,6 +118,7 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("no-hold", "R3", of_volume!(no_hold), &[29]),
         cluster("no-promises", "R4", of_volume!(no_promises), &[]),
+        cluster("give-back-unasked", "R4", of_volume!(give_back_unasked), &[5060]),
         cluster("promise-from-arrival", "R4", of_volume!(promise_from_arrival), &[]),
         cluster(
             "read-groups-before-raise",
@@ -138,6 +139,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("no-least", "R8", of_volume!(no_least), &[]),
         cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
         cluster("any-age", "R9", of_gateway!(any_age), &[]),
+        cluster("any-generation", "R9", of_gateway!(any_generation), &[]),
         cluster("keep-for-gone-hosts", "R9", of_gateway!(keep_for_gone_hosts), &[]),
         cluster("repeat-compare", "R9", of_gateway!(repeat_compare), &[]),
         cluster("fail-at-once", "R9", of_gateway!(fail_at_once), &[]),

@@ -80,6 +80,7 @@ pub fn measure(machine: &Machine) -> Sizes {
     const COUNT: usize = 6;
     let opened = Opened {
         reservation: None,
+        given_back: None,
         volume: map::Volume {
             id: VolumeId(1),
             name: "volume".to_owned(),

@@ -503,6 +503,22 @@ fn planned_moves(seed: u64) -> Setup {
     setup
 }
 
+/// As [`planned_moves`], while connections between gateways break: a volume goes away and comes back within milliseconds.
+fn moves_cut(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    (setup.profile.operations, setup.profile.pause_ns) = (1200, 4 * MS);
+    let mut faults = Vec::new();
+    for round in 0..30 {
+        let (a, other) = (random.below(3) as usize, random.below(2) as usize);
+        let b = (a + 1 + other) % 3;
+        faults.push((30 + round * 35, random.below(5 * MS), Fault::PlannedMove { gateway: a }));
+        faults.push((30 + round * 35, random.below(30 * MS), Fault::Cut { a, b }));
+    }
+    setup.plan = plan(faults);
+    setup
+}
+
 /// The histories of a cluster.
 pub fn all() -> Vec<Scenario> {
     let scenario = |name, story, play, broken| Scenario {
@@ -658,6 +674,12 @@ pub fn all() -> Vec<Scenario> {
                 |_| {},
             )
         },
+        scenario(
+            "R9: what waited at an owner is not carried out when it is owner again",
+            "G1 hands over while W1 waits there; G3 takes W1 to G2, which ends it; G1 takes over and carries W1 out.",
+            moves_cut,
+            plant!(plants => plants.node.any_generation = true),
+        ),
         scenario(
             "R10: an in-sync set never shrinks below its least",
             "Two of three members are away; writes wait for one of them instead of going on with one copy.",

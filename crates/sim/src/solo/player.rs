@@ -233,6 +233,7 @@ impl Player {
             owner: NodeId(1),
             in_sync: [super::STORE].into_iter().collect(),
             blocks_per_chunk: self.profile.blocks_per_chunk,
+            given_back: None,
         }
     }
 

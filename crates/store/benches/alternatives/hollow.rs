@@ -108,6 +108,7 @@ impl Hollow {
             owner: NodeId(1),
             in_sync: vec![StoreId(1)],
             blocks_per_chunk: BLOCKS as u16,
+            given_back: None,
         };
         self.ask(body, Slice::default());
         while self.pass() == 0 {}

@@ -199,6 +199,7 @@ impl Rider {
             owner: NodeId(1),
             in_sync: vec![STORE],
             blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
+            given_back: None,
         };
         self.ask(body, Slice::default());
         self.drain();

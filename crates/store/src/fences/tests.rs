@@ -45,7 +45,7 @@ fn adopted() -> Fences {
     let mut fences = Fences::default();
     fences.set_own(OWN);
     assert_eq!(fences.check(&scope(1, 1)), Err(Refusal::NotFenced));
-    assert_eq!(fences.judge(&fence(1, 1), at(0), true), Verdict::Log);
+    assert_eq!(fences.judge(&fence(1, 1), None, at(0), true), Verdict::Log);
     fences.adopt(&fence(1, 1));
     fences
 }
@@ -73,9 +73,9 @@ fn requests_need_exactly_what_was_adopted() {
 fn a_promise_holds_back_newer_generations() {
     let mut fences = adopted();
     assert_eq!(fences.promise(VolumeKey(0), Generation(1), at(100), PROMISE), 250);
-    assert_eq!(fences.judge(&fence(2, 1), at(200), true), Verdict::Wait(at(350)));
+    assert_eq!(fences.judge(&fence(2, 1), None, at(200), true), Verdict::Wait(at(350)));
     assert_eq!(
-        fences.judge(&fence(2, 1), at(200), false),
+        fences.judge(&fence(2, 1), None, at(200), false),
         Verdict::Log,
         "rule R4 switched off"
     );
@@ -83,7 +83,7 @@ fn a_promise_holds_back_newer_generations() {
     fences.promise(VolumeKey(0), Generation(1), at(100), PROMISE);
     fences.volume_mut(VolumeKey(0)).newer_waiting = 1;
     assert_eq!(fences.promise(VolumeKey(0), Generation(1), at(300), PROMISE), 0);
-    assert_eq!(fences.judge(&fence(2, 1), at(350), true), Verdict::Log);
+    assert_eq!(fences.judge(&fence(2, 1), None, at(350), true), Verdict::Log);
     assert_eq!(fences.promise(VolumeKey(0), Generation(1), at(350), PROMISE), 0);
     fences.adopt(&fence(2, 1));
     fences.volume_mut(VolumeKey(0)).newer_waiting = 0;
@@ -96,31 +96,56 @@ fn a_promise_holds_back_newer_generations() {
 }
 
 #[test]
+fn a_promise_that_was_given_back_holds_nobody_back() {
+    let mut fences = adopted();
+    fences.promise(VolumeKey(0), Generation(1), at(100), PROMISE);
+    // Another generation's owner has handed the volume over: this store never met it, and the first may still read.
+    let other = Some(Generation(2));
+    assert_eq!(fences.judge(&fence(3, 1), other, at(110), true), Verdict::Wait(at(350)));
+    let ended = Some(Generation(1));
+    assert_eq!(fences.judge(&fence(3, 1), ended, at(110), true), Verdict::Log);
+    assert_eq!(
+        fences.promise(VolumeKey(0), Generation(1), at(120), PROMISE),
+        0,
+        "to whoever has ended, nothing is promised any more"
+    );
+    // The generation outlives a restart, and so does what it says about promises.
+    let mut fences = adopted();
+    fences.not_before(at(250));
+    assert_eq!(fences.judge(&fence(3, 1), other, at(10), true), Verdict::Wait(at(250)));
+    assert_eq!(fences.judge(&fence(3, 1), ended, at(10), true), Verdict::Log);
+}
+
+#[test]
 fn after_a_start_promises_of_before_may_hold() {
     let mut fences = adopted();
     fences.not_before(at(250));
-    assert_eq!(fences.judge(&fence(2, 1), at(10), true), Verdict::Wait(at(250)));
-    assert_eq!(fences.judge(&fence(1, 1), at(10), true), Verdict::Equal);
-    assert_eq!(fences.judge(&fence(1, 2), at(10), true), Verdict::Log, "the same owner");
+    assert_eq!(fences.judge(&fence(2, 1), None, at(10), true), Verdict::Wait(at(250)));
+    assert_eq!(fences.judge(&fence(1, 1), None, at(10), true), Verdict::Equal);
+    assert_eq!(
+        fences.judge(&fence(1, 2), None, at(10), true),
+        Verdict::Log,
+        "the same owner"
+    );
     let mut unknown = fence(7, 2);
     unknown.volume = VolumeId(99);
-    assert_eq!(fences.judge(&unknown, at(10), true), Verdict::Log);
+    assert_eq!(fences.judge(&unknown, None, at(10), true), Verdict::Log);
 }
 
 #[test]
 fn older_writes_drain_while_their_generation_is_refused() {
     let mut fences = adopted();
     fences.volume_mut(VolumeKey(0)).unlogged = 1;
-    assert_eq!(fences.judge(&fence(2, 1), at(0), true), Verdict::Drain);
+    assert_eq!(fences.judge(&fence(2, 1), None, at(0), true), Verdict::Drain);
     let generation = Generation(2);
     assert_eq!(fences.check(&scope(1, 1)), Err(Refusal::Fenced { generation }));
     assert_eq!(fences.check(&scope(2, 1)), Err(Refusal::NotFenced));
     fences.volume_mut(VolumeKey(0)).unlogged = 0;
-    assert_eq!(fences.judge(&fence(2, 1), at(0), true), Verdict::Log);
+    assert_eq!(fences.judge(&fence(2, 1), None, at(0), true), Verdict::Log);
     fences.adopt(&fence(2, 1));
     assert!(fences.check(&scope(2, 1)).is_ok());
     assert_eq!(
-        fences.judge(&fence(1, 1), at(0), true),
+        fences.judge(&fence(1, 1), None, at(0), true),
         Verdict::Refuse(Refusal::Fenced { generation })
     );
 }
@@ -136,5 +161,5 @@ fn what_is_older_is_never_adopted() {
         (Generation(5), NodeId(5), Epoch(7))
     );
     let stale = Verdict::Refuse(Refusal::StaleEpoch { epoch: Epoch(7) });
-    assert_eq!(fences.judge(&fence(9, 6), at(0), true), stale);
+    assert_eq!(fences.judge(&fence(9, 6), None, at(0), true), stale);
 }

@@ -218,6 +218,7 @@ impl Writer {
                     in_sync: [self.store].into_iter().collect(),
                     syncing: Vec::new(),
                     blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
+                    given_back: None,
                 };
                 Some((body, Slice::default()))
             }

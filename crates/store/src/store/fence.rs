@@ -7,8 +7,8 @@ use crate::credits::AccountId;
 use crate::fences::Verdict;
 use crate::format::record::Fence;
 use crate::index::ChunkKey;
-use amita_cluster::message::{AnswerBody, MAX_MEMBERS, Problem, Refusal, Scope};
-use amita_cluster::{MAX_BLOCKS_PER_CHUNK, NodeId, StoreId};
+use amita_cluster::message::{AnswerBody, MAX_MEMBERS, Problem, Refusal};
+use amita_cluster::{Generation, MAX_BLOCKS_PER_CHUNK};
 use amita_reactor::{Slice, Time};
 
 /// A fence that is not logged yet.
@@ -16,46 +16,32 @@ use amita_reactor::{Slice, Time};
 pub(super) struct PendingFence {
     pub asker: Asker,
     fence: Fence,
+    /// The promises to this generation were given back.
+    given_back: Option<Generation>,
     /// When the promises that it waits for have run out; then it is counted in its volume.
     waits_until: Option<Time>,
 }
 
 impl Store {
-    pub(super) fn fence(
-        &mut self,
-        asker: Asker,
-        scope: &Scope,
-        owner: NodeId,
-        in_sync: &[StoreId],
-        syncing: &[StoreId],
-        blocks_per_chunk: u16,
-    ) {
-        let named = in_sync.contains(&self.id) || syncing.contains(&self.id);
-        if !named || in_sync.len() + syncing.len() > MAX_MEMBERS {
+    /// `given_back`: the generation whose promises need not be waited for.
+    pub(super) fn fence(&mut self, asker: Asker, fence: Fence, given_back: Option<Generation>) {
+        let named = fence.in_sync.contains(&self.id) || fence.syncing.contains(&self.id);
+        if !named || fence.in_sync.len() + fence.syncing.len() > MAX_MEMBERS {
             return self.invalid(asker, Problem::Members);
         }
-        if !blocks_per_chunk.is_power_of_two() || u32::from(blocks_per_chunk) > MAX_BLOCKS_PER_CHUNK {
+        if !fence.blocks_per_chunk.is_power_of_two() || u32::from(fence.blocks_per_chunk) > MAX_BLOCKS_PER_CHUNK {
             return self.invalid(asker, Problem::Range);
         }
-        if scope.generation > amita_cluster::Generation::MAX {
+        if fence.generation > Generation::MAX {
             return self.invalid(asker, Problem::Version);
         }
-        if !self.fence_fits(scope.volume, scope.group) {
+        if !self.fence_fits(fence.volume, fence.group) {
             return self.refuse(asker, Refusal::NoSpace);
         }
-        let fence = Fence {
-            volume: scope.volume,
-            generation: scope.generation,
-            owner,
-            group: scope.group,
-            epoch: scope.epoch,
-            blocks_per_chunk,
-            in_sync: in_sync.iter().copied().collect(),
-            syncing: syncing.iter().copied().collect(),
-        };
         self.fence_queue.push(PendingFence {
             asker,
             fence,
+            given_back,
             waits_until: None,
         });
         self.advance_fences();
@@ -66,7 +52,10 @@ impl Store {
         let mut at = 0;
         while at < self.fence_queue.len() {
             let promises = !self.config.planted.has(Plant::NoPromiseWait);
-            let verdict = self.fences.judge(&self.fence_queue[at].fence, self.now, promises);
+            let pending = &self.fence_queue[at];
+            let verdict = self
+                .fences
+                .judge(&pending.fence, pending.given_back, self.now, promises);
             let waits = match verdict {
                 Verdict::Wait(until) => Some(until),
                 _ => None,

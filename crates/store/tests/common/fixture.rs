@@ -61,6 +61,7 @@ impl Owner {
             owner: NodeId(self.node),
             in_sync: self.in_sync.iter().map(|&id| StoreId(id)).collect::<Vec<_>>(),
             blocks_per_chunk: self.asker.blocks_per_chunk,
+            given_back: None,
         };
         self.request(body)
     }

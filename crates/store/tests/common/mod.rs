@@ -469,6 +469,7 @@ impl Asker {
             owner: NodeId(self.link.0 as u32),
             in_sync,
             blocks_per_chunk: self.blocks_per_chunk,
+            given_back: None,
         })
     }
 

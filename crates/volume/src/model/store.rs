@@ -470,7 +470,13 @@ impl Store {
     }
 
     fn fence(&mut self, now: u64, link: u64, request: Request) {
-        let RequestBody::Fence { in_sync, syncing, .. } = &request.body else {
+        let RequestBody::Fence {
+            in_sync,
+            syncing,
+            given_back,
+            ..
+        } = &request.body
+        else {
             unreachable!()
         };
         if !in_sync.contains(&self.id) && !syncing.contains(&self.id) {
@@ -478,7 +484,9 @@ impl Store {
             return self.refuse(now, link, &request, Refusal::Invalid { what });
         }
         let volume = request.scope.volume;
-        if request.scope.generation > self.generation(volume) && now <= self.promised(volume) {
+        let known = self.generation(volume);
+        let is_given_back = *given_back == Some(known);
+        if request.scope.generation > known && !is_given_back && now <= self.promised(volume) {
             self.fences.push((link, request));
             return;
         }

@@ -89,9 +89,15 @@ fn metadata(owner: Option<NodeId>) -> State {
 
 impl Rig {
     fn new(metadata: State) -> Rig {
+        Rig::with(metadata, Consent::Asked)
+    }
+
+    fn with(metadata: State, consent: Consent) -> Rig {
         let now = Time(1_000_000);
+        let mut config = OpenerConfig::new(ME, "v");
+        config.consent = consent;
         let mut rig = Rig {
-            opener: Opener::new(OpenerConfig::new(ME, "v"), 5 << 40, now),
+            opener: Opener::new(config, 5 << 40, now),
             metadata,
             now,
             calls: Vec::new(),
@@ -225,6 +231,61 @@ fn a_living_owner_is_asked_and_may_refuse() {
     rig.collect();
     assert_eq!(*rig.error(), OpenError::Busy { owner: OTHER });
     assert_eq!(rig.volume().generation, Generation(4), "nothing was touched");
+}
+
+#[test]
+fn an_owner_that_hands_the_volume_over_gives_its_promises_back() {
+    let asked = |consent| {
+        let mut rig = Rig::with(metadata(Some(OTHER)), consent).lives(OTHER);
+        rig.run();
+        assert_eq!(rig.asked, [OTHER]);
+        rig
+    };
+    let mut rig = asked(Consent::HandOver);
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().given_back, Some(Generation(4)));
+    // Where nobody uses the volume its owner does not wait for its cores.
+    let mut rig = asked(Consent::Asked);
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().given_back, None);
+    for reply in [OwnerReply::NotOwner, OwnerReply::Unreachable] {
+        let mut rig = asked(Consent::HandOver);
+        rig.opener.owner(reply);
+        rig.collect();
+        rig.run();
+        assert_eq!(rig.opened().given_back, None, "{reply:?}");
+    }
+}
+
+#[test]
+fn what_was_given_back_is_forgotten_where_another_was_quicker() {
+    let mut rig = Rig::with(metadata(Some(OTHER)), Consent::HandOver).lives(OTHER);
+    rig.run();
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    // A third gateway takes the volume over before the raise, and dies: it has given nothing back.
+    let mut taken = volume(Some(NodeId(3)));
+    taken.generation = Generation(5);
+    put(&mut rig.metadata, map::volume_key("v"), &taken);
+    rig.run();
+    assert_eq!(rig.opened().generation, Generation(6));
+    assert_eq!(rig.opened().given_back, None);
+    // Nor is it known what a raise of unknown outcome stood on.
+    let mut rig = Rig::with(metadata(Some(OTHER)), Consent::HandOver).lives(OTHER);
+    rig.run();
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    rig.fail(unknown());
+    rig.pass_ms(100);
+    rig.run();
+    rig.opener.owner(OwnerReply::NotOwner);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().given_back, None);
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl Sequencer {
                     in_sync: in_sync.to_vec(),
                     syncing: syncing.to_vec(),
                     blocks_per_chunk: self.blocks_per_chunk,
+                    given_back: self.given_back,
                 };
                 self.expect(now, slot, position);
                 self.send(now, slot, position, body, Slice::default());

@@ -1,6 +1,6 @@
 //! Who may connect: hosts that are not allowed, DH-HMAC-CHAP, TLS with pre-shared keys.
 
-use crate::host::Host;
+use crate::host::{Host, PATIENCE, await_line};
 use crate::target::Target;
 use amita::error::{Failure, Result};
 
@@ -82,6 +82,59 @@ pub fn host_not_allowed(host: &Host, target: &mut dyn Guarded) -> Result<String>
     host.sh(&format!("await 90 'it is cut off' gone {nqn}"))?;
     seen += &format!("no more: cut off, and {}", refused(host, target, "")?);
     Ok(seen)
+}
+
+/// A host that keeps a discovery connection is told when a subsystem appears to it: the kernel says so to `udev`, whose rule
+/// (of nvme-cli's package) has it connected. The guest has no `udev`: the step listens in its place and does what the rule
+/// says.
+pub fn autoconnect(host: &Host, target: &mut dyn Guarded) -> Result<String> {
+    let name = host.nqn()?;
+    let portal = target.portals()[0];
+    let (address, port, nqn, count) = (
+        portal.ip(),
+        portal.port(),
+        target.nqn().to_owned(),
+        target.portals().len(),
+    );
+    let rule = host.sh("grep -h -A4 'NVME_AEN}==\"0x70f002\"' /usr/lib/udev/rules.d/70-nvmf-autoconnect.rules")?;
+    if !rule.contains("nvmf-connect@--device=$kernel") {
+        return Err(Failure::new(format!(
+            "nvme-cli's rule says something else now:\n{rule}"
+        )));
+    }
+    let told = host.start(&format!(
+        "nvme discover --persistent --keep-alive-tmo 30 --transport tcp --traddr {address} --trsvcid {port} >/dev/null || fail discover
+         python3 - <<'END'
+import socket
+events = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 15)  # NETLINK_KOBJECT_UEVENT
+events.bind((0, 1))
+print('listening', flush=True)
+while True:
+    words = events.recv(65536).decode(errors='replace').split('\\0')
+    if 'NVME_AEN=0x70f002' in words:
+        print(' '.join(word for word in words if word.startswith(('DEVNAME=', 'NVME_'))), flush=True)
+        break
+END"
+    ))?;
+    await_line(&told, |line| line == "listening")?;
+    target.allow(&name, &Keys::default())?;
+    await_line(&told, |line| line.contains("NVME_AEN=0x70f002"))?;
+    let said = told.wait(PATIENCE)?.success()?.text;
+    let event = said
+        .lines()
+        .find(|line| line.contains("NVME_AEN"))
+        .unwrap_or_default()
+        .to_owned();
+    let device = event.split_whitespace().find_map(|word| word.strip_prefix("DEVNAME="));
+    let device = device.ok_or_else(|| Failure::new(format!("the event names no device: {event}")))?;
+    host.sh(&format!(
+        "nvme connect-all --device={device} --transport=tcp --traddr={address} --trsvcid={port} --quiet || fail connect-all
+         await_paths {nqn} {count}"
+    ))?;
+    let seen = used(host, target)?;
+    target.forget(&name)?;
+    host.sh("nvme disconnect-all; dmesg -C")?;
+    Ok(format!("told: {event}; {seen}"))
 }
 
 /// DH-HMAC-CHAP: the right key, a wrong one, none; then both ways, with the controller's key right and wrong.

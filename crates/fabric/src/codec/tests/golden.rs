@@ -18,8 +18,8 @@ use amita_cluster::{
 use std::fmt::Write as _;
 
 const VERSION_3: &str = include_str!("../../../tests/fixtures/wire-v3.txt");
-const VERSION_5: &str = include_str!("../../../tests/fixtures/wire-v5.txt");
 const VERSION_4: &str = include_str!("../../../tests/fixtures/wire-v4.txt");
+const VERSION_5: &str = include_str!("../../../tests/fixtures/wire-v5.txt");
 
 pub fn hello() -> Hello {
     Hello {
@@ -188,6 +188,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 in_sync,
                 syncing: vec![StoreId(0xa3)],
                 blocks_per_chunk: 1024,
+                given_back: None,
             }),
             0,
         ),
@@ -414,7 +415,7 @@ fn traced() -> Vec<(&'static str, Message, usize)> {
     ]
 }
 
-/// What only version 5 can say: hosts' requests on their way to the owner, and the handing over of a volume.
+/// What only version 5 can say: hosts' requests on their way to the owner, and the handing over of a volume with its promises.
 fn forwarded() -> Vec<(&'static str, Message, usize)> {
     let forward = |op, length| {
         Message::Forward(Forward {
@@ -426,6 +427,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
             offset: 0x4142_4344_4546_4748,
             length,
             crc: 0x5152_5354,
+            generation: Generation(0x31_3233),
             as_of: 0x7172_7374_7576_7778,
         })
     };
@@ -443,8 +445,16 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         generation: Generation(7),
         hand_over: true,
     };
+    let succeed = request(RequestBody::Fence {
+        owner: NodeId(6),
+        in_sync: vec![StoreId(0xa1), StoreId(0xa2)],
+        syncing: vec![StoreId(0xa3)],
+        blocks_per_chunk: 1024,
+        given_back: Some(Generation(0x31_3232)),
+    });
     vec![
         ("HandOver", hand_over, 0),
+        ("Succeed", succeed, 0),
         ("Forward read", forward(ForwardOp::Read, 0x1000), 0),
         ("Forward write", forward(ForwardOp::Write, 512), 512),
         ("Forward clear", forward(ForwardOp::Clear, 0x10_0000), 0),

@@ -108,16 +108,18 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
         vec(any::<u128>().prop_map(StoreId), 0..=MAX_MEMBERS),
         any::<prop::sample::Index>(),
         any::<u16>(),
+        prop::option::of(generation()),
     );
     let roll = (chunk(), version(), version(), changes(), any::<bool>(), any::<bool>());
     prop_oneof![
-        fence.prop_map(|(owner, members, in_sync, blocks_per_chunk)| {
+        fence.prop_map(|(owner, members, in_sync, blocks_per_chunk, given_back)| {
             let (in_sync, syncing) = members.split_at(in_sync.index(members.len() + 1));
             RequestBody::Fence {
                 owner: NodeId(owner),
                 in_sync: in_sync.to_vec(),
                 syncing: syncing.to_vec(),
                 blocks_per_chunk,
+                given_back,
             }
         }),
         chunk().prop_map(|chunk| RequestBody::Open { chunk }),
@@ -326,9 +328,10 @@ fn forward() -> impl Strategy<Value = Forward> {
         any::<u64>(),
         any::<u32>(),
         any::<u64>(),
+        generation(),
     );
     (numbers, op, 0..=u64::from(MAX_IO_BYTES) / 2).prop_map(
-        |((tag, session, host, volume, offset, crc, as_of), op, length)| Forward {
+        |((tag, session, host, volume, offset, crc, as_of, generation), op, length)| Forward {
             tag,
             session,
             host,
@@ -337,6 +340,7 @@ fn forward() -> impl Strategy<Value = Forward> {
             offset,
             length,
             crc,
+            generation,
             as_of,
         },
     )

@@ -249,6 +249,7 @@ impl Cluster {
             owner: NodeId(99),
             in_sync: group.in_sync.clone(),
             blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
+            given_back: None,
         };
         let closed = self.closed_under[volume as usize];
         if closed > Generation(1) {

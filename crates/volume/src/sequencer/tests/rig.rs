@@ -91,6 +91,7 @@ impl Rig {
         }
         let opened = Opened {
             reservation: None,
+            given_back: None,
             volume,
             volume_revision,
             pool,
