@@ -5,6 +5,7 @@
 //! * [`Admin::property_get`] and [`Admin::property_set`] for the Fabrics commands of those names;
 //! * for every other admin command [`Admin::data_bytes`], which tells how much data travels and in which direction, then
 //!   [`Admin::execute`];
+//! * [`Admin::answer`] with what the register says, when a command ends in [`Turn::Ask`];
 //! * [`Admin::settings`] when the cluster's settings have changed; then, and after each command, [`Admin::take_event`] until there is none: these are Asynchronous Event Requests that end;
 //! * [`Admin::tick`] when [`Admin::deadline`] has come.
 //!
@@ -26,6 +27,8 @@ pub use heart::{Counters, Heart};
 
 use super::catalog::{Catalog, Namespace, Subsystem};
 use super::command::{Command, Reply, Status};
+use super::failure::Failure;
+use super::hub::{Answer, Question};
 use crate::reservation;
 use amita_cluster::{BLOCK_BYTES, VolumeId};
 use amita_reactor::Time;
@@ -156,6 +159,8 @@ pub enum Turn {
         /// What to ask.
         command: reservation::Command,
     },
+    /// It ends with what the node's register of controllers says: [`Admin::answer`] has the reply then.
+    Ask(Question),
 }
 
 /// Is a controller to be kept?
@@ -279,7 +284,7 @@ impl Admin {
             },
             Err(status) => Err(status),
         };
-        sized.inspect_err(|status| self.logs.note_error(command, *status))
+        sized.inspect_err(|status| self.logs.note(&Failure::of(0, command, *status, None)))
     }
 
     /// Carries out a command; `data` is what [`Admin::data_bytes`] has asked for.
@@ -289,12 +294,17 @@ impl Admin {
             Ok(()) => self.dispatch(now, command, data),
             Err(status) => Turn::Reply(plain(status, 0)),
         };
-        if let Turn::Reply(reply) = &turn
-            && reply.status != Status::SUCCESS
-        {
-            self.logs.note_error(command, reply.status);
+        if let Turn::Reply(reply) = &turn {
+            self.note(command, reply);
         }
         turn
+    }
+
+    /// Keeps a command that failed for the log.
+    fn note(&mut self, command: &Command, reply: &Reply) {
+        if reply.status != Status::SUCCESS {
+            self.logs.note(&Failure::of(0, command, reply.status, None));
+        }
     }
 
     fn check(&self, command: &Command) -> Result<(), Status> {
@@ -327,7 +337,9 @@ impl Admin {
             return Turn::Reply(plain(DATA_SGL_LENGTH, 0));
         }
         let result = match command.opcode() {
+            opcode::IDENTIFY if self.lists_controllers(command) => return Turn::Ask(Question::Controllers),
             opcode::IDENTIFY => self.identify(command),
+            opcode::GET_LOG_PAGE if self.tells_errors(command) => return Turn::Ask(Question::Failures),
             opcode::GET_LOG_PAGE => self.get_log_page(command),
             opcode::SET_FEATURES => return self.set_features(now, command, data),
             opcode::GET_FEATURES => return self.get_features(command),
@@ -353,9 +365,24 @@ impl Admin {
         result: Result<&reservation::State, reservation::Refusal>,
     ) -> Reply {
         let reply = self.persistence_reply(command, result);
-        if reply.status != Status::SUCCESS {
-            self.logs.note_error(command, reply.status);
+        self.note(command, &reply);
+        reply
+    }
+
+    /// Ends what [`Turn::Ask`] has begun.
+    #[must_use]
+    pub fn answer(&mut self, command: &Command, answer: Answer) -> Reply {
+        if let Answer::Failures(failures) = &answer {
+            self.logs.take(failures);
         }
+        // It may have been reset since it asked.
+        let result = self.check(command).and_then(|()| match answer {
+            Answer::Grant(granted) => self.queues_answered(command, granted).map(told),
+            Answer::Controllers(numbers) => self.controllers(command, &numbers),
+            Answer::Failures(_) => self.get_log_page(command),
+        });
+        let reply = result.unwrap_or_else(|status| plain(status, 0));
+        self.note(command, &reply);
         reply
     }
 

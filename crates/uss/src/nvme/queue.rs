@@ -199,6 +199,7 @@ impl Queue {
         self.heard = true;
         if !self.ids.insert(id) {
             // The other command of that number goes on.
+            self.note_failure(&command, status::ID_CONFLICT, None, cx);
             self.respond(id, status::ID_CONFLICT, 0, cx);
             return Ok(());
         }
@@ -216,6 +217,7 @@ impl Queue {
     /// Answers a command that was given no slot.
     fn refuse(&mut self, command: &Command, status: Status, cx: &mut Cx<'_>) -> Result<(), End> {
         self.break_fused(cx)?;
+        self.note_failure(command, status, None, cx);
         self.ids.remove(command.id());
         self.respond(command.id(), status, 0, cx);
         Ok(())
@@ -401,7 +403,12 @@ impl Queue {
 
     /// Ends a command: answers it and frees its slot.
     pub(super) fn finish(&mut self, slot: SlotId, status: Status, result: u64, cx: &mut Cx<'_>) {
-        let id = self.slots.get_mut(slot).id;
+        let request = self.slots.get_mut(slot);
+        let id = request.id;
+        if status != Status::SUCCESS {
+            let (command, at) = (request.command, request.failed_at);
+            self.note_failure(&command, status, at, cx);
+        }
         self.respond(id, status, result, cx);
         self.forget(slot);
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::nvme::admin::{self, Admin, Heart};
 use crate::nvme::catalog::{Catalog, Subsystem};
 use crate::nvme::connection::connect::{self, Connect};
+use crate::nvme::failure::{Failure, Failures};
 use crate::nvme::hub::{Call, Gate, Party, Shared, Word, invalid};
 use crate::nvme::tls::PskIdentity;
 use crate::service::{Event, HostKey};
@@ -59,6 +60,10 @@ pub(super) struct IoRole {
     pub connect: Box<Connect>,
     pub shared: Shared,
     pub host: HostKey,
+    /// What has failed and the register has not been told.
+    pub failures: Failures,
+    /// Is the register being told of others?
+    pub telling: bool,
 }
 
 impl Queue {
@@ -222,7 +227,14 @@ impl Queue {
     pub fn word(&mut self, tag: u64, word: Word, cx: &mut Cx<'_>) -> Result<(), End> {
         match word {
             Word::Gone => Err(End::Now(CloseReason::Refused("the controller is gone".into()))),
-            Word::Queues(_) => Ok(()),
+            Word::Noted => {
+                self.failures_noted(cx);
+                Ok(())
+            }
+            Word::Answer(answer) => {
+                self.admin_answer(tag, answer, cx);
+                Ok(())
+            }
             Word::Enabled | Word::Disabled => {
                 if let Some((slot, _)) = self.slots.find(tag) {
                     self.slots.get_mut(slot).issued = true;
@@ -281,6 +293,8 @@ impl Queue {
                     connect,
                     shared,
                     host,
+                    failures: Failures::default(),
+                    telling: false,
                 }));
                 controller
             }
@@ -417,6 +431,35 @@ impl Queue {
         }
     }
 
+    /// A command of an I/O queue has failed; `at`: at which byte of the volume, where that is known. The register is told
+    /// at once, before the host is, unless it is being told of others.
+    pub(super) fn note_failure(&mut self, command: &Command, status: Status, at: Option<u64>, cx: &mut Cx<'_>) {
+        let Role::Io(role) = &mut self.role else { return };
+        let namespace = role.subsystem.as_ref().and_then(|known| known.namespace(command.nsid()));
+        let lba = namespace.and_then(|namespace| Some(at? / u64::from(namespace.block_bytes)));
+        let failure = Failure::of(role.connect.queue, command, status, lba);
+        role.failures.push(failure);
+        self.tell_failures(cx);
+    }
+
+    fn tell_failures(&mut self, cx: &mut Cx<'_>) {
+        let Role::Io(role) = &mut self.role else { return };
+        if role.telling || role.failures.is_empty() {
+            return;
+        }
+        role.telling = true;
+        let failures = std::mem::take(&mut role.failures);
+        cx.service.nvme(self.front, 0, Call::Failed(failures));
+    }
+
+    /// The register has taken what failed.
+    fn failures_noted(&mut self, cx: &mut Cx<'_>) {
+        if let Role::Io(role) = &mut self.role {
+            role.telling = false;
+        }
+        self.tell_failures(cx);
+    }
+
     pub(super) fn role_deadline(&self) -> Option<Time> {
         match &self.role {
             Role::Admin(role) => role.admin.deadline(),
@@ -448,7 +491,14 @@ impl Queue {
                 }
                 role.heart.kill();
             }
-            Role::Io(_) => self.tell_heart(),
+            Role::Io(role) => {
+                // Nobody waits for this one's answer.
+                let failures = std::mem::take(&mut role.failures);
+                if !failures.is_empty() {
+                    cx_service.nvme(self.front, 0, Call::Failed(failures));
+                }
+                self.tell_heart();
+            }
             Role::Connecting { .. } => {}
         }
         cx_service.nvme(self.front, 0, Call::Leave);

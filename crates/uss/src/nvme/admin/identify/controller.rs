@@ -44,7 +44,7 @@ const WRITE_CACHE: u8 = 3 << 1;
 /// ACL: Abort commands at a time, 0's based. An abort ends at once, so that the number does not matter.
 const ABORT_LIMIT: u8 = 3;
 /// ELPE: entries of the error log, 0's based.
-const ERROR_LOG_LAST: u8 = (super::super::log::ERRORS - 1) as u8;
+const ERROR_LOG_LAST: u8 = (crate::nvme::failure::MAX_FAILURES - 1) as u8;
 /// FRMW: one slot, which is read only.
 const FIRMWARE_SLOTS: u8 = 1 | 1 << 1;
 

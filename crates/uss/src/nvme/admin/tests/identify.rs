@@ -236,6 +236,37 @@ fn the_atomic_sizes_are_true() {
     }
 }
 
+fn list(page: &[u8]) -> Vec<u16> {
+    let count = usize::from(u16_at(page, 0));
+    assert!(page[2 + 2 * count..].iter().all(|byte| *byte == 0));
+    (0..count).map(|index| u16_at(page, 2 + 2 * index)).collect()
+}
+
+/// NVM Express Base 2.1, 5.1.13.2.9 and 5.1.13.2.10: lists of controllers, from CNTID on.
+#[test]
+fn lists_of_controllers() {
+    let mut admin = ready(Kind::Io);
+    let from = |cns: u32, nsid, first: u32| command(0x06, nsid, &[(10, cns | first << 16)]);
+    for (first, expected) in [(0, &[64, 65, 70][..]), (65, &[65, 70]), (71, &[]), (0xffff, &[])] {
+        assert_eq!(list(&data(&mut admin, &from(0x13, 0, first))), expected);
+        assert_eq!(list(&data(&mut admin, &from(0x12, 2, first))), expected);
+    }
+    assert!(list(&data(&mut admin, &from(0x12, 3, 0))).is_empty(), "namespace 3 is not there");
+    assert_eq!(failure(&mut admin, &from(0x12, 0, 0)), 0x00b);
+    assert_eq!(failure(&mut admin, &from(0x12, 1025, 0)), 0x00b);
+    assert_eq!(failure(&mut admin, &from(0x12, u32::MAX, 0)), 0x002);
+    for cns in [0x12, 0x13] {
+        assert_eq!(failure(&mut ready(Kind::Discovery), &from(cns, 1, 0)), 0x002);
+    }
+    let many = command(0x06, 0, &[(10, 0x13)]);
+    assert_eq!(admin.execute(NOW, &many, &[]), Turn::Ask(Question::Controllers));
+    let reply = admin.answer(&many, Answer::Controllers((0..3000).collect()));
+    assert_eq!(list(&reply.data), (0..2047).collect::<Vec<_>>(), "what a page has room for");
+    admin.property_set(NOW, 0x14, 4, 0).unwrap();
+    let late = admin.answer(&many, Answer::Controllers(vec![]));
+    assert_eq!(late.status, COMMAND_SEQUENCE, "it was reset meanwhile");
+}
+
 #[test]
 fn namespaces_that_are_not_there() {
     let mut admin = ready(Kind::Io);
