@@ -369,7 +369,9 @@ impl Hub {
     /// Number of Queues comes before the first I/O queue, and holds until the next reset (Base 2.1, 5.1.25.2.1): that a
     /// queue is gone again does not help. It is decided here because here it is in one order with the queues that join.
     fn grant(&mut self, from: Mouth, queues: u16) -> bool {
-        let enabled = self.controller_of(from).and_then(|controller| controller.enabled.as_mut());
+        let enabled = self
+            .controller_of(from)
+            .and_then(|controller| controller.enabled.as_mut());
         match enabled {
             Some(enabled) if !enabled.joined => {
                 enabled.granted = queues;

@@ -17,10 +17,12 @@ mod admin;
 mod fabrics;
 mod request;
 mod submission;
+mod target;
 mod transfer;
 
 pub(super) use fabrics::Login;
 pub(super) use request::{Gathering, PieceState, Request, Work};
+pub(super) use target::{Target, atom_bytes};
 
 use super::admin::Counters;
 use super::auth::Authenticator;
@@ -29,7 +31,7 @@ use super::port::Port;
 use super::wire::{Carrier, Fatal, Link, Sgl, fatal, flag, kind, status, u16_at, u32_at};
 use super::{Config, Cx};
 use crate::front::CloseReason;
-use crate::pieces::{Piece, pieces};
+use crate::pieces::Piece;
 use crate::service::FrontId;
 use crate::slots::{SlotId, Slots};
 use amita_reactor::{Inbox, Slice, Time};
@@ -474,29 +476,6 @@ impl From<Status> for Refusal {
 impl From<End> for Refusal {
     fn from(end: End) -> Refusal {
         Refusal::End(end)
-    }
-}
-
-/// Where in which volume a command's range begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub volume: amita_cluster::VolumeId,
-    pub chunk_bytes: u32,
-    /// In bytes.
-    pub offset: u64,
-}
-
-impl Target {
-    /// Of a command that has none.
-    pub const NONE: Target = Target {
-        volume: amita_cluster::VolumeId(0),
-        chunk_bytes: amita_cluster::BLOCK_BYTES,
-        offset: 0,
-    };
-
-    /// The pieces of the range.
-    pub fn pieces(&self, length: u32) -> crate::pieces::Pieces {
-        pieces(self.offset, length.into(), self.chunk_bytes)
     }
 }
 

@@ -52,7 +52,10 @@ fn the_block_that_is_wrong() {
 #[test]
 fn a_fabrics_command_has_no_namespace() {
     assert_eq!(Failure::of(1, &command(2, 7, 0), status::INTERNAL, None).nsid, 7);
-    assert_eq!(Failure::of(1, &command(FABRICS, 4, 0), status::INVALID_OPCODE, None).nsid, 0);
+    assert_eq!(
+        Failure::of(1, &command(FABRICS, 4, 0), status::INVALID_OPCODE, None).nsid,
+        0
+    );
 }
 
 #[test]

@@ -182,7 +182,11 @@ fn failures_wait_for_the_admin_queue() {
     assert_eq!(hub.failures(2), (0, vec![90]), "of its own queues only");
     hub.fail(3, 0..50);
     hub.fail(4, 50..100);
-    assert_eq!(hub.failures(1), (36, (36..100).collect()), "the newest, and how many more");
+    assert_eq!(
+        hub.failures(1),
+        (36, (36..100).collect()),
+        "the newest, and how many more"
+    );
     // What failed is told also when the controller was reset meanwhile.
     hub.fail(3, 5..6);
     hub.call(1, Call::Disable);

@@ -435,7 +435,10 @@ impl Queue {
     /// at once, before the host is, unless it is being told of others.
     pub(super) fn note_failure(&mut self, command: &Command, status: Status, at: Option<u64>, cx: &mut Cx<'_>) {
         let Role::Io(role) = &mut self.role else { return };
-        let namespace = role.subsystem.as_ref().and_then(|known| known.namespace(command.nsid()));
+        let namespace = role
+            .subsystem
+            .as_ref()
+            .and_then(|known| known.namespace(command.nsid()));
         let lba = namespace.and_then(|namespace| Some(at? / u64::from(namespace.block_bytes)));
         let failure = Failure::of(role.connect.queue, command, status, lba);
         role.failures.push(failure);

@@ -94,7 +94,7 @@ impl Admin {
             .u16(520, OPTIONAL_COMMANDS)
             .u16(522, FUSED)
             .u8(525, WRITE_CACHE)
-            // AWUN, AWUPF and ACWU hold for every namespace and at any offset: writes across the end of a chunk are not
+            // AWUN, AWUPF and ACWU hold for every namespace and at any offset: writes that the atomic boundary cuts are not
             // atomic, so that they promise one block. The namespaces tell more, with the boundary (NABSN).
             .u16(526, 0)
             .u16(528, 0)
