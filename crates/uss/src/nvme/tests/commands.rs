@@ -144,7 +144,7 @@ fn flush_and_fua_and_what_is_ignored() {
 fn zeroes_within_an_atom_are_one_step() {
     let (mut world, mut host) = start();
     world.runs = false;
-    let zero = |first, count: u32, flags: u32| Sqe::new(8, 1, 2).blocks(first, count).dword(12, count - 1 | flags);
+    let zero = |first, count: u32, flags: u32| Sqe::new(8, 1, 2).blocks(first, count).dword(12, (count - 1) | flags);
     let deallocate = 1 << 25;
     let mut steps = |command| {
         host.command(&mut world, command);
