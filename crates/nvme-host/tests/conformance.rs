@@ -8,10 +8,9 @@ use common::Target;
 /// Where the target departs from the letter, and why.
 const KNOWN: &[(&str, &str)] = &[];
 /// Cases that have nothing to try at this target. Any other that is skipped is a feature that was lost.
-const NOT_THERE: [&str; 7] = [
+const NOT_THERE: [&str; 6] = [
     "connect.without-authentication",
     "connect.disconnect-not-supported",
-    "log.error-tells",
     "block.optional-not-there",
     "block.copy-not-there",
     "fused.not-there",

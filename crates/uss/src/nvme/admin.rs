@@ -6,6 +6,7 @@
 //! * for every other admin command [`Admin::data_bytes`], which tells how much data travels and in which direction, then
 //!   [`Admin::execute`];
 //! * [`Admin::answer`] with what the register says, when a command ends in [`Turn::Ask`];
+//! * [`Admin::note`] with each command that it has answered with an error;
 //! * [`Admin::settings`] when the cluster's settings have changed; then, and after each command, [`Admin::take_event`] until there is none: these are Asynchronous Event Requests that end;
 //! * [`Admin::tick`] when [`Admin::deadline`] has come.
 //!
@@ -272,8 +273,8 @@ impl Admin {
     }
 
     /// How much data the command moves. The status, if it is not even worth that.
-    pub fn data_bytes(&mut self, command: &Command) -> Result<Transfer, Status> {
-        let sized = match self.check(command) {
+    pub fn data_bytes(&self, command: &Command) -> Result<Transfer, Status> {
+        match self.check(command) {
             Ok(()) => match command.opcode() {
                 opcode::IDENTIFY => Ok(Transfer::ToHost(identify::PAGE_BYTES)),
                 opcode::GET_LOG_PAGE => log::Request::decode(command, &self.session.limits)
@@ -283,28 +284,21 @@ impl Admin {
                 _ => Ok(Transfer::None),
             },
             Err(status) => Err(status),
-        };
-        sized.inspect_err(|status| self.logs.note(&Failure::of(0, command, *status, None)))
+        }
     }
 
     /// Carries out a command; `data` is what [`Admin::data_bytes`] has asked for.
     pub fn execute(&mut self, now: Time, command: &Command, data: &[u8]) -> Turn {
         self.session.heart.touch();
-        let turn = match self.check(command) {
+        match self.check(command) {
             Ok(()) => self.dispatch(now, command, data),
             Err(status) => Turn::Reply(plain(status, 0)),
-        };
-        if let Turn::Reply(reply) = &turn {
-            self.note(command, reply);
         }
-        turn
     }
 
-    /// Keeps a command that failed for the log.
-    fn note(&mut self, command: &Command, reply: &Reply) {
-        if reply.status != Status::SUCCESS {
-            self.logs.note(&Failure::of(0, command, reply.status, None));
-        }
+    /// Keeps a command of the admin queue for the log that has ended with an error.
+    pub fn note(&mut self, failure: &Failure) {
+        self.logs.note(failure);
     }
 
     fn check(&self, command: &Command) -> Result<(), Status> {
@@ -360,13 +354,11 @@ impl Admin {
     /// Ends what [`Turn::Reserve`] has begun.
     #[must_use]
     pub fn reservation_reply(
-        &mut self,
+        &self,
         command: &Command,
         result: Result<&reservation::State, reservation::Refusal>,
     ) -> Reply {
-        let reply = self.persistence_reply(command, result);
-        self.note(command, &reply);
-        reply
+        self.persistence_reply(command, result)
     }
 
     /// Ends what [`Turn::Ask`] has begun.
@@ -381,9 +373,7 @@ impl Admin {
             Answer::Controllers(numbers) => self.controllers(command, &numbers),
             Answer::Failures(_) => self.get_log_page(command),
         });
-        let reply = result.unwrap_or_else(|status| plain(status, 0));
-        self.note(command, &reply);
-        reply
+        result.unwrap_or_else(|status| plain(status, 0))
     }
 
     /// Bit 0 of the answer is set when the command was not aborted (NVM Express Base 2.1, 5.1.1). Only Asynchronous Event

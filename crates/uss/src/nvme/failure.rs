@@ -5,6 +5,11 @@
 //! newest of all of a controller's queues until the host reads the page. So each place holds a page full at the most, a
 //! host that does nothing but wrong makes no more messages than one that does not, and an I/O that ends well has no part
 //! in any of it. What is forgotten for want of room is counted.
+//!
+//! A completion whose command is in the log, or was for a while, says "more" (4.2.3). The entry may be there a moment later
+//! than the completion: a queue that has told of one failure waits until that was taken before it tells of the next. It gets
+//! its number when the admin queue asks, which is when a host reads the page or the health page: the order between queues
+//! is that, the order in a queue is as it was.
 
 use super::command::{Command, Status};
 use super::wire::status;

@@ -15,6 +15,7 @@
 mod access;
 mod admin;
 mod fabrics;
+mod failed;
 mod request;
 mod submission;
 mod target;
@@ -26,7 +27,7 @@ pub(super) use target::{Target, atom_bytes};
 
 use super::admin::Counters;
 use super::auth::Authenticator;
-use super::command::{COMPLETION_BYTES, Command, Status};
+use super::command::{COMPLETION_BYTES, Command, MORE, Status};
 use super::port::Port;
 use super::wire::{Carrier, Fatal, Link, Sgl, fatal, flag, kind, status, u16_at, u32_at};
 use super::{Config, Cx};
@@ -201,8 +202,7 @@ impl Queue {
         self.heard = true;
         if !self.ids.insert(id) {
             // The other command of that number goes on.
-            self.note_failure(&command, status::ID_CONFLICT, None, cx);
-            self.respond(id, status::ID_CONFLICT, 0, cx);
+            self.respond_failed(&command, status::ID_CONFLICT, None, 0, cx);
             return Ok(());
         }
         let Some(data) = data else {
@@ -219,9 +219,8 @@ impl Queue {
     /// Answers a command that was given no slot.
     fn refuse(&mut self, command: &Command, status: Status, cx: &mut Cx<'_>) -> Result<(), End> {
         self.break_fused(cx)?;
-        self.note_failure(command, status, None, cx);
         self.ids.remove(command.id());
-        self.respond(command.id(), status, 0, cx);
+        self.respond_failed(command, status, None, 0, cx);
         Ok(())
     }
 
@@ -406,12 +405,13 @@ impl Queue {
     /// Ends a command: answers it and frees its slot.
     pub(super) fn finish(&mut self, slot: SlotId, status: Status, result: u64, cx: &mut Cx<'_>) {
         let request = self.slots.get_mut(slot);
-        let id = request.id;
-        if status != Status::SUCCESS {
+        if status == Status::SUCCESS {
+            let id = request.id;
+            self.respond(id, status, result, cx);
+        } else {
             let (command, at) = (request.command, request.failed_at);
-            self.note_failure(&command, status, at, cx);
+            self.respond_failed(&command, status, at, result, cx);
         }
-        self.respond(id, status, result, cx);
         self.forget(slot);
     }
 
@@ -443,11 +443,15 @@ impl Queue {
 
     /// Sends a completion (NVM Express Base 2.1, 4.2.1).
     pub(super) fn respond(&mut self, id: u16, status: Status, result: u64, cx: &mut Cx<'_>) {
+        self.respond_with(id, status.to_field(), result, cx);
+    }
+
+    fn respond_with(&mut self, id: u16, status_field: u16, result: u64, cx: &mut Cx<'_>) {
         let mut completion = [0; COMPLETION_BYTES];
         completion[..8].copy_from_slice(&result.to_le_bytes());
         completion[8..10].copy_from_slice(&self.sq.report().to_le_bytes());
         completion[12..14].copy_from_slice(&id.to_le_bytes());
-        completion[14..].copy_from_slice(&status.to_field().to_le_bytes());
+        completion[14..].copy_from_slice(&status_field.to_le_bytes());
         self.link.respond(&completion, cx.outbox, cx.pool);
     }
 

@@ -157,7 +157,10 @@ pub(super) fn register(question: Question) -> Answer {
 pub(super) fn turn(admin: &mut Admin, command: &Command, data: &[u8]) -> Turn {
     let transfer = match admin.data_bytes(command) {
         Ok(transfer) => transfer,
-        Err(status) => return Turn::Reply(plain(status, 0)),
+        Err(status) => {
+            admin.note(&Failure::of(0, command, status, None));
+            return Turn::Reply(plain(status, 0));
+        }
     };
     let turn = match admin.execute(NOW, command, data) {
         Turn::Ask(question) => Turn::Reply(admin.answer(command, register(question))),
@@ -169,6 +172,9 @@ pub(super) fn turn(admin: &mut Admin, command: &Command, data: &[u8]) -> Turn {
             _ => 0,
         };
         assert_eq!(reply.data.len(), sent, "{command:?}: {transfer:?}");
+        if reply.status != Status::SUCCESS {
+            admin.note(&Failure::of(0, command, reply.status, None));
+        }
     }
     turn
 }

@@ -127,7 +127,9 @@ impl Queue {
             let Some(slot) = self.slots.position(|request| request.id == id) else {
                 continue;
             };
-            self.finish(slot, reply.status, reply.result, cx);
+            // That a request was aborted is no error of it.
+            self.respond(id, reply.status, reply.result, cx);
+            self.forget(slot);
         }
     }
 }

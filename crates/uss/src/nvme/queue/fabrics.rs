@@ -4,7 +4,7 @@ use super::*;
 use crate::nvme::admin::{self, Admin, Heart};
 use crate::nvme::catalog::{Catalog, Subsystem};
 use crate::nvme::connection::connect::{self, Connect};
-use crate::nvme::failure::{Failure, Failures};
+use crate::nvme::failure::Failures;
 use crate::nvme::hub::{Call, Gate, Party, Shared, Word, invalid};
 use crate::nvme::tls::PskIdentity;
 use crate::service::{Event, HostKey};
@@ -429,38 +429,6 @@ impl Queue {
         if self.counts != Counters::default() {
             role.shared.heart.count(std::mem::take(&mut self.counts));
         }
-    }
-
-    /// A command of an I/O queue has failed; `at`: at which byte of the volume, where that is known. The register is told
-    /// at once, before the host is, unless it is being told of others.
-    pub(super) fn note_failure(&mut self, command: &Command, status: Status, at: Option<u64>, cx: &mut Cx<'_>) {
-        let Role::Io(role) = &mut self.role else { return };
-        let namespace = role
-            .subsystem
-            .as_ref()
-            .and_then(|known| known.namespace(command.nsid()));
-        let lba = namespace.and_then(|namespace| Some(at? / u64::from(namespace.block_bytes)));
-        let failure = Failure::of(role.connect.queue, command, status, lba);
-        role.failures.push(failure);
-        self.tell_failures(cx);
-    }
-
-    fn tell_failures(&mut self, cx: &mut Cx<'_>) {
-        let Role::Io(role) = &mut self.role else { return };
-        if role.telling || role.failures.is_empty() {
-            return;
-        }
-        role.telling = true;
-        let failures = std::mem::take(&mut role.failures);
-        cx.service.nvme(self.front, 0, Call::Failed(failures));
-    }
-
-    /// The register has taken what failed.
-    fn failures_noted(&mut self, cx: &mut Cx<'_>) {
-        if let Role::Io(role) = &mut self.role {
-            role.telling = false;
-        }
-        self.tell_failures(cx);
     }
 
     pub(super) fn role_deadline(&self) -> Option<Time> {

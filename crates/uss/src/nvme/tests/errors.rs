@@ -43,7 +43,7 @@ fn counted(world: &mut World, admin: &mut Host) -> u64 {
 }
 
 const fn field(kind: u16, code: u16, is_final: bool) -> u16 {
-    code << 1 | kind << 9 | (is_final as u16) << 15
+    code << 1 | kind << 9 | 1 << 14 | (is_final as u16) << 15
 }
 
 #[test]
@@ -147,6 +147,37 @@ fn more_errors_than_there_is_room_for() {
     assert_eq!(ids, (36..100).rev().collect::<Vec<_>>(), "the newest");
     assert_eq!((told[0].0, told[63].0), (100, 37));
     assert_eq!(counted(&mut world, &mut admin), 100);
+}
+
+/// NVM Express Base 2.1, 4.2.3: "More" is said of what the log has an entry of, and of nothing else.
+#[test]
+fn the_completion_says_that_the_log_has_more() {
+    let mut world = World::new();
+    let mut admin = Host::admin(&mut world);
+    let mut io = Host::io(&mut world, &admin);
+    let more = |host: &mut Host, world: &mut World, command: Sqe| {
+        host.command(world, command);
+        u16_at(&host.one().header, 14) >> 14 & 1 == 1
+    };
+    assert!(more(&mut io, &mut world, Sqe::new(0x7e, 1, 1)));
+    assert!(!more(&mut io, &mut world, Sqe::new(0, 1, 1)));
+    assert!(more(&mut admin, &mut world, Sqe::new(0x7e, 2, 1)));
+    assert!(!more(&mut admin, &mut world, Sqe::new(0x18, 2, 0)), "keep alive");
+    // What the transport refuses is logged as well: an Identify without room for its data.
+    assert!(more(
+        &mut admin,
+        &mut world,
+        Sqe::new(6, 3, 0).dword(10, 1).transport(512)
+    ));
+    let told: Vec<_> = errors(&mut world, &mut admin)
+        .into_iter()
+        .map(|entry| (entry.1, entry.2, entry.7))
+        .collect();
+    // Those of I/O queues are numbered when the page is read.
+    assert_eq!(told, [(1, 1, 0x7e), (0, 3, 6), (0, 2, 0x7e)]);
+    // Who is not connected has no controller, and no log.
+    let mut stranger = Host::greeted(&mut world, 0, 0, 1);
+    assert!(!more(&mut stranger, &mut world, Sqe::new(6, 1, 0)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::super::Admin;
 use super::super::page::Page;
 use super::Logs;
+use crate::nvme::command::MORE;
 use crate::nvme::failure::{Failure, Failures, MAX_FAILURES};
 
 const ENTRY_BYTES: usize = 64;
@@ -31,7 +32,7 @@ impl Logs {
             page.u64(at, *count)
                 .u16(at + 8, failure.queue)
                 .u16(at + 10, failure.command)
-                .u16(at + 12, failure.status.to_field())
+                .u16(at + 12, failure.status.to_field() | MORE)
                 .u16(at + 14, failure.location)
                 .u64(at + 16, failure.lba)
                 .u32(at + 24, failure.nsid)

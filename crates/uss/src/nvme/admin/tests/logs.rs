@@ -96,7 +96,7 @@ fn errors_are_kept() {
         assert_eq!(get("error_count"), 70 - index as u128, "the newest first");
         assert_eq!(get("nsid"), 69 - index as u128);
         assert_eq!(get("cmdid"), 0x1234);
-        assert_eq!(get("status_field"), 1 << 1 | 1 << 15);
+        assert_eq!(get("status_field"), 1 << 1 | 1 << 14 | 1 << 15, "more, do not retry");
         assert_eq!(get("parm_error_location"), 0, "the opcode");
         assert_eq!((get("trtype"), get("opcode"), get("version")), (3, 0xee, 1));
     }
@@ -126,7 +126,7 @@ fn errors_of_io_queues_are_told() {
     assert_eq!([0, 1, 2].map(|index| get(index, "sqid")), [3, 3, 0]);
     assert_eq!([0, 1].map(|index| get(index, "cmdid")), [1, 0]);
     assert_eq!((get(0, "lba"), get(0, "nsid"), get(0, "opcode")), (77, 5, 2));
-    assert_eq!(get(0, "status_field"), 0x80 << 1 | 1 << 15);
+    assert_eq!(get(0, "status_field"), 0x80 << 1 | 1 << 14 | 1 << 15);
     assert_eq!(get(0, "parm_error_location"), 40);
 
     let mut failures = Failures::default();
