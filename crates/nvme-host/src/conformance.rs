@@ -12,8 +12,10 @@ mod ana;
 mod atomic;
 mod block;
 mod connect;
+mod controllers;
 mod digest;
 mod discovery;
+mod errors;
 mod event;
 mod feature;
 mod frame;
@@ -166,8 +168,10 @@ pub fn cases() -> Vec<Case> {
         connect::cases,
         property::cases,
         admin::cases,
+        controllers::cases,
         feature::cases,
         logs::cases,
+        errors::cases,
         event::cases,
         block::cases,
         transfer::cases,

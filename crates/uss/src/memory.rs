@@ -119,6 +119,9 @@ impl Volumes {
 
 impl Volume {
     fn apply(&mut self, op: Op, data: &Slice, pool: &Pool) -> Result<Payload, IoError> {
+        if matches!(op, Op::Clear { length: 0, .. }) {
+            return Ok(Payload::None);
+        }
         let chunk_bytes = u64::from(self.info.chunk_bytes);
         let (offset, length) = (op.offset(), op.length());
         assert!(

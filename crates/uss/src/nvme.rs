@@ -15,6 +15,7 @@ pub mod auth;
 mod catalog;
 pub mod command;
 mod connection;
+pub mod failure;
 mod hub;
 mod io;
 mod port;
@@ -25,7 +26,7 @@ mod wire;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
 pub use connection::NvmeFront;
-pub use hub::{Call, Gate, Hub, MAX_CONTROLLERS, Mouth, Party, Shared, Word};
+pub use hub::{Answer, Call, Gate, Hub, MAX_CONTROLLERS, Mouth, Party, Question, Shared, Word};
 pub use port::{Config, MAX_ENTRIES, MAX_QUEUES, MAX_TRANSFER_BYTES, Port};
 
 use crate::front::CloseReason;

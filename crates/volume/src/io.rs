@@ -31,7 +31,8 @@ pub enum Op {
         /// How many; the payload's length.
         length: u32,
     },
-    /// Unmaps whole blocks: they read as zeros and take no space. Durable when it is done.
+    /// Unmaps whole blocks: they read as zeros and take no space. Durable when it is done. One of no bytes changes nothing,
+    /// and ends as a write would: it tells whether there is an owner that lets this host write.
     Clear {
         /// The first byte: a multiple of the block.
         offset: u64,

@@ -3,7 +3,7 @@
 use super::subject::{ended, ended_by, refused};
 use super::{Case, Outcome, Subject, Verdict, check, need};
 use crate::structures::{namespaces_of, text};
-use crate::wire::{Command, Descriptor, admin, status, u16_at, u32_at};
+use crate::wire::{Command, Descriptor, admin, status, u32_at};
 use crate::{Completion, Request, Transfer, commands};
 
 const RULE: &str = "NVMe Base 2.1, 5.1.13 Identify";
@@ -37,7 +37,7 @@ fn printable(text: &str) -> bool {
 }
 
 /// The answer is an identify structure, or says that there is none of this kind.
-fn optional(answer: Completion) -> Result<Vec<u8>, Verdict> {
+pub(super) fn optional(answer: Completion) -> Result<Vec<u8>, Verdict> {
     if answer.status.is_success() {
         return Ok(answer.data);
     }
@@ -191,46 +191,6 @@ fn identities() -> Vec<Case> {
                     at += 4 + length;
                 }
                 check!(found > 0, "there is no identifier");
-                Ok(())
-            },
-        ),
-        Case::new(
-            "admin.controllers-of-namespace",
-            "NVMe Base 2.1, 5.1.13.2: CNS 12h",
-            "lists the controllers of the namespace",
-            "this one is among them, if the list is there",
-            |subject| {
-                let mut disk = subject.disk()?;
-                let data = optional(disk.controller.call(&commands::identify(0x12, disk.nsid))?)?;
-                let count = usize::from(u16_at(&data, 0));
-                let all: Vec<u16> = (1..=count.min(2047)).map(|n| u16_at(&data, 2 * n)).collect();
-                check!(
-                    all.contains(&disk.controller.id),
-                    "{:#x} is not among {all:x?}",
-                    disk.controller.id
-                );
-                Ok(())
-            },
-        ),
-        Case::new(
-            "admin.controllers",
-            "NVMe Base 2.1, 5.1.13.2: CNS 13h",
-            "lists the controllers",
-            "this one is among them, in rising order, if the list is there",
-            |subject| {
-                let mut controller = subject.controller()?;
-                let data = optional(controller.call(&commands::identify(0x13, 0))?)?;
-                let count = usize::from(u16_at(&data, 0));
-                let all: Vec<u16> = (1..=count.min(2047)).map(|n| u16_at(&data, 2 * n)).collect();
-                check!(
-                    all.windows(2).all(|pair| pair[0] < pair[1]),
-                    "they do not rise: {all:x?}"
-                );
-                check!(
-                    all.contains(&controller.id),
-                    "{:#x} is not among {all:x?}",
-                    controller.id
-                );
                 Ok(())
             },
         ),

@@ -2,6 +2,7 @@
 
 use super::subject::{ended, ended_by, refused};
 use super::{Case, check, need};
+use crate::controller::property;
 use crate::wire::{Command, admin, feature, status};
 use crate::{Host, Request, Transfer, commands};
 
@@ -59,25 +60,93 @@ pub fn cases() -> Vec<Case> {
         Case::new(
             "feature.set-too-many-queues",
             "NVMe Base 2.1, 5.1.25.2.1: FFFFh is not valid",
-            "asks for 65,536 queues",
-            "Invalid Field in Command",
+            "asks for 65,536 queues of both kinds, and of either",
+            "Invalid Field in Command; the number stays",
             |subject| {
                 let mut controller = subject.controller()?;
-                ended(
-                    &controller.call(&commands::set_feature(feature::QUEUES, u32::MAX))?,
-                    status::INVALID_FIELD,
-                )
+                let before = controller.call(&commands::get_feature(feature::QUEUES, 0))?;
+                let before = before.good("Get Features")?.dword();
+                for value in [u32::MAX, 0xffff, 0xffff << 16] {
+                    let answer = controller.call(&commands::set_feature(feature::QUEUES, value))?;
+                    ended(&answer, status::INVALID_FIELD)?;
+                }
+                let answer = controller.call(&commands::get_feature(feature::QUEUES, 0))?;
+                let after = answer.good("Get Features")?.dword();
+                check!(after == before, "it went from {before:#x} to {after:#x}");
+                Ok(())
+            },
+        ),
+        Case::new(
+            "feature.set-fewer-queues",
+            "NVMe Base 2.1, 5.1.25.2.1 Number of Queues, and 6.3 Connect: QID",
+            "asks for two queues, and connects queue 3, then queue 2",
+            "two are granted, and read; queue 3 is refused with Connect Invalid Parameters, pointing at QID; queue 2 works",
+            |subject| {
+                let mut controller = subject.controller()?;
+                let given = controller.call(&commands::queues(2))?.good("Set Features")?.dword();
+                check!(given == 0x1_0001, "it gave {given:#x}");
+                let now = controller.call(&commands::get_feature(feature::QUEUES, 0))?;
+                let now = now.good("Get Features")?.dword();
+                check!(now == given, "it reads {now:#x}");
+                let mut beyond = subject.initialized()?;
+                let answer = beyond.call(&controller.io_connect(3, 32).request())?;
+                ended(&answer, status::INVALID_PARAMETERS)?;
+                check!(answer.dword() == 42, "it points at {:#x}", answer.dword());
+                let mut queue = controller.io_queue(2, 32)?;
+                let nsid = subject.nsid(&mut controller)?;
+                let bytes = controller.namespace(nsid)?.block_bytes();
+                queue.call(&commands::read(nsid, 0, 1, bytes))?.good("Read")?;
+                Ok(())
+            },
+        ),
+        Case::new(
+            "feature.set-queues-twice",
+            "NVMe Base 2.1, 5.1.25.2.1: before the first I/O queue",
+            "asks for two queues, then for four, and connects queue 4",
+            "four are granted, and queue 4 works",
+            |subject| {
+                let mut controller = subject.controller()?;
+                controller.call(&commands::queues(2))?.good("Set Features")?;
+                let given = controller.call(&commands::queues(4))?.good("Set Features")?.dword();
+                need!(given & 0xffff >= 3, "it gave {given:#x}");
+                controller.io_queue(4, 32)?;
+                Ok(())
             },
         ),
         Case::new(
             "feature.set-queues-after-queue",
-            "NVMe Base 2.1, 5.1.25.2.1",
-            "asks for queues after an I/O queue was connected",
-            "Command Sequence Error, or success where the controller tolerates it",
+            "NVMe Base 2.1, 5.1.25.2.1: not after an I/O queue was created",
+            "asks for other numbers of queues after an I/O queue was connected",
+            "Command Sequence Error; the number stays, and the queue works on",
             |subject| {
                 let mut disk = subject.disk()?;
-                let answer = disk.controller.call(&commands::queues(2))?;
-                ended_by(&answer, &[status::SEQUENCE_ERROR, status::SUCCESS])
+                let before = disk.controller.call(&commands::get_feature(feature::QUEUES, 0))?;
+                let before = before.good("Get Features")?.dword();
+                for count in [1, 2, 8] {
+                    ended(&disk.controller.call(&commands::queues(count))?, status::SEQUENCE_ERROR)?;
+                }
+                let after = disk.controller.call(&commands::get_feature(feature::QUEUES, 0))?;
+                let after = after.good("Get Features")?.dword();
+                check!(after == before, "it went from {before:#x} to {after:#x}");
+                disk.read(0, 1)?;
+                Ok(())
+            },
+        ),
+        Case::new(
+            "feature.set-queues-after-reset",
+            "NVMe Base 2.1, 5.1.25.2.1 and 3.7.2: a reset deletes all I/O queues",
+            "asks for two queues, connects one, resets the controller and asks for four",
+            "four are granted, and queue 4 works",
+            |subject| {
+                let mut controller = subject.controller()?;
+                controller.call(&commands::queues(2))?.good("Set Features")?;
+                controller.io_queue(1, 32)?;
+                controller.set_property(property::CC, 0)?;
+                controller.enable()?;
+                let given = controller.call(&commands::queues(4))?.good("Set Features")?.dword();
+                need!(given & 0xffff >= 3, "it gave {given:#x}");
+                controller.io_queue(4, 32)?;
+                Ok(())
             },
         ),
         Case::new(

@@ -430,6 +430,33 @@ pub fn cases() -> Vec<Case> {
             },
         ),
         Case::new(
+            "reservation.flush-of-who-may-write",
+            "NVMe Base 2.1, 8.1.22: Flush is of the commands that write",
+            "the holder, and a registrant, flush under each type of reservation; then a host that is not registered",
+            "who may write may flush; the stranger gets Reservation Conflict under each",
+            |subject| {
+                for kind in 1..=6 {
+                    let (mut one, mut two) = both(subject)?;
+                    register(&mut one, ONE)?;
+                    acquire(&mut one, kind, ONE)?;
+                    one.queue
+                        .call(&commands::flush(one.nsid))?
+                        .good("Flush of the holder")?;
+                    ended(
+                        &two.queue.call(&commands::flush(two.nsid))?,
+                        status::RESERVATION_CONFLICT,
+                    )?;
+                    register(&mut two, TWO)?;
+                    let answer = two.queue.call(&commands::flush(two.nsid))?;
+                    match kind {
+                        1 | 2 => ended(&answer, status::RESERVATION_CONFLICT)?,
+                        _ => ended(&answer, status::SUCCESS)?,
+                    }
+                }
+                Ok(())
+            },
+        ),
+        Case::new(
             "reservation.reserved-fields",
             RULE,
             "sends actions and types that are reserved",

@@ -5,6 +5,8 @@
 //! * [`Admin::property_get`] and [`Admin::property_set`] for the Fabrics commands of those names;
 //! * for every other admin command [`Admin::data_bytes`], which tells how much data travels and in which direction, then
 //!   [`Admin::execute`];
+//! * [`Admin::answer`] with what the register says, when a command ends in [`Turn::Ask`];
+//! * [`Admin::note`] with each command that it has answered with an error;
 //! * [`Admin::settings`] when the cluster's settings have changed; then, and after each command, [`Admin::take_event`] until there is none: these are Asynchronous Event Requests that end;
 //! * [`Admin::tick`] when [`Admin::deadline`] has come.
 //!
@@ -26,6 +28,8 @@ pub use heart::{Counters, Heart};
 
 use super::catalog::{Catalog, Namespace, Subsystem};
 use super::command::{Command, Reply, Status};
+use super::failure::Failure;
+use super::hub::{Answer, Question};
 use crate::reservation;
 use amita_cluster::{BLOCK_BYTES, VolumeId};
 use amita_reactor::Time;
@@ -156,6 +160,8 @@ pub enum Turn {
         /// What to ask.
         command: reservation::Command,
     },
+    /// It ends with what the node's register of controllers says: [`Admin::answer`] has the reply then.
+    Ask(Question),
 }
 
 /// Is a controller to be kept?
@@ -267,8 +273,8 @@ impl Admin {
     }
 
     /// How much data the command moves. The status, if it is not even worth that.
-    pub fn data_bytes(&mut self, command: &Command) -> Result<Transfer, Status> {
-        let sized = match self.check(command) {
+    pub fn data_bytes(&self, command: &Command) -> Result<Transfer, Status> {
+        match self.check(command) {
             Ok(()) => match command.opcode() {
                 opcode::IDENTIFY => Ok(Transfer::ToHost(identify::PAGE_BYTES)),
                 opcode::GET_LOG_PAGE => log::Request::decode(command, &self.session.limits)
@@ -278,23 +284,21 @@ impl Admin {
                 _ => Ok(Transfer::None),
             },
             Err(status) => Err(status),
-        };
-        sized.inspect_err(|status| self.logs.note_error(command, *status))
+        }
     }
 
     /// Carries out a command; `data` is what [`Admin::data_bytes`] has asked for.
     pub fn execute(&mut self, now: Time, command: &Command, data: &[u8]) -> Turn {
         self.session.heart.touch();
-        let turn = match self.check(command) {
+        match self.check(command) {
             Ok(()) => self.dispatch(now, command, data),
             Err(status) => Turn::Reply(plain(status, 0)),
-        };
-        if let Turn::Reply(reply) = &turn
-            && reply.status != Status::SUCCESS
-        {
-            self.logs.note_error(command, reply.status);
         }
-        turn
+    }
+
+    /// Keeps a command of the admin queue for the log that has ended with an error.
+    pub fn note(&mut self, failure: &Failure) {
+        self.logs.note(failure);
     }
 
     fn check(&self, command: &Command) -> Result<(), Status> {
@@ -327,7 +331,9 @@ impl Admin {
             return Turn::Reply(plain(DATA_SGL_LENGTH, 0));
         }
         let result = match command.opcode() {
+            opcode::IDENTIFY if self.lists_controllers(command) => return Turn::Ask(Question::Controllers),
             opcode::IDENTIFY => self.identify(command),
+            opcode::GET_LOG_PAGE if self.tells_errors(command) => return Turn::Ask(Question::Failures),
             opcode::GET_LOG_PAGE => self.get_log_page(command),
             opcode::SET_FEATURES => return self.set_features(now, command, data),
             opcode::GET_FEATURES => return self.get_features(command),
@@ -348,15 +354,26 @@ impl Admin {
     /// Ends what [`Turn::Reserve`] has begun.
     #[must_use]
     pub fn reservation_reply(
-        &mut self,
+        &self,
         command: &Command,
         result: Result<&reservation::State, reservation::Refusal>,
     ) -> Reply {
-        let reply = self.persistence_reply(command, result);
-        if reply.status != Status::SUCCESS {
-            self.logs.note_error(command, reply.status);
+        self.persistence_reply(command, result)
+    }
+
+    /// Ends what [`Turn::Ask`] has begun.
+    #[must_use]
+    pub fn answer(&mut self, command: &Command, answer: Answer) -> Reply {
+        if let Answer::Failures(failures) = &answer {
+            self.logs.take(failures);
         }
-        reply
+        // It may have been reset since it asked.
+        let result = self.check(command).and_then(|()| match answer {
+            Answer::Grant(granted) => self.queues_answered(command, granted).map(told),
+            Answer::Controllers(numbers) => self.controllers(command, &numbers),
+            Answer::Failures(_) => self.get_log_page(command),
+        });
+        result.unwrap_or_else(|status| plain(status, 0))
     }
 
     /// Bit 0 of the answer is set when the command was not aborted (NVM Express Base 2.1, 5.1.1). Only Asynchronous Event

@@ -97,6 +97,9 @@ impl Status {
     }
 }
 
+/// In a status field: the Error Information log page has an entry of the command ("More", NVM Express Base 2.1, 4.2.3).
+pub const MORE: u16 = 1 << 14;
+
 /// How a command ended, and what goes back with that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {

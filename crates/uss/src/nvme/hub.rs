@@ -10,11 +10,15 @@
 use super::admin::Heart;
 use super::catalog::Catalog;
 use super::command::Status;
+use super::failure::Failures;
 use super::wire::status;
 use crate::service::FrontId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(test)]
+mod tests;
 
 /// Controllers of one subsystem at one gateway: what the numbers have room for.
 pub const MAX_CONTROLLERS: usize = 1 << SLOT_BITS;
@@ -100,8 +104,34 @@ pub enum Call {
     },
     /// It takes none any more: its I/O queues end. Answered by [`Word::Disabled`].
     Disable,
+    /// Commands of an I/O queue have failed. Answered by [`Word::Noted`]: until then the queue says nothing more of them.
+    Failed(Failures),
+    /// A command of an admin queue has a question. Answered by [`Word::Answer`].
+    Ask(Question),
     /// The connection is gone. Not answered.
     Leave,
+}
+
+/// What an admin command has to know of the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// May the host have so many I/O queues from now on, and no more?
+    Grant(u16),
+    /// What has failed on I/O queues since this was last asked?
+    Failures,
+    /// Which controllers has the subsystem here?
+    Controllers,
+}
+
+/// What the register answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Is it granted? Not when the controller has had an I/O queue since it was enabled.
+    Grant(bool),
+    /// These have.
+    Failures(Failures),
+    /// Their numbers, in order.
+    Controllers(Vec<u16>),
 }
 
 /// What the register says to a queue.
@@ -131,19 +161,32 @@ pub enum Word {
     },
     /// To an I/O queue: its controller is gone.
     Gone,
-    /// To an admin queue: how many I/O queues its controller has now.
-    Queues(u16),
+    /// The failures will be told to the host.
+    Noted,
+    /// The answer to a question.
+    Answer(Answer),
+}
+
+/// What a controller that is enabled has to give.
+#[derive(Debug)]
+struct Enabled {
+    /// How many I/O queues it was granted: they are numbered from 1 to this.
+    granted: u16,
+    shared: Shared,
+    /// Has there been an I/O queue since?
+    joined: bool,
 }
 
 /// One controller.
 #[derive(Debug)]
 struct Controller {
-    admin: Mouth,
     party: Party,
-    /// While it is enabled: how many I/O queues it was granted, and what they share.
-    enabled: Option<(u16, Shared)>,
+    /// While it is.
+    enabled: Option<Enabled>,
     /// The I/O queues that are connected.
     queues: BTreeMap<u16, Mouth>,
+    /// What has failed on them, and the admin queue has not been told.
+    failures: Failures,
 }
 
 /// What names a controller at this gateway: its subsystem and its number.
@@ -176,13 +219,23 @@ impl Hub {
                 queue,
             } => self.join(from, &party, controller, queue),
             Call::Enable { queues, shared } => {
-                self.enable(from, Some((queues, shared)));
+                let enabled = Enabled {
+                    granted: queues,
+                    shared,
+                    joined: false,
+                };
+                self.enable(from, Some(enabled));
                 Word::Enabled
             }
             Call::Disable => {
                 self.enable(from, None);
                 Word::Disabled
             }
+            Call::Failed(failures) => {
+                self.note(from, failures);
+                Word::Noted
+            }
+            Call::Ask(question) => Word::Answer(self.answer(from, question)),
             Call::Leave => return self.leave(from),
         };
         self.said.push_back((from, tag, word));
@@ -222,10 +275,10 @@ impl Hub {
         let key = (party.subsystem.clone(), number);
         self.connections.insert(from, (key.clone(), 0));
         let controller = Controller {
-            admin: from,
             party,
             enabled: None,
             queues: BTreeMap::new(),
+            failures: Failures::default(),
         };
         self.controllers.insert(key, controller);
         Word::Created { controller: number }
@@ -247,36 +300,85 @@ impl Hub {
         if controller.party.host_id != party.host_id {
             return wrong(0, true);
         }
-        let Some((granted, shared)) = &controller.enabled else {
+        let Some(enabled) = &mut controller.enabled else {
             return refused(status::SEQUENCE, 0);
         };
-        if queue == 0 || queue > *granted {
+        // A Queue ID beyond the number of queues that the controller has granted is an invalid parameter of Connect (Base
+        // 2.1, 6.3, with 5.1.25.2.1).
+        if queue == 0 || queue > enabled.granted {
             return wrong(42, false);
         }
         if controller.queues.contains_key(&queue) {
             return refused(status::SEQUENCE, 0);
         }
         controller.queues.insert(queue, from);
-        self.said
-            .push_back((controller.admin, 0, Word::Queues(controller.queues.len() as u16)));
-        let shared = shared.clone();
+        enabled.joined = true;
+        let shared = enabled.shared.clone();
         self.connections.insert(from, (key, queue));
         Word::Joined { shared }
     }
 
-    fn enable(&mut self, from: Mouth, enabled: Option<(u16, Shared)>) {
-        let Some((key, 0)) = self.connections.get(&from) else {
-            return;
-        };
-        let Some(controller) = self.controllers.get_mut(key) else {
+    /// The controller whose admin queue that is.
+    fn controller_of(&mut self, admin: Mouth) -> Option<&mut Controller> {
+        match self.connections.get(&admin) {
+            Some((key, 0)) => self.controllers.get_mut(key),
+            _ => None,
+        }
+    }
+
+    fn enable(&mut self, from: Mouth, enabled: Option<Enabled>) {
+        let Some(controller) = self.controller_of(from) else {
             return;
         };
         // Queues that joined what was enabled before do not belong to what is enabled now.
         let queues = std::mem::take(&mut controller.queues);
-        if let Some((_, shared)) = std::mem::replace(&mut controller.enabled, enabled) {
-            shared.gate.shut();
+        if let Some(before) = std::mem::replace(&mut controller.enabled, enabled) {
+            before.shared.gate.shut();
         }
         self.dismiss(queues);
+    }
+
+    /// Keeps what failed on an I/O queue, if its controller is still there to tell it.
+    fn note(&mut self, from: Mouth, failures: Failures) {
+        if let Some((key, 1..)) = self.connections.get(&from)
+            && let Some(controller) = self.controllers.get_mut(key)
+        {
+            controller.failures.append(failures);
+        }
+    }
+
+    fn answer(&mut self, from: Mouth, question: Question) -> Answer {
+        match question {
+            Question::Grant(queues) => Answer::Grant(self.grant(from, queues)),
+            Question::Failures => {
+                let controller = self.controller_of(from);
+                let failures = controller.map(|controller| std::mem::take(&mut controller.failures));
+                Answer::Failures(failures.unwrap_or_default())
+            }
+            Question::Controllers => {
+                let subsystem = self.connections.get(&from).map(|((subsystem, _), _)| subsystem);
+                let numbers = subsystem.map(|subsystem| {
+                    let all = (subsystem.clone(), 0)..=(subsystem.clone(), u16::MAX);
+                    self.controllers.range(all).map(|((_, number), _)| *number).collect()
+                });
+                Answer::Controllers(numbers.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Number of Queues comes before the first I/O queue, and holds until the next reset (Base 2.1, 5.1.25.2.1): that a
+    /// queue is gone again does not help. It is decided here because here it is in one order with the queues that join.
+    fn grant(&mut self, from: Mouth, queues: u16) -> bool {
+        let enabled = self
+            .controller_of(from)
+            .and_then(|controller| controller.enabled.as_mut());
+        match enabled {
+            Some(enabled) if !enabled.joined => {
+                enabled.granted = queues;
+                true
+            }
+            _ => false,
+        }
     }
 
     fn leave(&mut self, from: Mouth) {
@@ -287,16 +389,14 @@ impl Hub {
             let Some(controller) = self.controllers.remove(&key) else {
                 return;
             };
-            if let Some((_, shared)) = &controller.enabled {
-                shared.gate.shut();
+            if let Some(enabled) = &controller.enabled {
+                enabled.shared.gate.shut();
             }
             self.dismiss(controller.queues);
         } else if let Some(controller) = self.controllers.get_mut(&key)
             && controller.queues.get(&queue) == Some(&from)
         {
             controller.queues.remove(&queue);
-            self.said
-                .push_back((controller.admin, 0, Word::Queues(controller.queues.len() as u16)));
         }
     }
 

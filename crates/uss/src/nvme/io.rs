@@ -13,8 +13,9 @@ use super::command::{Command, Status};
 use super::port;
 use super::queue::{Gathering, Queue, Refusal, Target, Work};
 use super::wire::{Carrier, Sgl, status};
-use crate::pieces::{piece_end, zeroes};
+use crate::pieces::piece_end;
 use amita_reactor::Slice;
+use amita_volume::Op;
 
 pub(super) mod opcode {
     pub const FLUSH: u8 = 0x00;
@@ -43,20 +44,14 @@ impl Queue {
             0 => self.break_fused(cx)?,
             _ => return self.fused_command(command, data, cx),
         }
-        let namespace = match command.opcode() {
-            // All that was answered is durable: a flush has nothing to do, of whatever namespace.
-            opcode::FLUSH if command.nsid() == ALL_NAMESPACES => None,
-            _ => Some(self.namespace(command)?),
-        };
-        let Some(namespace) = namespace else {
+        if command.opcode() == opcode::FLUSH && command.nsid() == ALL_NAMESPACES {
+            // All that was answered is durable: there is nothing to do, whatever is reserved.
             self.nothing_to_do(command, cx);
             return Ok(());
-        };
+        }
+        let namespace = self.namespace(command)?;
         match command.opcode() {
-            opcode::FLUSH => {
-                self.nothing_to_do(command, cx);
-                Ok(())
-            }
+            opcode::FLUSH => self.flush(command, &namespace, cx),
             opcode::READ => {
                 let (target, length) = range(command, &namespace, true)?;
                 let sgl = Sgl::parse(command)?;
@@ -86,7 +81,7 @@ impl Queue {
             opcode::WRITE_ZEROES => {
                 let (target, length) = range(command, &namespace, false)?;
                 let holes = command.dword(12) & DEALLOCATE != 0;
-                let cursor = zeroes(target.offset, length.into(), target.chunk_bytes, holes);
+                let cursor = target.zeroes(length, holes);
                 self.run(command, Work::Zeroes { cursor }, target, length, cx)
             }
             opcode::VERIFY => {
@@ -102,6 +97,18 @@ impl Queue {
             | opcode::RESERVATION_RELEASE => self.reservation_command(command, &namespace, data, cx),
             _ => Err(status::INVALID_OPCODE.into()),
         }
+    }
+
+    /// All that was answered is durable, so that there is nothing to do; but a host that a reservation does not let write
+    /// may not flush either (NVM Express Base 2.1, 8.1.24, and NVM Command Set 1.1, 3.2: Flush is of the commands that
+    /// write). The volume's owner knows: it is asked by a write of nothing. Hosts that heed VWC never come here.
+    fn flush(&mut self, command: &Command, namespace: &Namespace, cx: &mut Cx<'_>) -> Result<(), Refusal> {
+        let slot = self.begin(command, Work::Wait)?;
+        let request = self.slots.get_mut(slot);
+        request.target = target(namespace, 0);
+        request.issued = true;
+        self.submit(slot, 0, Op::Clear { offset: 0, length: 0 }, Slice::default(), cx);
+        Ok(())
     }
 
     /// Starts a command that brings no data.

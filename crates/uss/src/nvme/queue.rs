@@ -15,21 +15,24 @@
 mod access;
 mod admin;
 mod fabrics;
+mod failed;
 mod request;
 mod submission;
+mod target;
 mod transfer;
 
 pub(super) use fabrics::Login;
 pub(super) use request::{Gathering, PieceState, Request, Work};
+pub(super) use target::{Target, atom_bytes};
 
 use super::admin::Counters;
 use super::auth::Authenticator;
-use super::command::{COMPLETION_BYTES, Command, Status};
+use super::command::{COMPLETION_BYTES, Command, MORE, Status};
 use super::port::Port;
 use super::wire::{Carrier, Fatal, Link, Sgl, fatal, flag, kind, status, u16_at, u32_at};
 use super::{Config, Cx};
 use crate::front::CloseReason;
-use crate::pieces::{Piece, pieces};
+use crate::pieces::Piece;
 use crate::service::FrontId;
 use crate::slots::{SlotId, Slots};
 use amita_reactor::{Inbox, Slice, Time};
@@ -199,7 +202,7 @@ impl Queue {
         self.heard = true;
         if !self.ids.insert(id) {
             // The other command of that number goes on.
-            self.respond(id, status::ID_CONFLICT, 0, cx);
+            self.respond_failed(&command, status::ID_CONFLICT, None, 0, cx);
             return Ok(());
         }
         let Some(data) = data else {
@@ -217,7 +220,7 @@ impl Queue {
     fn refuse(&mut self, command: &Command, status: Status, cx: &mut Cx<'_>) -> Result<(), End> {
         self.break_fused(cx)?;
         self.ids.remove(command.id());
-        self.respond(command.id(), status, 0, cx);
+        self.respond_failed(command, status, None, 0, cx);
         Ok(())
     }
 
@@ -401,8 +404,14 @@ impl Queue {
 
     /// Ends a command: answers it and frees its slot.
     pub(super) fn finish(&mut self, slot: SlotId, status: Status, result: u64, cx: &mut Cx<'_>) {
-        let id = self.slots.get_mut(slot).id;
-        self.respond(id, status, result, cx);
+        let request = self.slots.get_mut(slot);
+        if status == Status::SUCCESS {
+            let id = request.id;
+            self.respond(id, status, result, cx);
+        } else {
+            let (command, at) = (request.command, request.failed_at);
+            self.respond_failed(&command, status, at, result, cx);
+        }
         self.forget(slot);
     }
 
@@ -434,11 +443,15 @@ impl Queue {
 
     /// Sends a completion (NVM Express Base 2.1, 4.2.1).
     pub(super) fn respond(&mut self, id: u16, status: Status, result: u64, cx: &mut Cx<'_>) {
+        self.respond_with(id, status.to_field(), result, cx);
+    }
+
+    fn respond_with(&mut self, id: u16, status_field: u16, result: u64, cx: &mut Cx<'_>) {
         let mut completion = [0; COMPLETION_BYTES];
         completion[..8].copy_from_slice(&result.to_le_bytes());
         completion[8..10].copy_from_slice(&self.sq.report().to_le_bytes());
         completion[12..14].copy_from_slice(&id.to_le_bytes());
-        completion[14..].copy_from_slice(&status.to_field().to_le_bytes());
+        completion[14..].copy_from_slice(&status_field.to_le_bytes());
         self.link.respond(&completion, cx.outbox, cx.pool);
     }
 
@@ -467,29 +480,6 @@ impl From<Status> for Refusal {
 impl From<End> for Refusal {
     fn from(end: End) -> Refusal {
         Refusal::End(end)
-    }
-}
-
-/// Where in which volume a command's range begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub volume: amita_cluster::VolumeId,
-    pub chunk_bytes: u32,
-    /// In bytes.
-    pub offset: u64,
-}
-
-impl Target {
-    /// Of a command that has none.
-    pub const NONE: Target = Target {
-        volume: amita_cluster::VolumeId(0),
-        chunk_bytes: amita_cluster::BLOCK_BYTES,
-        offset: 0,
-    };
-
-    /// The pieces of the range.
-    pub fn pieces(&self, length: u32) -> crate::pieces::Pieces {
-        pieces(self.offset, length.into(), self.chunk_bytes)
     }
 }
 

@@ -3,6 +3,7 @@
 mod access;
 mod commands;
 mod connect;
+mod errors;
 mod fused;
 mod handshake;
 mod hostile;

@@ -594,9 +594,9 @@ impl World {
             if connection.is_closed || connection.is_dirty || !connection.is_io {
                 continue;
             }
-            // The first of a pair waits for what comes next.
+            // The first of a pair waits for what comes next: a Flush of all namespaces, which is answered at once.
             let id = connection.new_id();
-            let bytes = connection.capsule(&command(0, id, 1), &[]);
+            let bytes = connection.capsule(&command(0, id, u32::MAX), &[]);
             self.send(at, &bytes);
             let connection = &mut self.connections[at];
             connection.fetch();

@@ -9,6 +9,7 @@ use super::status::{
 };
 use super::{ALL_NAMESPACES, Admin, KEEP_ALIVE_UNITS, Kind, Session, Transfer, Turn};
 use crate::nvme::command::{Command, Reply, Status};
+use crate::nvme::hub::Question;
 use crate::reservation;
 use amita_reactor::Time;
 use std::collections::BTreeMap;
@@ -99,6 +100,8 @@ pub(crate) struct Features {
     /// Over and under, of the composite temperature.
     temperatures: [u16; 2],
     queues: u32,
+    /// Commands that the register has been asked about. A reset forgets them with all else.
+    asking: Vec<u16>,
     write_atomicity: u32,
     kato_ms: u32,
     acre: u8,
@@ -116,6 +119,7 @@ impl Features {
             workload: 0,
             temperatures: [DEFAULT_OVER_TEMPERATURE, 0],
             queues: last | last << 16,
+            asking: Vec::new(),
             write_atomicity: 0,
             kato_ms: whole_units(session.kato_ms),
             acre: 0,
@@ -189,7 +193,6 @@ impl Admin {
         } else if nsid != 0 && nsid != ALL_NAMESPACES {
             return Err(FEATURE_NOT_OF_NAMESPACE);
         }
-        let mut result = 0;
         match id {
             ARBITRATION => self.features.arbitration = value & ARBITRATION_BITS,
             POWER_MANAGEMENT => {
@@ -213,7 +216,9 @@ impl Admin {
                 }
             }
             NUMBER_OF_QUEUES => {
-                result = self.set_queues(value)?;
+                let last = self.queues_wanted(value)?;
+                self.features.asking.push(command.id());
+                return Ok(Turn::Ask(Question::Grant(last + 1)));
             }
             WRITE_ATOMICITY => self.features.write_atomicity = value & 1,
             ASYNC_EVENTS => {
@@ -249,7 +254,7 @@ impl Admin {
             RESERVATION_PERSISTENCE => return self.set_persistence(nsid, value),
             _ => return Err(FEATURE_NOT_CHANGEABLE),
         }
-        Ok(Turn::Reply(told(result)))
+        Ok(Turn::Reply(told(0)))
     }
 
     /// The namespaces that a command names.
@@ -260,19 +265,28 @@ impl Admin {
         }
     }
 
-    fn set_queues(&mut self, value: u32) -> Result<u32, Status> {
-        let (submission, completion) = (value & 0xffff, value >> 16);
+    /// The number, counted from 0, of the queues that the host gets. Over fabrics a queue is a pair.
+    fn queues_wanted(&self, value: u32) -> Result<u16, Status> {
+        let (submission, completion) = (value as u16, (value >> 16) as u16);
+        // 65,536 queues are not a number that can be asked for (Base 2.1, 5.1.25.2.1).
         if submission == 0xffff || completion == 0xffff {
             return Err(INVALID_FIELD);
         }
-        // "If a host issues it after an I/O queue was created: Command Sequence Error."
-        if self.session.heart.queues() > 0 {
+        let last = self.session.limits.io_queues.max(1) - 1;
+        Ok(submission.min(completion).min(last))
+    }
+
+    /// The register has answered a Set Features of the number of queues: dword 0 of its completion.
+    pub(super) fn queues_answered(&mut self, command: &Command, granted: bool) -> Result<u32, Status> {
+        let place = self.features.asking.iter().position(|id| *id == command.id());
+        // What was asked before a reset is not of the controller that there is now.
+        let place = place.ok_or(COMMAND_SEQUENCE)?;
+        self.features.asking.swap_remove(place);
+        if !granted {
             return Err(COMMAND_SEQUENCE);
         }
-        // On fabrics a queue is a pair.
-        let last = u32::from(self.session.limits.io_queues.max(1) - 1);
-        let granted = submission.min(completion).min(last);
-        self.features.queues = granted | granted << 16;
+        let last = u32::from(self.queues_wanted(command.dword(11))?);
+        self.features.queues = last | last << 16;
         Ok(self.features.queues)
     }
 

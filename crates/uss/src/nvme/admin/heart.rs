@@ -1,7 +1,7 @@
 //! What the queues of one controller share, though they may be on different cores: plain atomics, each a fact of its own,
 //! so that no order between them is needed.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What the queues of one controller share.
 #[derive(Debug, Default)]
@@ -10,8 +10,6 @@ pub struct Heart {
     traffic: AtomicBool,
     /// The controller is gone: every queue closes.
     dead: AtomicBool,
-    /// I/O queues that are connected.
-    queues: AtomicU32,
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -57,23 +55,6 @@ impl Heart {
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
-    }
-
-    /// An I/O queue has connected.
-    pub fn queue_opened(&self) {
-        self.queues.fetch_add(1, Relaxed);
-    }
-
-    /// An I/O queue is gone.
-    pub fn queue_closed(&self) {
-        // Never below zero: the count is only for telling whether there is one.
-        let _ = self.queues.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
-    }
-
-    /// How many I/O queues are connected.
-    #[must_use]
-    pub fn queues(&self) -> u32 {
-        self.queues.load(Relaxed)
     }
 
     /// Adds what an I/O queue has done since it last said so. Meant for now and then, not for each I/O.

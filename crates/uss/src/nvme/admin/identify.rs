@@ -5,7 +5,7 @@ mod namespace;
 
 use super::page::Page;
 use super::status::{INVALID_FIELD, INVALID_IO_COMMAND_SET, INVALID_NAMESPACE};
-use super::{Admin, Kind, MAX_NAMESPACES};
+use super::{ALL_NAMESPACES, Admin, Kind, MAX_NAMESPACES};
 use crate::nvme::catalog::Namespace;
 use crate::nvme::command::{Command, Reply, Status};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ mod cns {
     pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
     pub const ALLOCATED_NAMESPACES: u8 = 0x10;
     pub const ALLOCATED_NAMESPACE: u8 = 0x11;
+    pub const CONTROLLERS_OF_NAMESPACE: u8 = 0x12;
+    pub const CONTROLLERS: u8 = 0x13;
     pub const ALLOCATED_NAMESPACES_OF_SET: u8 = 0x1a;
     pub const ALLOCATED_NAMESPACE_OF_SET: u8 = 0x1b;
     pub const COMMAND_SETS: u8 = 0x1c;
@@ -77,9 +79,38 @@ impl Admin {
             cns::CONTROLLER_OF_SET => Page::new(PAGE_BYTES as usize),
             cns::ACTIVE_NAMESPACES_OF_SET | cns::ALLOCATED_NAMESPACES_OF_SET => self.list(nsid)?,
             cns::COMMAND_SETS => self.command_sets(command)?,
-            // Namespace management (and with it 12h and 13h), virtualization, domains, endurance groups, ... are not there.
+            // Namespace management, virtualization, domains, endurance groups, ... are not there.
             _ => return Err(INVALID_FIELD),
         };
+        Ok(page.reply())
+    }
+
+    /// Does the command ask for a list of controllers? The register has it.
+    pub(super) fn lists_controllers(&self, command: &Command) -> bool {
+        let cns = command.dword(10) as u8;
+        self.session.kind == Kind::Io && matches!(cns, cns::CONTROLLERS_OF_NAMESPACE | cns::CONTROLLERS)
+    }
+
+    /// A list of controllers from the number in dword 10 on: of the subsystem, or of those that have a namespace
+    /// (NVM Express Base 2.1, 5.1.13.2.9 and 5.1.13.2.10). These are the controllers at this gateway: the numbers that hosts have got
+    /// elsewhere nobody here knows. Every one of them has all namespaces of the subsystem.
+    pub(super) fn controllers(&self, command: &Command, numbers: &[u16]) -> Result<Reply, Status> {
+        /// What a page has room for behind its count.
+        const MOST: usize = 2047;
+        let numbers = match command.dword(10) as u8 {
+            cns::CONTROLLERS_OF_NAMESPACE if command.nsid() == ALL_NAMESPACES => return Err(INVALID_FIELD),
+            // That of a number that no namespace has now is empty.
+            cns::CONTROLLERS_OF_NAMESPACE if self.active(command.nsid())?.is_none() => &[],
+            _ => numbers,
+        };
+        let first = (command.dword(10) >> 16) as u16;
+        let mut page = Page::new(PAGE_BYTES as usize);
+        let mut count = 0;
+        for number in numbers.iter().filter(|number| **number >= first).take(MOST) {
+            count += 1;
+            page.u16(2 * count, *number);
+        }
+        page.u16(0, count as u16);
         Ok(page.reply())
     }
 

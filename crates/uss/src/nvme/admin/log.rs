@@ -12,11 +12,10 @@ use super::status::{INVALID_FIELD, INVALID_LOG_PAGE};
 use super::{ALL_NAMESPACES, Admin, Kind, Limits, opcode};
 use crate::nvme::catalog::{Namespace, Subsystem};
 use crate::nvme::command::{Command, Reply, Status};
+use crate::nvme::failure::Failure;
 use crate::reservation;
 use amita_cluster::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-pub(crate) use health::ERRORS;
 
 /// The admin commands of I/O controllers.
 pub(crate) const ADMIN_OPCODES: &[u8] = &[
@@ -103,7 +102,8 @@ impl Request {
 /// What a controller keeps for its log pages.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
-    errors: VecDeque<health::Failure>,
+    /// Newest first, with their number.
+    errors: VecDeque<(u64, Failure)>,
     error_count: u64,
     /// Namespaces that came, went or changed since the host last read of it.
     changed: BTreeSet<u32>,
@@ -136,6 +136,13 @@ impl Admin {
         };
         self.logs.discovery_generation = self.catalog.revision;
         self.logs.notices = notices::Notices::default();
+    }
+
+    /// Does the command ask for a page that tells of what failed, on I/O queues as well?
+    pub(super) fn tells_errors(&self, command: &Command) -> bool {
+        let request = Request::decode(command, &self.session.limits);
+        // Discovery controllers have no I/O queues.
+        self.session.kind == Kind::Io && request.is_ok_and(|request| matches!(request.log, lid::ERRORS | lid::HEALTH))
     }
 
     pub(super) fn get_log_page(&mut self, command: &Command) -> Result<Reply, Status> {

@@ -11,6 +11,7 @@ mod logs;
 
 use super::*;
 use crate::nvme::catalog::{Ana, Gateway, HostAccess, Secret};
+use crate::nvme::failure::Failures;
 use amita_cluster::NodeId;
 use std::collections::BTreeMap;
 
@@ -143,19 +144,37 @@ pub(super) fn command(opcode: u8, nsid: u32, dwords: &[(usize, u32)]) -> Command
     Command(bytes)
 }
 
+/// What a register says that knows three controllers, none of which has had an I/O queue.
+pub(super) fn register(question: Question) -> Answer {
+    match question {
+        Question::Grant(_) => Answer::Grant(true),
+        Question::Failures => Answer::Failures(Failures::default()),
+        Question::Controllers => Answer::Controllers(vec![64, 65, 70]),
+    }
+}
+
 /// Carries a command out as a transport does; what is sent has the size that was told before.
 pub(super) fn turn(admin: &mut Admin, command: &Command, data: &[u8]) -> Turn {
     let transfer = match admin.data_bytes(command) {
         Ok(transfer) => transfer,
-        Err(status) => return Turn::Reply(plain(status, 0)),
+        Err(status) => {
+            admin.note(&Failure::of(0, command, status, None));
+            return Turn::Reply(plain(status, 0));
+        }
     };
-    let turn = admin.execute(NOW, command, data);
+    let turn = match admin.execute(NOW, command, data) {
+        Turn::Ask(question) => Turn::Reply(admin.answer(command, register(question))),
+        turn => turn,
+    };
     if let Turn::Reply(reply) = &turn {
         let sent = match transfer {
             Transfer::ToHost(length) if reply.status == Status::SUCCESS => length as usize,
             _ => 0,
         };
         assert_eq!(reply.data.len(), sent, "{command:?}: {transfer:?}");
+        if reply.status != Status::SUCCESS {
+            admin.note(&Failure::of(0, command, reply.status, None));
+        }
     }
     turn
 }

@@ -36,11 +36,13 @@ fn checked(op: &Op, result: Result<(), IoError>, payload: &Payload) -> Result<()
     fits.then_some(()).ok_or(status::INTERNAL)
 }
 
-/// Does the volume hold what the host has sent?
-fn is_equal(host: &Slice, volume: &Payload) -> bool {
+/// The first byte that the volume does not hold as the host has sent it.
+fn difference(host: &Slice, volume: &Payload) -> Option<usize> {
     match volume {
-        Payload::Data(data) => data[..] == host[..],
-        _ => host.iter().all(|byte| *byte == 0),
+        // Almost always they are equal, and that is seen faster as a whole.
+        Payload::Data(data) if data[..] == host[..] => None,
+        Payload::Data(data) => host.iter().zip(data.iter()).position(|(host, volume)| host != volume),
+        _ => host.iter().position(|byte| *byte != 0),
     }
 }
 
@@ -68,7 +70,12 @@ impl Queue {
         let op = piece.op;
         let length = op.length() as usize;
         let mut verdict = checked(&op, result, &payload);
-        if matches!(work, Work::Compare { .. }) && verdict.is_ok() && !is_equal(&piece.data, &payload) {
+        let mut at = op.offset();
+        if matches!(work, Work::Compare { .. })
+            && verdict.is_ok()
+            && let Some(place) = difference(&piece.data, &payload)
+        {
+            at += place as u64;
             verdict = Err(status::COMPARE_FAILURE);
         }
         let goes_on = verdict.is_ok() && self.slots.get_mut(slot).failure.is_none();
@@ -87,7 +94,7 @@ impl Queue {
         request.under_way -= 1;
         if let Err(status) = verdict {
             self.counts.media_errors += u64::from(status == status::UNRECOVERED_READ);
-            request.fail(status);
+            request.fail_at(status, at);
         }
         match work {
             Work::Wait | Work::Gather { .. } | Work::Pair { .. } => self.slots.get_mut(slot).forget_done(),

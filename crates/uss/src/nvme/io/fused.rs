@@ -130,7 +130,12 @@ impl Queue {
         // When one of the two fails, the other is aborted because of that.
         let (compared, written) = match self.slots.get_mut(second).failure {
             None => (Status::SUCCESS, Status::SUCCESS),
-            Some(status::COMPARE_FAILURE) => (status::COMPARE_FAILURE, status::FAILED_FUSED),
+            Some(status::COMPARE_FAILURE) => {
+                // It is the first that did not find what it looked for.
+                let at = self.slots.get_mut(second).failed_at.take();
+                self.slots.get_mut(first).failed_at = at;
+                (status::COMPARE_FAILURE, status::FAILED_FUSED)
+            }
             Some(failure) => (status::FAILED_FUSED, failure),
         };
         self.finish(first, compared, 0, cx);

@@ -5,6 +5,7 @@ use super::fabrics::Role;
 use super::*;
 use crate::nvme::admin::{Transfer, Turn};
 use crate::nvme::command::Reply;
+use crate::nvme::hub::{Answer, Call};
 use crate::reservation::{Refusal as Refused, State};
 
 /// The longest piece in which data of admin commands is sent.
@@ -59,9 +60,27 @@ impl Queue {
                 let tag = self.slots.tag(slot, 0);
                 cx.service.reserve(self.front, tag, volume, host, command);
             }
+            Turn::Ask(question) => {
+                let tag = self.slots.tag(slot, 0);
+                cx.service.nvme(self.front, tag, Call::Ask(question));
+            }
         }
         self.admin_events(cx);
         Ok(())
+    }
+
+    /// The register has answered what an admin command has asked.
+    pub(super) fn admin_answer(&mut self, tag: u64, answer: Answer, cx: &mut Cx<'_>) {
+        let Some((slot, _)) = self.slots.find(tag) else {
+            return;
+        };
+        let command = self.slots.get_mut(slot).command;
+        let Role::Admin(role) = &mut self.role else {
+            return;
+        };
+        let reply = role.admin.answer(&command, answer);
+        self.admin_reply(slot, reply, cx);
+        self.admin_events(cx);
     }
 
     /// What became of a reservation that an admin command has asked about.
@@ -108,7 +127,9 @@ impl Queue {
             let Some(slot) = self.slots.position(|request| request.id == id) else {
                 continue;
             };
-            self.finish(slot, reply.status, reply.result, cx);
+            // That a request was aborted is no error of it.
+            self.respond(id, reply.status, reply.result, cx);
+            self.forget(slot);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::nvme::admin::{self, Admin, Heart};
 use crate::nvme::catalog::{Catalog, Subsystem};
 use crate::nvme::connection::connect::{self, Connect};
+use crate::nvme::failure::Failures;
 use crate::nvme::hub::{Call, Gate, Party, Shared, Word, invalid};
 use crate::nvme::tls::PskIdentity;
 use crate::service::{Event, HostKey};
@@ -59,6 +60,10 @@ pub(super) struct IoRole {
     pub connect: Box<Connect>,
     pub shared: Shared,
     pub host: HostKey,
+    /// What has failed and the register has not been told.
+    pub failures: Failures,
+    /// Is the register being told of others?
+    pub telling: bool,
 }
 
 impl Queue {
@@ -222,7 +227,14 @@ impl Queue {
     pub fn word(&mut self, tag: u64, word: Word, cx: &mut Cx<'_>) -> Result<(), End> {
         match word {
             Word::Gone => Err(End::Now(CloseReason::Refused("the controller is gone".into()))),
-            Word::Queues(_) => Ok(()),
+            Word::Noted => {
+                self.failures_noted(cx);
+                Ok(())
+            }
+            Word::Answer(answer) => {
+                self.admin_answer(tag, answer, cx);
+                Ok(())
+            }
             Word::Enabled | Word::Disabled => {
                 if let Some((slot, _)) = self.slots.find(tag) {
                     self.slots.get_mut(slot).issued = true;
@@ -281,6 +293,8 @@ impl Queue {
                     connect,
                     shared,
                     host,
+                    failures: Failures::default(),
+                    telling: false,
                 }));
                 controller
             }
@@ -448,7 +462,14 @@ impl Queue {
                 }
                 role.heart.kill();
             }
-            Role::Io(_) => self.tell_heart(),
+            Role::Io(role) => {
+                // Nobody waits for this one's answer.
+                let failures = std::mem::take(&mut role.failures);
+                if !failures.is_empty() {
+                    cx_service.nvme(self.front, 0, Call::Failed(failures));
+                }
+                self.tell_heart();
+            }
             Role::Connecting { .. } => {}
         }
         cx_service.nvme(self.front, 0, Call::Leave);

@@ -96,6 +96,8 @@ pub(in crate::nvme) struct Request {
     pub asked: u32,
     /// The first failure.
     pub failure: Option<Status>,
+    /// The byte of the volume at which that was, if it was at one.
+    pub failed_at: Option<u64>,
     /// The completion's first two dwords.
     pub result: u64,
     /// Pieces submitted and still of interest, in order of their numbers.
@@ -128,6 +130,7 @@ impl Default for Request {
             under_way: 0,
             asked: 0,
             failure: None,
+            failed_at: None,
             result: 0,
             pieces: VecDeque::new(),
             number: 0,
@@ -181,5 +184,13 @@ impl Request {
     /// Notes a failure; the first one counts, and nothing further is submitted.
     pub fn fail(&mut self, status: Status) {
         self.failure.get_or_insert(status);
+    }
+
+    /// The same, at that byte of the volume.
+    pub fn fail_at(&mut self, status: Status, offset: u64) {
+        if self.failure.is_none() {
+            self.failed_at = Some(offset);
+        }
+        self.fail(status);
     }
 }

@@ -261,3 +261,66 @@ fn a_queue_can_be_disconnected() {
     // Its number is free again.
     Host::io(&mut world, &admin);
 }
+
+/// NVM Express Base 2.1, 5.1.25.2.1: fewer queues can be asked for, as long as there has been none; and 6.3: a queue beyond
+/// them is an invalid parameter.
+#[test]
+fn the_number_of_queues_holds() {
+    let mut world = World::new();
+    let mut admin = Host::admin(&mut world);
+    let queues = |count: u32| {
+        Sqe::new(9, 5, 0)
+            .dword(10, 7)
+            .dword(11, (count - 1) << 16 | (count - 1))
+    };
+    let connect = |world: &mut World, admin: &Host, queue| {
+        let mut host = Host::greeted(world, 0, 0, 1);
+        let data = connect_data(NQN, HOST, 1, admin.controller);
+        host.command_with(world, connect_command(queue, 128, 0), &data);
+        let answer = host.one();
+        (host, answer.status(), answer.result())
+    };
+    assert_eq!(admin.run(&mut world, queues(65536), &[]).0, (0, 2));
+    admin.command(&mut world, queues(2));
+    let answer = admin.one();
+    assert_eq!((answer.status(), answer.result()), ((0, 0), 1 << 16 | 1));
+    let (_, status, place) = connect(&mut world, &admin, 3);
+    assert_eq!((status, place), ((1, 0x82), 42), "byte 42 of the command: the queue");
+    let (io, status, _) = connect(&mut world, &admin, 2);
+    assert_eq!(status, (0, 0));
+    assert_eq!(admin.run(&mut world, queues(8), &[]).0, (0, 0x0c), "there is a queue");
+    let (status, _) = admin.run(&mut world, Sqe::new(0x0a, 5, 0).dword(10, 7), &[]);
+    assert_eq!(status, (0, 0));
+    io.close(&mut world);
+    assert_eq!(admin.run(&mut world, queues(8), &[]).0, (0, 0x0c), "there was a queue");
+    assert_eq!(connect(&mut world, &admin, 3).1, (1, 0x82));
+    // After a reset it is as at the beginning.
+    admin.property_set(&mut world, 0x14, 0);
+    admin.property_set(&mut world, 0x14, 0x0046_0001);
+    assert_eq!(connect(&mut world, &admin, 128).1, (0, 0));
+    admin.property_set(&mut world, 0x14, 0);
+    admin.property_set(&mut world, 0x14, 0x0046_0001);
+    assert_eq!(admin.run(&mut world, queues(3), &[]).0, (0, 0));
+    assert_eq!(connect(&mut world, &admin, 3).1, (0, 0));
+}
+
+/// Identify 13h: the controllers of the subsystem, of whatever host, in order.
+#[test]
+fn the_controllers_are_listed() {
+    let mut world = World::new();
+    let mut first = Host::admin_of(&mut world, 1);
+    let second = Host::admin_of(&mut world, 2);
+    let list = |world: &mut World, host: &mut Host, cns, nsid| {
+        let (status, page) = host.run(world, Sqe::new(6, 5, nsid).dword(10, cns).transport(4096), &[]);
+        assert_eq!(status, (0, 0));
+        let count = usize::from(u16_at(&page, 0));
+        (1..=count).map(|index| u16_at(&page, 2 * index)).collect::<Vec<_>>()
+    };
+    let mut both = vec![first.controller, second.controller];
+    both.sort_unstable();
+    assert_eq!(list(&mut world, &mut first, 0x13, 0), both);
+    assert_eq!(list(&mut world, &mut first, 0x12, 1), both);
+    assert_eq!(list(&mut world, &mut first, 0x12, 77), [0u16; 0]);
+    second.close(&mut world);
+    assert_eq!(list(&mut world, &mut first, 0x13, 0), [first.controller]);
+}

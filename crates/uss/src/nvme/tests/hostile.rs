@@ -4,14 +4,20 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Commands whose outcome does not depend on each other, and the data of their R2Ts, as one stream. `data` begins behind
-/// where the last one ended, so that each has a range of its own.
+/// Blocks of 4 KiB between two places where commands are cut.
+const ATOM_BLOCKS: u64 = 32;
+
+/// Commands whose outcome does not depend on each other, and the data of their R2Ts, as one stream. Each begins behind
+/// where the last one ended, so that it has a range of its own, and is one piece, so that its R2Ts are known.
 fn stream(host: &Host, commands: &[(u8, u8, bool)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut first = 0;
     for (index, &(kind, count, in_capsule)) in commands.iter().enumerate() {
         let (id, count) = (index as u16 + 1, u32::from(count % 4) + 1);
         let length = count as usize * 4096;
+        if first % ATOM_BLOCKS + u64::from(count) > ATOM_BLOCKS {
+            first = first.next_multiple_of(ATOM_BLOCKS);
+        }
         let data = pattern(first * 13, length);
         match kind % 5 {
             0 => bytes.extend(host.capsule(read(id, 1, first, count), &[])),

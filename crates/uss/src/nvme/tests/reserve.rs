@@ -50,6 +50,40 @@ fn one_host_keeps_the_other_out() {
     assert_eq!(b.run(&mut world, write(2, 1, 0, 1), &zeros).0, (0, 0));
 }
 
+/// NVM Command Set 1.1, 3.2, and NVM Express Base 2.1, 8.1.24: Flush is of the commands that write. Whoever may not write
+/// gets a conflict, under each of the six types; whoever may does not.
+#[test]
+fn who_may_not_write_may_not_flush() {
+    let flush = || Sqe::new(0, 3, 1);
+    for kind in 1..=6 {
+        let mut world = World::new();
+        let admins = [1, 2, 3].map(|host| Host::admin_of(&mut world, host));
+        let [mut holder, mut registrant, mut stranger] = admins.each_ref().map(|admin| Host::io(&mut world, admin));
+        assert_eq!(stranger.run(&mut world, flush(), &[]).0, (0, 0));
+        assert_eq!(register(&mut holder, &mut world, 5), (0, 0));
+        assert_eq!(register(&mut registrant, &mut world, 6), (0, 0));
+        assert_eq!(
+            stranger.run(&mut world, flush(), &[]).0,
+            (0, 0),
+            "nothing is reserved yet"
+        );
+        assert_eq!(acquire(&mut holder, &mut world, 5, kind), (0, 0));
+        assert_eq!(holder.run(&mut world, flush(), &[]).0, (0, 0));
+        let for_registrants = if kind <= 2 { CONFLICT } else { (0, 0) };
+        assert_eq!(
+            registrant.run(&mut world, flush(), &[]).0,
+            for_registrants,
+            "type {kind}"
+        );
+        assert_eq!(stranger.run(&mut world, flush(), &[]).0, CONFLICT, "type {kind}");
+        assert_eq!(
+            stranger.run(&mut world, Sqe::new(0, 3, 2), &[]).0,
+            (0, 0),
+            "the other namespace is free"
+        );
+    }
+}
+
 #[test]
 fn the_report_tells_who_is_registered() {
     let mut world = World::new();

@@ -68,7 +68,7 @@ fn what_does_not_fit_is_refused() {
             0,
             IoError::Invalid,
         ),
-        (Op::Clear { offset: 0, length: 0 }, 0, IoError::Invalid),
+        (Op::Clear { offset: 0, length: 0 }, 4096, IoError::Invalid),
         (
             Op::Clear {
                 offset: 4096,
@@ -83,6 +83,15 @@ fn what_does_not_fit_is_refused() {
         let io = rig.submit(op, &vec![0; bytes]);
         assert_eq!(rig.result(io), Some(Err(error)), "{op:?}");
     }
+    assert!(rig.sent.is_empty() && rig.sequencer.is_idle());
+}
+
+/// It asks whether the volume would be written to, and nothing else.
+#[test]
+fn a_clear_of_nothing_is_done_at_once() {
+    let mut rig = Rig::new(1, 1);
+    let io = rig.submit(Op::Clear { offset: 0, length: 0 }, &[]);
+    assert_eq!(rig.result(io), Some(Ok(())));
     assert!(rig.sent.is_empty() && rig.sequencer.is_idle());
 }
 

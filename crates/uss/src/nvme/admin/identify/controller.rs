@@ -44,7 +44,7 @@ const WRITE_CACHE: u8 = 3 << 1;
 /// ACL: Abort commands at a time, 0's based. An abort ends at once, so that the number does not matter.
 const ABORT_LIMIT: u8 = 3;
 /// ELPE: entries of the error log, 0's based.
-const ERROR_LOG_LAST: u8 = (super::super::log::ERRORS - 1) as u8;
+const ERROR_LOG_LAST: u8 = (crate::nvme::failure::MAX_FAILURES - 1) as u8;
 /// FRMW: one slot, which is read only.
 const FIRMWARE_SLOTS: u8 = 1 | 1 << 1;
 
@@ -94,7 +94,7 @@ impl Admin {
             .u16(520, OPTIONAL_COMMANDS)
             .u16(522, FUSED)
             .u8(525, WRITE_CACHE)
-            // AWUN, AWUPF and ACWU hold for every namespace and at any offset: writes across the end of a chunk are not
+            // AWUN, AWUPF and ACWU hold for every namespace and at any offset: writes that the atomic boundary cuts are not
             // atomic, so that they promise one block. The namespaces tell more, with the boundary (NABSN).
             .u16(526, 0)
             .u16(528, 0)

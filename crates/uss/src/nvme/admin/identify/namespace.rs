@@ -6,13 +6,15 @@ use super::super::page::Page;
 use super::PAGE_BYTES;
 use super::controller::copy_blocks;
 use crate::nvme::catalog::Namespace;
+use crate::nvme::queue::atom_bytes;
 use amita_cluster::{BLOCK_BYTES, MAX_IO_BYTES};
 
 /// NSFEAT: NSABP, the atomic fields below are the namespace's own (1); UIDREUSE, identifiers are never used again (3);
 /// OPTPERF, preferred granularities are told (4).
 ///
-/// Not THINP (0), though a volume is thin: with it NUSE had to count the blocks that are allocated, which nobody here
-/// knows. Not DAE (2): reading what was never written is no error.
+/// Not THINP (0), though a volume is thin: with it NUSE had to count the blocks that are allocated, and these only the
+/// stores know, each of its own copies: to ask all of them for every chunk is too much for an Identify. Without it NUSE is
+/// NCAP. Not DAE (2): reading what was never written is no error.
 const FEATURES: u8 = 1 << 1 | 1 << 3 | 1 << 4;
 /// UIDREUSE has the same place in the structure that is independent of command sets; VWCNP, there is no volatile write
 /// cache (5).
@@ -31,12 +33,11 @@ pub(super) fn nvm(namespace: &Namespace, limits: &Limits) -> Page {
     let blocks = namespace.size_bytes / u64::from(block_bytes);
     let per_block = BLOCK_BYTES / block_bytes;
     let chunk_blocks = namespace.chunk_bytes / block_bytes;
-    // A boundary is told in 16 bits, 0's based; a part of a chunk is one as well, since both are powers of two.
-    let boundary = chunk_blocks.min(1 << 16);
-    // What a piece holds, counted from the start of the 4 KiB block in which the write begins.
-    let slack = BLOCK_BYTES - block_bytes;
-    let atomic = ((MAX_IO_BYTES - slack) / block_bytes).min(boundary);
-    let compare = (COMPARE_AND_WRITE_BYTES / block_bytes).min(boundary);
+    // A write is atomic that does not cross a multiple of this, wherever in a 4 KiB block it begins and ends: no other
+    // command is cut at another place. NABO is 0: the first block of a volume is at a multiple. So the unit and the
+    // boundary are the same.
+    let atomic = atom_bytes(namespace.chunk_bytes) / block_bytes;
+    let compare = (COMPARE_AND_WRITE_BYTES / block_bytes).min(atomic);
     let (copy_range, copy_all) = copy_blocks(limits, block_bytes);
 
     let mut page = Page::new(PAGE_BYTES as usize);
@@ -52,9 +53,9 @@ pub(super) fn nvm(namespace: &Namespace, limits: &Limits) -> Page {
         .u16(34, (atomic - 1) as u16) // NAWUN
         .u16(36, (atomic - 1) as u16) // NAWUPF
         .u16(38, (compare - 1) as u16) // NACWU
-        .u16(40, (boundary - 1) as u16) // NABSN
+        .u16(40, (atomic - 1) as u16) // NABSN
         .u16(42, 0) // NABO
-        .u16(44, (boundary - 1) as u16) // NABSPF
+        .u16(44, (atomic - 1) as u16) // NABSPF
         .u16(46, u16::try_from(chunk_blocks).unwrap_or(0)) // NOIOB
         .u128(48, namespace.size_bytes.into()) // NVMCAP
         .u16(64, (per_block - 1) as u16) // NPWG

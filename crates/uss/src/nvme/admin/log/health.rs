@@ -3,51 +3,38 @@
 use super::super::Admin;
 use super::super::page::Page;
 use super::Logs;
-use crate::nvme::command::{Command, Status};
+use crate::nvme::command::MORE;
+use crate::nvme::failure::{Failure, Failures, MAX_FAILURES};
 
-/// Entries of the error log.
-pub(crate) const ERRORS: usize = 64;
 const ENTRY_BYTES: usize = 64;
 
-/// A command that failed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Failure {
-    count: u64,
-    queue: u16,
-    command: u16,
-    status: Status,
-    nsid: u32,
-    opcode: u8,
-}
-
 impl Logs {
-    /// Keeps an admin command that failed; the oldest is forgotten.
-    pub fn note_error(&mut self, command: &Command, status: Status) {
+    /// Keeps a command that failed; the oldest is forgotten. Each has a number of its own, which rises by one.
+    pub fn note(&mut self, failure: &Failure) {
         self.error_count += 1;
-        self.errors.truncate(ERRORS - 1);
-        self.errors.push_front(Failure {
-            count: self.error_count,
-            queue: 0,
-            command: command.id(),
-            status,
-            nsid: command.nsid(),
-            opcode: command.opcode(),
-        });
+        self.errors.truncate(MAX_FAILURES - 1);
+        self.errors.push_front((self.error_count, *failure));
+    }
+
+    /// Keeps what failed on I/O queues. What was forgotten on its way has had its numbers, so that the health log counts it
+    /// and a host that follows the numbers sees that it has missed something.
+    pub fn take(&mut self, failures: &Failures) {
+        self.error_count += failures.forgotten();
+        failures.kept().for_each(|failure| self.note(failure));
     }
 
     /// Newest first.
     pub(super) fn error_page(&self) -> Page {
-        /// "The error is not of a byte or bit of the command."
-        const NO_LOCATION: u16 = 0xffff;
         const TRANSPORT_TCP: u8 = 3;
-        let mut page = Page::new(ERRORS * ENTRY_BYTES);
-        for (index, failure) in self.errors.iter().enumerate() {
+        let mut page = Page::new(MAX_FAILURES * ENTRY_BYTES);
+        for (index, (count, failure)) in self.errors.iter().enumerate() {
             let at = index * ENTRY_BYTES;
-            page.u64(at, failure.count)
+            page.u64(at, *count)
                 .u16(at + 8, failure.queue)
                 .u16(at + 10, failure.command)
-                .u16(at + 12, failure.status.to_field())
-                .u16(at + 14, NO_LOCATION)
+                .u16(at + 12, failure.status.to_field() | MORE)
+                .u16(at + 14, failure.location)
+                .u64(at + 16, failure.lba)
                 .u32(at + 24, failure.nsid)
                 .u8(at + 29, TRANSPORT_TCP)
                 .u8(at + 31, failure.opcode)

@@ -80,11 +80,37 @@ fn the_number_of_queues_is_the_smaller_of_wish_and_limit() {
     assert_eq!(value(&mut admin, &set(7, 0, 0)), 0, "one");
     assert_eq!(failure(&mut admin, &set(7, 0, 0xffff)), 0x002);
     assert_eq!(failure(&mut admin, &set(7, 0, 0xffff << 16)), 0x002);
-    let heart = admin.session().heart.clone();
-    heart.queue_opened();
-    assert_eq!(failure(&mut admin, &set(7, 0, 5)), 0x00c, "there is an I/O queue");
-    heart.queue_closed();
-    value(&mut admin, &set(7, 0, 5));
+    assert_eq!(value(&mut admin, &get(7, 0)), 0, "a refusal changes nothing");
+}
+
+/// NVM Express Base 2.1, 5.1.25.2.1: Command Sequence Error when there has been an I/O queue, which the register knows.
+#[test]
+fn the_register_grants_the_number_of_queues() {
+    let mut admin = ready(Kind::Io);
+    let wish = set(7, 0, 7 << 16 | 9);
+    assert_eq!(admin.execute(NOW, &wish, &[]), Turn::Ask(Question::Grant(8)));
+    let refused = admin.answer(&wish, Answer::Grant(false));
+    assert_eq!(refused.status, COMMAND_SEQUENCE);
+    assert_eq!(value(&mut admin, &get(7, 0)), 127 << 16 | 127, "as it was");
+    assert_eq!(admin.execute(NOW, &wish, &[]), Turn::Ask(Question::Grant(8)));
+    assert_eq!(admin.answer(&wish, Answer::Grant(true)), told(7 << 16 | 7));
+    assert_eq!(value(&mut admin, &get(7, 0)), 7 << 16 | 7);
+}
+
+#[test]
+fn a_grant_that_comes_after_a_reset_is_of_another_controller() {
+    let mut admin = ready(Kind::Io);
+    let wish = set(7, 0, 7 << 16 | 7);
+    for enabled in [false, true] {
+        assert_eq!(admin.execute(NOW, &wish, &[]), Turn::Ask(Question::Grant(8)));
+        admin.property_set(NOW, 0x14, 4, 0).unwrap();
+        if enabled {
+            admin.property_set(NOW, 0x14, 4, ENABLE).unwrap();
+        }
+        assert_eq!(admin.answer(&wish, Answer::Grant(true)).status, COMMAND_SEQUENCE);
+        admin.property_set(NOW, 0x14, 4, ENABLE).unwrap();
+        assert_eq!(value(&mut admin, &get(7, 0)), 127 << 16 | 127);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::layout::{id_ctrl, id_ns, id_ns_independent};
 use super::*;
+use crate::nvme::queue::Target;
 use amita_cluster::MAX_IO_BYTES;
 
 fn identify(cns: u32, nsid: u32) -> Command {
@@ -166,8 +167,8 @@ fn a_namespace_of_4_kib_blocks() {
     assert_eq!(get("nawun") + 1, 32, "128 KiB");
     assert_eq!(get("nawupf") + 1, 32);
     assert_eq!(get("nacwu") + 1, 16, "64 KiB");
-    assert_eq!(get("nabsn") + 1, 1024, "a chunk of 4 MiB");
-    assert_eq!(get("nabspf") + 1, 1024);
+    assert_eq!(get("nabsn") + 1, 32, "as long as the unit");
+    assert_eq!(get("nabspf") + 1, 32);
     assert_eq!(get("nabo"), 0);
     assert_eq!(get("noiob"), 1024);
     assert_eq!(get("nvmcap"), 1 << 30);
@@ -192,12 +193,15 @@ fn a_namespace_of_512_byte_blocks() {
     assert_eq!(get("nsze"), (1 << 30) / 512);
     assert_eq!(get("lbaf0.ds"), 9);
     assert_eq!((get("npwg"), get("npwa"), get("npdg"), get("npda")), (7, 7, 7, 7));
-    assert_eq!(get("nabsn") + 1, 8192);
+    assert_eq!((get("nawun") + 1, get("nawupf") + 1), (256, 256));
+    assert_eq!((get("nabsn") + 1, get("nabspf") + 1, get("nabo")), (256, 256, 0));
+    assert_eq!(get("nacwu") + 1, 128);
     assert_eq!(get("noiob"), 8192);
     assert_eq!((get("mssrl"), get("mcl")), (2048, 2048));
 }
 
-/// A write of the atomic size is one piece wherever it begins inside the boundary, and one block more is not.
+/// NVM Command Set 1.1, 2.1.4: a range of at most NAWUN blocks that crosses no boundary of NABSN is one piece of I/O,
+/// wherever in a 4 KiB block it begins and ends; and no other command, wherever it begins, is cut in the midst of one.
 #[test]
 fn the_atomic_sizes_are_true() {
     let chunks = [4096u32, 64 << 10, 4 << 20, 32 << 20, 64 << 20, 1 << 30];
@@ -213,27 +217,65 @@ fn the_atomic_sizes_are_true() {
         let page = data(&mut ready_with(session(Kind::Io), &catalog), &identify(0, 1));
         let layout = id_ns();
         let block = u64::from(block_bytes);
-        let atomic = (layout.get(&page, "nawun") as u64 + 1) * block;
-        let boundary = (layout.get(&page, "nabsn") as u64 + 1) * block;
-        let compare = (layout.get(&page, "nacwu") as u64 + 1) * block;
+        let bytes = |field| (layout.get(&page, field) as u64 + 1) * block;
+        let (atomic, boundary, compare) = (bytes("nawun"), bytes("nabsn"), bytes("nacwu"));
+        assert_eq!((atomic, boundary), (bytes("nawupf"), bytes("nabspf")));
+        assert_eq!(layout.get(&page, "nabo"), 0);
         assert!(u64::from(chunk_bytes).is_multiple_of(boundary), "{chunk_bytes}");
         assert!(atomic <= boundary && compare <= boundary && compare <= u64::from(MAX_IO_BYTES / 2));
-        let one_piece = |offset, length| crate::pieces(offset, length, chunk_bytes).count() == 1;
-        let offsets = || (0..boundary.min(1 << 20)).step_by(block_bytes as usize);
-        for offset in offsets().filter(|offset| offset + atomic <= boundary) {
-            assert!(
-                one_piece(offset, atomic),
-                "{block_bytes} {chunk_bytes}: {atomic} at {offset}"
-            );
-        }
-        if atomic < boundary {
-            let more = |offset: &u64| offset + atomic + block <= boundary && !one_piece(*offset, atomic + block);
-            assert!(
-                offsets().any(|offset| more(&offset)),
-                "{block_bytes} {chunk_bytes}: it could be more"
-            );
+        let pieces = |offset: u64, length: u64| {
+            let target = Target {
+                volume: VolumeId(1),
+                chunk_bytes,
+                offset,
+            };
+            target.pieces(length as u32)
+        };
+        let mut offsets = (0..boundary).step_by(block_bytes as usize);
+        assert!(offsets.all(|offset| pieces(offset, boundary - offset).count() == 1));
+        for start in (0..boundary).step_by(block_bytes as usize) {
+            let mut cuts = pieces(start, 1 << 20).skip(1).map(|piece| piece.offset);
+            assert!(cuts.all(|cut| cut.is_multiple_of(boundary)), "from {start}");
         }
     }
+}
+
+fn list(page: &[u8]) -> Vec<u16> {
+    let count = usize::from(u16_at(page, 0));
+    assert!(page[2 + 2 * count..].iter().all(|byte| *byte == 0));
+    (0..count).map(|index| u16_at(page, 2 + 2 * index)).collect()
+}
+
+/// NVM Express Base 2.1, 5.1.13.2.9 and 5.1.13.2.10: lists of controllers, from CNTID on.
+#[test]
+fn lists_of_controllers() {
+    let mut admin = ready(Kind::Io);
+    let from = |cns: u32, nsid, first: u32| command(0x06, nsid, &[(10, cns | first << 16)]);
+    for (first, expected) in [(0, &[64, 65, 70][..]), (65, &[65, 70]), (71, &[]), (0xffff, &[])] {
+        assert_eq!(list(&data(&mut admin, &from(0x13, 0, first))), expected);
+        assert_eq!(list(&data(&mut admin, &from(0x12, 2, first))), expected);
+    }
+    assert!(
+        list(&data(&mut admin, &from(0x12, 3, 0))).is_empty(),
+        "namespace 3 is not there"
+    );
+    assert_eq!(failure(&mut admin, &from(0x12, 0, 0)), 0x00b);
+    assert_eq!(failure(&mut admin, &from(0x12, 1025, 0)), 0x00b);
+    assert_eq!(failure(&mut admin, &from(0x12, u32::MAX, 0)), 0x002);
+    for cns in [0x12, 0x13] {
+        assert_eq!(failure(&mut ready(Kind::Discovery), &from(cns, 1, 0)), 0x002);
+    }
+    let many = command(0x06, 0, &[(10, 0x13)]);
+    assert_eq!(admin.execute(NOW, &many, &[]), Turn::Ask(Question::Controllers));
+    let reply = admin.answer(&many, Answer::Controllers((0..3000).collect()));
+    assert_eq!(
+        list(&reply.data),
+        (0..2047).collect::<Vec<_>>(),
+        "what a page has room for"
+    );
+    admin.property_set(NOW, 0x14, 4, 0).unwrap();
+    let late = admin.answer(&many, Answer::Controllers(vec![]));
+    assert_eq!(late.status, COMMAND_SEQUENCE, "it was reset meanwhile");
 }
 
 #[test]
@@ -365,7 +407,7 @@ fn structures_of_command_sets() {
 fn what_is_not_there_is_an_invalid_field() {
     let mut admin = ready(Kind::Io);
     let known = [
-        0x00, 0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x10, 0x11, 0x1a, 0x1b, 0x1c,
+        0x00, 0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x10, 0x11, 0x12, 0x13, 0x1a, 0x1b, 0x1c,
     ];
     for cns in (0..=255).filter(|cns| !known.contains(cns)) {
         assert_eq!(failure(&mut admin, &identify(cns, 1)), 0x002, "CNS {cns:#x}");

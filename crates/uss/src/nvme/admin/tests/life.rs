@@ -240,12 +240,6 @@ fn a_heart_counts() {
     assert!(heart.take_traffic() && !heart.take_traffic());
     heart.kill();
     assert!(heart.is_dead());
-    heart.queue_closed();
-    assert_eq!(heart.queues(), 0, "never below");
-    heart.queue_opened();
-    heart.queue_opened();
-    heart.queue_closed();
-    assert_eq!(heart.queues(), 1);
     let some = Counters {
         reads: 1,
         read_bytes: 2,

@@ -1,5 +1,6 @@
 use super::layout::{error_entry, smart};
 use super::*;
+use crate::nvme::failure::Failures;
 
 const ALL: u32 = u32::MAX;
 
@@ -95,12 +96,60 @@ fn errors_are_kept() {
         assert_eq!(get("error_count"), 70 - index as u128, "the newest first");
         assert_eq!(get("nsid"), 69 - index as u128);
         assert_eq!(get("cmdid"), 0x1234);
-        assert_eq!(get("status_field"), 1 << 1 | 1 << 15);
-        assert_eq!(get("parm_error_location"), 0xffff);
+        assert_eq!(get("status_field"), 1 << 1 | 1 << 14 | 1 << 15, "more, do not retry");
+        assert_eq!(get("parm_error_location"), 0, "the opcode");
         assert_eq!((get("trtype"), get("opcode"), get("version")), (3, 0xee, 1));
     }
     let smart_page = data(&mut admin, &log(2, ALL, 512, 0));
     assert_eq!(smart().get(&smart_page, "num_err_log_entries"), 70);
+}
+
+/// NVM Express Base 2.1, 5.1.12.1.2: what failed on I/O queues is among the entries, each with a count of its own; and
+/// 5.1.12.1.3: the health log has counted all, also what had no room.
+#[test]
+fn errors_of_io_queues_are_told() {
+    let mut admin = ready(Kind::Io);
+    failure(&mut admin, &command(0xee, 0, &[]));
+    let page = log(1, 0, 64 * 64, 0);
+    let of_queue = |number: u16| Failure {
+        command: number,
+        ..Failure::of(3, &command(0x02, 5, &[(10, 77)]), Status::new(0, 0x80, true), None)
+    };
+    let mut failures = Failures::default();
+    (0..2).for_each(|number| failures.push(of_queue(number)));
+    assert_eq!(admin.execute(NOW, &page, &[]), Turn::Ask(Question::Failures));
+    let reply = admin.answer(&page, Answer::Failures(failures));
+    assert_eq!(reply.status, Status::SUCCESS);
+    let layout = error_entry();
+    let get = |index: usize, name| layout.get(&reply.data[64 * index..64 * (index + 1)], name);
+    assert_eq!([0, 1, 2, 3].map(|index| get(index, "error_count")), [3, 2, 1, 0]);
+    assert_eq!([0, 1, 2].map(|index| get(index, "sqid")), [3, 3, 0]);
+    assert_eq!([0, 1].map(|index| get(index, "cmdid")), [1, 0]);
+    assert_eq!((get(0, "lba"), get(0, "nsid"), get(0, "opcode")), (77, 5, 2));
+    assert_eq!(get(0, "status_field"), 0x80 << 1 | 1 << 14 | 1 << 15);
+    assert_eq!(get(0, "parm_error_location"), 40);
+
+    let mut failures = Failures::default();
+    (0..100).for_each(|number| failures.push(of_queue(number)));
+    let health = log(2, ALL, 512, 0);
+    assert_eq!(admin.execute(NOW, &health, &[]), Turn::Ask(Question::Failures));
+    let reply = admin.answer(&health, Answer::Failures(failures));
+    assert_eq!(smart().get(&reply.data, "num_err_log_entries"), 103);
+    let entries = data(&mut admin, &page);
+    assert_eq!(layout.get(&entries[..64], "error_count"), 103);
+    assert_eq!(layout.get(&entries[63 * 64..], "error_count"), 40);
+}
+
+#[test]
+fn only_the_pages_of_errors_ask_the_register() {
+    let mut admin = ready(Kind::Io);
+    for id in [0x00, 0x03, 0x04, 0x05, 0x0c, 0x80] {
+        let turn = admin.execute(NOW, &log(id, ALL, 64, 0), &[]);
+        assert!(matches!(turn, Turn::Reply(_)), "log {id:#x}: {turn:?}");
+    }
+    // A discovery controller has no I/O queues.
+    let turn = ready(Kind::Discovery).execute(NOW, &log(1, 0, 64, 0), &[]);
+    assert!(matches!(turn, Turn::Reply(_)), "{turn:?}");
 }
 
 #[test]
