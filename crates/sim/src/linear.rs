@@ -64,7 +64,7 @@ pub enum Action {
         /// What they held; others are not looked at.
         values: Values,
     },
-    /// May have written the same once more: see [`check_repeated`].
+    /// May have written the same again, any number of times: see [`check_repeated`].
     Again {
         /// Which sectors.
         sectors: Width,
@@ -150,8 +150,8 @@ pub fn check(steps: &[Step]) -> Result<(), Violation> {
     Search::new(&steps).run()
 }
 
-/// As [`check`], where a write may be carried out twice before it is answered: what was forwarded to an owner by a link that
-/// broke is forwarded again, and nobody knows whether the first one was carried out.
+/// As [`check`], where a write may be carried out more than once before it is answered: what was forwarded to an owner by a
+/// link that broke is forwarded again, as often as links break, and nobody knows whether an earlier one was carried out.
 pub fn check_repeated(steps: &[Step]) -> Result<(), Violation> {
     let once = check(steps);
     if once.is_ok() {
@@ -160,7 +160,7 @@ pub fn check_repeated(steps: &[Step]) -> Result<(), Violation> {
     check(&with_repetitions(steps))
 }
 
-/// For every write, one more that may have happened by its answer.
+/// For every write, others that may have happened by its answer.
 fn with_repetitions(steps: &[Step]) -> Vec<Step> {
     let again = |step: &Step| match step.action {
         Action::Write { sectors, stamp } if stamp != Stamp::ZERO => Some(Step {
@@ -385,6 +385,8 @@ impl Configuration {
         let step = &steps[index];
         if step.completed.is_some() {
             self.placed.put(index);
+        } else if matches!(step.action, Action::Again { .. }) {
+            // As often as needed.
         } else if let Err(at) = self.used.binary_search(&index) {
             self.used.insert(at, index);
         }
@@ -411,7 +413,7 @@ struct Search<'a> {
     readers: BTreeMap<Stamp, Vec<usize>>,
     /// What something may have found that did not expect it, by index.
     may_be_found: Vec<bool>,
-    /// The writes that may happen twice, so that what is gone may come back.
+    /// The writes that may happen again, so that what is gone may come back.
     again: BTreeMap<Stamp, usize>,
     /// What was used up when each was visited.
     seen: FxHashMap<(Placed, Values), Vec<Vec<usize>>>,
