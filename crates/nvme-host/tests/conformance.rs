@@ -44,6 +44,8 @@ fn the_target_conforms() {
 fn the_target_conforms_with_blocks_of_512_bytes() {
     let target = Target::start();
     let mut options = target.options(2);
-    options.only = ["block.", "transfer.", "fused.", "atomic."].map(String::from).to_vec();
+    options.only = ["block.", "transfer.", "fused.", "atomic.", "reservation."]
+        .map(String::from)
+        .to_vec();
     check(&run(&options, |_| {}));
 }

@@ -163,7 +163,20 @@ impl Queue {
                 Work::Dataset { mut cursor, next } => {
                     let Some(Piece { offset, length }) = cursor.next() else {
                         let Some(&(offset, length)) = request.ranges.get(next) else {
+                            if request.number > 0 {
+                                request.issued = true;
+                                return true;
+                            }
+                            // Parts of blocks and hints clear nothing; but whom a reservation does not let write may not
+                            // send the command either.
+                            if self.pieces_under_way >= pieces {
+                                return false;
+                            }
                             request.issued = true;
+                            self.pieces_under_way += 1;
+                            let number = self.next_number(slot);
+                            let nothing = Op::Clear { offset: 0, length: 0 };
+                            self.submit(slot, number, nothing, Slice::default(), cx);
                             return true;
                         };
                         let cursor = clears(offset, length, request.target.chunk_bytes);

@@ -84,6 +84,35 @@ fn who_may_not_write_may_not_flush() {
     }
 }
 
+/// Dataset Management is of the commands that write, also where it clears nothing: parts of blocks, and hints.
+#[test]
+fn who_may_not_write_may_not_deallocate_nothing() {
+    let mut world = World::new();
+    let (first, second) = (Host::admin_of(&mut world, 1), Host::admin_of(&mut world, 2));
+    let mut holder = Host::io(&mut world, &first);
+    let mut stranger = Host::io(&mut world, &second);
+    let mut key = vec![0; 16];
+    key[8] = 5;
+    assert_eq!(
+        holder.run(&mut world, Sqe::new(0x0d, 1, 2).transport(16), &key).0,
+        (0, 0)
+    );
+    key.rotate_left(8);
+    let acquire = Sqe::new(0x11, 1, 2).dword(10, 1 << 8).capsule(16);
+    assert_eq!(holder.run(&mut world, acquire, &key).0, (0, 0));
+    let mut range = vec![0; 16];
+    range[4] = 1;
+    for attributes in [4, 0, 1] {
+        let command = Sqe::new(9, 2, 2).dword(11, attributes).transport(16);
+        assert_eq!(holder.run(&mut world, command, &range).0, (0, 0));
+        assert_eq!(
+            stranger.run(&mut world, command, &range).0,
+            CONFLICT,
+            "attributes {attributes}"
+        );
+    }
+}
+
 #[test]
 fn the_report_tells_who_is_registered() {
     let mut world = World::new();
