@@ -18,9 +18,12 @@ struct Running {
     address: SocketAddr,
 }
 
-/// A free port: bound once and given back. (The fabric sets `SO_REUSEADDR` like any server, so it can be taken at once.)
+/// A free port of a loopback address that no other process uses: bound once and given back. (The fabric sets
+/// `SO_REUSEADDR` like any server, so it can be taken at once.)
 fn free_port() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let own = std::net::Ipv4Addr::new(127, 64 | a & 0x3f, b, c);
+    let listener = std::net::TcpListener::bind((own, 0)).expect("loopback has ports");
     listener.local_addr().expect("bound")
 }
 

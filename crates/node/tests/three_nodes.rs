@@ -7,7 +7,7 @@ use amita_control::admin::{self, PoolSpec};
 use amita_meta::Client;
 use amita_node::serve::{Level as LogLevel, Log, Running, ServeConfig, serve};
 use amita_store::{FormatParams, format};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,12 +26,15 @@ struct Trial {
     errors: Arc<Mutex<Vec<String>>>,
 }
 
-/// Ports that are free now, `count` in a row.
-fn free_ports(count: u16) -> u16 {
+/// Ports that are free, `count` in a row, of a loopback address that only this process uses: those of 127.0.0.1 may be the
+/// source of somebody's connection by the time that a node listens.
+fn free_ports(count: u16) -> SocketAddr {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let own = IpAddr::from([127, 64 | a & 0x3f, b, c]);
     for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if first < u16::MAX - count && (first..first + count).all(|p| TcpListener::bind(("127.0.0.1", p)).is_ok()) {
-            return first;
+        let first = TcpListener::bind((own, 0)).unwrap().local_addr().unwrap().port();
+        if first < u16::MAX - count && (first..first + count).all(|p| TcpListener::bind((own, p)).is_ok()) {
+            return SocketAddr::new(own, first);
         }
     }
     panic!("no {count} free ports in a row");
@@ -67,7 +70,7 @@ impl Trial {
         for index in 1..=3_u128 {
             let path = folder.path().join(format!("store{index}"));
             make_store(&path, 0x1000 + index);
-            let fabric = SocketAddr::new("127.0.0.1".parse().unwrap(), free_ports(cores as u16));
+            let fabric = free_ports(cores as u16);
             let mut config = ServeConfig::new(format!("n{index}"), vec![endpoint.clone()], fabric);
             config.nbd = Some(any);
             config.stores = vec![path];

@@ -3,7 +3,7 @@
 
 use amita_meta::server::{self, Config};
 use amita_meta::{Call, Client, Options};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -45,8 +45,12 @@ pub struct Server {
     pub address: SocketAddr,
 }
 
+/// A free port of a loopback address that only this process uses: a port of 127.0.0.1 may be the source of somebody's
+/// connection by the time that the server listens.
 pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let own = Ipv4Addr::new(127, 64 | a & 0x3f, b, c);
+    TcpListener::bind((own, 0)).unwrap().local_addr().unwrap()
 }
 
 impl Server {
@@ -99,7 +103,11 @@ fn start_etcd(folder: &Path, address: SocketAddr) -> Process {
         binary.exists(),
         "this test needs a real etcd: apt-get install etcd-server"
     );
-    let (clients, peers) = (format!("http://{address}"), format!("http://{}", free_address()));
+    let mut other = free_address();
+    while other == address {
+        other = free_address();
+    }
+    let (clients, peers) = (format!("http://{address}"), format!("http://{other}"));
     let child = Command::new(binary)
         .args(["--name", "test", "--data-dir"])
         .arg(folder.join("etcd"))

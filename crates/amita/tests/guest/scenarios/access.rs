@@ -4,6 +4,9 @@ use crate::host::{Host, PATIENCE, await_line};
 use crate::target::Target;
 use amita::error::{Failure, Result};
 
+/// Every target's discovery subsystem.
+const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
 /// What a host has to prove; texts as `nvme gen-dhchap-key` and `nvme gen-tls-key` print them.
 #[derive(Default)]
 pub struct Keys {
@@ -214,6 +217,23 @@ pub fn tls(host: &Host, target: &mut dyn Guarded) -> Result<String> {
     seen += &format!("right key: {}", accepted(host, target, "--tls").map_err(explained)?);
     let digests = accepted_by_one(host, target, "--tls --hdr-digest --data-digest");
     seen += &format!("with digests: {}", digests.map_err(explained)?);
+    let portal = target.portals()[0];
+    let discovered = host.sh(&format!(
+        "own=$(nvme discover --transport tcp --traddr {address} --trsvcid {port} |
+             awk '/^subtype: *current discovery/ {{ found = 1 }} found && /^subnqn:/ {{ print $2; exit }}')
+         [ -n \"$own\" ] || fail 'the discovery subsystem has no name of its own'
+         # nvme-cli asks by the well-known name, learns the subsystem's own one, and goes on by that.
+         for subsystem in {DISCOVERY} $own; do
+             nvme check-tls-key --identity=1 --subsysnqn $subsystem --hostnqn {name} --insert --keydata='{key}' >/dev/null
+         done
+         nvme discover --tls --transport tcp --traddr {address} --trsvcid {port} | tee /tmp/log
+         grep -q 'subnqn: *{nqn}$' /tmp/log || fail 'the log does not name {nqn}'",
+        key = right.trim(),
+        address = portal.ip(),
+        port = portal.port(),
+    ));
+    let records = discovered.map_err(explained)?.matches("subnqn").count();
+    seen += &format!("discovery by TLS: {records} records\n");
     insert(&wrong)?;
     seen += &format!("wrong key: {}", refused(host, target, "--tls")?);
     seen += &format!("without TLS: {}", refused(host, target, "")?);
