@@ -15,7 +15,7 @@ use log::LevelFilter;
 /// (`amita disk format`). Pools say how many copies there are, volumes are what hosts use. `amita demo` shows all of it
 /// on this machine.
 #[derive(Debug, Parser)]
-#[command(name = "amita", version, propagate_version = true, after_help = EXIT_CODES)]
+#[command(name = "amita", version, long_version = crate::VERSION, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Cli {
     /// Where the metadata is: etcd's client addresses, or those of `amita meta`
     #[arg(long, global = true, env = "AMITA_METADATA", value_name = "http://HOST:PORT[,...]")]

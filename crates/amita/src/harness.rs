@@ -18,5 +18,6 @@ pub mod ports;
 pub mod probe;
 pub mod process;
 pub mod scratch;
+pub mod shipped;
 pub mod tool;
 pub mod workload;

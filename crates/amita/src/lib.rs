@@ -19,6 +19,19 @@ pub mod table;
 use error::{Context, Result};
 use std::path::PathBuf;
 
+/// What `amita --version` says: the version, how it was built, and whether it has anything compiled in that no build that
+/// serves may have.
+pub const VERSION: &str = if amita_node::IS_OF_THE_SIMULATOR {
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        "\nbuild: of the simulator, with rules that can be switched off"
+    )
+} else if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), "\nbuild: debug")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), "\nbuild: release")
+};
+
 /// The path of this program, to start further processes of it.
 ///
 /// # Errors

@@ -49,3 +49,6 @@ pub use event::{DownReason, Event, Link, SendError, Violation};
 pub use fabric::{Counters, FABRIC_TOKENS, Fabric};
 pub use message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 pub use window::charge;
+
+/// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.
+pub const HAS_RULE_SWITCHES: bool = cfg!(feature = "planted");

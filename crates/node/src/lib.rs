@@ -29,3 +29,11 @@ pub mod view;
 pub mod ways;
 
 pub use crate::core::{Core, CoreConfig};
+
+/// Does this build hold what only builds of the simulator may: rules that can be switched off (the feature `planted` of any
+/// crate of the I/O path), or points for mischief?
+pub const IS_OF_THE_SIMULATOR: bool = cfg!(feature = "planted")
+    || amita_store::HAS_RULE_SWITCHES
+    || amita_volume::HAS_RULE_SWITCHES
+    || amita_fabric::HAS_RULE_SWITCHES
+    || amita_reactor::buggify::COMPILED_IN;

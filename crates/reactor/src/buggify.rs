@@ -9,6 +9,9 @@
 //! [`narrow`] are `false` at compile time. A run is one thread from its first event to its last, so the source is the
 //! thread's, armed with the run's seed.
 
+/// Are the points compiled in?
+pub const COMPILED_IN: bool = cfg!(feature = "buggify");
+
 macro_rules! points {
     ($($(#[$doc:meta])* $name:ident = $path:literal),* $(,)?) => {
         /// Where mischief may be done.

@@ -37,3 +37,6 @@ pub use format::{Format, FormatParams, MIN_STORE_BYTES, format};
 pub use index::Entry;
 pub use status::{Counters, MountReport, State, Status};
 pub use store::{Effect, IoId, LinkId, Store, Times};
+
+/// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.
+pub const HAS_RULE_SWITCHES: bool = cfg!(feature = "planted");

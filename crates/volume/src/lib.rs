@@ -31,3 +31,6 @@ pub use io::{CallId, Course, Effect, IoError, IoId, Op, Opened, Payload, StopRea
 pub use opener::{Consent, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 pub use planted::Planted;
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};
+
+/// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.
+pub const HAS_RULE_SWITCHES: bool = cfg!(feature = "planted");

@@ -8,14 +8,13 @@ use amita::harness::faulty_disk::{DiskFaults, FaultyDisk};
 use amita::harness::observe::Observer;
 use amita::harness::ports;
 use amita::harness::scratch::Scratch;
+use amita::harness::shipped;
 use amita_cluster::NodeId;
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The binary that was built with these tests.
-const BINARY: &str = env!("CARGO_BIN_EXE_amita");
 /// Nodes with a store each: as many as copies.
 pub const NODES: usize = 3;
 /// Small for a disk, and large enough that a checkpoint has room for the worst that the owners of all open volumes, and
@@ -66,7 +65,7 @@ impl World {
             .etcd
             .then(|| Etcd::start(scratch.folder(), scratch.stores()).expect("etcd starts"));
         let config = Config {
-            binary: PathBuf::from(BINARY),
+            binary: PathBuf::from(shipped::binary(env!("CARGO_BIN_EXE_amita"))),
             folder: scratch.folder().to_owned(),
             store_folder: scratch.stores().to_owned(),
             nodes: NODES,

@@ -48,7 +48,7 @@ fn an_occupied_port_is_named() {
     // The metadata server too.
     let meta = amita::harness::tool::start(
         world.folder(),
-        crate::world::BINARY,
+        crate::world::binary(),
         [
             "meta",
             "--listen",

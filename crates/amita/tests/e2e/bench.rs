@@ -1,14 +1,14 @@
 //! `amita bench` from end to end, as short as it can be: what it writes has the shape that scripts rely on. No figure is
 //! judged here.
 
-use crate::world::{BINARY, PATIENCE};
+use crate::world::{PATIENCE, binary};
 use amita::bench::record::Run;
 use amita::harness::tool::{self, Output};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 fn amita(folder: &Path, arguments: &[&str]) -> Output {
-    tool::run(folder, BINARY, arguments, PATIENCE).expect("it ends")
+    tool::run(folder, binary(), arguments, PATIENCE).expect("it ends")
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The operator's commands, as scripts use them.
 
-use crate::world::{A_NODE_IS_GONE, VOLUME, VOLUME_BYTES, World};
+use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, VOLUME_BYTES, World, binary};
+use amita::harness::shipped;
 
 #[test]
 fn listings_are_json_that_says_the_same_as_the_tables() {
@@ -99,4 +100,22 @@ fn status_tells_of_a_dead_node() {
     assert!(text.contains("Node n3 does not hold its lease"), "{text}");
     assert!(text.contains("lack a copy"), "{text}");
     world.end(A_NODE_IS_GONE);
+}
+
+/// With `AMITA_TEST_BINARY`, as `make test` has it, everything here drives what ships: release, and without anything of the
+/// simulator's.
+#[test]
+fn the_binary_under_test_is_the_one_that_ships() {
+    let said = amita::harness::tool::run(std::path::Path::new("/"), binary(), ["--version"], PATIENCE);
+    let said = said.expect("it runs").success().expect("it says its version").text;
+    let build = said.lines().find_map(|line| line.strip_prefix("build: "));
+    if std::env::var_os(shipped::VARIABLE).is_some() {
+        assert_eq!(build, Some("release"), "{said}");
+    } else {
+        println!(
+            "{} is not set; the binary under test is a build: {build:?}",
+            shipped::VARIABLE
+        );
+        assert!(build.is_some(), "{said}");
+    }
 }

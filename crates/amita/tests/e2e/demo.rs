@@ -1,6 +1,6 @@
 //! `amita demo --keep` and `--stop` as scripts rely on them, and that nothing stays behind.
 
-use crate::world::{BINARY, PATIENCE, unexpected_in};
+use crate::world::{PATIENCE, binary, unexpected_in};
 use amita::harness::process::Process;
 use amita::harness::tool;
 use rustix::process::Signal;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn amita(folder: &Path, arguments: &[&str]) -> Process {
-    tool::start(folder, BINARY, arguments).expect("the command starts")
+    tool::start(folder, binary(), arguments).expect("the command starts")
 }
 
 fn finish(mut process: Process) -> String {

@@ -5,12 +5,16 @@ use amita::harness::fio::{self, Job};
 use amita::harness::nbd::Client;
 use amita::harness::process::Process;
 use amita::harness::scratch::Scratch;
+use amita::harness::shipped;
 use amita::harness::tool::{self, Output};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The binary that was built with these tests.
-pub const BINARY: &str = env!("CARGO_BIN_EXE_amita");
+/// The binary that these tests drive.
+pub fn binary() -> &'static str {
+    shipped::binary(env!("CARGO_BIN_EXE_amita"))
+}
+
 /// How long one stock tool may take: a machine under load is slow.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The volume that most tests use.
@@ -112,7 +116,7 @@ impl World {
     pub fn serve(&self, name: &str, arguments: &[&str]) -> Process {
         let mut all = vec!["serve", "--name", name, "--metadata", self.cluster.endpoint()];
         all.extend(arguments);
-        tool::start(self.folder(), BINARY, all).expect("the process starts")
+        tool::start(self.folder(), binary(), all).expect("the process starts")
     }
 
     /// Every line of every node's log that says ERROR, WARN or panic, and does not hold one of the `expected` texts.
@@ -162,7 +166,7 @@ pub fn scratch(bytes: u64) -> Scratch {
 
 pub fn config(scratch: &Scratch, nodes: usize, metadata: Metadata) -> Config {
     Config {
-        binary: PathBuf::from(BINARY),
+        binary: PathBuf::from(binary()),
         folder: scratch.folder().to_owned(),
         store_folder: scratch.stores().to_owned(),
         nodes,

@@ -7,12 +7,17 @@ use amita::error::{Context, Failure, Result};
 use amita::harness::cluster::{Cluster, Config, Metadata};
 use amita::harness::observe::Observer;
 use amita::harness::scratch::Scratch;
+use amita::harness::shipped;
 use amita::harness::tool;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_amita");
+/// The binary that serves beside the guest.
+fn binary() -> &'static str {
+    shipped::binary(env!("CARGO_BIN_EXE_amita"))
+}
+
 const NODES: usize = 3;
 const VOLUME: &str = "disk0";
 /// How long the cluster may take for something that it does in a second on an idle machine.
@@ -47,9 +52,9 @@ impl Gateways {
         let scratch = Scratch::make("gateways", None, None, NODES as u64 * store_bytes)?;
         let seal = scratch.folder().join("seal.key");
         let seal_text = seal.display().to_string();
-        tool::run(scratch.folder(), BINARY, ["host", "seal-key", &seal_text], PATIENCE)?.success()?;
+        tool::run(scratch.folder(), binary(), ["host", "seal-key", &seal_text], PATIENCE)?.success()?;
         let cluster = Cluster::start(Config {
-            binary: PathBuf::from(BINARY),
+            binary: PathBuf::from(binary()),
             folder: scratch.folder().to_owned(),
             store_folder: scratch.stores().to_owned(),
             nodes: NODES,
