@@ -17,7 +17,7 @@
 //!   at that store, and a sequencer that acts on an answer late is a sequencer that stands still.
 //! * What may be written is a sector or both of a block; contents are the numbers of writes, so that a mixed-up block shows.
 //!
-//! R7, R9 and R11 are about other things than groups, and have small models of their own: [`space`], [`gateway`], [`snapshot`].
+//! R7, R9 and R11 are about other things than groups, and have small models of their own: [`space`], [`forwarding`], [`snapshot`].
 //!
 //! # What must hold
 //! [`model::KEPT`], [`model::IN_SYNC_IS_WHOLE`], [`model::AGREE`], [`model::CLIENTS`].
@@ -28,7 +28,8 @@
 
 pub mod config;
 pub mod explore;
-pub mod gateway;
+pub mod forwarding;
+pub mod graph;
 pub mod history;
 pub mod metadata;
 pub mod model;
@@ -41,3 +42,4 @@ pub mod snapshot;
 pub mod space;
 pub mod state;
 pub mod store;
+pub mod zone;
