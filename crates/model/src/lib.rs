@@ -34,6 +34,7 @@ pub mod history;
 pub mod metadata;
 pub mod model;
 pub mod pack;
+pub mod promises;
 pub mod read;
 pub mod resync;
 pub mod sequencer;
