@@ -73,6 +73,12 @@ pub enum Action {
     Reset(usize, usize),
     /// A store's promises run out.
     Expire(usize, usize),
+    /// A block rots.
+    Rot(usize, usize, usize),
+    /// A member that refuses a write of a part of a rotten block is rolled forward.
+    Heal(usize, usize, usize),
+    /// What no member can merge is withdrawn (a rule switched off).
+    Withdraw(usize, usize),
 }
 
 impl Replication {
@@ -94,6 +100,7 @@ impl Replication {
                 kind: past.kind as u8,
                 acked: past.inside,
                 seen: past.inside,
+                dead: false,
             };
             if past.inside {
                 inside[chunk] = id;
@@ -123,6 +130,7 @@ impl Replication {
             promised: 0,
             silent: false,
             lied: false,
+            rot: 0,
             known: [Known::default(); SEQUENCERS],
         };
         let mut state = State {
@@ -141,6 +149,7 @@ impl Replication {
                 resets: self.size.resets,
                 reads: self.size.reads,
                 lies: self.size.lies,
+                rots: self.size.rots,
             },
             fault: Fault::None,
         };
@@ -277,6 +286,9 @@ impl Model for Replication {
                     Action::ListTarget(q, chunk),
                     Action::Decide(q, chunk),
                 ]);
+                if !self.off.holds(Rule::RotKeepsVersions) {
+                    actions.push(Action::Withdraw(q, chunk));
+                }
             }
             for m in (0..self.size.stores).filter(|m| s.stores[*m].known[q].flags != 0) {
                 actions.extend([Action::Fence(q, m), Action::Confirm(q, m), Action::Reset(q, m)]);
@@ -292,6 +304,9 @@ impl Model for Replication {
                     ]);
                     if !self.size.ordered {
                         actions.push(Action::Deliver(q, m, chunk, 1));
+                    }
+                    if self.size.rots > 0 {
+                        actions.push(Action::Heal(q, chunk, m));
                     }
                     if s.left.reads > 0 {
                         actions.extend((0..BLOCKS).map(|block| Action::Read(q, m, chunk, block)));
@@ -309,6 +324,10 @@ impl Model for Replication {
             }
             actions.extend([Action::Drop(m), Action::Add(m), Action::Flush(m), Action::Crash(m)]);
             actions.extend((0..self.size.volumes).map(|volume| Action::Expire(m, volume)));
+            if s.left.rots > 0 {
+                let places = (0..self.size.chunks).flat_map(|chunk| (0..BLOCKS).map(move |block| (chunk, block)));
+                actions.extend(places.map(|(chunk, block)| Action::Rot(m, chunk, block)));
+            }
             if s.left.lies > 0 {
                 actions.extend((0..self.size.chunks).map(|chunk| Action::Lie(m, chunk)));
             }
@@ -354,6 +373,9 @@ impl Model for Replication {
             Action::Lie(m, chunk) => self.lie(s, m, chunk),
             Action::Reset(q, m) => self.reset(s, q, m),
             Action::Expire(m, volume) => self.expire(s, m, volume),
+            Action::Rot(m, chunk, block) => self.rots(s, m, chunk, block),
+            Action::Heal(q, chunk, m) => self.heal(s, q, chunk, m),
+            Action::Withdraw(q, chunk) => self.withdraw(s, q, chunk),
         }?;
         self.canonical(&mut next);
         Some(next)
@@ -382,5 +404,27 @@ impl Model for Replication {
                 model.size.reads > s.left.reads && s.sequencers.iter().all(|sequencer| sequencer.read.is_none())
             }),
         ]
+    }
+}
+
+impl Replication {
+    /// What happens by itself some time: not faults, not requests, not what somebody decides.
+    #[must_use]
+    pub fn is_fair(action: &Action) -> bool {
+        !matches!(
+            action,
+            Action::ReadEarly(_)
+                | Action::Raise(_)
+                | Action::Issue(..)
+                | Action::Read(..)
+                | Action::Evict(_)
+                | Action::EvictBy(..)
+                | Action::Drop(_)
+                | Action::Add(_)
+                | Action::Crash(_)
+                | Action::Lie(..)
+                | Action::Reset(..)
+                | Action::Rot(..)
+        )
     }
 }

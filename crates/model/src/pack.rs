@@ -64,6 +64,7 @@ impl Bytes {
             store.since,
             store.promised,
             store.disk.epoch,
+            store.rot,
         ]);
         for (generation, since) in store.claims {
             self.put([generation, since]);
@@ -90,6 +91,7 @@ impl Bytes {
             1,
             u8::from(held.open) | u8::from(held.rolled) << 1,
             held.issued,
+            held.top,
             held.committed,
             held.mark,
         ]);
@@ -137,7 +139,7 @@ impl Hash for State {
         let (epoch, raised) = self.look.unwrap_or((NONE, NONE));
         bytes.put([epoch, raised]);
         for write in &self.writes[..usize::from(self.written)] {
-            let flags = u8::from(write.acked) | u8::from(write.seen) << 1;
+            let flags = u8::from(write.acked) | u8::from(write.seen) << 1 | u8::from(write.dead) << 2;
             bytes.put([write.q, write.counter, write.after, write.kind, flags]);
         }
         self.sequencers.iter().for_each(|sequencer| bytes.sequencer(sequencer));
@@ -150,6 +152,7 @@ impl Hash for State {
             left.resets,
             left.reads,
             left.lies,
+            left.rots,
         ]);
         state.write(&bytes.all[..bytes.used]);
     }

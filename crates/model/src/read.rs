@@ -41,6 +41,7 @@ impl Replication {
             || !self.serves(s, &accepted, q, m)
             || (!disk.in_sync && self.off.holds(Rule::SyncingServesNothing))
             || (held.base != NONE && self.off.holds(Rule::IncompleteServesNothing))
+            || self.is_rotten(s, m, chunk, block)
         {
             return None;
         }

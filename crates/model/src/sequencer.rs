@@ -135,7 +135,7 @@ impl Replication {
         let from = known.open[chunk] - 1;
         let source = self
             .members(s, q, IN)
-            .find(|m| s.stores[*m].known[q].open[chunk] == longest + 1)?;
+            .find(|m| s.stores[*m].known[q].open[chunk] == longest + 1 && self.can_bring(s, *m, chunk, from))?;
         let accepted = self.accepted(s, m);
         let rolling = self.under_way(s, m, |change| matches!(change, Change::Roll { .. }));
         if from == longest || rolling || !self.serves(s, &accepted, q, m) || accepted.chunks[chunk].stream != from {
@@ -147,6 +147,7 @@ impl Replication {
         for (block, entry) in s.stores[source].disk.chunks[chunk].blocks.iter().enumerate() {
             if self.version(s, entry.last) > self.version(s, from) {
                 blocks[block] = *entry;
+                self.renew(&mut next, m, chunk, block);
                 if !self.off.holds(Rule::AtomicRoll) {
                     let part = Change::Roll {
                         q: q as u8,
@@ -205,7 +206,7 @@ impl Replication {
     pub fn in_flight(&self, s: &State, q: usize, chunk: usize) -> impl Iterator<Item = Id> {
         (1..=s.written).filter(move |id| {
             let write = &s.writes[usize::from(*id) - 1];
-            usize::from(write.q) == q && !write.acked && self.kind(write).chunk == chunk
+            usize::from(write.q) == q && !write.acked && !write.dead && self.kind(write).chunk == chunk
         })
     }
 
@@ -225,7 +226,8 @@ impl Replication {
         next.written += 1;
         let id = next.written;
         let held = &mut next.sequencers[q].chunks[chunk];
-        let (_, counter) = self.version(s, held.issued);
+        let newest = if held.top == 0 { held.issued } else { held.top };
+        let (_, counter) = self.version(s, newest);
         let write = Write {
             q: q as u8,
             counter: counter + 1,
@@ -234,7 +236,7 @@ impl Replication {
             ..Write::default()
         };
         next.writes[usize::from(s.written)] = write;
-        held.issued = id;
+        (held.issued, held.top) = (id, 0);
         for store in &mut next.stores {
             let flags = store.known[q].flags;
             if flags & (IN | ENTERED) != 0 {

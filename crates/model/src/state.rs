@@ -168,6 +168,8 @@ pub struct Store {
     pub silent: bool,
     /// Its disk has lost something that it had called durable.
     pub lied: bool,
+    /// The blocks that it cannot read: a mask, chunk by chunk.
+    pub rot: u8,
     /// What the sequencers know.
     pub known: [Known; SEQUENCERS],
 }
@@ -206,6 +208,8 @@ pub struct Held {
     pub rolled: bool,
     /// The newest write given out.
     pub issued: Id,
+    /// The newest one that was withdrawn with no write given out since; 0: there is none (but with a rule switched off).
+    pub top: Id,
     /// The newest acknowledged one.
     pub committed: Id,
     /// What must be acknowledged before anything is listed.
@@ -244,6 +248,8 @@ pub struct Write {
     pub acked: bool,
     /// Acknowledged, or shown by a read.
     pub seen: bool,
+    /// Withdrawn (never, but with a rule switched off).
+    pub dead: bool,
 }
 
 /// What a client has met.
@@ -275,6 +281,8 @@ pub struct Left {
     pub reads: u8,
     /// Lies of a disk.
     pub lies: u8,
+    /// Blocks that rot.
+    pub rots: u8,
 }
 
 /// The whole state.

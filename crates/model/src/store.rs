@@ -145,9 +145,14 @@ impl Replication {
         let stream = self.version(s, accepted.chunks[chunk].stream);
         let version = self.version(s, id);
         let after = self.version(s, s.writes[usize::from(id) - 1].after);
+        if stream == after && self.refuses(s, m, id) {
+            return None;
+        }
         let mut next = s.clone();
         if stream == after || (version > stream && !self.off.holds(Rule::Predecessor)) {
             next.stores[m].known[q].link &= !bit(id);
+            let kind = self.kind(&s.writes[usize::from(id) - 1]);
+            self.renew(&mut next, m, chunk, kind.block);
             return self.accept(&mut next, m, Change::Write(id)).then_some(next);
         }
         if stream.0 != version.0 || stream.1 < version.1 {
