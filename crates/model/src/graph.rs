@@ -2,11 +2,12 @@
 //!
 //! # Liveness
 //! A model's steps are those of the system, which are taken some time if they can be taken again and again (they are *fair*), and
-//! those of its surroundings (faults, more requests), which need not be taken at all. A run is fair if every fair step that is
-//! possible in infinitely many of its states is taken in infinitely many. The graph is finite, so such a run stays, from some
-//! moment on, among states that it meets again and again, and these are closed under fair steps. So if **from every state that can
-//! be reached a goal can be reached by fair steps alone**, every fair run meets a goal again and again; and if from some state none
-//! can, the run that goes there and takes only fair steps from then on never meets one. [`Graph::stuck`] looks for such a state.
+//! those of its surroundings (faults, more requests), which need not be taken at all. A run is fair if from every state that it meets
+//! again and again it takes, again and again, every fair step that is possible there: what chance does. The graph is finite, so such a
+//! run stays, from some moment on, among states that it meets again and again, and these are closed under fair steps. So if **from
+//! every state that can be reached a goal can be reached by fair steps alone**, every fair run meets a goal again and again; and if from
+//! some state none can, the run that goes there and takes only fair steps from then on never meets one. [`Graph::stuck`] looks for such a
+//! state. A schedule that is never left to chance, as a timer's, has to be part of the model's steps ([`crate::silence`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;

@@ -13,13 +13,13 @@
 //!   durable, in order, by a step of its own; then it is answered. A start loses what is not durable.
 //! * Time is abstract: a store's promises run out by a step of their own, which ends them for the sequencer too, and a takeover's
 //!   fence waits for it. What becomes of that where each side has a clock of its own is in [`promises`].
-//! * Other messages take no time of their own. That loses nothing: what a store does with them is ordered among the steps
-//!   at that store, and a sequencer that acts on an answer late is a sequencer that stands still.
+//! * Other messages take no time of their own, but where [`config::Size::travel`] is set. That loses nothing: what a store does with
+//!   them is ordered among the steps at that store, and a sequencer that acts on an answer late is a sequencer that stands still.
 //! * What may be written is a sector or both of a block; contents are the numbers of writes, so that a mixed-up block shows.
 //!
 //! What is about other things than groups has small models of its own: [`space`] (R7), [`forwarding`] (R9), [`snapshot`] (R11),
-//! [`promises`] (R4 in time), [`handover`] and [`shards`] (the cores of a gateway), [`records`] (compare-and-set). Where rules speak of
-//! time, they use [`zone`]; what must happen some time is judged by [`graph`].
+//! [`promises`] (R4 in time), [`handover`] and [`shards`] (the cores of a gateway), [`records`] (compare-and-set), [`silence`] (whom
+//! R12 evicts). Where rules speak of time, they use [`zone`]; what must happen some time is judged by [`graph`].
 //!
 //! # What must hold
 //! [`model::KEPT`], [`model::IN_SYNC_IS_WHOLE`], [`model::AGREE`], [`model::CLIENTS`].
@@ -44,6 +44,7 @@ pub mod resync;
 pub mod rot;
 pub mod sequencer;
 pub mod shards;
+pub mod silence;
 pub mod sizes;
 pub mod snapshot;
 pub mod space;

@@ -21,33 +21,59 @@ impl Replication {
         }
     }
 
+    /// A fence is sent to a member.
+    #[must_use]
+    pub fn send_fence(&self, s: &State, q: usize, m: usize) -> Option<State> {
+        let known = s.stores[m].known[q];
+        let sequencer = &s.sequencers[q];
+        let member = known.flags & (IN | SYNCING) != 0 && known.flags & FENCED == 0;
+        let under_way = (s.stores[m].tail.iter())
+            .any(|change| matches!(change, Change::Fence { q: of, epoch, .. } if usize::from(*of) == q && *epoch == sequencer.epoch));
+        if !self.size.travel || sequencer.life != Life::Running || !member || known.fence.0 != 0 || under_way {
+            return None;
+        }
+        let mut next = s.clone();
+        next.stores[m].known[q].fence = (sequencer.epoch, known.flags & IN != 0);
+        Some(next)
+    }
+
     /// A fence reaches a member.
     #[must_use]
     pub fn fence(&self, s: &State, q: usize, m: usize) -> Option<State> {
         let known = s.stores[m].known[q];
         let sequencer = &s.sequencers[q];
-        if sequencer.life != Life::Running || known.flags & (IN | SYNCING) == 0 || known.flags & FENCED != 0 {
+        let (epoch, in_sync) = if self.size.travel {
+            known.fence
+        } else {
+            (sequencer.epoch, known.flags & IN != 0)
+        };
+        let member = known.flags & (IN | SYNCING) != 0 && known.flags & FENCED == 0;
+        if sequencer.life != Life::Running || epoch == 0 || (!self.size.travel && !member) {
             return None;
         }
         let (volume, generation) = (self.volume(q), self.generation(q));
         let accepted = self.accepted(s, m);
-        if accepted.generation[volume] > generation || accepted.epoch > sequencer.epoch {
-            return None;
+        let mut next = s.clone();
+        next.stores[m].known[q].fence = (0, false);
+        if accepted.generation[volume] > generation || accepted.epoch > epoch {
+            // It is refused.
+            return self.size.travel.then_some(next);
         }
         let promised = s.stores[m].promised & (1 << volume) != 0;
         if accepted.generation[volume] < generation && promised && self.off.holds(Rule::WaitPromises) {
             return None;
         }
-        let mut next = s.clone();
         let disk = &s.stores[m].disk;
-        if disk.generation[volume] == generation && disk.epoch == sequencer.epoch {
-            self.fence_answered(&mut next, q, m);
+        if disk.generation[volume] == generation && disk.epoch == epoch {
+            if epoch == sequencer.epoch && member {
+                self.fence_answered(&mut next, q, m);
+            }
             return Some(next);
         }
         let change = Change::Fence {
             q: q as u8,
-            epoch: sequencer.epoch,
-            in_sync: known.flags & IN != 0,
+            epoch,
+            in_sync,
         };
         if self.under_way(s, m, |other| *other == change) {
             return None;
@@ -58,8 +84,8 @@ impl Replication {
         // The rule switched off: it is answered before what was accepted earlier is durable.
         let store = &mut next.stores[m];
         store.disk.generation[volume] = generation;
-        store.disk.epoch = sequencer.epoch;
-        store.disk.in_sync = known.flags & IN != 0;
+        store.disk.epoch = epoch;
+        store.disk.in_sync = in_sync;
         self.answer(&mut next, m, change);
         Some(next)
     }
@@ -217,6 +243,7 @@ impl Replication {
         if s.sequencers[q].life != Life::Running
             || chunk % self.size.volumes != self.volume(q)
             || !s.sequencers[q].chunks[chunk].open
+            || (self.is_compared(s, q, chunk) && self.off.holds(Rule::CompareAlone))
             || usize::from(s.written) == self.size.writes
             || self.in_flight(s, q, chunk).count() >= usize::from(self.size.window)
         {

@@ -109,6 +109,38 @@ pub fn reads_and_return() -> Size {
     }
 }
 
+/// Somebody compares and writes, beside writes, an eviction and a takeover.
+#[must_use]
+pub fn compares() -> Size {
+    Size {
+        kinds: vec![blocks()[0]],
+        writes: 3,
+        window: 2,
+        evictions: 1,
+        compares: 1,
+        ..two()
+    }
+}
+
+/// As [`reads`], and requests and fences take time on their way.
+#[must_use]
+pub fn travel() -> Size {
+    Size {
+        travel: true,
+        ..reads()
+    }
+}
+
+/// Fences on their way while a store goes and comes back.
+#[must_use]
+pub fn travel_and_return() -> Size {
+    Size {
+        travel: true,
+        generations: 2,
+        ..reads_and_return()
+    }
+}
+
 /// Blocks of a kept chunk rot while parts of them are written, beside a read and a takeover, where no store may be evicted.
 #[must_use]
 pub fn rotten() -> Size {
@@ -354,6 +386,8 @@ pub fn small() -> Vec<(&'static str, Size)> {
         ("reads", reads()),
         ("reads and return", reads_and_return()),
         ("start", start()),
+        ("travel", travel()),
+        ("compares", compares()),
         ("rotten", rotten()),
         ("rotten twice", rotten_twice()),
         ("rotten and return", rotten_and_return()),
@@ -376,6 +410,14 @@ pub fn small() -> Vec<(&'static str, Size)> {
 #[must_use]
 pub fn large() -> Vec<(&'static str, Size)> {
     vec![
+        (
+            "returns, travelling",
+            Size {
+                travel: true,
+                ..returns()
+            },
+        ),
+        ("reads and return, travelling", travel_and_return()),
         ("large: returns twice", returns_twice()),
         (
             "large: volumes",

@@ -208,6 +208,7 @@ impl Replication {
         let known = &mut s.stores[m].known[q];
         known.flags &= !FENCED;
         known.answered = 0;
+        known.fence = (0, false);
         known.link = known.due;
         if known.flags & SYNCING == 0 {
             return;
@@ -265,7 +266,7 @@ impl Replication {
 
     /// Forgets what can have no effect any more, so that more states are equal.
     pub fn tidy(&self, s: &mut State) {
-        let reading = s.left.reads > 0 || s.sequencers.iter().any(|q| q.read.is_some());
+        let reading = s.left.reads + s.left.compares > 0 || s.sequencers.iter().any(|q| q.is_reading());
         for q in 0..self.sequencers() {
             let volume = self.volume(q);
             let deposed = s.generation[volume] > self.generation(q);

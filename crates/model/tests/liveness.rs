@@ -3,6 +3,7 @@
 use amita_model::config::{Rule, Size};
 use amita_model::graph::Graph;
 use amita_model::model::Action;
+use amita_model::silence::Silence;
 use amita_model::sizes;
 use amita_model::state::{Replication, State};
 
@@ -11,11 +12,14 @@ fn stuck(
     size: &Size,
     off: &[Rule],
     goal: impl Fn(&Replication, &State) -> bool,
-    fair: impl Fn(&State, &Action) -> bool,
+    fair: impl Fn(&Replication, &State, &Action) -> bool,
 ) -> Option<usize> {
     let model = Replication::new(size.clone(), off);
     let graph = Graph::of(Replication::new(size.clone(), off));
-    let stuck = graph.stuck(|s: &State| goal(&model, s), fair);
+    let stuck = graph.stuck(
+        |s: &State| goal(&model, s),
+        |s: &State, action: &Action| fair(&model, s, action),
+    );
     let seen = graph.seen();
     assert!(seen.broken.is_empty());
     println!(
@@ -29,8 +33,8 @@ fn quiet(model: &Replication, s: &State) -> bool {
     model.is_quiet(s)
 }
 
-fn fair(_: &State, action: &Action) -> bool {
-    Replication::is_fair(action)
+fn fair(model: &Replication, _: &State, action: &Action) -> bool {
+    model.is_fair(action)
 }
 
 /// At `min_copies` nobody may be evicted: a member that cannot merge a write has to be rolled forward.
@@ -89,12 +93,37 @@ fn a_silent_store_holds_nothing_up_for_good() {
     let goal = |model: &Replication, s: &State| {
         model.is_quiet(s) || s.stores.iter().filter(|store| store.in_sync).all(|store| store.silent)
     };
-    let fair = |s: &State, action: &Action| match action {
+    let fair = |model: &Replication, s: &State, action: &Action| match action {
         Action::EvictBy(_, m) => s.stores[*m].silent,
-        action => Replication::is_fair(action),
+        action => model.is_fair(action),
     };
     assert_eq!(stuck("a silent store", &size, &[], goal, fair), None);
     assert!(stuck("no sequencer evicts", &size, &[Rule::SequencerEvicts], goal, fair).is_some());
+}
+
+/// A store that renews promises from memory while its disk hangs: only the age of what waits for the disk tells.
+#[test]
+fn a_disk_that_hangs_is_evicted_though_its_store_answers() {
+    let stuck = |by_oldest, reads| {
+        let graph = Graph::of(Silence { by_oldest, reads });
+        let seen = graph.seen();
+        assert!(seen.broken.is_empty() && seen.happened.len() == 1);
+        graph.stuck(Silence::is_quiet, |_, action| Silence::is_fair(action))
+    };
+    assert_eq!(
+        stuck(false, false),
+        None,
+        "by what is heard, of a store that is not read"
+    );
+    let read = stuck(false, true).expect("what is heard hides what waits");
+    println!("by what is heard, while it is read: {read:?}");
+    assert_eq!(read.len(), 2);
+    assert_eq!(stuck(true, true), None, "by the oldest request");
+    assert_eq!(
+        stuck(true, false),
+        None,
+        "by the oldest request, of a store that is not read"
+    );
 }
 
 /// Whoever takes over has the chunk open some time, with all that was under way ended.
@@ -114,6 +143,8 @@ fn a_takeover_ends() {
         model.is_quiet(s) && owners.any(|q| s.sequencers[q].chunks[0].open)
     };
     assert_eq!(stuck("a takeover", &size, &[], open, fair), None);
-    let endless = |_: &State, action: &Action| Replication::is_fair(action) && !matches!(action, Action::Expire(..));
+    let endless = |model: &Replication, _: &State, action: &Action| {
+        model.is_fair(action) && !matches!(action, Action::Expire(..))
+    };
     assert!(stuck("promises that do not end", &size, &[], open, endless).is_some());
 }

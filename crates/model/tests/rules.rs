@@ -63,6 +63,8 @@ fn needed() -> Vec<(&'static [Rule], Size)> {
         (&[Rule::WholeDurable], sizes::crashes()),
         (&[Rule::SettleFirst], sizes::returns()),
         (&[Rule::EqualSettled], sizes::returns()),
+        (&[Rule::CompareAlone], sizes::compares()),
+        (&[Rule::CompareSettled], sizes::compares()),
         (&[Rule::RotHealsToVersion], sizes::rotten()),
         (&[Rule::RotKeepsVersions], sizes::rotten_and_return()),
     ]
