@@ -60,8 +60,14 @@ pub struct Size {
     pub resets: u8,
     /// How often a read is asked for, at most.
     pub reads: u8,
+    /// How often somebody compares and writes, at most.
+    pub compares: u8,
+    /// Whether requests to read and fences take time on their way to a store. (Answers always do: whoever acts on one stands still.)
+    pub travel: bool,
     /// How often a disk loses the newest write that it had called durable, at most.
     pub lies: u8,
+    /// How many blocks rot, at most.
+    pub rots: u8,
     /// Whether what a store has accepted becomes durable by a step of its own. If not, it is durable at once.
     pub volatile: bool,
     /// Whether a link delivers in order.
@@ -104,6 +110,9 @@ impl Default for Size {
             resets: 0,
             reads: 0,
             lies: 0,
+            rots: 0,
+            compares: 0,
+            travel: false,
             volatile: false,
             ordered: true,
             silent: false,
@@ -212,6 +221,18 @@ pub enum Rule {
     SettleFirst,
     /// Resync: equal lists count only for a chunk that has nothing under way.
     EqualSettled,
+    /// A compare-and-write has the chunk for itself, from its turn until its write has a version.
+    CompareAlone,
+    /// It is compared when all that has a version is acknowledged.
+    CompareSettled,
+    /// Rot: a member that cannot merge a write is rolled forward from a good one.
+    RotHeals,
+    /// Rot: to the good one's version, and not to that of the write that it refused.
+    RotHealsToVersion,
+    /// Rot: where nobody has the block whole, the entry travels as one that is damaged.
+    RotTravels,
+    /// Rot: what no member can merge keeps its version, and is not withdrawn.
+    RotKeepsVersions,
 }
 
 /// The rules that are switched off.
@@ -281,4 +302,10 @@ pub const ALL: &[Rule] = &[
     Rule::WholeDurable,
     Rule::SettleFirst,
     Rule::EqualSettled,
+    Rule::CompareAlone,
+    Rule::CompareSettled,
+    Rule::RotHeals,
+    Rule::RotHealsToVersion,
+    Rule::RotTravels,
+    Rule::RotKeepsVersions,
 ];

@@ -35,6 +35,12 @@ pub enum Action {
     Acknowledge(usize, usize),
     /// A store promises.
     Confirm(usize, usize),
+    /// A read is sent for.
+    Inquire(usize, usize, usize),
+    /// A compare-and-write has its turn.
+    Compare(usize, usize),
+    /// A fence is sent.
+    SendFence(usize, usize),
     /// A store answers a read.
     Read(usize, usize, usize, usize),
     /// A client gets the answer.
@@ -73,6 +79,12 @@ pub enum Action {
     Reset(usize, usize),
     /// A store's promises run out.
     Expire(usize, usize),
+    /// A block rots.
+    Rot(usize, usize, usize),
+    /// A member that refuses a write of a part of a rotten block is rolled forward.
+    Heal(usize, usize, usize),
+    /// What no member can merge is withdrawn (a rule switched off).
+    Withdraw(usize, usize),
 }
 
 impl Replication {
@@ -94,6 +106,8 @@ impl Replication {
                 kind: past.kind as u8,
                 acked: past.inside,
                 seen: past.inside,
+                compared: false,
+                dead: false,
             };
             if past.inside {
                 inside[chunk] = id;
@@ -123,6 +137,7 @@ impl Replication {
             promised: 0,
             silent: false,
             lied: false,
+            rot: 0,
             known: [Known::default(); SEQUENCERS],
         };
         let mut state = State {
@@ -141,6 +156,8 @@ impl Replication {
                 resets: self.size.resets,
                 reads: self.size.reads,
                 lies: self.size.lies,
+                rots: self.size.rots,
+                compares: self.size.compares,
             },
             fault: Fault::None,
         };
@@ -246,6 +263,8 @@ pub const ACKNOWLEDGED: &str = "a write is acknowledged";
 pub const PROMOTED: &str = "a store that came back is in sync beside all others";
 /// What happens somewhere where there are takeovers.
 pub const TAKEN_OVER: &str = "a new owner has opened a chunk";
+/// What happens somewhere where somebody compares.
+pub const COMPARED: &str = "a compare-and-write is acknowledged";
 /// What happens somewhere where there are reads.
 pub const READ_RETURNED: &str = "a client has got its read's answer";
 
@@ -267,6 +286,9 @@ impl Model for Replication {
         for q in (0..self.sequencers()).filter(|q| s.sequencers[*q].life == Life::Running) {
             actions.extend([Action::Adopt(q), Action::Claim(q), Action::Complete(q)]);
             actions.extend((0..self.size.kinds.len()).map(|kind| Action::Issue(q, kind)));
+            if s.left.compares > 0 {
+                actions.extend((0..self.size.kinds.len()).map(|kind| Action::Compare(q, kind)));
+            }
             for chunk in self.chunks(q) {
                 actions.extend([
                     Action::AskAll(q, chunk),
@@ -277,9 +299,18 @@ impl Model for Replication {
                     Action::ListTarget(q, chunk),
                     Action::Decide(q, chunk),
                 ]);
+                if self.size.travel && s.left.reads > 0 {
+                    actions.extend((0..BLOCKS).map(|block| Action::Inquire(q, chunk, block)));
+                }
+                if !self.off.holds(Rule::RotKeepsVersions) {
+                    actions.push(Action::Withdraw(q, chunk));
+                }
             }
             for m in (0..self.size.stores).filter(|m| s.stores[*m].known[q].flags != 0) {
                 actions.extend([Action::Fence(q, m), Action::Confirm(q, m), Action::Reset(q, m)]);
+                if self.size.travel {
+                    actions.push(Action::SendFence(q, m));
+                }
                 if self.size.sequencers_evict {
                     actions.push(Action::EvictBy(q, m));
                 }
@@ -293,7 +324,10 @@ impl Model for Replication {
                     if !self.size.ordered {
                         actions.push(Action::Deliver(q, m, chunk, 1));
                     }
-                    if s.left.reads > 0 {
+                    if self.size.rots > 0 {
+                        actions.push(Action::Heal(q, chunk, m));
+                    }
+                    if s.left.reads > 0 || s.sequencers[q].asked.is_some() {
                         actions.extend((0..BLOCKS).map(|block| Action::Read(q, m, chunk, block)));
                     }
                 }
@@ -309,6 +343,10 @@ impl Model for Replication {
             }
             actions.extend([Action::Drop(m), Action::Add(m), Action::Flush(m), Action::Crash(m)]);
             actions.extend((0..self.size.volumes).map(|volume| Action::Expire(m, volume)));
+            if s.left.rots > 0 {
+                let places = (0..self.size.chunks).flat_map(|chunk| (0..BLOCKS).map(move |block| (chunk, block)));
+                actions.extend(places.map(|(chunk, block)| Action::Rot(m, chunk, block)));
+            }
             if s.left.lies > 0 {
                 actions.extend((0..self.size.chunks).map(|chunk| Action::Lie(m, chunk)));
             }
@@ -331,6 +369,9 @@ impl Model for Replication {
             Action::Deliver(q, m, chunk, skip) => self.deliver(s, q, m, chunk, skip),
             Action::Acknowledge(q, chunk) => self.acknowledge(s, q, chunk),
             Action::Confirm(q, m) => self.confirm(s, q, m),
+            Action::Inquire(q, chunk, block) => self.inquire(s, q, chunk, block),
+            Action::Compare(q, kind) => self.compare(s, q, kind),
+            Action::SendFence(q, m) => self.send_fence(s, q, m),
             Action::Read(q, m, chunk, block) => self.read(s, q, m, chunk, block),
             Action::Complete(q) => self.complete(s, q),
             Action::Join(q, chunk) => self.join(s, q, chunk),
@@ -354,6 +395,9 @@ impl Model for Replication {
             Action::Lie(m, chunk) => self.lie(s, m, chunk),
             Action::Reset(q, m) => self.reset(s, q, m),
             Action::Expire(m, volume) => self.expire(s, m, volume),
+            Action::Rot(m, chunk, block) => self.rots(s, m, chunk, block),
+            Action::Heal(q, chunk, m) => self.heal(s, q, chunk, m),
+            Action::Withdraw(q, chunk) => self.withdraw(s, q, chunk),
         }?;
         self.canonical(&mut next);
         Some(next)
@@ -378,9 +422,37 @@ impl Model for Replication {
                 (0..model.sequencers())
                     .any(|q| model.generation(q) > 1 && model.chunks(q).any(|chunk| s.sequencers[q].chunks[chunk].open))
             }),
+            Property::sometimes(COMPARED, |_, s: &State| {
+                s.writes.iter().any(|write| write.compared && write.acked)
+            }),
             Property::sometimes(READ_RETURNED, |model: &Self, s: &State| {
-                model.size.reads > s.left.reads && s.sequencers.iter().all(|sequencer| sequencer.read.is_none())
+                model.size.reads > s.left.reads && s.sequencers.iter().all(|sequencer| !sequencer.is_reading())
             }),
         ]
+    }
+}
+
+impl Replication {
+    /// What happens by itself some time: not faults, not requests, not what somebody decides.
+    #[must_use]
+    pub fn is_fair(&self, action: &Action) -> bool {
+        let asks = matches!(action, Action::Read(..)) && !self.size.travel;
+        !asks
+            && !matches!(
+                action,
+                Action::ReadEarly(_)
+                    | Action::Raise(_)
+                    | Action::Issue(..)
+                    | Action::Inquire(..)
+                    | Action::Compare(..)
+                    | Action::Evict(_)
+                    | Action::EvictBy(..)
+                    | Action::Drop(_)
+                    | Action::Add(_)
+                    | Action::Crash(_)
+                    | Action::Lie(..)
+                    | Action::Reset(..)
+                    | Action::Rot(..)
+            )
     }
 }

@@ -52,6 +52,7 @@ impl Bytes {
         } else {
             let [low, high] = known.flags.to_le_bytes();
             self.put([1, low, high, known.since, known.link, known.due, known.answered]);
+            self.put([known.fence.0, u8::from(known.fence.1)]);
             self.put(known.open);
         }
     }
@@ -64,6 +65,7 @@ impl Bytes {
             store.since,
             store.promised,
             store.disk.epoch,
+            store.rot,
         ]);
         for (generation, since) in store.claims {
             self.put([generation, since]);
@@ -90,6 +92,7 @@ impl Bytes {
             1,
             u8::from(held.open) | u8::from(held.rolled) << 1,
             held.issued,
+            held.top,
             held.committed,
             held.mark,
         ]);
@@ -115,7 +118,12 @@ impl Bytes {
             return;
         }
         self.put([sequencer.epoch]);
+        self.put([sequencer.comparing]);
         sequencer.chunks.iter().for_each(|held| self.held(held));
+        match &sequencer.asked {
+            None => self.put([0]),
+            Some(asked) => self.put([1, asked.place.0, asked.place.1, asked.least, asked.seen]),
+        }
         match &sequencer.read {
             None => self.put([0]),
             Some(read) => {
@@ -137,7 +145,10 @@ impl Hash for State {
         let (epoch, raised) = self.look.unwrap_or((NONE, NONE));
         bytes.put([epoch, raised]);
         for write in &self.writes[..usize::from(self.written)] {
-            let flags = u8::from(write.acked) | u8::from(write.seen) << 1;
+            let flags = u8::from(write.acked)
+                | u8::from(write.seen) << 1
+                | u8::from(write.dead) << 2
+                | u8::from(write.compared) << 3;
             bytes.put([write.q, write.counter, write.after, write.kind, flags]);
         }
         self.sequencers.iter().for_each(|sequencer| bytes.sequencer(sequencer));
@@ -150,6 +161,8 @@ impl Hash for State {
             left.resets,
             left.reads,
             left.lies,
+            left.rots,
+            left.compares,
         ]);
         state.write(&bytes.all[..bytes.used]);
     }

@@ -21,33 +21,59 @@ impl Replication {
         }
     }
 
+    /// A fence is sent to a member.
+    #[must_use]
+    pub fn send_fence(&self, s: &State, q: usize, m: usize) -> Option<State> {
+        let known = s.stores[m].known[q];
+        let sequencer = &s.sequencers[q];
+        let member = known.flags & (IN | SYNCING) != 0 && known.flags & FENCED == 0;
+        let under_way = (s.stores[m].tail.iter())
+            .any(|change| matches!(change, Change::Fence { q: of, epoch, .. } if usize::from(*of) == q && *epoch == sequencer.epoch));
+        if !self.size.travel || sequencer.life != Life::Running || !member || known.fence.0 != 0 || under_way {
+            return None;
+        }
+        let mut next = s.clone();
+        next.stores[m].known[q].fence = (sequencer.epoch, known.flags & IN != 0);
+        Some(next)
+    }
+
     /// A fence reaches a member.
     #[must_use]
     pub fn fence(&self, s: &State, q: usize, m: usize) -> Option<State> {
         let known = s.stores[m].known[q];
         let sequencer = &s.sequencers[q];
-        if sequencer.life != Life::Running || known.flags & (IN | SYNCING) == 0 || known.flags & FENCED != 0 {
+        let (epoch, in_sync) = if self.size.travel {
+            known.fence
+        } else {
+            (sequencer.epoch, known.flags & IN != 0)
+        };
+        let member = known.flags & (IN | SYNCING) != 0 && known.flags & FENCED == 0;
+        if sequencer.life != Life::Running || epoch == 0 || (!self.size.travel && !member) {
             return None;
         }
         let (volume, generation) = (self.volume(q), self.generation(q));
         let accepted = self.accepted(s, m);
-        if accepted.generation[volume] > generation || accepted.epoch > sequencer.epoch {
-            return None;
+        let mut next = s.clone();
+        next.stores[m].known[q].fence = (0, false);
+        if accepted.generation[volume] > generation || accepted.epoch > epoch {
+            // It is refused.
+            return self.size.travel.then_some(next);
         }
         let promised = s.stores[m].promised & (1 << volume) != 0;
         if accepted.generation[volume] < generation && promised && self.off.holds(Rule::WaitPromises) {
             return None;
         }
-        let mut next = s.clone();
         let disk = &s.stores[m].disk;
-        if disk.generation[volume] == generation && disk.epoch == sequencer.epoch {
-            self.fence_answered(&mut next, q, m);
+        if disk.generation[volume] == generation && disk.epoch == epoch {
+            if epoch == sequencer.epoch && member {
+                self.fence_answered(&mut next, q, m);
+            }
             return Some(next);
         }
         let change = Change::Fence {
             q: q as u8,
-            epoch: sequencer.epoch,
-            in_sync: known.flags & IN != 0,
+            epoch,
+            in_sync,
         };
         if self.under_way(s, m, |other| *other == change) {
             return None;
@@ -58,8 +84,8 @@ impl Replication {
         // The rule switched off: it is answered before what was accepted earlier is durable.
         let store = &mut next.stores[m];
         store.disk.generation[volume] = generation;
-        store.disk.epoch = sequencer.epoch;
-        store.disk.in_sync = known.flags & IN != 0;
+        store.disk.epoch = epoch;
+        store.disk.in_sync = in_sync;
         self.answer(&mut next, m, change);
         Some(next)
     }
@@ -135,7 +161,7 @@ impl Replication {
         let from = known.open[chunk] - 1;
         let source = self
             .members(s, q, IN)
-            .find(|m| s.stores[*m].known[q].open[chunk] == longest + 1)?;
+            .find(|m| s.stores[*m].known[q].open[chunk] == longest + 1 && self.can_bring(s, *m, chunk, from))?;
         let accepted = self.accepted(s, m);
         let rolling = self.under_way(s, m, |change| matches!(change, Change::Roll { .. }));
         if from == longest || rolling || !self.serves(s, &accepted, q, m) || accepted.chunks[chunk].stream != from {
@@ -147,6 +173,7 @@ impl Replication {
         for (block, entry) in s.stores[source].disk.chunks[chunk].blocks.iter().enumerate() {
             if self.version(s, entry.last) > self.version(s, from) {
                 blocks[block] = *entry;
+                self.renew(&mut next, m, chunk, block);
                 if !self.off.holds(Rule::AtomicRoll) {
                     let part = Change::Roll {
                         q: q as u8,
@@ -205,7 +232,7 @@ impl Replication {
     pub fn in_flight(&self, s: &State, q: usize, chunk: usize) -> impl Iterator<Item = Id> {
         (1..=s.written).filter(move |id| {
             let write = &s.writes[usize::from(*id) - 1];
-            usize::from(write.q) == q && !write.acked && self.kind(write).chunk == chunk
+            usize::from(write.q) == q && !write.acked && !write.dead && self.kind(write).chunk == chunk
         })
     }
 
@@ -216,6 +243,7 @@ impl Replication {
         if s.sequencers[q].life != Life::Running
             || chunk % self.size.volumes != self.volume(q)
             || !s.sequencers[q].chunks[chunk].open
+            || (self.is_compared(s, q, chunk) && self.off.holds(Rule::CompareAlone))
             || usize::from(s.written) == self.size.writes
             || self.in_flight(s, q, chunk).count() >= usize::from(self.size.window)
         {
@@ -225,7 +253,8 @@ impl Replication {
         next.written += 1;
         let id = next.written;
         let held = &mut next.sequencers[q].chunks[chunk];
-        let (_, counter) = self.version(s, held.issued);
+        let newest = if held.top == 0 { held.issued } else { held.top };
+        let (_, counter) = self.version(s, newest);
         let write = Write {
             q: q as u8,
             counter: counter + 1,
@@ -234,7 +263,7 @@ impl Replication {
             ..Write::default()
         };
         next.writes[usize::from(s.written)] = write;
-        held.issued = id;
+        (held.issued, held.top) = (id, 0);
         for store in &mut next.stores {
             let flags = store.known[q].flags;
             if flags & (IN | ENTERED) != 0 {

@@ -109,6 +109,91 @@ pub fn reads_and_return() -> Size {
     }
 }
 
+/// Somebody compares and writes, beside writes, an eviction and a takeover.
+#[must_use]
+pub fn compares() -> Size {
+    Size {
+        kinds: vec![blocks()[0]],
+        writes: 3,
+        window: 2,
+        evictions: 1,
+        compares: 1,
+        ..two()
+    }
+}
+
+/// As [`reads`], and requests and fences take time on their way.
+#[must_use]
+pub fn travel() -> Size {
+    Size {
+        travel: true,
+        ..reads()
+    }
+}
+
+/// Fences on their way while a store goes and comes back.
+#[must_use]
+pub fn travel_and_return() -> Size {
+    Size {
+        travel: true,
+        generations: 2,
+        ..reads_and_return()
+    }
+}
+
+/// Blocks of a kept chunk rot while parts of them are written, beside a read and a takeover, where no store may be evicted.
+#[must_use]
+pub fn rotten() -> Size {
+    let kind = |sectors| Kind {
+        chunk: 0,
+        block: 0,
+        sectors,
+    };
+    let past = Past {
+        kind: 0,
+        inside: true,
+        outside: true,
+    };
+    Size {
+        stores: 2,
+        generations: 2,
+        min_copies: 2,
+        kinds: vec![kind(0b11), kind(0b01)],
+        writes: 4,
+        window: 2,
+        rots: 1,
+        reads: 1,
+        starts: vec![Start {
+            out: 0,
+            past: vec![past],
+        }],
+        ..Size::default()
+    }
+}
+
+/// Rotten everywhere, at the worst moments.
+#[must_use]
+pub fn rotten_twice() -> Size {
+    Size {
+        rots: 2,
+        reads: 0,
+        ..rotten()
+    }
+}
+
+/// A store goes with a write that the others end as damaged, and comes back.
+#[must_use]
+pub fn rotten_and_return() -> Size {
+    Size {
+        min_copies: 1,
+        generations: 1,
+        evictions: 2,
+        additions: 1,
+        reads: 0,
+        ..rotten()
+    }
+}
+
 /// A store starts anew, beside a read and a takeover.
 #[must_use]
 pub fn start() -> Size {
@@ -301,6 +386,11 @@ pub fn small() -> Vec<(&'static str, Size)> {
         ("reads", reads()),
         ("reads and return", reads_and_return()),
         ("start", start()),
+        ("travel", travel()),
+        ("compares", compares()),
+        ("rotten", rotten()),
+        ("rotten twice", rotten_twice()),
+        ("rotten and return", rotten_and_return()),
         ("durability", durability()),
         ("returns", returns()),
         ("three", three()),
@@ -320,6 +410,14 @@ pub fn small() -> Vec<(&'static str, Size)> {
 #[must_use]
 pub fn large() -> Vec<(&'static str, Size)> {
     vec![
+        (
+            "returns, travelling",
+            Size {
+                travel: true,
+                ..returns()
+            },
+        ),
+        ("reads and return, travelling", travel_and_return()),
         ("large: returns twice", returns_twice()),
         (
             "large: volumes",

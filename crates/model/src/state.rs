@@ -128,6 +128,8 @@ pub struct Known {
     pub due: u8,
     /// The unacknowledged writes that it has answered: a mask.
     pub answered: u8,
+    /// A fence on its way: its epoch, and whether the store is in sync by it; epoch 0: there is none.
+    pub fence: (u8, bool),
     /// What it answered when it was asked to open a chunk, plus one; 0: no answer yet.
     pub open: [u8; CHUNKS],
 }
@@ -168,6 +170,8 @@ pub struct Store {
     pub silent: bool,
     /// Its disk has lost something that it had called durable.
     pub lied: bool,
+    /// The blocks that it cannot read: a mask, chunk by chunk.
+    pub rot: u8,
     /// What the sequencers know.
     pub known: [Known; SEQUENCERS],
 }
@@ -197,6 +201,17 @@ pub struct Read {
     pub seen: u8,
 }
 
+/// A request to read that is on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Asked {
+    /// Chunk and block.
+    pub place: (u8, u8),
+    /// The newest write that every member had when it was sent.
+    pub least: Id,
+    /// The writes that clients had seen then: a mask.
+    pub seen: u8,
+}
+
 /// What a sequencer holds of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Held {
@@ -206,6 +221,8 @@ pub struct Held {
     pub rolled: bool,
     /// The newest write given out.
     pub issued: Id,
+    /// The newest one that was withdrawn with no write given out since; 0: there is none (but with a rule switched off).
+    pub top: Id,
     /// The newest acknowledged one.
     pub committed: Id,
     /// What must be acknowledged before anything is listed.
@@ -225,8 +242,20 @@ pub struct Sequencer {
     pub epoch: u8,
     /// Its chunks.
     pub chunks: [Held; CHUNKS],
-    /// A read on its way.
+    /// A read on its way to a store.
+    pub asked: Option<Asked>,
+    /// A read that a store has answered.
     pub read: Option<Read>,
+    /// What a compare-and-write is to write, an index of [`Size::kinds`], plus one; the read is its own then. 0: there is none.
+    pub comparing: u8,
+}
+
+impl Sequencer {
+    /// Whether a read is under way.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.asked.is_some() || self.read.is_some()
+    }
 }
 
 /// A write that was given out. The checker's own memory, but for its version.
@@ -244,6 +273,10 @@ pub struct Write {
     pub acked: bool,
     /// Acknowledged, or shown by a read.
     pub seen: bool,
+    /// It followed a comparison.
+    pub compared: bool,
+    /// Withdrawn (never, but with a rule switched off).
+    pub dead: bool,
 }
 
 /// What a client has met.
@@ -258,6 +291,8 @@ pub enum Fault {
     TornRead,
     /// A new owner opened a chunk without something that a client had seen.
     OpenedWithout,
+    /// A compare-and-write follows something else than it has compared with.
+    ComparedOther,
 }
 
 /// What may still happen.
@@ -275,6 +310,10 @@ pub struct Left {
     pub reads: u8,
     /// Lies of a disk.
     pub lies: u8,
+    /// Blocks that rot.
+    pub rots: u8,
+    /// Comparisons.
+    pub compares: u8,
 }
 
 /// The whole state.

@@ -145,9 +145,14 @@ impl Replication {
         let stream = self.version(s, accepted.chunks[chunk].stream);
         let version = self.version(s, id);
         let after = self.version(s, s.writes[usize::from(id) - 1].after);
+        if stream == after && self.refuses(s, m, id) {
+            return None;
+        }
         let mut next = s.clone();
         if stream == after || (version > stream && !self.off.holds(Rule::Predecessor)) {
             next.stores[m].known[q].link &= !bit(id);
+            let kind = self.kind(&s.writes[usize::from(id) - 1]);
+            self.renew(&mut next, m, chunk, kind.block);
             return self.accept(&mut next, m, Change::Write(id)).then_some(next);
         }
         if stream.0 != version.0 || stream.1 < version.1 {
@@ -203,6 +208,7 @@ impl Replication {
         let known = &mut s.stores[m].known[q];
         known.flags &= !FENCED;
         known.answered = 0;
+        known.fence = (0, false);
         known.link = known.due;
         if known.flags & SYNCING == 0 {
             return;
@@ -260,7 +266,7 @@ impl Replication {
 
     /// Forgets what can have no effect any more, so that more states are equal.
     pub fn tidy(&self, s: &mut State) {
-        let reading = s.left.reads > 0 || s.sequencers.iter().any(|q| q.read.is_some());
+        let reading = s.left.reads + s.left.compares > 0 || s.sequencers.iter().any(|q| q.is_reading());
         for q in 0..self.sequencers() {
             let volume = self.volume(q);
             let deposed = s.generation[volume] > self.generation(q);

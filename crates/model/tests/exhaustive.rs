@@ -2,7 +2,7 @@
 
 use amita_model::config::Size;
 use amita_model::explore::explore;
-use amita_model::model::{ACKNOWLEDGED, PROMOTED, READ_RETURNED, TAKEN_OVER};
+use amita_model::model::{ACKNOWLEDGED, COMPARED, PROMOTED, READ_RETURNED, TAKEN_OVER};
 use amita_model::sizes::{large, small};
 use amita_model::state::Replication;
 
@@ -15,6 +15,9 @@ fn holds(sizes: Vec<(&'static str, Size)>) {
         }
         if size.generations > 1 {
             expected.push(TAKEN_OVER);
+        }
+        if size.compares > 0 {
+            expected.push(COMPARED);
         }
         if size.reads > 0 {
             expected.push(READ_RETURNED);

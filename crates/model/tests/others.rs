@@ -1,7 +1,6 @@
-//! R7, R9 and R11, each in its own small model, with and without it.
+//! R7 and R11, each in its own small model, with and without it.
 
 use amita_model::explore::{Seen, explore};
-use amita_model::gateway::Gateways;
 use amita_model::snapshot::Snapshots;
 use amita_model::space::Space;
 
@@ -28,21 +27,6 @@ fn r7_credits() {
     });
     print("R7 without credits", &seen);
     assert!(!seen.broken.is_empty());
-}
-
-#[test]
-fn r9_forwarded_input() {
-    let seen = explore(Gateways {
-        session: true,
-        drops_input: true,
-    });
-    print("R9", &seen);
-    assert!(seen.broken.is_empty() && seen.happened.len() == 1);
-    for (session, drops_input) in [(false, true), (true, false)] {
-        let seen = explore(Gateways { session, drops_input });
-        print(&format!("R9: session {session}, drops input {drops_input}"), &seen);
-        assert!(!seen.broken.is_empty());
-    }
 }
 
 #[test]

@@ -63,6 +63,10 @@ fn needed() -> Vec<(&'static [Rule], Size)> {
         (&[Rule::WholeDurable], sizes::crashes()),
         (&[Rule::SettleFirst], sizes::returns()),
         (&[Rule::EqualSettled], sizes::returns()),
+        (&[Rule::CompareAlone], sizes::compares()),
+        (&[Rule::CompareSettled], sizes::compares()),
+        (&[Rule::RotHealsToVersion], sizes::rotten()),
+        (&[Rule::RotKeepsVersions], sizes::rotten_and_return()),
     ]
 }
 
@@ -149,6 +153,9 @@ fn every_switch_is_in_one_of_the_tables() {
         Rule::ForeignPromotion,
         Rule::EndCheck,
         Rule::SequencerEvicts,
+        // See `liveness.rs`.
+        Rule::RotHeals,
+        Rule::RotTravels,
     ];
     for rule in ALL {
         let found = needed().iter().any(|(off, _)| off.contains(rule)) || defences.contains(rule);
