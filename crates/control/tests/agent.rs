@@ -161,6 +161,18 @@ fn groups(client: &Client) -> Vec<Group> {
         .collect()
 }
 
+/// Waits until each node's key names its store: a pool is made of those that are served, and what an agent says of its store it
+/// says a little later than it lives.
+fn await_stores(client: &Client, nodes: &[Running]) {
+    eventually("all stores are shown", || {
+        nodes.iter().all(|node| {
+            let live = there(client, &map::live_key(node.id));
+            let live = live.and_then(|live| serde_json::from_slice::<Live>(&live).ok());
+            live.is_some_and(|live| live.stores == Some(vec![store_of(node.id)]))
+        })
+    });
+}
+
 fn make_pool(client: &Client, copies: u8, min_copies: u8) {
     let spec = PoolSpec {
         name: "main".to_owned(),
@@ -293,6 +305,7 @@ fn a_dead_nodes_stores_are_evicted_whoever_leads() {
     let scene = Scene::new();
     let client = scene.client();
     let mut nodes: Vec<Running> = ["a", "b", "c", "d"].iter().map(|name| scene.node(name, 1)).collect();
+    await_stores(&client, &nodes);
     make_pool(&client, 4, 2);
     eventually("somebody leads", || nodes.iter().any(Running::leads));
     assert_eq!(nodes.iter().filter(|node| node.leads()).count(), 1);
@@ -341,6 +354,7 @@ fn an_outage_of_the_metadata_is_said_once_and_passes() {
     let mut scene = Scene::new();
     let client = scene.client();
     let nodes: Vec<Running> = ["a", "b", "c"].iter().map(|name| scene.node(name, 1)).collect();
+    await_stores(&client, &nodes);
     make_pool(&client, 3, 2);
     eventually("somebody leads", || nodes.iter().any(Running::leads));
     scene.server.take().unwrap().stop();
@@ -424,13 +438,7 @@ fn a_store_that_fails_is_evicted_and_taken_back_when_it_serves_again() {
     let scene = Scene::new();
     let client = scene.client();
     let nodes: Vec<Running> = ["a", "b", "c"].iter().map(|name| scene.node(name, 1)).collect();
-    eventually("all stores are shown", || {
-        let shown = |node: &Running| {
-            let live = there(&client, &map::live_key(node.id)).unwrap();
-            serde_json::from_slice::<Live>(&live).unwrap().stores == Some(vec![store_of(node.id)])
-        };
-        nodes.iter().all(shown)
-    });
+    await_stores(&client, &nodes);
     make_pool(&client, 3, 2);
     eventually("somebody leads", || nodes.iter().any(Running::leads));
     let failed = store_of(nodes[1].id);

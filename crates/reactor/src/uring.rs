@@ -54,6 +54,8 @@ const MAX_HELD_BACK: u32 = 2;
 
 /// After a failed accept (no descriptors left, say) the listener rests, so that failing does not become a loop.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// Connections that are turned away at one time: a bound for the work of one pass.
+const MOST_TURNED_AWAY: usize = 64;
 
 /// Settings of a driver.
 #[derive(Clone, Debug)]
@@ -191,6 +193,8 @@ pub struct UringDriver {
     pace: Pace,
     /// Completions that did not come from the ring.
     ready: Vec<Completion>,
+    /// A descriptor that is held for the moment when no other is left: see [`UringDriver::turn_away`].
+    spare: Option<OwnedFd>,
     reaped: Vec<Reaped>,
     vectors: sys::Vectors,
     /// Of what this poll has collected, sends that ended as they were handed over, which nobody waits for.
@@ -227,6 +231,7 @@ impl UringDriver {
             wake_armed: false,
             pace: Pace::default(),
             ready: Vec::new(),
+            spare: sys::event_file().ok(),
             reaped: Vec::new(),
             vectors: sys::Vectors::default(),
             sent_at_once: 0,

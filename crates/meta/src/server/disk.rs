@@ -13,7 +13,9 @@ use crate::model::{Saved, State};
 use crate::wire;
 use prost::Message;
 use redb::{Database, DatabaseError, ReadableTable, StorageError, TableDefinition};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,7 +31,8 @@ const CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The open file.
 pub(super) struct Disk {
-    database: Database,
+    /// `None`: it was closed, to be opened anew.
+    database: Option<Database>,
     /// What is durable.
     revision: u64,
     compacted: u64,
@@ -52,6 +55,7 @@ impl Disk {
     /// Opens the file, or makes it, and reads all of it.
     pub(super) fn open(path: &Path, now: Duration) -> Result<(Disk, State), StartError> {
         refuse_what_is_not_a_file(path)?;
+        make_for_owner_only(path)?;
         let database = Database::builder()
             .set_cache_size(CACHE_BYTES)
             .create(path)
@@ -72,7 +76,7 @@ impl Disk {
             None => State::new(),
         };
         let mut disk = Disk {
-            database,
+            database: Some(database),
             revision: state.revision(),
             compacted: state.compacted(),
         };
@@ -96,7 +100,8 @@ impl Disk {
     }
 
     fn write(&self, state: &State, changed: &Changed) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
+        let database = self.database.as_ref().ok_or(redb::Error::DatabaseClosed)?;
+        let transaction = database.begin_write()?;
         {
             let mut keys = transaction.open_table(KEYS)?;
             let mut history = transaction.open_table(HISTORY)?;
@@ -139,9 +144,27 @@ impl Disk {
         Ok(())
     }
 
+    /// Lets go of the file.
+    pub(super) fn close(&mut self) {
+        self.database = None;
+    }
+
     /// The newest revision that is durable.
     pub(super) fn revision(&self) -> u64 {
         self.revision
+    }
+}
+
+/// All records of the cluster are in it: a file that is made here is its owner's alone. One that was there stays as it is.
+fn make_for_owner_only(path: &Path) -> Result<(), StartError> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(StartError::File {
+            path: path.to_owned(),
+            what: error.to_string(),
+        }),
     }
 }
 

@@ -173,6 +173,22 @@ pub(super) fn peer_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     }
 }
 
+/// Takes a connection that waits, and closes it at once. It is called where one waits (it would block otherwise).
+pub(super) fn accept_and_close(listener: &OwnedFd) -> io::Result<()> {
+    // SAFETY: no memory involved; the new descriptor is nobody else's.
+    let socket = unsafe {
+        let flags = libc::SOCK_CLOEXEC;
+        OwnedFd::from_raw_fd(check(libc::accept4(
+            listener.as_raw_fd(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            flags,
+        ))?)
+    };
+    drop(socket);
+    Ok(())
+}
+
 /// Ends both directions, and with them every operation under way on the socket.
 pub(super) fn shutdown(socket: &OwnedFd) {
     // SAFETY: no memory involved. It fails where the connection is gone already, which is as good.
