@@ -195,6 +195,9 @@ impl Core {
     pub fn plant(&mut self, planted: Planted) {
         self.planted = planted;
         self.ways.planted = planted;
+        self.directory.planted = planted;
+        self.reservations.planted = planted;
+        self.shards.planted = planted;
     }
 
     /// Listens for peers.
@@ -493,7 +496,12 @@ impl Core {
         let change = self.view.apply(record);
         self.catalog_due |= change.concerns_hosts();
         match change {
-            crate::view::Change::Nothing | crate::view::Change::Hosts | crate::view::Change::Reservation => {}
+            crate::view::Change::Nothing | crate::view::Change::Hosts => {}
+            crate::view::Change::Reservation(volume, revision) => {
+                let state = Some(self.view.reservation(volume).cloned().unwrap_or_default());
+                let adopted = crate::reservations::Adopted { revision, state };
+                self.shards.reservation_changed(volume, adopted);
+            }
             crate::view::Change::Node(node, address) => {
                 if node != self.config.node && self.peers.holds(node) {
                     // Each core of a peer listens on a port of its own: dial the one with our number, so that the

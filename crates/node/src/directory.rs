@@ -9,6 +9,7 @@ mod moves;
 use crate::claims::Claims;
 use crate::duty::Duty;
 use crate::mail::{Origin, Sought};
+use crate::planted::Planted;
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -61,7 +62,11 @@ pub enum Act {
         handed_over: bool,
     },
     /// Every core ends what is under way, and holds back what comes.
-    Leave { volume: VolumeId, generation: Generation },
+    Leave {
+        volume: VolumeId,
+        generation: Generation,
+        attempt: u64,
+    },
     /// It stays after all.
     Stay { volume: VolumeId },
     /// A core has asked where a volume's I/O goes.
@@ -108,6 +113,8 @@ enum State {
     Leaving {
         info: uss::VolumeInfo,
         generation: Generation,
+        /// Which attempt it is.
+        attempt: u64,
         missing: BTreeSet<usize>,
         asker: Asker,
         until: Time,
@@ -140,7 +147,11 @@ pub struct Directory {
     /// Volumes that the operator wants here, and when they are tried again.
     wanted: BTreeMap<VolumeId, Time>,
     calls: u64,
+    /// Attempts to hand a volume over, counted.
+    attempts: u64,
     acts: VecDeque<Act>,
+    /// Rules that are switched off to show that the simulator notices.
+    pub planted: Planted,
 }
 
 impl Directory {
@@ -162,7 +173,9 @@ impl Directory {
             changed: false,
             wanted: BTreeMap::new(),
             calls: 0,
+            attempts: 0,
             acts: VecDeque::new(),
+            planted: Planted::default(),
         }
     }
 
@@ -569,3 +582,6 @@ fn refuse(why: &OpenError) -> uss::OpenError {
         _ => uss::OpenError::Unavailable(why.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

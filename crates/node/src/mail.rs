@@ -150,18 +150,22 @@ pub enum CoreMessage {
         volume: VolumeId,
         /// The generation under which it is open.
         generation: amita_cluster::Generation,
+        /// Which attempt to hand it over: the directory counts them.
+        attempt: u64,
     },
     /// To all cores: it is not handed over after all.
     Stay {
         /// The volume.
         volume: VolumeId,
     },
-    /// To the directory: nothing is under way any more on a core.
+    /// To the directory: nothing is under way any more on a core. Said once for each attempt.
     Left {
         /// The volume.
         volume: VolumeId,
         /// The generation under which it is open.
         generation: amita_cluster::Generation,
+        /// The attempt: word of an earlier one, after which the core took I/O in again, does not count for a later one.
+        attempt: u64,
         /// The core.
         core: usize,
     },

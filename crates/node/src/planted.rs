@@ -41,4 +41,12 @@ planted! {
     repeat_compare,
     /// What was sent by a link that broke is answered as failed at once, though the owner may still carry it out.
     fail_at_once,
+    /// A core's word that it has nothing under way counts for whichever attempt to hand a volume over is under way.
+    any_attempt,
+    /// A volume that is opened again takes the place of its older sequencer, which is not ended first.
+    forget_old_shard,
+    /// A command about a reservation whose outcome is unknown is applied to what is there then.
+    apply_again,
+    /// A reservation's record that cannot be read counts as none.
+    unreadable_is_none,
 }

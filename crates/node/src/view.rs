@@ -68,8 +68,8 @@ pub enum Change {
     Volume(VolumeId, amita_cluster::Generation),
     /// Something that NVMe hosts see.
     Hosts,
-    /// What is reserved of a volume.
-    Reservation,
+    /// What is reserved of a volume, by this revision of its record.
+    Reservation(VolumeId, u64),
     /// The operator wants a volume to be owned by another gateway, or no longer.
     Move(VolumeId),
     /// A node finds a store slow, or no longer.
@@ -87,7 +87,7 @@ impl Change {
         matches!(
             self,
             Change::Hosts
-                | Change::Reservation
+                | Change::Reservation(..)
                 | Change::Node(..)
                 | Change::Life
                 | Change::Volume(..)
@@ -281,7 +281,7 @@ impl View {
             Some(Err(why)) => return Change::Unreadable(why),
             None => drop(self.reservations.remove(&volume)),
         }
-        Change::Reservation
+        Change::Reservation(volume, record.revision)
     }
 
     fn apply_move(&mut self, volume: &str, record: &Record) -> Change {

@@ -15,7 +15,8 @@
 //!   that it has not carried out: it is sent again on the next link, which replaces the old one and what lay unread on it,
 //!   or to the next owner, whose generation fences the old one. (It names the generation that it is meant for: what waits at
 //!   the old owner is not carried out should that become owner again.) Done twice it does no harm: the host has not been told yet,
-//!   and so cannot have gone on by the answer. (A compare-and-write is not repeated. Its host is told that the outcome is unknown.)
+//!   and so cannot have gone on by the answer. (A compare-and-write is not repeated, nor a command about the reservation. Its
+//!   host is told that the outcome is unknown.)
 
 use crate::mail::Origin;
 use crate::planted::Planted;
@@ -24,6 +25,7 @@ use amita_fabric::Link;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_uss::FrontId;
+use amita_uss::reservation::Command;
 use amita_volume::Op;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -66,6 +68,18 @@ pub enum Work {
     Io(Op),
     /// A command about the volume's reservation.
     Reserve,
+}
+
+impl Pending {
+    /// Must it not be carried out twice? Applied to its own outcome it may do something else: what it compares has changed,
+    /// or another host has taken away in between what it would bring back.
+    #[must_use]
+    pub fn is_for_once(&self) -> bool {
+        match self.work {
+            Work::Io(op) => matches!(op, Op::CompareAndWrite { .. }),
+            Work::Reserve => !matches!(serde_json::from_slice(&self.payload), Ok(Command::Report)),
+        }
+    }
 }
 
 impl Work {
@@ -216,13 +230,13 @@ impl Ways {
     }
 
     /// As [`Ways::take_back`], of a volume that has another owner now while this one can be reached: it will say what became
-    /// of compare-and-writes, which are not sent again otherwise.
+    /// of compare-and-writes and commands about the reservation, which are not sent again otherwise.
     pub fn take_back_from_deposed(&mut self, node: NodeId, volume: VolumeId) {
-        let is_compare = |flight: &Flight| matches!(flight.pending.work, Work::Io(Op::CompareAndWrite { .. }));
+        let is_for_once = |flight: &Flight| flight.pending.is_for_once();
         let stay: Vec<u64> = self
             .flights
             .iter()
-            .filter(|(_, flight)| is_compare(flight))
+            .filter(|(_, flight)| is_for_once(flight))
             .map(|(tag, _)| *tag)
             .collect();
         let stay: Vec<(u64, Flight)> = stay
@@ -235,8 +249,7 @@ impl Ways {
 
     /// Puts a piece of I/O back in front of what waits, unless it must not be done twice.
     pub fn put_back(&mut self, volume: VolumeId, pending: Pending) {
-        let is_compare = matches!(pending.work, Work::Io(Op::CompareAndWrite { .. }));
-        if (is_compare && !self.planted.repeat_compare()) || self.planted.fail_at_once() {
+        if (pending.is_for_once() && !self.planted.repeat_compare()) || self.planted.fail_at_once() {
             self.given_up.push(pending);
             return;
         }

@@ -357,12 +357,13 @@ impl Core {
             return;
         }
         let core = self.config.core;
-        for (volume, generation) in self.shards.left() {
+        for (volume, generation, attempt) in self.shards.take_left() {
             self.mail.send(
                 0,
                 CoreMessage::Left {
                     volume,
                     generation,
+                    attempt,
                     core,
                 },
             );
@@ -387,7 +388,13 @@ impl Core {
     fn end_pending(&mut self, pending: Pending, result: Result<(), IoError>, payload: Payload) {
         match pending.work {
             Work::Io(_) => self.done(pending.origin, result, payload),
-            Work::Reserve => self.reserve_ended(pending.origin, Err(Refusal::Unavailable)),
+            Work::Reserve => {
+                let why = match result {
+                    Err(IoError::Lost) => Refusal::Unknown,
+                    _ => Refusal::Unavailable,
+                };
+                self.reserve_ended(pending.origin, Err(why));
+            }
         }
     }
 
@@ -400,12 +407,11 @@ impl Core {
         match answer.code {
             // The owner has no use for it now, or no longer: somebody else may, or it itself a little later.
             code::LOST | code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM => {
-                // A compare-and-write that was not begun may be.
-                match pending.work {
-                    Work::Io(Op::CompareAndWrite { .. }) if answer.code == code::LOST => {
-                        self.end_pending(pending, Err(IoError::Lost), Payload::None);
-                    }
-                    _ => self.ways.put_again(volume, pending),
+                // What must not be done twice and was not begun may be.
+                if pending.is_for_once() && answer.code == code::LOST {
+                    self.end_pending(pending, Err(IoError::Lost), Payload::None);
+                } else {
+                    self.ways.put_again(volume, pending);
                 }
                 self.ways.pause(now, volume);
                 self.stirred = true;
@@ -421,7 +427,8 @@ impl Core {
             code::DONE if pending.work == Work::Reserve => match reservation_from_wire(&answer, &payload) {
                 Ok(result) => self.reserve_ended(pending.origin, result),
                 Err(why) => {
-                    self.ways.put_again(volume, pending);
+                    // It was carried out, and nobody can read how it ended.
+                    self.end_pending(pending, Err(IoError::Lost), Payload::None);
                     self.give_up(link, why);
                 }
             },
@@ -501,8 +508,10 @@ impl Core {
         let Some(Sender { link, tag }) = self.receiving.take(tag) else {
             return;
         };
-        if let Err(Refusal::Unavailable) = result {
-            return self.send_forwarded(now, link, tag, code::NOT_OWNER, Payload::None);
+        match result {
+            Err(Refusal::Unavailable) => return self.send_forwarded(now, link, tag, code::NOT_OWNER, Payload::None),
+            Err(Refusal::Unknown) => return self.send_forwarded(now, link, tag, code::LOST, Payload::None),
+            _ => {}
         }
         let text = serde_json::to_vec(result).expect("numbers and names");
         let data = Slice::copy_from(&text);

@@ -8,7 +8,7 @@ use crate::ways::Work;
 use amita_cluster::{StoreId, VolumeId};
 use amita_fabric::Message;
 use amita_reactor::Slice;
-use amita_reactor::driver::{Driver, Time};
+use amita_reactor::driver::Driver;
 use amita_uss as uss;
 
 impl Core {
@@ -65,7 +65,7 @@ impl Core {
             }
             CoreMessage::Open { origin, name } => self.directory.open(now, origin, &name),
             CoreMessage::Close { volume } => self.directory.close(volume),
-            CoreMessage::MakeShard { opened } => self.make_shard(now, *opened),
+            CoreMessage::MakeShard { opened } => self.make_shard(driver, *opened),
             CoreMessage::ShardMade { volume, generation } => self.directory.shard_made(volume, generation),
             CoreMessage::Whole {
                 volume,
@@ -89,9 +89,13 @@ impl Core {
             CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
             CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
             CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
-            CoreMessage::Leave { volume, generation } => {
+            CoreMessage::Leave {
+                volume,
+                generation,
+                attempt,
+            } => {
                 if self.shards.generation(volume) == Some(generation) {
-                    self.shards.leave(volume, true);
+                    self.shards.leave(volume, attempt);
                 } else {
                     let core = self.config.core;
                     self.mail.send(
@@ -99,20 +103,22 @@ impl Core {
                         CoreMessage::Left {
                             volume,
                             generation,
+                            attempt,
                             core,
                         },
                     );
                 }
             }
             CoreMessage::Stay { volume } => {
-                self.shards.leave(volume, false);
+                self.shards.stay(volume);
                 self.settle_way(now, volume);
             }
             CoreMessage::Left {
                 volume,
                 generation,
+                attempt,
                 core,
-            } => self.directory.left(now, volume, generation, core),
+            } => self.directory.left(now, volume, (generation, attempt), core),
             CoreMessage::Reserve {
                 origin,
                 volume,
@@ -161,8 +167,18 @@ impl Core {
         }
     }
 
-    fn make_shard(&mut self, now: Time, opened: amita_volume::Opened) {
+    fn make_shard(&mut self, driver: &mut dyn Driver, opened: amita_volume::Opened) {
+        let now = driver.now();
         let (volume, generation) = (opened.volume.id, opened.generation);
+        if let Some(older) = self.shards.generation(volume)
+            && !self.planted.forget_old_shard()
+        {
+            // Another core has found it lost, and its word is on another ring: the directory was quicker, and the volume is
+            // ours again. What is under way under the older generation ends now, by the same steps; its word then finds
+            // nothing to do.
+            let why = "another gateway took the volume over for a moment";
+            self.drop_shard(driver, volume, older, why, false);
+        }
         let local: Vec<StoreId> = self.local.iter().map(|(store, _)| *store).collect();
         let mut up = local.clone();
         for peer in self.peers.up().collect::<Vec<_>>() {
@@ -172,7 +188,10 @@ impl Core {
         for peer in self.peers.lost().collect::<Vec<_>>() {
             lost.extend(self.stores_of(peer));
         }
-        self.shards.make(now, opened, &local, &up, &lost);
+        let warning = self.shards.make(now, opened, &local, &up, &lost);
+        // All cores have read the same.
+        let warning = warning.filter(|_| self.config.core == 0);
+        self.to_control.extend(warning.map(FromCore::Warning));
         self.mail.send(0, CoreMessage::ShardMade { volume, generation });
         self.settle_way(now, volume);
     }
@@ -187,7 +206,7 @@ impl Core {
     ) {
         if self.config.core == 0 {
             self.directory.lost(volume, generation);
-            self.reservations.lost(volume);
+            self.reservations.lost(volume, generation);
             self.run_reservations();
         }
         if self.shards.generation(volume) != Some(generation) {
@@ -253,8 +272,16 @@ impl Core {
                         handed_over,
                     });
                 }
-                Act::Leave { volume, generation } => {
-                    self.mail.broadcast(|| CoreMessage::Leave { volume, generation });
+                Act::Leave {
+                    volume,
+                    generation,
+                    attempt,
+                } => {
+                    self.mail.broadcast(|| CoreMessage::Leave {
+                        volume,
+                        generation,
+                        attempt,
+                    });
                 }
                 Act::Stay { volume } => self.mail.broadcast(|| CoreMessage::Stay { volume }),
                 Act::Sought { core, volume, way } => self.mail.send(core, CoreMessage::Sought { volume, way }),
