@@ -512,8 +512,12 @@ impl Core {
                     self.fabric.set_peer(now, node, address);
                 }
             }
-            crate::view::Change::Store(store, node) => {
-                if node != self.config.node && self.peers.route(node).is_some() {
+            crate::view::Change::Store { store, node, moved } => {
+                // A record is rewritten for much that concerns no link: a duty, a weight, a size. To be told of a new link
+                // where the old one stands would have sequencers begin anew on it, with credits that the store does not
+                // count anew, and with answers on the way that belong to what was before.
+                let moved = moved || self.planted.up_at_each_record();
+                if moved && node != self.config.node && self.peers.route(node).is_some() {
                     self.shards.store_up(now, store);
                 }
             }

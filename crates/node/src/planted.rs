@@ -1,4 +1,4 @@
-//! Faults that the simulator plants: each switches one part of R9 off. Without the feature `planted` there is nothing to
+//! Faults that the simulator plants: each switches one rule off, most of them a part of R9. Without the feature `planted` there is nothing to
 //! switch, and every question is answered `false` at compile time.
 
 macro_rules! planted {
@@ -27,6 +27,8 @@ macro_rules! planted {
 }
 
 planted! {
+    /// Each new text of a store's record counts as a new link to the store.
+    up_at_each_record,
     /// A core that did not run keeps its hosts and what they had sent.
     no_pulse,
     /// An owner carries out what comes from a gateway whose session has ended.

@@ -56,8 +56,15 @@ pub enum Change {
     Nothing,
     /// A node came, moved or went: dial it at this address, or no longer.
     Node(NodeId, Option<SocketAddr>),
-    /// A store is served by this node.
-    Store(StoreId, NodeId),
+    /// A store's record was written.
+    Store {
+        /// Which.
+        store: StoreId,
+        /// Who serves it.
+        node: NodeId,
+        /// Another node than before, or nobody was known.
+        moved: bool,
+    },
     /// A node came or went.
     Life,
     /// A look at a volume's copies was asked for, or has ended.
@@ -154,8 +161,13 @@ impl View {
         };
         match parse::<map::Store>(&record.key, value) {
             Ok(store) => {
-                self.stores.insert(store.id, store.node);
-                Change::Store(store.id, store.node)
+                let before = self.stores.insert(store.id, store.node);
+                let moved = before != Some(store.node);
+                Change::Store {
+                    store: store.id,
+                    node: store.node,
+                    moved,
+                }
             }
             Err(why) => Change::Unreadable(why),
         }

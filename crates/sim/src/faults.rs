@@ -142,6 +142,20 @@ pub enum Fault {
         /// Which.
         gateway: Member,
     },
+    /// The operator has the node's stores drained, and changes his mind after a while.
+    Drain {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The operator says that the node is in maintenance, and that it is not any more.
+    Maintenance {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
     /// The connections of hosts with several paths to this gateway break.
     HostsCut {
         /// Which.
@@ -289,6 +303,25 @@ impl Plan {
                     for_ns: random.within(200 * MS, limits.eviction_ns * 4),
                 },
                 _ => continue,
+            };
+            self.steps.push(Step {
+                after_operations: random.below(u64::from(limits.operations)) as u32,
+                delay_ns: random.below(20 * MS),
+                fault,
+            });
+        }
+        self.steps.sort_by_key(|step| step.after_operations);
+    }
+
+    /// Work that an operator plans: nothing of it may be seen by a client.
+    pub fn add_planned_work(&mut self, random: &mut Random, limits: Limits) {
+        for _ in 0..random.within(1, 5) {
+            let node = random.below(limits.nodes as u64) as usize;
+            let for_ns = random.within(50 * MS, 3000 * MS);
+            let fault = if random.percent(75) {
+                Fault::Drain { node, for_ns }
+            } else {
+                Fault::Maintenance { node, for_ns }
             };
             self.steps.push(Step {
                 after_operations: random.below(u64::from(limits.operations)) as u32,

@@ -33,6 +33,8 @@ pub const CLUSTER: &[&str] = &[
     "net.connect_held",
     "fault.partition",
     "fault.slow_network",
+    "fault.drain",
+    "fault.maintenance",
     "fault.metadata_away",
     "fault.metadata_cut_off",
     "fault.metadata_lossy",

@@ -208,6 +208,10 @@ impl Setup {
         if shared_hosts > 0 {
             plan.add_for_shared(&mut more, limits);
         }
+        let mut planned = Random::new(seed).fork(21);
+        if planned.below(4) == 0 {
+            plan.add_planned_work(&mut planned, limits);
+        }
         profile.compare_percent = if shared_hosts > 0 {
             *more.pick(&[0, 0, 10, 40])
         } else {

@@ -1,6 +1,6 @@
 //! The plan's faults, as they strike and as they end.
 
-use super::node::{disk, node_id, place};
+use super::node::{disk, node_id, place, store_id};
 use super::records::json;
 use super::{Cluster, volume_id, volume_name};
 use crate::faults::{Fault, Lost, Member, Plan, Step};
@@ -21,6 +21,8 @@ enum End {
     Network(Member),
     Lossy,
     Disk(Member),
+    Drain(Member),
+    Maintenance(Member),
 }
 
 /// What is still to strike, and what is to end.
@@ -194,6 +196,16 @@ impl Cluster {
                 self.hosts.cut_paths(now, gateway, &mut self.nodes);
                 self.coverage.hit("fault.hosts_cut");
             }
+            Fault::Drain { node, for_ns } => {
+                self.set_duty(now, node, map::StoreDuty::Draining);
+                self.later(now, for_ns, End::Drain(node));
+                self.coverage.hit("fault.drain");
+            }
+            Fault::Maintenance { node, for_ns } => {
+                self.set_maintenance(now, node, true);
+                self.later(now, for_ns, End::Maintenance(node));
+                self.coverage.hit("fault.maintenance");
+            }
             Fault::PlannedMove { gateway } => {
                 let volume = self.random.below(self.setup.volumes);
                 self.plan_move(now, volume, gateway);
@@ -208,6 +220,28 @@ impl Cluster {
                     }
                 }
             }
+        }
+    }
+
+    /// The operator changes what the node's stores are for.
+    fn set_duty(&mut self, now: Time, node: Member, duty: map::StoreDuty) {
+        for store in 0..self.setup.stores {
+            let key = map::store_key(store_id(node, store));
+            let record = self.metadata.state().get(&key).map(|value| value.json::<map::Store>());
+            if let Some(Ok(record)) = record {
+                let record = map::Store { duty, ..record };
+                self.metadata.operate(now, &amita_meta::Call::put(key, json(&record)));
+            }
+        }
+    }
+
+    /// The operator says whether somebody works on the node.
+    fn set_maintenance(&mut self, now: Time, node: Member, maintenance: bool) {
+        let key = map::node_key(&format!("node-{}", node + 1));
+        let record = self.metadata.state().get(&key).map(|value| value.json::<map::Node>());
+        if let Some(Ok(record)) = record {
+            let record = map::Node { maintenance, ..record };
+            self.metadata.operate(now, &amita_meta::Call::put(key, json(&record)));
         }
     }
 
@@ -277,6 +311,8 @@ impl Cluster {
                 }
             }
             End::Network(node) => self.delay(node, Duration::ZERO),
+            End::Drain(node) => self.set_duty(self.world.now(), node, map::StoreDuty::Normal),
+            End::Maintenance(node) => self.set_maintenance(self.world.now(), node, false),
             End::Lossy => self.metadata.lose_answers(0),
             End::Disk(node) => {
                 for store in 0..self.setup.stores {

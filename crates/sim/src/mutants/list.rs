@@ -136,6 +136,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[84],
         ),
         cluster("no-credits", "R7", of_volume!(no_credits), &[39]),
+        cluster("up-at-each-record", "R7", of_gateway!(up_at_each_record), &[]),
         cluster("no-least", "R8", of_volume!(no_least), &[]),
         cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
         cluster("any-age", "R9", of_gateway!(any_age), &[]),

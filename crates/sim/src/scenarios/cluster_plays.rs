@@ -503,6 +503,29 @@ fn planned_moves(seed: u64) -> Setup {
     setup
 }
 
+/// The operator drains disks, changes his mind, and works on nodes, under load: nobody may notice.
+fn planned_work(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    setup.expect_no_failures = true;
+    (setup.nodes, setup.cores, setup.groups) = (4, vec![1; 4], 4);
+    (setup.profile.operations, setup.profile.pause_ns) = (2000, 4 * MS);
+    if let Some(coordinator) = &mut setup.coordinator {
+        coordinator.plan_pause = Duration::from_millis(50);
+        coordinator.rejoin_pause = Duration::from_millis(10);
+    }
+    let work = |round: u32| {
+        let (node, for_ns) = (random.below(4) as usize, random.within(100, 800) * MS);
+        let fault = match random.below(4) {
+            0 => Fault::Maintenance { node, for_ns },
+            _ => Fault::Drain { node, for_ns },
+        };
+        (50 + round * 100, random.below(5 * MS), fault)
+    };
+    setup.plan = plan((0..15).map(work).collect::<Vec<_>>());
+    setup
+}
+
 /// As [`planned_moves`], while connections between gateways break: a volume goes away and comes back within milliseconds.
 fn moves_cut(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -584,6 +607,12 @@ pub fn all() -> Vec<Scenario> {
             "v10 is on M1, M2 and M3 is full: it can be neither completed nor undone.",
             Setup::cramped,
             plant!(plants => plants.volume.no_credits = true),
+        ),
+        scenario(
+            "R7: planned work is seen by no client",
+            "A disk is drained; its record is written anew, and its credits are counted anew at one end of the link only.",
+            planned_work,
+            plant!(plants => plants.node.up_at_each_record = true),
         ),
         // Without the rule the member is evicted before anybody reads from it: the play does not meet its history any more.
         Scenario {
