@@ -269,21 +269,52 @@ impl History {
 
     /// Is every block linearizable?
     pub fn check(&self) -> Result<(), BlockViolation> {
+        self.check_counting().map(drop)
+    }
+
+    /// The same; returns how many blocks are so only because writes may have been carried out more than once.
+    pub fn check_counting(&self) -> Result<u64, BlockViolation> {
+        let mut repeated = 0;
         for (block, steps) in self.blocks() {
-            let checked = match self.may_repeat {
-                true => linear::check_repeated(&steps),
-                false => linear::check(&steps),
-            };
-            checked.map_err(|violation| {
-                let story = self.story(block);
-                BlockViolation {
-                    block,
-                    violation,
-                    story,
-                }
-            })?;
+            if !self.may_repeat || linear::check(&steps).is_err() {
+                self.check_block(block, &steps)?;
+                repeated += u64::from(self.may_repeat);
+            }
         }
-        Ok(())
+        Ok(repeated)
+    }
+
+    /// Could a block hold this now, when nothing is under way any more? It must be what some order of its operations leaves
+    /// that explains all their answers: everything that was acknowledged, and what was not, or not.
+    pub fn could_hold(&self, block: u64, found: &[Stamp]) -> Result<(), BlockViolation> {
+        let mut steps = self.blocks().remove(&block).unwrap_or_default();
+        let mut values = [Stamp::ZERO; SECTORS_PER_BLOCK];
+        values.copy_from_slice(found);
+        steps.push(Step {
+            invoked: self.events + 1,
+            completed: Some(self.events + 2),
+            void_after: None,
+            action: Action::Read {
+                sectors: Width::MAX,
+                values,
+            },
+        });
+        self.check_block(block, &steps)
+    }
+
+    fn check_block(&self, block: u64, steps: &[Step]) -> Result<(), BlockViolation> {
+        let checked = match self.may_repeat {
+            true => linear::check_repeated(steps),
+            false => linear::check(steps),
+        };
+        checked.map_err(|violation| {
+            let story = self.story(block);
+            BlockViolation {
+                block,
+                violation,
+                story,
+            }
+        })
     }
 
     /// The operations that touch a block, one a line.

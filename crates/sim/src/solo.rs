@@ -28,6 +28,8 @@ const STORE: StoreId = StoreId(0x5107_e000_0000_0000_0000_0000_0000_0001);
 const CLUSTER: ClusterId = ClusterId(0xc105_7e50_0000_0000_0000_0000_0000_0001);
 /// Nothing may take longer than this in virtual time: a mount, a fence that waits for a promise, a write.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// After so many passes of the store everything in it is looked at; its sums are after every one.
+const LOOK_EVERY: u64 = 7;
 
 /// What a run does.
 #[derive(Clone, Debug)]
@@ -154,6 +156,8 @@ struct Solo {
     running: Option<(SimDriver, StoreService)>,
     player: Player,
     coverage: Coverage,
+    /// Of the store, in all of its lives.
+    passes: u64,
 }
 
 impl Solo {
@@ -185,6 +189,7 @@ impl Solo {
             running: None,
             player,
             coverage: Coverage::new(),
+            passes: 0,
         }
     }
 
@@ -304,6 +309,13 @@ impl Solo {
         service.set_world_time(now);
         let mut completions = Vec::new();
         driver.run(service, &mut completions);
+        self.passes += 1;
+        let everything = self.passes.is_multiple_of(LOOK_EVERY);
+        service.check(everything);
+        if cfg!(feature = "planted") {
+            let path = if everything { "check.store" } else { "check.store_sums" };
+            self.coverage.hit(path);
+        }
         true
     }
 

@@ -105,6 +105,8 @@ pub enum Plant {
     ServesSyncing,
     /// R5: what is pulled or repaired replaces whatever entry is there.
     MendsAnything,
+    /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
+    LosesSlots,
 }
 
 /// The rules that are switched off. Without the feature `planted` there are none, and asking costs nothing.

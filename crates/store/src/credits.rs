@@ -113,6 +113,15 @@ impl Credits {
         self.retain(|account, _| account.link != link);
     }
 
+    /// What must hold between events.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn check(&self) {
+        let left: u64 = self.accounts.values().map(|known| u64::from(known.left)).sum();
+        assert_eq!(left, self.granted, "what is granted is on the accounts (R7)");
+        let most = self.accounts.values().map(|known| u64::from(known.left)).max();
+        assert!(most.unwrap_or(0) <= TARGET_BLOCKS && self.accounts.len() <= MAX_ACCOUNTS);
+    }
+
     fn retain(&mut self, stays: impl Fn(&AccountId, &Account) -> bool) {
         let granted = &mut self.granted;
         self.accounts.retain(|account, known| {

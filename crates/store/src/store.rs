@@ -19,7 +19,10 @@
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
 //! | `mount`, `replay` | superblock, checkpoint, log: the way back |
+//! | `check` | what must hold between events, looked at in tests only |
 
+#[cfg(any(test, feature = "planted"))]
+mod check;
 mod checkpoint;
 mod commit;
 mod discard;

@@ -89,4 +89,6 @@ planted! {
     trust_base,
     /// R5: reads go to syncing members, too.
     read_from_syncing,
+    /// Some of the bytes that are under way to a store are counted for good: a limit that nobody reaches in a short run.
+    forget_bytes,
 }

@@ -23,7 +23,7 @@ use amita_uss::{Event, FrontId, OpenError};
 use amita_volume::{IoError, Op, Payload};
 use shared::Shared;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,6 +51,27 @@ struct At {
     core: usize,
     front: FrontId,
     heard: Rc<RefCell<Heard>>,
+    /// When the session began.
+    since: Time,
+}
+
+/// An error that a host was told, or a wait that was too long for it: that needs a cause ([`crate::excuse`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// What it was told; none: nothing, for too long.
+    pub error: Option<IoError>,
+    /// What it had asked for.
+    pub operation: Option<OperationId>,
+    /// Since when something can have caused it.
+    pub since: Time,
+    /// When it was told.
+    pub at: Time,
+    /// The volume.
+    pub volume: u64,
+    /// The gateway.
+    pub member: Member,
+    /// Was it by one of several paths?
+    pub is_shared: bool,
 }
 
 /// A host.
@@ -68,6 +89,12 @@ struct Host {
     loyal: bool,
     /// It uses all gateways.
     shared: Option<Shared>,
+}
+
+impl Host {
+    fn pending(&self) -> usize {
+        self.under_way.len() + self.waiting.len() + self.shared.as_ref().map_or(0, Shared::pending)
+    }
 }
 
 /// All hosts.
@@ -90,14 +117,20 @@ pub struct Hosts {
     pub rot: bool,
     /// A block may be unreadable: a disk returned errors.
     pub disk_errors: bool,
-    /// Disks may be full.
-    full: bool,
     /// What happened.
     pub coverage: Coverage,
     /// I/O of hosts that use several gateways may not fail: nothing is wrong with any.
     pub no_failures: bool,
     /// Where which volume was opened since somebody looked.
     pub opened_at: Vec<(Member, u64)>,
+    /// What hosts were told and did not want to hear, since somebody looked.
+    pub refused: Vec<Refused>,
+    /// Operations that met a block of which no copy is intact.
+    pub damaged: BTreeSet<OperationId>,
+    /// Operations that nobody waits for any more, because they may rightly wait for ever.
+    abandoned: BTreeSet<OperationId>,
+    /// Since somebody looked, hosts have gone to another gateway, or will.
+    pub has_moved: bool,
 }
 
 impl Hosts {
@@ -131,10 +164,13 @@ impl Hosts {
             violation: None,
             rot: false,
             disk_errors: false,
-            full: setup.expect_full,
             coverage: Coverage::new(),
             no_failures: setup.expect_no_failures,
             opened_at: Vec::new(),
+            refused: Vec::new(),
+            damaged: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
+            has_moved: false,
         }
     }
 
@@ -160,6 +196,7 @@ impl Hosts {
         let at = &mut self.gateways[volume as usize];
         if std::mem::replace(at, gateway) != gateway {
             self.coverage.hit("hosts.moved");
+            self.has_moved = true;
         }
         self.quiet_since[volume as usize] = now;
     }
@@ -167,16 +204,41 @@ impl Hosts {
     /// From now on they wait for as long as it takes.
     pub fn be_patient(&mut self) {
         self.patient = true;
+        // Those who stayed where they were go as well.
+        self.has_moved = true;
         self.hosts.iter_mut().for_each(|host| host.loyal = false);
     }
 
     /// Operations that hosts wait for.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.hosts
-            .iter()
-            .map(|host| host.under_way.len() + host.waiting.len() + host.shared.as_ref().map_or(0, Shared::pending))
-            .sum()
+        self.hosts.iter().map(Host::pending).sum()
+    }
+
+    /// Which.
+    #[must_use]
+    pub fn pending_operations(&self) -> Vec<OperationId> {
+        let each = self.hosts.iter().flat_map(|host| {
+            let waiting = host.waiting.iter().map(|ask| ask.id);
+            let shared = host.shared.iter().flat_map(Shared::pending_operations);
+            host.under_way.keys().copied().chain(waiting).chain(shared)
+        });
+        each.collect()
+    }
+
+    /// Nobody waits for these any more.
+    pub fn abandon(&mut self, operations: &BTreeSet<OperationId>, workload: &mut Workload) {
+        for host in &mut self.hosts {
+            let before = host.pending();
+            host.under_way.retain(|id, _| !operations.contains(id));
+            host.waiting.retain(|ask| !operations.contains(&ask.id));
+            host.shared.iter_mut().for_each(|shared| shared.abandon(operations));
+            let ended = before - host.pending();
+            if host.number < CLOSING_HOST {
+                (0..ended).for_each(|_| workload.ended(host.number));
+            }
+        }
+        self.abandoned.extend(operations);
     }
 
     /// The oldest of them, for a message.
@@ -283,6 +345,7 @@ impl Hosts {
             let Some(event) = at.heard.borrow_mut().events.pop_front() else {
                 return;
             };
+            let (since, member) = (at.since, at.member);
             match event {
                 Event::Opened { result, .. } => self.opened(now, index, nodes, workload, result),
                 Event::Done { tag, result, payload } => {
@@ -290,11 +353,16 @@ impl Hosts {
                     self.quiet_since[volume as usize] = now;
                     let id = OperationId(tag as u32);
                     if self.hosts[index].under_way.remove(&id).is_none() {
+                        if self.abandoned.contains(&id) {
+                            self.done(now, id, result, payload, history);
+                            continue;
+                        }
                         self.violation
                             .get_or_insert(format!("operation {tag} was answered twice, or never asked"));
                         return;
                     }
                     self.done(now, id, result, payload, history);
+                    self.note_refused(now, result, id, index, (since, member));
                     workload.learn(history, id);
                     if self.hosts[index].number < CLOSING_HOST {
                         workload.ended(self.hosts[index].number);
@@ -347,6 +415,45 @@ impl Hosts {
         }
     }
 
+    /// A host was told `result`, and `from` when on by which gateway that can have been caused.
+    fn note_refused(
+        &mut self,
+        now: Time,
+        result: Result<(), IoError>,
+        id: OperationId,
+        index: usize,
+        (since, member): (Time, Member),
+    ) {
+        let host = &self.hosts[index];
+        let (volume, is_shared) = (host.volume, host.shared.is_some());
+        if let Err(error) = result
+            && error != IoError::Miscompare
+        {
+            self.refused.push(Refused {
+                error: Some(error),
+                operation: Some(id),
+                since,
+                at: now,
+                volume,
+                member,
+                is_shared,
+            });
+        }
+    }
+
+    /// A host has waited since then, for longer than its patience.
+    fn note_too_long(&mut self, now: Time, index: usize, since: Time, member: Member) {
+        self.refused.push(Refused {
+            error: None,
+            operation: None,
+            since,
+            at: now,
+            volume: self.hosts[index].volume,
+            member,
+            is_shared: self.hosts[index].shared.is_some(),
+        });
+    }
+
     fn done(
         &mut self,
         now: Time,
@@ -376,8 +483,11 @@ impl Hosts {
             Err(IoError::Lost) => self.coverage.hit("io.lost"),
             Err(IoError::Busy) => self.coverage.hit("io.busy"),
             Err(IoError::Unavailable) => self.coverage.hit("io.unavailable"),
-            Err(IoError::Damaged) if self.rot || self.disk_errors => self.coverage.hit("io.damaged"),
-            Err(IoError::NoSpace) if self.full => self.coverage.hit("io.no_space"),
+            Err(IoError::Damaged) => {
+                self.coverage.hit("io.damaged");
+                self.damaged.insert(id);
+            }
+            Err(IoError::NoSpace) => self.coverage.hit("io.no_space"),
             Err(error) => {
                 let what = format!("operation {} ({kind:?}) ended with: {error}", id.0);
                 self.violation.get_or_insert(what);
@@ -417,6 +527,7 @@ impl Hosts {
         let Some(at) = &host.at else { return };
         let (volume, gateway) = (host.volume, self.gateways[host.volume as usize]);
         let elsewhere = at.member != gateway && !host.loyal;
+        let member = at.member;
         let (too_long, busy) = match host.state {
             State::Away { .. } => return,
             State::Opening { since } => (now >= since.plus(OPEN_PATIENCE), false),
@@ -428,8 +539,13 @@ impl Hosts {
         };
         if too_long {
             self.coverage.hit("hosts.gave_up");
+            let since = match self.hosts[index].state {
+                State::Opening { since } => since,
+                _ => self.hosts[index].under_way.values().min().copied().unwrap_or(now),
+            };
+            self.note_too_long(now, index, since, member);
             // One is enough for all: they use the same gateway. But not one after the other.
-            if at.member == gateway && now >= self.quiet_since[volume as usize].plus(self.patience / 2) {
+            if member == gateway && now >= self.quiet_since[volume as usize].plus(self.patience / 2) {
                 self.choose(now, volume, nodes);
             }
         }
@@ -476,6 +592,7 @@ impl Hosts {
             core,
             front,
             heard,
+            since: now,
         });
         host.state = State::Opening { since: now };
         node.ask(core, front, |service| service.open(front, 0, &volume_name(volume)));

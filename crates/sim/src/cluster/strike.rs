@@ -101,6 +101,7 @@ impl Cluster {
 
     fn strike_one(&mut self, now: Time, fault: Fault) {
         self.tell(|| format!("strikes: {fault:?}"));
+        self.ledger.struck(now, &fault);
         match fault {
             Fault::PowerCut { node, for_ns } => self.strike_end(now, node, for_ns, true),
             Fault::CoordinatorPowerCut { for_ns } => {
@@ -271,11 +272,6 @@ impl Cluster {
             is_there
         });
         self.moves_since.len()
-    }
-
-    /// The node whose data rots.
-    pub(super) fn rotten(&self) -> Option<Member> {
-        self.strikes.rotten
     }
 
     /// One of the node's disks.

@@ -113,6 +113,12 @@ impl Store {
         }
     }
 
+    /// Those slots, if they are nobody else's.
+    #[cfg(any(test, feature = "planted"))]
+    pub(super) fn discard_under_way(&self) -> Option<Run> {
+        self.discard.under_way.filter(|_| self.discarding() > 0)
+    }
+
     /// Slots that are being discarded.
     pub(super) fn discarding(&self) -> u64 {
         match self.discard.under_way {

@@ -1,7 +1,8 @@
 //! What an operator, and a test, see of a sequencer.
 
-use super::SyncProgress;
-use amita_cluster::GroupId;
+use super::{Sequencer, SyncProgress};
+use crate::task::Kind;
+use amita_cluster::{ChunkIndex, GroupId};
 
 /// How often things happened. They feed the status page, and tests that want to see each rare path taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,4 +164,17 @@ pub struct Status {
     pub syncs: Vec<SyncProgress>,
     /// How often things happened.
     pub counters: Counters,
+}
+
+impl Sequencer {
+    /// The chunk of each I/O that was submitted and has not ended: what somebody waits for, and where.
+    pub fn waiting_chunks(&self) -> impl Iterator<Item = ChunkIndex> + '_ {
+        let waits = |slot: &u32| match &self.tasks[*slot].kind {
+            Kind::Write(write) => !write.told,
+            Kind::Read(_) => true,
+            _ => false,
+        };
+        let slots = self.tasks.slots().filter(move |slot| !self.stopped && waits(slot));
+        slots.map(|slot| self.chunks[self.tasks[slot].chunk as usize].index)
+    }
 }
