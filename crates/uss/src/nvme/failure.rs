@@ -67,6 +67,13 @@ impl Failure {
             opcode: command.opcode(),
         }
     }
+
+    /// Did the transport fail, and not the command? Only then does the log name the transport ("TRTYPE: if the error is not
+    /// transport related, then this field should be cleared to 0h").
+    #[must_use]
+    pub fn is_of_transport(&self) -> bool {
+        self.status == status::TRANSIENT_TRANSPORT
+    }
 }
 
 fn has_ranges(command: &Command) -> bool {

@@ -75,8 +75,7 @@ impl Admin {
                 self.active(nsid)?;
                 Page::new(PAGE_BYTES as usize)
             }
-            // Verify, Write Zeroes and Dataset Management have no limits of their own.
-            cns::CONTROLLER_OF_SET => Page::new(PAGE_BYTES as usize),
+            cns::CONTROLLER_OF_SET => controller::of_nvm(&self.session.limits),
             cns::ACTIVE_NAMESPACES_OF_SET | cns::ALLOCATED_NAMESPACES_OF_SET => self.list(nsid)?,
             cns::COMMAND_SETS => self.command_sets(command)?,
             // Namespace management, virtualization, domains, endurance groups, ... are not there.

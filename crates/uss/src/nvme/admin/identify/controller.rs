@@ -3,7 +3,7 @@
 use super::super::event::known;
 use super::super::page::Page;
 use super::super::property::VERSION;
-use super::super::{Admin, DISCOVERY_NQN, KEEP_ALIVE_UNITS, Kind, MAX_EVENT_REQUESTS, MAX_NAMESPACES};
+use super::super::{Admin, DISCOVERY_NQN, KEEP_ALIVE_UNITS, Kind, Limits, MAX_EVENT_REQUESTS, MAX_NAMESPACES};
 use super::PAGE_BYTES;
 
 /// The I/O commands that are carried out: opcode, and does it change logical blocks?
@@ -118,8 +118,10 @@ impl Admin {
             "" => DISCOVERY_NQN,
             unique => unique,
         };
+        // One discovery subsystem, however many gateways serve it: its serial follows from its name.
+        let serial = format!("{:08X}", amita_cluster::crc32c(name.as_bytes()));
         let mut page = self.controller();
-        page.ascii(4, 20, "")
+        page.ascii(4, 20, &serial)
             .u8(111, 2) // CNTRLTYPE: discovery
             .u8(261, 1 << 2) // LPA: extended offsets and lengths
             .name(768, 256, name)
@@ -127,6 +129,20 @@ impl Admin {
         page
     }
 }
+
+/// The limits of the NVM command set's own commands (NVM Command Set 1.1, 4.1.5.4). Dataset Management has none.
+pub(super) fn of_nvm(limits: &Limits) -> Page {
+    let mut page = Page::new(PAGE_BYTES as usize);
+    page.u8(0, mdts(limits.transfer_bytes)) // VSL: what Verify reads is read as any other
+        .u8(1, WRITE_ZEROES_LIMIT); // WZSL
+    page
+}
+
+/// WZSL, as a power of two in units of 4 KiB: 65,536 blocks of 512 bytes, the most that the field of a command can say.
+/// Blocks of 4 KiB would allow eight times as much; but the limit is the controller's, hosts read it once, and Linux does
+/// not look whether a length in blocks of 512 bytes fits into the field's 16 bits.
+const WRITE_ZEROES_LIMIT: u8 = 13;
+const _: () = assert!(4096 << WRITE_ZEROES_LIMIT == (1_u64 << 16) * 512);
 
 /// MDTS: a power of two in units of the smallest page, 4 KiB.
 fn mdts(transfer_bytes: u32) -> u8 {

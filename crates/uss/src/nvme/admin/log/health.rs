@@ -36,7 +36,7 @@ impl Logs {
                 .u16(at + 14, failure.location)
                 .u64(at + 16, failure.lba)
                 .u32(at + 24, failure.nsid)
-                .u8(at + 29, TRANSPORT_TCP)
+                .u8(at + 29, if failure.is_of_transport() { TRANSPORT_TCP } else { 0 })
                 .u8(at + 31, failure.opcode)
                 .u8(at + 63, 1); // LPVER: the opcode is told
         }

@@ -125,6 +125,9 @@ fn a_discovery_controller_says_less() {
         "nqn.2026-01.io.amita:discovery",
         "the unique name, though the host came by the well-known one"
     );
+    let serial = text(layout.bytes(&page, "sn"));
+    let of_name = amita_cluster::crc32c(b"nqn.2026-01.io.amita:discovery");
+    assert_eq!(serial.trim_end(), format!("{of_name:08X}"), "the same at every gateway");
     layout.assert_only(
         &page,
         &[
@@ -383,8 +386,12 @@ fn structures_of_command_sets() {
     assert_eq!(layout.get(&page, "nstat"), 1);
     layout.assert_only(&page, &["nsfeat", "nmic", "rescap", "anagrpid", "nstat"]);
 
-    // The NVM command set has no limits beyond those of the controller.
-    assert!(data(&mut admin, &of_set(6, 0, 0)).iter().all(|byte| *byte == 0));
+    // Verify reads as much as a Read does; Write Zeroes takes as many blocks as a command can name, of the smallest size.
+    let mdts = data(&mut admin, &identify(1, 0))[77];
+    let limits = data(&mut admin, &of_set(6, 0, 0));
+    assert_eq!(limits[0], mdts, "VSL");
+    assert_eq!(4096_u64 << limits[1], 65_536 * 512, "WZSL");
+    assert!(limits[2..].iter().all(|byte| *byte == 0));
     for cns in [5, 6, 7, 0x1a, 0x1b] {
         assert_eq!(
             failure(&mut admin, &of_set(cns, 1, 2)),

@@ -98,10 +98,35 @@ fn errors_are_kept() {
         assert_eq!(get("cmdid"), 0x1234);
         assert_eq!(get("status_field"), 1 << 1 | 1 << 14 | 1 << 15, "more, do not retry");
         assert_eq!(get("parm_error_location"), 0, "the opcode");
-        assert_eq!((get("trtype"), get("opcode"), get("version")), (3, 0xee, 1));
+        assert_eq!((get("trtype"), get("opcode"), get("version")), (0, 0xee, 1));
     }
     let smart_page = data(&mut admin, &log(2, ALL, 512, 0));
     assert_eq!(smart().get(&smart_page, "num_err_log_entries"), 70);
+}
+
+/// NVM Express Base 2.1, 5.1.12.1.2, "TRTYPE": "if the error is not transport related, then this field should be cleared".
+#[test]
+fn only_errors_of_the_transport_name_it() {
+    let mut admin = ready(Kind::Io);
+    let of = |status| Failure::of(1, &command(0x01, 1, &[]), status, None);
+    let mut failures = Failures::default();
+    for status in [
+        Status::new(0, 0x80, true),
+        Status::new(0, 0x83, true),
+        Status::new(0, 0x22, false),
+    ] {
+        failures.push(of(status));
+    }
+    let page = log(1, 0, 64 * 64, 0);
+    assert_eq!(admin.execute(NOW, &page, &[]), Turn::Ask(Question::Failures));
+    let reply = admin.answer(&page, Answer::Failures(failures));
+    let layout = error_entry();
+    let kinds = [0, 1, 2].map(|index| layout.get(&reply.data[64 * index..64 * (index + 1)], "trtype"));
+    assert_eq!(
+        kinds,
+        [3, 0, 0],
+        "a transport error, a reservation conflict, an LBA out of range"
+    );
 }
 
 /// NVM Express Base 2.1, 5.1.12.1.2: what failed on I/O queues is among the entries, each with a count of its own; and
