@@ -8,6 +8,7 @@
 
 mod checks;
 mod coordinator;
+mod deletion;
 pub mod hosts;
 pub mod node;
 mod records;
@@ -16,6 +17,7 @@ mod settings;
 mod setup;
 mod strike;
 
+pub use deletion::Passers;
 pub use settings::Settings;
 pub use setup::{Careless, Plants, Setup, patience};
 
@@ -36,6 +38,7 @@ use amita_reactor::Time;
 use amita_reactor::buggify;
 use amita_reactor::sim::{DiskConfig, SimConfig, World};
 use coordinator::{Caller, Lead};
+use deletion::Passing;
 use hosts::{CLOSING_HOST, Hosts};
 use node::{Node, at_place, disk, home, node_id, store_id};
 use records::{describe, json, summary, write_records};
@@ -93,6 +96,8 @@ pub struct Cluster {
     workload: Workload,
     history: History,
     strikes: Strikes,
+    /// Volumes that are made and deleted meanwhile, and stores whose data moves.
+    passing: Passing,
     coverage: Coverage,
     random: Random,
     deliveries: Vec<Delivery<Caller>>,
@@ -137,6 +142,7 @@ impl Cluster {
             workload: Workload::new(setup.profile.clone(), &random.fork(13)),
             history: History::new(),
             strikes: Strikes::new(setup.plan.clone()),
+            passing: Passing::new(&setup, random.fork(15)),
             coverage: Coverage::new(),
             random: random.fork(14),
             deliveries: Vec::new(),
@@ -167,6 +173,7 @@ impl Cluster {
         self.work()?;
         self.heal();
         if self.settle()? && self.recover()? && self.end_moves()? && self.close()? {
+            self.judge_space()?;
             self.judge_stores()?;
         } else {
             self.coverage.hit("run.blocked_for_good");
@@ -236,6 +243,7 @@ impl Cluster {
         self.strike(now);
         self.deliver(now);
         self.coordinate(now);
+        self.pass_volumes(now)?;
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
         if let Some(why) = &self.hosts.violation {
@@ -257,6 +265,7 @@ impl Cluster {
             self.metadata.next(),
             self.next_coordination(),
             self.hosts.next(),
+            self.passing.next(),
             self.workload.next(),
         ];
         let until = next
@@ -319,6 +328,7 @@ impl Cluster {
                     if let Some(lead) = &mut self.leads[member] {
                         lead.hear(now, &batch);
                     }
+                    self.keeper_hears(now, member, &batch);
                     for event in batch.events {
                         let record = match event {
                             Event::Put(kv) => Record {
@@ -367,6 +377,8 @@ impl Cluster {
                     self.tell(|| format!("node {}: store {store} serves: {report}", member + 1));
                     self.nodes[member].serving.push(store);
                     self.announce(member);
+                    let now = self.world.now();
+                    self.hold(now, member, vec![store]);
                 }
                 FromCore::StoreFailed { why, path, .. } => {
                     self.coverage.hit("node.store_failed");
@@ -393,6 +405,7 @@ impl Cluster {
     fn start(&mut self, member: Member) {
         self.tell(|| format!("node {} starts", member + 1));
         self.nodes[member].start(&mut self.world, &self.setup);
+        self.passing.node_starts(member);
         let (now, process) = (self.world.now(), self.nodes[member].process);
         let lag = self.setup.coordinator_lag;
         self.leads[member] = self
@@ -439,6 +452,7 @@ impl Cluster {
         self.disarm();
         let now = self.world.now();
         self.end_faults();
+        self.end_passing();
         self.workload.stop();
         self.hosts.be_patient();
         for member in 0..self.nodes.len() {
