@@ -54,6 +54,9 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
                 | AdminError::InUse { .. }
+                | AdminError::IsOpen { .. }
+                | AdminError::OwnerSilent { .. }
+                | AdminError::Suspected { .. }
                 | AdminError::WouldWait { .. }
                 | AdminError::Attached { .. }
                 | AdminError::HasNamespaces { .. }

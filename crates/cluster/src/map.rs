@@ -341,6 +341,22 @@ pub struct Move {
     pub refused: Option<String>,
 }
 
+/// `/amita/closing/VOLUME_ID`: the operator wants the volume's owner to stop serving it, because it is to be deleted, or is. The
+/// owner carries it out and removes the record, once nothing more is acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closing {
+    /// The volume's name.
+    pub volume: String,
+    /// Whose it was.
+    pub owner: NodeId,
+    /// Also where clients use it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+    /// How many clients use it, so that it goes on: whoever waits tells the operator, and removes the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u64>,
+}
+
 /// `/amita/life`: how often the metadata was rebuilt from the stores. There is none before the first time. Revisions,
 /// epochs and generations of different lives do not compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -389,6 +405,16 @@ pub fn moves_prefix() -> String {
 #[must_use]
 pub fn move_key(volume: VolumeId) -> String {
     format!("{PREFIX}moves/{volume}")
+}
+/// The prefix of the operator's wishes that owners close volumes.
+#[must_use]
+pub fn closings_prefix() -> String {
+    format!("{PREFIX}closing/")
+}
+/// The key of the operator's wish that its owner close a volume.
+#[must_use]
+pub fn closing_key(volume: VolumeId) -> String {
+    format!("{PREFIX}closing/{volume}")
 }
 /// The key of a volume's reservation.
 #[must_use]

@@ -4,6 +4,7 @@
 //! other; a lost race is read anew and tried again a few times.
 
 mod client;
+mod deletion;
 mod error;
 mod host;
 mod moves;
@@ -20,6 +21,7 @@ mod topology;
 mod volume;
 
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
+pub use deletion::{Deleted, Deletion, delete_volume};
 pub use error::AdminError;
 pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
@@ -44,7 +46,7 @@ pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
     maintain_node, place_node, replace_store, weigh_store,
 };
-pub use volume::{MAX_VOLUME_BYTES, create_volume, delete_volume, volume, volumes};
+pub use volume::{MAX_VOLUME_BYTES, create_volume, volume, volumes};
 
 use amita_cluster::map::{self, Cluster, Node, Store};
 use amita_cluster::{ClusterId, NodeId, StoreId};
@@ -234,6 +236,12 @@ pub fn nodes(meta: &dyn Transact) -> Result<Vec<Node>> {
 /// As [`nodes`].
 pub fn stores(meta: &dyn Transact) -> Result<Vec<Store>> {
     list(meta, &format!("{}stores/", map::PREFIX))
+}
+
+/// A node's name; where there is none, its number.
+fn node_name(meta: &dyn Transact, node: NodeId) -> Result<String> {
+    let found = nodes(meta)?.into_iter().find(|known| known.id == node);
+    Ok(found.map_or_else(|| format!("number {node}"), |known| known.name))
 }
 
 /// The next number of a counter: never given twice.

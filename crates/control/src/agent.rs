@@ -93,6 +93,8 @@ pub enum Notice {
         /// The metadata's.
         revision: u64,
     },
+    /// All that has changed together was told.
+    Seen,
     /// A call of [`Agent::call`] ended.
     Reply {
         /// Its number.

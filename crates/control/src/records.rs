@@ -31,7 +31,9 @@ pub struct Records {
 /// was wished of owners: nobody owns a volume when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 6] = ["live/", "events/", "whole/", "raised/", "suspect/", "moves/"];
+    const LEFT_OUT: [&str; 7] = [
+        "live/", "events/", "whole/", "raised/", "suspect/", "moves/", "closing/",
+    ];
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;
     };

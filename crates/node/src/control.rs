@@ -5,6 +5,8 @@
 //! metadata service.
 
 use amita_cluster::StoreId;
+use amita_cluster::VolumeId;
+use amita_cluster::holdings::Holdings;
 use amita_meta as meta;
 use amita_store::memo::{Content, Head};
 use amita_store::offline::{GroupLook, VolumeLook};
@@ -43,6 +45,14 @@ pub enum ToCore {
     Keep {
         /// The copy.
         content: Content,
+        /// The stores.
+        stores: Arc<[StoreId]>,
+    },
+    /// What the metadata says that stores may hold: these stores, as far as this core serves them, drop what nothing needs any
+    /// more (R13). `None`: the metadata is not to be believed, and they stop.
+    Hold {
+        /// What they may hold.
+        holdings: Option<Arc<Holdings>>,
         /// The stores.
         stores: Arc<[StoreId]>,
     },
@@ -92,6 +102,8 @@ pub enum FromCore {
         groups: Vec<GroupLook>,
         /// The volumes that it knows.
         volumes: Vec<VolumeLook>,
+        /// The volumes that it knows to be deleted, as ranges.
+        deleted: Vec<(VolumeId, VolumeId)>,
     },
     /// A store has kept a copy of the metadata, durably.
     Kept {

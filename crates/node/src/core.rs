@@ -437,6 +437,7 @@ impl Core {
             }
             ToCore::Recall(store) => self.stores.recall(store),
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
+            ToCore::Hold { holdings, stores } => self.stores.hold(now, holdings.as_ref(), &stores),
             ToCore::Observe(_) => unreachable!("taken out by the pass"),
             ToCore::Describe => {
                 let text = self.describe(now);
@@ -495,6 +496,11 @@ impl Core {
     fn on_record(&mut self, now: Time, record: &Record) {
         let change = self.view.apply(record);
         self.catalog_due |= change.concerns_hosts();
+        for volume in self.view.take_deleted() {
+            if self.config.core == 0 {
+                self.directory.deleted(volume);
+            }
+        }
         match change {
             crate::view::Change::Nothing | crate::view::Change::Hosts => {}
             crate::view::Change::Reservation(volume, revision) => {
@@ -542,6 +548,11 @@ impl Core {
                     self.directory.resized(volume, size_bytes);
                 }
                 self.look_again(now, volume);
+            }
+            crate::view::Change::Closing => {
+                if self.config.core == 0 {
+                    self.directory.carry_out_closings(now, &self.view);
+                }
             }
             crate::view::Change::Health => self.news.stir(now),
             crate::view::Change::Recovery(settings) => self.shards.set_recovery(&settings),

@@ -4,6 +4,7 @@
 //! and gives it away when another gateway asks and nobody uses it here ("take over only from an owner that consents or
 //! whose promises ran out", R10).
 
+mod closings;
 mod moves;
 
 use crate::claims::Claims;
@@ -30,6 +31,7 @@ const CLAIMS: u32 = 0xf_ffff;
 const SCRUBS: u32 = 0xf_fffe;
 const MOVES: u32 = 0xf_fffd;
 const RESERVATIONS: u32 = 0xf_fffc;
+const CLOSINGS: u32 = 0xf_fffb;
 
 /// What stands above the count in the ids of calls about reservations.
 #[must_use]
@@ -61,6 +63,8 @@ pub enum Act {
         why: String,
         handed_over: bool,
     },
+    /// Every core ends its sequencer of it, whatever its generation, and says so.
+    EndShards { volume: VolumeId, why: String },
     /// Every core ends what is under way, and holds back what comes.
     Leave {
         volume: VolumeId,
@@ -146,6 +150,7 @@ pub struct Directory {
     changed: bool,
     /// Volumes that the operator wants here, and when they are tried again.
     wanted: BTreeMap<VolumeId, Time>,
+    closings: closings::Closings,
     calls: u64,
     /// Attempts to hand a volume over, counted.
     attempts: u64,
@@ -172,6 +177,7 @@ impl Directory {
             handed_over: BTreeMap::new(),
             changed: false,
             wanted: BTreeMap::new(),
+            closings: closings::Closings::default(),
             calls: 0,
             attempts: 0,
             acts: VecDeque::new(),
@@ -260,7 +266,7 @@ impl Directory {
     /// Runs an opener.
     fn begin(&mut self, now: Time, name: &str, waiting: Waiting, consent: Consent) {
         let number = self.next_opener;
-        self.next_opener = (self.next_opener + 1) % RESERVATIONS;
+        self.next_opener = (self.next_opener + 1) % CLOSINGS;
         // The opener's number is part of its ids, between the directory's mark and its own count.
         let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
         let mut config = self.config.clone();
@@ -450,6 +456,7 @@ impl Directory {
         }
         self.end_late_leaves(now);
         self.carry_out_moves(now, view);
+        self.carry_out_closings(now, view);
         let looks = std::mem::take(&mut self.look);
         for state in self.volumes.values().take_while(|_| looks) {
             if let State::Open { info, generation, .. } = state
@@ -486,6 +493,7 @@ impl Directory {
         [
             openers,
             self.wanted.values().min().copied(),
+            self.closings.deadline(),
             self.volumes
                 .values()
                 .filter_map(|state| match state {
@@ -540,7 +548,14 @@ impl Directory {
         let Some(State::Opening { waiting }) = self.volumes.remove(&name) else {
             return;
         };
-        match *result {
+        let result = match *result {
+            Ok(opened) if self.closings.is_gone(opened.volume.id) => {
+                let name = name.clone();
+                Err(OpenError::NoSuchVolume { name })
+            }
+            result => result,
+        };
+        match result {
             Ok(opened) => {
                 let opened = Box::new(opened);
                 self.claims.opened(&opened);

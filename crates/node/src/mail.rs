@@ -256,6 +256,20 @@ pub enum CoreMessage {
         /// It was handed over: hosts go on, by the new owner.
         handed_over: bool,
     },
+    /// To all cores: the volume is deleted, or about to be.
+    EndShard {
+        /// The volume.
+        volume: VolumeId,
+        /// Why.
+        why: String,
+    },
+    /// To the directory: a core's sequencer of the volume is there no more.
+    ShardEnded {
+        /// The volume.
+        volume: VolumeId,
+        /// The core.
+        core: usize,
+    },
     /// A store of this node serves now, on this core.
     StoreServes {
         /// The store.

@@ -3,6 +3,7 @@
 use crate::control::FromCore;
 use crate::token;
 use amita_cluster::StoreId;
+use amita_cluster::holdings::Holdings;
 use amita_cluster::message::{Answer, Refusal, Request};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Completion, Driver, FileId, Outcome, Time};
@@ -11,6 +12,7 @@ use amita_store::{Config, Effect, IoId, LinkId, State, Store};
 use rustc_hash::FxHashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An answer of a store, and who had asked.
 pub type Reply = (LinkId, Answer, Slice);
@@ -189,6 +191,16 @@ impl Stores {
         }
     }
 
+    /// What the metadata says that these stores may hold, as far as they are here; `None`: it is not to be believed.
+    pub fn hold(&mut self, now: Time, holdings: Option<&Arc<Holdings>>, stores: &[StoreId]) {
+        self.touched = true;
+        for store in stores {
+            if let Some(&host) = self.by_id.get(store) {
+                self.hosts[host].store.sweep(now, holdings.cloned());
+            }
+        }
+    }
+
     /// The end of a pass: each store writes what it gathered.
     pub fn end_pass(&mut self, now: Time) {
         self.touched = true;
@@ -290,6 +302,7 @@ fn tell_of_memo(host: &mut Host, tell: &mut Vec<FromCore>) {
                 newest: found.newest,
                 groups: host.store.known_groups(),
                 volumes: host.store.known_volumes(),
+                deleted: host.store.known_deleted(),
             },
             Told::Written { revision, .. } => FromCore::Kept { store, revision },
             Told::Refused(why) => FromCore::Warning(format!(

@@ -36,6 +36,10 @@ pub struct View {
     moves: BTreeMap<VolumeId, (map::Move, u64)>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
+    /// The operator's wishes that owners close volumes, with their modification revision.
+    closings: BTreeMap<VolumeId, (map::Closing, u64)>,
+    /// Volumes that are gone since somebody looked.
+    deleted: Vec<VolumeId>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
 }
@@ -79,6 +83,8 @@ pub enum Change {
     Reservation(VolumeId, u64),
     /// The operator wants a volume to be owned by another gateway, or no longer.
     Move(VolumeId),
+    /// The operator wants owners to close volumes, or no longer.
+    Closing,
     /// A node finds a store slow, or no longer.
     Health,
     /// How hard background work may press.
@@ -126,6 +132,7 @@ impl View {
             "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
             "moves" => self.apply_move(rest, record),
+            "closing" => self.apply_closing(rest, record),
             "nvme" => self.apply_nvme(rest, record),
             "reservations" => self.apply_reservation(rest, record),
             _ => Change::Nothing,
@@ -177,14 +184,21 @@ impl View {
         let Some(value) = &record.value else {
             if let Some(gone) = self.volumes.remove(name) {
                 self.volume_names.remove(&gone.id);
+                self.deleted.push(gone.id);
             }
             return Change::Nothing;
         };
         match parse::<map::Volume>(&record.key, value) {
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
-                self.volume_names.insert(volume.id, name.to_owned());
-                self.volumes.insert(name.to_owned(), volume);
+                let id = volume.id;
+                self.volume_names.insert(id, name.to_owned());
+                let before = self.volumes.insert(name.to_owned(), volume);
+                if let Some(before) = before.filter(|before| before.id != id) {
+                    // Deleted and made anew while nobody watched.
+                    self.volume_names.remove(&before.id);
+                    self.deleted.push(before.id);
+                }
                 change
             }
             Err(why) => Change::Unreadable(why),
@@ -312,6 +326,22 @@ impl View {
         Change::Move(volume)
     }
 
+    fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        let wish = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Closing>(&record.key, value));
+        match wish {
+            Some(Ok(wish)) => drop(self.closings.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.closings.remove(&volume)),
+        }
+        Change::Closing
+    }
+
     fn apply_group(&mut self, rest: &str, record: &Record) -> Change {
         let (Some(value), Some((pool, _))) = (&record.value, rest.split_once('/')) else {
             return Change::Nothing;
@@ -412,6 +442,18 @@ impl View {
         self.moves
             .iter()
             .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// The operator's wishes that owners close volumes, with their record's modification revision.
+    pub fn closings(&self) -> impl Iterator<Item = (VolumeId, &map::Closing, u64)> {
+        self.closings
+            .iter()
+            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// The volumes that are gone since this was last asked.
+    pub fn take_deleted(&mut self) -> Vec<VolumeId> {
+        std::mem::take(&mut self.deleted)
     }
 
     /// Bytes of a chunk of a pool's volumes.

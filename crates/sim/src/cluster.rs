@@ -9,6 +9,7 @@
 mod blocked;
 mod checks;
 mod coordinator;
+mod deletion;
 pub mod hosts;
 pub mod node;
 mod records;
@@ -17,6 +18,7 @@ mod settings;
 mod setup;
 mod strike;
 
+pub use deletion::Passers;
 pub use settings::Settings;
 pub use setup::{Careless, Plants, Setup, patience};
 
@@ -39,6 +41,7 @@ use amita_reactor::buggify;
 use amita_reactor::sim::{DiskConfig, SimConfig, World};
 use checks::Looks;
 use coordinator::{Caller, Lead};
+use deletion::Passing;
 use hosts::{CLOSING_HOST, Hosts};
 use node::{Node, at_place, disk, node_id, store_id};
 use records::{describe, json, summary, write_records};
@@ -96,6 +99,8 @@ pub struct Cluster {
     workload: Workload,
     history: History,
     strikes: Strikes,
+    /// Volumes that are made and deleted meanwhile, and stores whose data moves.
+    passing: Passing,
     coverage: Coverage,
     random: Random,
     deliveries: Vec<Delivery<Caller>>,
@@ -150,6 +155,7 @@ impl Cluster {
             workload: Workload::new(setup.profile.clone(), &random.fork(13)),
             history: History::new(),
             strikes: Strikes::new(setup.plan.clone()),
+            passing: Passing::new(&setup, random.fork(15)),
             coverage: Coverage::new(),
             random: random.fork(14),
             deliveries: Vec::new(),
@@ -188,6 +194,9 @@ impl Cluster {
         self.recover()?;
         self.end_moves()?;
         self.close()?;
+        if self.blocked.is_empty() {
+            self.judge_space()?;
+        }
         self.judge_stores()?;
         self.coverage
             .add("run.blocked_for_good", u64::from(!self.blocked.is_empty()));
@@ -261,6 +270,7 @@ impl Cluster {
         self.strike(now);
         self.deliver(now);
         self.coordinate(now);
+        self.pass_volumes(now)?;
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
         if let Some(why) = &self.hosts.violation {
@@ -283,6 +293,7 @@ impl Cluster {
             self.metadata.next(),
             self.next_coordination(),
             self.hosts.next(),
+            self.passing.next(),
             self.workload.next(),
         ];
         let until = next
@@ -346,6 +357,7 @@ impl Cluster {
                     if let Some(lead) = &mut self.leads[member] {
                         lead.hear(now, &batch);
                     }
+                    self.keeper_hears(now, member, &batch);
                     for event in batch.events {
                         let record = match event {
                             Event::Put(kv) => Record {
@@ -394,6 +406,8 @@ impl Cluster {
                     self.tell(|| format!("node {}: store {store} serves: {report}", member + 1));
                     self.nodes[member].serving.push(store);
                     self.announce(member);
+                    let now = self.world.now();
+                    self.hold(now, member, vec![store]);
                 }
                 FromCore::StoreFailed { why, path, .. } => {
                     self.coverage.hit("node.store_failed");
@@ -422,6 +436,7 @@ impl Cluster {
         self.tell(|| format!("node {} starts", member + 1));
         self.ledger.started(self.world.now(), member);
         self.nodes[member].start(&mut self.world, &self.setup);
+        self.passing.node_starts(member);
         let (now, process) = (self.world.now(), self.nodes[member].process);
         let lag = self.setup.coordinator_lag;
         self.leads[member] = self
@@ -470,6 +485,7 @@ impl Cluster {
         let now = self.world.now();
         self.end_faults();
         self.ledger.healed(now);
+        self.end_passing();
         self.workload.stop();
         self.hosts.be_patient();
         for member in 0..self.nodes.len() {

@@ -107,6 +107,12 @@ pub enum Plant {
     MendsAnything,
     /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
     LosesSlots,
+    /// R13: chunks that nothing needs are dropped though nothing durable says why.
+    DropUnfenced,
+    /// R13: chunks are dropped on the word of an epoch that the store has gone beyond.
+    DropRelisted,
+    /// R13: a chunk that is on its way out is there as long as it is.
+    GoingIsThere,
 }
 
 /// The rules that are switched off. Without the feature `planted` there are none, and asking costs nothing.

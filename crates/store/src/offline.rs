@@ -13,7 +13,7 @@ mod problem;
 
 pub use check::{CheckOptions, Progress, check};
 pub use look::{ChunkLook, Counts, GroupLook, LogLook, PartEntries, PartLook, StateLook, VolumeLook};
-pub(crate) use look::{groups_of, volumes_of};
+pub(crate) use look::{deleted_of, groups_of, volumes_of};
 pub use memo::MemoCopy;
 pub use pages::{AnyPage, CheckpointItem, LogPlace, checkpoint_items, log_pages, page_at};
 pub use problem::{DataFault, LeafFault, Problem, Report, Seen, User};

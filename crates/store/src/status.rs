@@ -57,6 +57,8 @@ pub struct Counters {
     pub joins: u64,
     /// Entries replaced to bring the store up to date or to repair it.
     pub mended: u64,
+    /// Chunks dropped because nothing needs them any more.
+    pub swept: u64,
     /// Fences answered.
     pub fences: u64,
     /// Requests refused.
@@ -100,7 +102,7 @@ pub struct Counters {
 impl Counters {
     /// Each event with its name, in their order.
     #[must_use]
-    pub fn events(&self) -> [(&'static str, u64); 22] {
+    pub fn events(&self) -> [(&'static str, u64); 23] {
         // All of them are named, so that a new one is not forgotten: here, or by `bytes`.
         let Counters {
             reads,
@@ -111,6 +113,7 @@ impl Counters {
             clones,
             joins,
             mended,
+            swept,
             fences,
             refused,
             resends,
@@ -140,6 +143,7 @@ impl Counters {
             ("clones", clones),
             ("joins", joins),
             ("mended", mended),
+            ("swept", swept),
             ("fences", fences),
             ("refused", refused),
             ("resends", resends),

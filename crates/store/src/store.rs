@@ -16,6 +16,7 @@
 //! | `fence` | fences wait, drain and are logged |
 //! | `discard` | the device is told what holds nothing any more |
 //! | `trace` | how long answers take, and with what |
+//! | `sweep` | chunks that nothing needs any more are dropped |
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
 //! | `mount`, `replay` | superblock, checkpoint, log: the way back |
@@ -43,6 +44,7 @@ mod replay;
 mod roll;
 mod snapshot;
 mod space;
+mod sweep;
 mod trace;
 mod verify;
 mod write;
@@ -171,6 +173,7 @@ pub struct Store {
     reads: read::Reads,
     log: commit::Log,
     checkpoint: checkpoint::Writer,
+    sweep: sweep::Sweep,
     counters: Counters,
     times: Times,
     /// Of what is being answered.
@@ -211,6 +214,7 @@ impl Store {
             reads: read::Reads::default(),
             log: commit::Log::default(),
             checkpoint: checkpoint::Writer::default(),
+            sweep: sweep::Sweep::default(),
             counters: Counters::default(),
             times: Times::default(),
             course: trace::Course::default(),
@@ -304,6 +308,7 @@ impl Store {
         match self.state {
             State::Serving => {
                 self.advance_fences();
+                self.sweep_step();
                 self.commit();
                 self.checkpoint_step();
                 self.evict_leaves();
@@ -323,7 +328,7 @@ impl Store {
     /// When [`Store::tick`] is to be called next; `None`: only when something happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        [self.fence_deadline(), self.mark_deadline()]
+        [self.fence_deadline(), self.mark_deadline(), self.sweep_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -436,6 +441,7 @@ impl Store {
         askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));
         askers.extend(self.fence_queue.drain(..).map(|pending| pending.asker));
         self.rolls.clear();
+        self.sweep = sweep::Sweep::default();
         self.log.abandon();
         for asker in askers {
             self.refuse(asker, Refusal::Poisoned);

@@ -1,7 +1,7 @@
 //! Why an operator's change was not made.
 
+use amita_cluster::StoreId;
 use amita_cluster::placement::PlacementError;
-use amita_cluster::{NodeId, StoreId};
 
 /// What, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,13 +77,40 @@ pub enum AdminError {
         /// What is wrong.
         what: &'static str,
     },
-    /// A volume that is open somewhere.
-    #[error("volume {name} is open on node {owner}; disconnect its hosts and stop that node, or use --force")]
+    /// A volume that is in use somewhere.
+    #[error("volume {name} is in use at node {node} ({clients} clients); disconnect them, or use --force")]
     InUse {
         /// The volume.
         name: String,
         /// Who has it.
-        owner: NodeId,
+        node: String,
+        /// How many use it there.
+        clients: u64,
+    },
+    /// A volume that is open somewhere.
+    #[error("volume {name} is open on node {node}; disconnect its hosts and stop that node, or use --force")]
+    IsOpen {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        node: String,
+    },
+    /// Nobody says whether a volume is in use.
+    #[error(
+        "volume {name} is open on node {node}, and that node does not say whether anybody uses it; look at it \
+         (`amita status`), try again, or use --force"
+    )]
+    OwnerSilent {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        node: String,
+    },
+    /// The metadata is not to be relied on.
+    #[error("no volume is made or deleted while the metadata is suspected: {why}")]
+    Suspected {
+        /// What was found.
+        why: String,
     },
     /// A volume that hosts may use.
     #[error(

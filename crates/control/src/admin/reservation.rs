@@ -25,9 +25,9 @@ pub fn clear_reservation(meta: &dyn Transact, name: &str, force: bool) -> Result
     if let Some(owner) = found.owner.filter(|_| !force)
         && super::status::lives(meta)?.alive(owner)
     {
-        return Err(AdminError::InUse {
+        return Err(AdminError::IsOpen {
             name: name.to_owned(),
-            owner,
+            node: super::node_name(meta, owner)?,
         });
     }
     let key = map::reservation_key(found.id);

@@ -86,6 +86,17 @@ impl Core {
                 why,
                 handed_over,
             } => self.drop_shard(driver, volume, generation, &why, handed_over),
+            CoreMessage::EndShard { volume, why } => {
+                if let Some(generation) = self.shards.generation(volume) {
+                    self.drop_shard(driver, volume, generation, &why, false);
+                }
+                let core = self.config.core;
+                self.mail.send(0, CoreMessage::ShardEnded { volume, core });
+            }
+            CoreMessage::ShardEnded { volume, core } => {
+                self.directory.shard_ended(volume, core);
+                self.directory.carry_out_closings(now, &self.view);
+            }
             CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
             CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
             CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
@@ -270,6 +281,12 @@ impl Core {
                         generation,
                         why: why.clone(),
                         handed_over,
+                    });
+                }
+                Act::EndShards { volume, why } => {
+                    self.mail.broadcast(|| CoreMessage::EndShard {
+                        volume,
+                        why: why.clone(),
                     });
                 }
                 Act::Leave {

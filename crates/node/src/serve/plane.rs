@@ -403,6 +403,7 @@ impl Sink {
                 self.cores.send(0, ToCore::Settled);
                 self.tell_keeper(|| keeper::Input::Settled { revision });
             }
+            Notice::Seen => self.tell_keeper(|| keeper::Input::Seen),
             Notice::Reply { call, result } => {
                 self.cores.send(
                     token::id_core(call),
@@ -490,11 +491,13 @@ impl ControlThread {
                     newest,
                     groups,
                     volumes,
+                    deleted,
                 }) => self.tell_keeper(keeper::Input::Recalled {
                     store,
                     newest,
                     groups,
                     volumes,
+                    deleted,
                 }),
                 Control::FromCore(FromCore::Kept { store, revision }) => {
                     self.tell_keeper(keeper::Input::Kept { store, revision });

@@ -103,6 +103,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             put(map::group_key(pool, index), json(&record));
         }
     }
+    put(map::counter_key("volumes"), json(&setup.volumes));
     for number in 0..setup.volumes {
         let volume = map::Volume {
             id: volume_id(number),

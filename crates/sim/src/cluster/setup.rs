@@ -1,5 +1,6 @@
 //! What a run is made of: the size of the cluster, its settings, its clients and its faults, all from the seed.
 
+use super::deletion::Passers;
 use super::settings::Settings;
 use crate::faults::{Limits, Plan};
 use crate::random::Random;
@@ -141,6 +142,8 @@ pub struct Setup {
     pub profile: Profile,
     /// What goes wrong.
     pub plan: Plan,
+    /// Volumes that are made and deleted meanwhile.
+    pub passers: Passers,
     /// Which rules are switched off.
     pub plants: Plants,
 }
@@ -217,6 +220,7 @@ impl Setup {
         } else {
             0
         };
+        let passers = Passers::draw(seed);
         Setup {
             seed,
             nodes,
@@ -230,7 +234,7 @@ impl Setup {
             min_copies,
             chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
             blocks,
-            store_bytes: STORE_BYTES * 2 * volumes,
+            store_bytes: STORE_BYTES * 2 * (volumes + u64::from(passers.volumes)),
             log_bytes: *random.pick(&[64 * 4096, 100 * 4096, 256 * 4096]),
             volatile_cache: random.percent(50),
             alignment: *random.pick(&[1, 512, 4096]),
@@ -250,6 +254,7 @@ impl Setup {
             work: if long { LONG_WORK } else { WORK },
             profile,
             plan,
+            passers,
             plants: Plants::default(),
         }
     }
@@ -299,6 +304,7 @@ impl Setup {
             work: WORK,
             profile,
             plan: Plan::default(),
+            passers: Passers::default(),
             plants: Plants::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! Histories of a cluster.
 
 use super::{Play, Scenario, plant};
-use crate::cluster::Setup;
+use crate::cluster::{Passers, Setup};
 use crate::faults::{Fault, Lost, Plan, Step};
 use crate::random::Random;
 #[cfg(feature = "planted")]
@@ -543,6 +543,23 @@ fn moves_cut(seed: u64) -> Setup {
 }
 
 /// The histories of a cluster.
+/// The data of stores moves away and back while clients go on, and stores are told late what they may hold.
+fn moves_back(seed: u64) -> Setup {
+    let mut setup = hot(seed);
+    setup.nodes = 4;
+    setup.cores = vec![1; 4];
+    setup.groups = 4;
+    setup.profile.operations = 1500;
+    setup.profile.pause_ns = 6 * MS;
+    setup.store_bytes *= 4;
+    setup.passers = Passers {
+        volumes: 2,
+        drains: 6,
+        late_ns: 3000 * MS,
+    };
+    setup
+}
+
 pub fn all() -> Vec<Scenario> {
     let scenario = |name, story, play, broken| Scenario {
         name,
@@ -560,6 +577,17 @@ pub fn all() -> Vec<Scenario> {
                 "After a broken connection W2 comes before W1: a store that took it would never get W1.",
                 cuts,
                 plant!(plants => plants.store = plants.store.with(Plant::AnyPredecessor)),
+            )
+        },
+        Scenario {
+            seeds: 30,
+            // It shows that the history is survived; without the rule the store's own tests fail.
+            broken: None,
+            ..scenario(
+                "R13: a copy that moved away goes, and one that is listed again stays",
+                "Late word of the epoch without it reaches a store that is listed again: it drops what it has just been given.",
+                moves_back,
+                plant!(plants => plants.store = plants.store.with(Plant::DropRelisted)),
             )
         },
         scenario(

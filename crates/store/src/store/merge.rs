@@ -232,6 +232,7 @@ impl Store {
             let op = self.ops.get(dropped);
             let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
             let (leaves, keep) = (op.leaves, matches!(op.change, Change::Keep(_)));
+            let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
             let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
             next = op.next;
             self.space.reserved -= u64::from(blocks);
@@ -245,6 +246,9 @@ impl Store {
             };
             if keep {
                 self.index.chunk_mut(chunk_key).deleting = false;
+            }
+            if swept {
+                self.sweep_ended(false);
             }
             if let Some(asker) = asker {
                 self.refuse(asker, why.clone());

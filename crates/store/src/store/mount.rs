@@ -21,7 +21,7 @@ use crate::allocator::Allocator;
 use crate::config::Plant;
 use crate::error::MountError;
 use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, flag};
-use crate::format::record::{Record, Run};
+use crate::format::record::{Record, Run, deleted};
 use crate::format::superblock::{Fault, OFFSETS, Superblock};
 use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
 use crate::held::Held;
@@ -370,8 +370,11 @@ impl Store {
             Item::Group(fence) => self.fences.adopt_group(fence),
             Item::Volume(raw) if raw.generation > Generation::MAX.0 => return Err("a generation is impossible"),
             Item::Volume(raw) => {
-                self.fences
-                    .adopt_volume(VolumeId(raw.volume), Generation(raw.generation), NodeId(raw.owner));
+                let (volume, generation, owner) = (VolumeId(raw.volume), Generation(raw.generation), NodeId(raw.owner));
+                match deleted(volume, generation, owner) {
+                    Some(range) => self.fences.adopt_deleted(range),
+                    None => self.fences.adopt_volume(volume, generation, owner),
+                }
             }
             Item::Chunk(item) if item.flags & flag::GONE != 0 => {
                 mount.gone.insert(item.chunk, item.position);
@@ -382,8 +385,12 @@ impl Store {
                 if item.leaves.iter().any(wrong) {
                     return Err("a leaf is outside the store");
                 }
-                let key = self.index.load_chunk(item).ok_or("a chunk is there twice")?;
-                mount.positions.push(item.position);
+                let key = self.index.load_chunk(item);
+                // One that went while the checkpoint was being written, and came again, stands there as both.
+                match mount.positions.get_mut(key.0 as usize) {
+                    Some(position) => *position = item.position,
+                    None => mount.positions.push(item.position),
+                }
                 mount.chunk = Some((key, 0));
             }
             Item::Origin(origin) => {

@@ -42,7 +42,7 @@ impl Store {
 
     /// Bytes that a checkpoint could still take.
     fn checkpoint_room(&self) -> u64 {
-        let fences = self.fences.volumes().len() as u64 * checkpoint::VOLUME_BYTES
+        let fences = self.fences.volume_lines() as u64 * checkpoint::VOLUME_BYTES
             + self.fences.groups().len() as u64 * checkpoint::GROUP_BYTES;
         let queued = self.fence_queue.len() as u64 + self.space.fences_logged;
         let queued = queued * (checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES);

@@ -65,6 +65,9 @@ impl Store {
         let volume = scope.volume;
         let snapshot = scope.snapshot;
         let id = |index| ChunkId { volume, index };
+        if self.is_going(volume, &body) {
+            return self.refuse(asker, Refusal::Busy);
+        }
         match body {
             RequestBody::Write {
                 chunk,

@@ -80,6 +80,7 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
                 last_chunk: last.get(&look.volume).copied(),
             })
             .collect(),
+        deleted: offline.deleted(),
     })
 }
 
