@@ -140,10 +140,17 @@ pub struct Directory {
     /// Volumes that the operator wants here, and when they are tried again.
     wanted: BTreeMap<VolumeId, Time>,
     calls: u64,
+    /// Volumes that could not be opened for a host, and why.
+    unopened: Vec<(String, String)>,
     acts: VecDeque<Act>,
 }
 
 impl Directory {
+    /// Volumes that could not be opened for a host since this was last asked, and why.
+    pub fn take_unopened(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.unopened)
+    }
+
     /// Nothing is open.
     #[must_use]
     pub fn new(node: NodeId, cores: usize, config: OpenerConfig) -> Directory {
@@ -162,6 +169,7 @@ impl Directory {
             changed: false,
             wanted: BTreeMap::new(),
             calls: 0,
+            unopened: Vec::new(),
             acts: VecDeque::new(),
         }
     }
@@ -542,6 +550,19 @@ impl Directory {
                 );
             }
             Err(why) => {
+                // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
+                let is_trouble = match &why {
+                    OpenError::NoSuchPool { .. }
+                    | OpenError::GenerationsUsedUp { .. }
+                    | OpenError::Metadata { .. }
+                    | OpenError::BadRecord { .. }
+                    | OpenError::Contended => true,
+                    OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. } => false,
+                    _ => true,
+                };
+                if is_trouble && !waiting.fronts.is_empty() {
+                    self.unopened.push((name, why.to_string()));
+                }
                 for (core, volume) in waiting.cores {
                     let way = match &why {
                         OpenError::Busy { owner } => Sought::There(*owner),

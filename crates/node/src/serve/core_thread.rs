@@ -253,6 +253,7 @@ impl Egg {
             Mail::new(self.core, starts, ends)
         };
         let mut core = Core::new(self.core_config(pool), mail);
+        core.hold_stores();
         let address = self.config.fabric_of(self.core);
         let bound = core
             .listen_fabric(&mut driver, address)
