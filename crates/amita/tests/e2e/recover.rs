@@ -27,6 +27,8 @@ const EXPECTED: &[&str] = &[
     "another gateway",
     "cannot be reached",
     "a connection is given up",
+    // Nodes are stopped one after the other, and nobody can be evicted by older metadata.
+    "writes wait until it is back",
 ];
 
 /// A metadata service whose data can be taken away.
