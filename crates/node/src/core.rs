@@ -227,6 +227,11 @@ impl Core {
         opened
     }
 
+    /// From now on the cluster is told how full the stores are, and what hosts meet with (`/amita/condition/NODE/CORE`).
+    pub fn report_condition(&mut self) {
+        self.news.report_condition();
+    }
+
     /// From now on stores that are opened wait, once they are mounted, for [`ToCore::Admit`].
     pub fn hold_stores(&mut self) {
         self.stores.hold();

@@ -41,6 +41,8 @@ pub struct News {
     due: Option<Time>,
     /// When the stores' space, and what hosts meet with, are looked at.
     space_due: Option<Time>,
+    /// Is that reported at all?
+    reports_condition: bool,
     /// There may be a record: at the start, one of the process before us.
     progress_told: bool,
     health_told: bool,
@@ -66,7 +68,8 @@ impl News {
             core,
             calls: 0,
             due: Some(Time(0)),
-            space_due: Some(Time(0)),
+            space_due: None,
+            reports_condition: false,
             progress_told: true,
             health_told: true,
             health_due: Time(0),
@@ -83,9 +86,17 @@ impl News {
         self.due.get_or_insert(now.plus(FIRST_PAUSE));
     }
 
+    /// From now on it is told how full the stores are, and what hosts meet with.
+    pub fn report_condition(&mut self) {
+        self.reports_condition = true;
+        self.space_due = Some(Time(0));
+    }
+
     /// Stores may be fuller, or emptier, than before.
     pub fn stir_space(&mut self, now: Time) {
-        self.space_due.get_or_insert(now.plus(FIRST_PAUSE));
+        if self.reports_condition {
+            self.space_due.get_or_insert(now.plus(FIRST_PAUSE));
+        }
     }
 
     /// When [`News::tick`] is wanted.
@@ -151,6 +162,9 @@ impl News {
     }
 
     fn space_due_at(&mut self, at: Time) {
+        if !self.reports_condition {
+            return;
+        }
         self.space_due = Some(self.space_due.map_or(at, |due| due.min(at)));
     }
 

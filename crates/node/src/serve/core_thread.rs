@@ -254,6 +254,7 @@ impl Egg {
         };
         let mut core = Core::new(self.core_config(pool), mail);
         core.hold_stores();
+        core.report_condition();
         let address = self.config.fabric_of(self.core);
         let bound = core
             .listen_fabric(&mut driver, address)
