@@ -61,6 +61,11 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Attached { .. }
                 | AdminError::HasNamespaces { .. }
                 | AdminError::Allowed { .. }
+                | AdminError::NodeLives { .. }
+                | AdminError::NodeNeeded { .. }
+                | AdminError::NodeTaken { .. }
+                | AdminError::StoreServed { .. }
+                | AdminError::StoreOutdated { .. }
                 | AdminError::Full { .. }
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,

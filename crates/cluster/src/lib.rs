@@ -4,6 +4,7 @@
 //! bare integer crosses a module's border.
 #![deny(unsafe_code)]
 
+pub mod condition;
 pub mod holdings;
 pub mod id;
 pub mod layout;

@@ -56,6 +56,20 @@ pub enum ToCore {
         /// The stores.
         stores: Arc<[StoreId]>,
     },
+    /// This node has claimed the store: it may serve. To the core that has it; the others do nothing.
+    Admit {
+        /// The store.
+        store: StoreId,
+        /// By which path: a copy of it may be here as well.
+        path: String,
+    },
+    /// This node may not serve the store, or no longer: [`FromCore::StoreFailed`] follows.
+    Retire {
+        /// By which path.
+        path: String,
+        /// Why, and what to do.
+        why: String,
+    },
     /// Describe what is under way, by [`FromCore::Description`]: for a person who looks for a fault.
     Describe,
     /// Say what was counted, straight to whoever asks.
@@ -71,6 +85,18 @@ pub enum FromCore {
         call: CallId,
         /// What.
         request: meta::Call,
+    },
+    /// A store was mounted, and waits for [`ToCore::Admit`] before it serves (where stores are held:
+    /// [`crate::stores::Stores::hold`]).
+    StoreMounted {
+        /// Its UUID.
+        store: StoreId,
+        /// The path that it was opened by.
+        path: String,
+        /// Its capacity for data.
+        size_bytes: u64,
+        /// The number of the mount, from its disk: it goes up with each.
+        mount: u64,
     },
     /// A store was mounted and serves.
     StoreServes {
@@ -111,6 +137,20 @@ pub enum FromCore {
         store: StoreId,
         /// The metadata's revision that the copy is of.
         revision: u64,
+    },
+    /// Hosts meet with failures at a volume.
+    VolumeFails {
+        /// Its name.
+        volume: String,
+        /// What fails, and why.
+        text: String,
+    },
+    /// They have met with none for a while.
+    VolumeWorks {
+        /// Its name.
+        volume: String,
+        /// What no longer fails.
+        text: String,
     },
     /// Something that the operator should see.
     Warning(String),

@@ -25,6 +25,7 @@ use crate::stores::{Reply, Stores};
 use crate::token;
 use crate::view::View;
 use crate::ways::{FORWARDS, Ways};
+use amita_cluster::condition::Failing;
 use amita_cluster::{NodeId, StoreId, VolumeId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
@@ -46,6 +47,15 @@ const TICK_PAUSE: Duration = Duration::from_millis(20);
 const INLINE_ROUNDS: usize = 3;
 /// How long a pass that lacks buffers waits before it tries again.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
+
+/// What no longer happens.
+fn word(failing: Failing) -> &'static str {
+    match failing {
+        Failing::Writes => "no write has failed",
+        Failing::Reads => "no read has failed",
+        Failing::Opening => "no opening has failed",
+    }
+}
 
 /// What a core must know at its start.
 #[derive(Clone, Debug)]
@@ -220,6 +230,16 @@ impl Core {
         opened
     }
 
+    /// From now on the cluster is told how full the stores are, and what hosts meet with (`/amita/condition/NODE/CORE`).
+    pub fn report_condition(&mut self) {
+        self.news.report_condition();
+    }
+
+    /// From now on stores that are opened wait, once they are mounted, for [`ToCore::Admit`].
+    pub fn hold_stores(&mut self) {
+        self.stores.hold();
+    }
+
     /// A message of the control plane, handled in the next pass.
     pub fn control(&mut self, message: ToCore) {
         self.from_control.push_back(message);
@@ -372,7 +392,34 @@ impl Core {
             self.to_control.push(FromCore::Warning(event.to_string()));
             self.news.stir(now);
         }
-        if let Some((call, request)) = self.news.tick(now, &mut self.shards, &self.view) {
+        if self.stores.take_asked() {
+            self.news.stir_space(now);
+        }
+        for (volume, failing, why) in self.shards.take_troubles() {
+            self.trouble(now, volume, failing, &why);
+        }
+        for (volume, why) in self.directory.take_unopened() {
+            let id = self
+                .view
+                .volumes()
+                .find(|known| known.name == volume)
+                .map(|known| known.id);
+            if let Some(id) = id {
+                self.trouble(now, id, Failing::Opening, &why);
+            }
+        }
+        for ended in self.news.ended_troubles(now) {
+            let name = self.name_of(ended.0);
+            let what = word(ended.1);
+            self.to_control.push(FromCore::VolumeWorks {
+                volume: name.clone(),
+                text: format!("volume {name}: {what} for half a minute"),
+            });
+        }
+        if let Some(why) = self.fronts.take_turned_away(now) {
+            self.to_control.push(FromCore::Warning(why));
+        }
+        if let Some((call, request)) = self.news.tick(now, &mut self.shards, &self.view, &self.stores) {
             self.to_control.push(FromCore::Metadata { call, request });
         }
         if self.fabric.deadline().is_some_and(|at| at <= now) {
@@ -383,6 +430,27 @@ impl Core {
         self.make_catalog();
         if self.ways.has_given_up() || self.ways.deadline().is_some_and(|at| at <= now) {
             self.settle_ways(now);
+        }
+    }
+
+    fn name_of(&self, volume: VolumeId) -> String {
+        let found = self.view.volume_of(volume);
+        found.map_or_else(|| volume.to_string(), |found| found.name.clone())
+    }
+
+    /// Something fails at a volume: it is said when it begins, and stands in the cluster's status until it ends.
+    fn trouble(&mut self, now: Time, volume: VolumeId, failing: Failing, why: &str) {
+        if self.news.trouble(now, volume, failing, why) {
+            let volume = self.name_of(volume);
+            let what = match failing {
+                Failing::Writes => "writes fail",
+                Failing::Reads => "reads fail",
+                Failing::Opening => "it could not be opened",
+            };
+            self.to_control.push(FromCore::VolumeFails {
+                text: format!("volume {volume}: {what}: {why}"),
+                volume,
+            });
         }
     }
 
@@ -439,6 +507,8 @@ impl Core {
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
             ToCore::Hold { holdings, stores } => self.stores.hold(now, holdings.as_ref(), &stores),
             ToCore::Observe(_) => unreachable!("taken out by the pass"),
+            ToCore::Admit { store, path } => self.stores.admit(store, &path),
+            ToCore::Retire { path, why } => self.stores.retire(&path, why),
             ToCore::Describe => {
                 let text = self.describe(now);
                 self.to_control.push(FromCore::Description(text));

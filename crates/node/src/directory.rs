@@ -154,12 +154,19 @@ pub struct Directory {
     calls: u64,
     /// Attempts to hand a volume over, counted.
     attempts: u64,
+    /// Volumes that could not be opened for a host, and why.
+    unopened: Vec<(String, String)>,
     acts: VecDeque<Act>,
     /// Rules that are switched off to show that the simulator notices.
     pub planted: Planted,
 }
 
 impl Directory {
+    /// Volumes that could not be opened for a host since this was last asked, and why.
+    pub fn take_unopened(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.unopened)
+    }
+
     /// Nothing is open.
     #[must_use]
     pub fn new(node: NodeId, cores: usize, config: OpenerConfig) -> Directory {
@@ -180,6 +187,7 @@ impl Directory {
             closings: closings::Closings::default(),
             calls: 0,
             attempts: 0,
+            unopened: Vec::new(),
             acts: VecDeque::new(),
             planted: Planted::default(),
         }
@@ -570,6 +578,19 @@ impl Directory {
                 );
             }
             Err(why) => {
+                // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
+                let is_trouble = match &why {
+                    OpenError::NoSuchPool { .. }
+                    | OpenError::GenerationsUsedUp { .. }
+                    | OpenError::Metadata { .. }
+                    | OpenError::BadRecord { .. }
+                    | OpenError::Contended => true,
+                    OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. } => false,
+                    _ => true,
+                };
+                if is_trouble && !waiting.fronts.is_empty() {
+                    self.unopened.push((name, why.to_string()));
+                }
                 for (core, volume) in waiting.cores {
                     let way = match &why {
                         OpenError::Busy { owner } => Sought::There(*owner),

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Sessions that one core takes; more are closed as they come.
 pub const MAX_SESSIONS: usize = 8192;
@@ -118,6 +119,9 @@ struct Session {
     dirty: bool,
 }
 
+/// That hosts are turned away is said so often, at most.
+const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(60);
+
 /// The sessions of one core.
 pub struct Fronts {
     sessions: FxHashMap<u64, Session>,
@@ -132,6 +136,10 @@ pub struct Fronts {
     pub asks: Asks,
     /// Fronts that are gone, of hosts that other gateways serve as well.
     gone: Vec<FrontId>,
+    /// A connection could not be accepted: why.
+    turned_away: Option<String>,
+    /// That is not said again before.
+    quiet_until: Time,
 }
 
 impl Default for Fronts {
@@ -145,6 +153,8 @@ impl Default for Fronts {
             next_tick: None,
             asks: Asks::default(),
             gone: Vec::new(),
+            turned_away: None,
+            quiet_until: Time(0),
         }
     }
 }
@@ -220,6 +230,17 @@ impl Fronts {
         Some(act(session.front.as_mut(), &mut self.asks))
     }
 
+    /// Were hosts turned away? What is to be said of it: now and then, as long as it goes on.
+    pub fn take_turned_away(&mut self, now: Time) -> Option<String> {
+        let why = self.turned_away.take().filter(|_| now >= self.quiet_until)?;
+        self.quiet_until = now.plus(TURNED_AWAY_PAUSE);
+        Some(format!(
+            "new hosts are turned away ({why}); {} are served here and go on: let the process open more files (`ulimit -n`, \
+             LimitNOFILE= of its unit) and start it anew, or disconnect hosts",
+            self.sessions.len()
+        ))
+    }
+
     /// How many sessions there are.
     #[must_use]
     pub fn sessions(&self) -> usize {
@@ -232,6 +253,7 @@ impl Fronts {
         let id = token::low(completion.token);
         match (token::kind(completion.token), completion.outcome) {
             (ACCEPT, Outcome::Accepted { socket, peer }) => self.accepted(driver, now, id, socket, peer),
+            (ACCEPT, Outcome::AcceptFailed { error }) => self.turned_away = Some(error.to_string()),
             (ACCEPT, _) => {}
             (RECEIVE, Outcome::Received { buffer, result }) => {
                 let Some(session) = self.sessions.get_mut(&id) else {

@@ -6,6 +6,7 @@ use crate::reservations::Adopted;
 use crate::token;
 use crate::trace::{Ended, TraceConfig, Traces};
 use crate::usage::Usage;
+use amita_cluster::condition::Failing;
 use amita_cluster::map::{self, ScrubReport, WholeMember};
 use amita_cluster::message::Answer;
 use amita_cluster::recovery::{Recovery, StoreHealth};
@@ -143,13 +144,26 @@ pub struct Shards {
     care: Care,
     /// How many are to be handed over and have not said yet that nothing is under way.
     leaving: usize,
+    /// I/O that failed for a reason that an operator should hear of: the last of each kind.
+    troubles: Vec<(VolumeId, Failing, String)>,
     /// The traces of this core.
     pub traces: Traces,
     /// Rules that are switched off to show that tests notice.
     pub planted: Planted,
 }
 
+/// What fails, if it is for a reason that an operator can do something about.
+fn trouble(op: &Op, error: IoError) -> Option<Failing> {
+    let failing = if op.is_write() { Failing::Writes } else { Failing::Reads };
+    matches!(error, IoError::NoSpace | IoError::Unavailable | IoError::Damaged).then_some(failing)
+}
+
 impl Shards {
+    /// What has failed since this was last asked.
+    pub fn take_troubles(&mut self) -> Vec<(VolumeId, Failing, String)> {
+        std::mem::take(&mut self.troubles)
+    }
+
     /// None yet.
     #[must_use]
     pub fn new(core: usize, config: Config, trace: TraceConfig) -> Shards {
@@ -164,6 +178,7 @@ impl Shards {
             dirty: Vec::new(),
             due: BinaryHeap::new(),
             leaving: 0,
+            troubles: Vec::new(),
             traces: Traces::new(trace, core),
             planted: Planted::default(),
         }
@@ -531,6 +546,16 @@ impl Shards {
                         shard.under_way -= 1;
                         self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
+                        if let Err(error) = result
+                            && let Some(failing) = trouble(&io.op, error)
+                        {
+                            let same = |(volume, known, _): &(VolumeId, Failing, String)| {
+                                (*volume, *known) == (shard.volume, failing)
+                            };
+                            if !self.troubles.iter().any(same) {
+                                self.troubles.push((shard.volume, failing, error.to_string()));
+                            }
+                        }
                         let ended = Ended {
                             origin: &io.origin,
                             began: io.began,

@@ -25,6 +25,10 @@ struct Host {
     file: FileId,
     store: Store,
     announced: Announced,
+    /// It may serve as soon as it is mounted.
+    admitted: bool,
+    /// It may not serve any more, for this reason: to be told.
+    retired: Option<String>,
     /// Writes the copy of the metadata, once the store serves.
     memo: Option<Writer>,
     /// Answers to it.
@@ -59,6 +63,8 @@ impl Host {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Announced {
     Nothing,
+    /// It is mounted, and waits to be admitted.
+    Mounted,
     Serving,
     Failed,
 }
@@ -72,9 +78,45 @@ pub struct Stores {
     touched: bool,
     /// The state of a store, or its writer of the copy, may have something to tell.
     news: bool,
+    /// Stores wait to be admitted once they are mounted.
+    held: bool,
+    /// Somebody has asked one for something since [`Stores::take_asked`].
+    asked: bool,
 }
 
 impl Stores {
+    /// From now on stores that are opened serve only when they are admitted: who holds a store is settled in the metadata.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// The store at that path may serve.
+    pub fn admit(&mut self, store: StoreId, path: &str) {
+        let found = |host: &&mut Host| host.store.status().id == store && host.path.as_os_str() == path;
+        if let Some(host) = self.hosts.iter_mut().find(found) {
+            host.admitted = true;
+            (self.touched, self.news) = (true, true);
+        }
+    }
+
+    /// The store at that path may not serve, or no longer. What others ask of it is refused from now on.
+    pub fn retire(&mut self, path: &str, why: String) {
+        let found = |(_, host): &(usize, &mut Host)| host.path.as_os_str() == path;
+        if let Some((index, host)) = self.hosts.iter_mut().enumerate().find(found)
+            && host.announced != Announced::Failed
+        {
+            host.retired = Some(why);
+            host.memo = None;
+            self.by_id.retain(|_, own| *own != index);
+            self.news = true;
+        }
+    }
+
+    /// Has somebody asked a store for something since this was last asked?
+    pub fn take_asked(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
+    }
+
     /// Opens a store's file and begins to mount it.
     ///
     /// # Errors
@@ -87,6 +129,8 @@ impl Stores {
             file,
             store,
             announced: Announced::Nothing,
+            admitted: !self.held,
+            retired: None,
             memo: None,
             memo_answers: Vec::new(),
         });
@@ -96,7 +140,7 @@ impl Stores {
 
     /// Hands a request to its store, or the refusal back.
     pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice, replies: &mut Vec<Reply>) {
-        self.touched = true;
+        (self.touched, self.asked) = (true, true);
         match self.by_id.get(&request.store) {
             Some(&host) => self.hosts[host].store.request(now, link, request, payload),
             None => replies.push((link, refusal(&request, Refusal::NoSuchStore), Slice::default())),
@@ -145,7 +189,8 @@ impl Stores {
         let now = driver.now();
         for (index, host) in self.hosts.iter_mut().enumerate() {
             self.news |= host.announced == Announced::Nothing || host.memo.is_some();
-            self.news |= host.announced == Announced::Serving && !matches!(host.store.state(), State::Serving);
+            let up = matches!(host.announced, Announced::Mounted | Announced::Serving);
+            self.news |= up && !matches!(host.store.state(), State::Serving);
             loop {
                 for effect in host.store.effects() {
                     let token = |io: IoId| token::token(token::STORES, index as u8, io.0);
@@ -239,8 +284,29 @@ impl Stores {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             tell_of_memo(host, tell);
             let path = || host.path.display().to_string();
+            if let Some(why) = host.retired.take() {
+                let served = host.announced == Announced::Serving;
+                host.announced = Announced::Failed;
+                tell.push(FromCore::StoreFailed {
+                    store: served.then(|| host.store.status().id),
+                    path: path(),
+                    why,
+                });
+            }
             match host.store.state() {
-                State::Serving if host.announced == Announced::Nothing => {
+                State::Serving if host.announced == Announced::Nothing && !host.admitted => {
+                    let status = host.store.status();
+                    host.announced = Announced::Mounted;
+                    tell.push(FromCore::StoreMounted {
+                        store: status.id,
+                        path: path(),
+                        size_bytes: status.capacity_bytes,
+                        mount: host.store.mount_number(),
+                    });
+                }
+                State::Serving
+                    if host.admitted && matches!(host.announced, Announced::Nothing | Announced::Mounted) =>
+                {
                     let status = host.store.status();
                     self.by_id.insert(status.id, index);
                     host.announced = Announced::Serving;

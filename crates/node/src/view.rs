@@ -51,6 +51,8 @@ pub struct Membership {
     pub epoch: Epoch,
     /// Who is being brought up to date.
     pub syncing: Vec<map::Syncing>,
+    /// Who should hold it and is not in sync.
+    pub absent: Vec<StoreId>,
 }
 
 /// What a record changed that somebody must be told of.
@@ -358,6 +360,9 @@ impl View {
                 *count += usize::from(!group.syncing.is_empty());
                 known.epoch = group.epoch;
                 known.syncing.clone_from(&group.syncing);
+                known.absent.clear();
+                let absent = group.members.iter().filter(|store| !group.in_sync.contains(store));
+                known.absent.extend(absent);
                 Change::Group(group, pool)
             }
             (Err(why), _) => Change::Unreadable(why),
@@ -398,6 +403,21 @@ impl View {
     #[must_use]
     pub fn group(&self, pool: PoolId, index: GroupIndex) -> Option<&Membership> {
         self.groups.get(&GroupId { pool, index })
+    }
+
+    /// The stores that should hold groups of the pool and are not in sync there, and in how many.
+    #[must_use]
+    pub fn absent(&self, pool: &str) -> BTreeMap<StoreId, u32> {
+        let mut absent = BTreeMap::new();
+        let Some(&pool) = self.pools.get(pool) else {
+            return absent;
+        };
+        let index = |index| GroupId { pool, index };
+        let groups = self.groups.range(index(GroupIndex(0))..=index(GroupIndex(u32::MAX)));
+        for store in groups.flat_map(|(_, group)| &group.absent) {
+            *absent.entry(*store).or_default() += 1;
+        }
+        absent
     }
 
     /// Is a store being brought up to date in some group of the pool?

@@ -421,6 +421,11 @@ impl Cluster {
                     self.announce(member);
                 }
                 FromCore::Description(_) | FromCore::Recalled { .. } | FromCore::Kept { .. } => {}
+                // Stores serve at once here: whose they are is settled beside the simulator.
+                FromCore::StoreMounted { .. } => unreachable!("no store is held"),
+                FromCore::VolumeFails { text, .. } | FromCore::VolumeWorks { text, .. } => {
+                    self.tell(|| format!("node {}: {text}", member + 1));
+                }
                 FromCore::Warning(what) => {
                     self.coverage.hit("node.warnings");
                     if what.starts_with("slow store: ") {

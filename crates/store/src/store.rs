@@ -351,6 +351,12 @@ impl Store {
         &self.state
     }
 
+    /// The number of this mount, once it serves: it goes up with each, and is on the disk before anything else is written.
+    #[must_use]
+    pub fn mount_number(&self) -> u64 {
+        self.superblock.mount
+    }
+
     /// Its figures.
     #[must_use]
     pub fn status(&self) -> Status {

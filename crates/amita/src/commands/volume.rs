@@ -8,6 +8,7 @@ mod reservation;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::error::Result;
+use crate::say_line;
 use crate::size;
 use crate::table::{Table, print};
 use amita_control::admin;
@@ -145,7 +146,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             };
             let client = metadata.client();
             let deleted = admin::delete_volume(client, &arguments.name, arguments.force, &mut pause).described()?;
-            println!("Volume {} is deleted; its space comes back by and by.", arguments.name);
+            say_line!("Volume {} is deleted; its space comes back by and by.", arguments.name);
             if let Some(node) = deleted.unheard {
                 eprintln!(
                     "Node {node} had it open and does not answer: until it hears of the deletion, it may go on serving clients \
@@ -164,7 +165,7 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = admin::scrub_volume(client, &arguments.name, now).described()?;
         if arguments.no_wait {
-            println!("All copies of volume {} will be looked at.", arguments.name);
+            say_line!("All copies of volume {} will be looked at.", arguments.name);
             return Ok(());
         }
         while state()?.finished < number {
@@ -182,6 +183,13 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
             "{} copies of chunks of volume {name} were looked at: {} damaged blocks, {} repaired, {} blocks that differ.\n",
             report.copies, report.damaged, report.repaired, report.differing
         );
+        for unread in &state.unread {
+            text += &format!(
+                "The copies on store {} were not looked at, in {} groups: it is not in sync there. Look again when it is back \
+                 (`amita status`).\n",
+                unread.store, unread.groups
+            );
+        }
         if report.skipped > 0 {
             text += &format!(
                 "{} copies could not be looked at; their stores did not answer well (see `amita status`).\n",

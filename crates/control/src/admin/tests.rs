@@ -1,4 +1,7 @@
+mod claim;
+mod node;
 mod nvme;
+mod status;
 mod topology;
 
 use super::*;

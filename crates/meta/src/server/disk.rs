@@ -16,7 +16,10 @@ use redb::{Database, DatabaseError, ReadableTable, StorageError, TableDefinition
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
@@ -56,15 +59,17 @@ impl Disk {
     pub(super) fn open(path: &Path, now: Duration) -> Result<(Disk, State), StartError> {
         refuse_what_is_not_a_file(path)?;
         make_for_owner_only(path)?;
-        let database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create(path)
-            .map_err(|error| open_error(path, error))?;
+        let opened = with_words_for_panics(path, || {
+            let database = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+            let saved = load(&database);
+            Ok((database, saved))
+        });
+        let (database, saved) = opened.map_err(|error| open_error(path, error))?;
         let damaged = |what: String| StartError::Damaged {
             path: path.to_owned(),
             what,
         };
-        let saved = load(&database).map_err(|problem| match problem {
+        let saved = saved.map_err(|problem| match problem {
             Problem::Foreign(what) => StartError::NotOurs {
                 path: path.to_owned(),
                 what,
@@ -211,6 +216,32 @@ fn open_error(path: &Path, error: DatabaseError) -> StartError {
             what: error.to_string(),
         },
     }
+}
+
+/// redb asserts what it reads: a page that is rotten in the right place ends the process in its middle. It cannot be gone on
+/// from there, but whoever reads the log should know what it was, and what to do.
+fn with_words_for_panics<T>(path: &Path, read: impl FnOnce() -> T) -> T {
+    let words = StartError::Damaged {
+        path: path.to_owned(),
+        what: "a page does not hold what it must".to_owned(),
+    };
+    let words = words.to_string();
+    let before = Arc::new(panic::take_hook());
+    let also = Arc::clone(&before);
+    let reader = thread::current().id();
+    panic::set_hook(Box::new(move |found| {
+        if thread::current().id() == reader {
+            log::error!("{words}");
+        }
+        also(found);
+    }));
+    let read = read();
+    drop(panic::take_hook());
+    // Ours was the only other one that had it.
+    if let Ok(before) = Arc::try_unwrap(before) {
+        panic::set_hook(before);
+    }
+    read
 }
 
 enum Problem {

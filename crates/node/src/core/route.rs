@@ -196,6 +196,7 @@ impl Core {
             return;
         }
         self.stirred = true;
+        self.news.stir_space(self.pass_began);
         let before = self.to_control.len();
         self.stores.announce(&mut self.to_control);
         let serving: Vec<StoreId> = self.to_control[before..]

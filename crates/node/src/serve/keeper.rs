@@ -16,6 +16,8 @@ use super::{Level, Log};
 use crate::control::ToCore;
 use amita_cluster::map::{self, Suspect};
 use amita_cluster::{ClusterId, NodeId, StoreId, VolumeId};
+use amita_control::agent::Journal;
+use amita_control::events::{Draft, Kind};
 use amita_control::ledger::{Ledger, News};
 use amita_control::records::{Records, is_kept};
 use amita_control::recover::{KnownGroup, KnownVolume, Source};
@@ -98,6 +100,7 @@ pub(super) struct Keeper {
     /// How many stores the node was told to serve.
     pub(super) stores: usize,
     pub(super) cores: ToCores,
+    pub(super) journal: Journal,
     pub(super) log: Log,
 }
 
@@ -316,6 +319,9 @@ impl Keeper {
 
     fn suspect(&self, state: &mut State, why: String) {
         (self.log)(Level::Error, &why);
+        if state.suspicion.is_none() {
+            self.journal.tell(Draft::new(Kind::MetadataOlder, [self.node], &why));
+        }
         state.suspicion.get_or_insert(why);
         self.say(state);
     }
