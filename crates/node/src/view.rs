@@ -9,7 +9,7 @@ use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeI
 use amita_uss::reservation;
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct View {
     nodes: BTreeMap<NodeId, map::Node>,
     names: BTreeMap<String, NodeId>,
     stores: FxHashMap<StoreId, NodeId>,
+    /// The same by node: a core asks for a node's stores for each volume that it opens and each link that breaks.
+    stores_by_node: BTreeMap<NodeId, BTreeSet<StoreId>>,
     volumes: BTreeMap<String, map::Volume>,
     pools: BTreeMap<String, PoolId>,
     chunk_bytes: BTreeMap<String, u32>,
@@ -164,7 +166,8 @@ impl View {
     fn store(&mut self, id: &str, record: &Record) -> Change {
         let Some(value) = &record.value else {
             if let Ok(id) = id.parse() {
-                self.stores.remove(&id);
+                let was = self.stores.remove(&id);
+                self.take_from(was, id);
             }
             return Change::Nothing;
         };
@@ -172,6 +175,8 @@ impl View {
             Ok(store) => {
                 let before = self.stores.insert(store.id, store.node);
                 let moved = before != Some(store.node);
+                self.take_from(before.filter(|before| *before != store.node), store.id);
+                self.stores_by_node.entry(store.node).or_default().insert(store.id);
                 Change::Store {
                     store: store.id,
                     node: store.node,
@@ -179,6 +184,18 @@ impl View {
                 }
             }
             Err(why) => Change::Unreadable(why),
+        }
+    }
+
+    /// A store is not that node's any more.
+    fn take_from(&mut self, node: Option<NodeId>, store: StoreId) {
+        if let Some(node) = node
+            && let Some(stores) = self.stores_by_node.get_mut(&node)
+        {
+            stores.remove(&store);
+            if stores.is_empty() {
+                self.stores_by_node.remove(&node);
+            }
         }
     }
 
@@ -376,9 +393,10 @@ impl View {
         self.stores.get(&store).copied()
     }
 
-    /// The stores that a node serves.
+    /// The stores that a node serves, in order: what is told to sequencers must not hang on a table's order.
     pub fn stores_of(&self, node: NodeId) -> impl Iterator<Item = StoreId> {
-        self.stores.iter().filter(move |(_, n)| **n == node).map(|(s, _)| *s)
+        let stores = self.stores_by_node.get(&node).into_iter().flatten();
+        stores.inspect(|_| look()).copied()
     }
 
     /// A node's record.
@@ -544,3 +562,14 @@ fn recovery(record: &Record) -> Change {
 fn resolve(address: &str) -> Option<SocketAddr> {
     address.parse().ok().or_else(|| address.to_socket_addrs().ok()?.next())
 }
+
+/// Counts looks at stores, in tests: the same number on every machine.
+#[cfg(not(test))]
+#[inline(always)]
+fn look() {}
+
+#[cfg(test)]
+use tests::look;
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,9 @@ impl Sequencer {
                 store.heard = now;
             }
             let due = store.heard.plus(self.config.store_timeout);
+            if !std::mem::replace(&mut store.owes, true) {
+                self.silence.stores.push(number);
+            }
             self.arm(due);
         }
         let store = &mut self.stores[number as usize];

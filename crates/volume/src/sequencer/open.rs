@@ -41,6 +41,11 @@ pub(super) struct Opening {
     covered: bool,
 }
 
+/// Chunks that are being opened at one time, at most.
+fn most_openings() -> usize {
+    if narrow(Point::OneOpening) { 1 } else { MAX_OPENINGS }
+}
+
 impl Opening {
     pub(super) fn cover_check(&mut self) {
         self.covered |= self.phase == Phase::Checking;
@@ -57,11 +62,15 @@ impl Sequencer {
     pub(super) fn want_open(&mut self, now: Time, chunk: u32) {
         if matches!(self.chunks[chunk as usize].state, ChunkState::Closed) {
             let group = self.chunks[chunk as usize].group;
+            let state = &mut self.groups[group as usize];
             self.chunks[chunk as usize].state = ChunkState::Waiting;
-            self.groups[group as usize].opening.push(chunk);
+            self.chunks[chunk as usize].opening_at = state.opening.len() as u32;
+            state.opening.push(chunk);
+            state.waiting.push_back(chunk);
+            self.note_opening(group);
             self.touch(now, group);
             self.open_chunks(now, group);
-            self.arm_silence(now);
+            self.arm_silence_of(now, group);
         }
     }
 
@@ -70,23 +79,25 @@ impl Sequencer {
         if !self.is_fenced(group) || !self.groups[group as usize].paused.is_empty() {
             return;
         }
-        for index in 0..self.groups[group as usize].opening.len() {
-            let chunk = self.groups[group as usize].opening[index];
-            if matches!(self.chunks[chunk as usize].state, ChunkState::Waiting) {
-                let most = if narrow(Point::OneOpening) { 1 } else { MAX_OPENINGS };
-                if self.openings >= most {
-                    return;
-                }
-                self.ask(now, chunk);
-            }
+        while self.openings < most_openings() {
+            let Some(chunk) = self.groups[group as usize].waiting.pop_front() else {
+                return;
+            };
+            self.ask(now, chunk);
+        }
+        let state = &mut self.groups[group as usize];
+        if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
+            self.starved.push_back(group);
         }
     }
 
-    /// An opening has ended: another may begin.
+    /// Where openings have ended others may begin, in the order in which their groups had to wait. (A group that is not
+    /// fenced just now is looked at when it is.)
     pub(super) fn retry_openings(&mut self, now: Time) {
-        if std::mem::take(&mut self.retry_openings) {
-            for index in 0..self.touched.len() {
-                self.open_chunks(now, self.touched[index]);
+        while !self.starved.is_empty() && self.openings < most_openings() {
+            if let Some(group) = self.starved.pop_front() {
+                self.groups[group as usize].starved = false;
+                self.open_chunks(now, group);
             }
         }
     }
@@ -237,12 +248,13 @@ impl Sequencer {
 
     fn leave_opening(&mut self, chunk: u32) {
         let group = self.chunks[chunk as usize].group;
+        let place = std::mem::replace(&mut self.chunks[chunk as usize].opening_at, NIL) as usize;
         let opening = &mut self.groups[group as usize].opening;
-        let place = opening
-            .iter()
-            .position(|&other| other == chunk)
-            .expect("a chunk that opens is in the list");
-        opening.swap_remove(place);
+        let gone = opening.swap_remove(place);
+        assert_eq!(gone, chunk, "a chunk that opens is in the list");
+        if let Some(&moved) = opening.get(place) {
+            self.chunks[moved as usize].opening_at = place as u32;
+        }
     }
 
     /// No member has an intact copy of what must be rolled forward: I/O that waits fails, the next touch tries again.
@@ -314,31 +326,36 @@ impl Sequencer {
 
     /// From the first question, when the group is fenced (which it may well be).
     pub(super) fn restart_opening(&mut self, now: Time, chunk: u32) {
-        self.drop_opening(chunk);
         let group = self.chunks[chunk as usize].group;
-        self.chunks[chunk as usize].state = ChunkState::Waiting;
+        if self.drop_opening(chunk) {
+            self.groups[group as usize].waiting.push_back(chunk);
+        }
         self.open_chunks(now, group);
     }
 
-    fn drop_opening(&mut self, chunk: u32) {
+    /// Ends what is asked for a chunk's opening; false where nothing was, and the chunk waits. From now on it does, and
+    /// whoever calls puts it with those that wait, or has it leave.
+    fn drop_opening(&mut self, chunk: u32) -> bool {
         let ChunkState::Opening(opening) =
             std::mem::replace(&mut self.chunks[chunk as usize].state, ChunkState::Waiting)
         else {
-            return;
+            return false;
         };
         self.openings -= 1;
-        self.retry_openings = true;
         for slot in opening.tasks {
             self.settle_all(slot);
             self.tasks.remove(slot);
         }
+        true
     }
 
     /// All openings of a group wait for its fence again.
     pub(super) fn reset_openings(&mut self, group: u32) {
         for index in 0..self.groups[group as usize].opening.len() {
             let chunk = self.groups[group as usize].opening[index];
-            self.drop_opening(chunk);
+            if self.drop_opening(chunk) {
+                self.groups[group as usize].waiting.push_back(chunk);
+            }
         }
     }
 

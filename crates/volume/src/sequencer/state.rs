@@ -6,6 +6,7 @@ use amita_cluster::message::MAX_MEMBERS;
 use amita_cluster::{ChunkIndex, Epoch, GroupId, RequestId, StoreId, Version, map};
 use amita_reactor::Time;
 use arrayvec::ArrayVec;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// One of the volume's stores.
@@ -23,6 +24,12 @@ pub(super) struct Store {
     pub unfit: bool,
     /// Answers that are owed on something sent or to be sent.
     pub awaited: u32,
+    /// Stands in the list of those whose silence may matter ([`super::store::Silence`]).
+    pub owes: bool,
+    /// In which round it was last found that openings wait for it.
+    pub missed: u64,
+    /// In how many groups' records it is being brought up to date.
+    pub behind_in: u32,
     /// Of those, writes: their end may bring credits.
     pub writes: u32,
     /// Payload bytes of writes that it has not answered.
@@ -88,8 +95,16 @@ pub(super) struct Group {
     pub fence: u32,
     /// Chunks that wait to be opened, or are being opened.
     pub opening: Vec<u32>,
+    /// Of those, the ones that wait, in order.
+    pub waiting: VecDeque<u32>,
+    /// They wait because too many others are being opened: it stands in [`Sequencer::starved`](super::Sequencer).
+    pub starved: bool,
+    /// Stands in the list of groups with chunks to be opened.
+    pub opens: bool,
     /// Chunks with writes that are not acknowledged.
     pub busy: Vec<u32>,
+    /// All of its chunks that were touched.
+    pub chunks: Vec<u32>,
 }
 
 /// One chunk of the volume, once touched.
@@ -121,6 +136,8 @@ pub(super) struct Chunk {
     pub stalled: Members,
     /// The place in the group's list of busy chunks.
     pub busy_at: u32,
+    /// The place in the group's list of chunks that wait to be opened, or are being opened.
+    pub opening_at: u32,
     /// Stands in [`Sequencer::blocked`].
     pub blocked: bool,
     /// Members that could not give what a roll-forward needs.

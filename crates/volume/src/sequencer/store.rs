@@ -9,6 +9,17 @@ use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use std::time::Duration;
 
+/// Whose silence may matter: a few of the stores of a large pool.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    /// Stores that owe an answer, or for which an opening waits, and some of which that was so a moment ago.
+    pub stores: Vec<u32>,
+    /// Groups with chunks that are to be opened, and some that had any a moment ago.
+    openings: Vec<u32>,
+    /// How often it was looked for openings that wait.
+    round: u64,
+}
+
 impl Sequencer {
     /// There is an ordered link to the store, on which nothing was sent yet. One of which no group says anything yet is
     /// remembered: it may be listed as syncing while its link stands, and nobody says then once more that it does.
@@ -153,7 +164,9 @@ impl Sequencer {
 
     /// Finds stores that owe an answer and have not said a word for too long.
     pub(super) fn listen_for_silence(&mut self, now: Time) {
-        for number in 0..self.stores.len() {
+        self.look_for_missed();
+        for index in 0..self.silence.stores.len() {
+            let number = self.silence.stores[index] as usize;
             let store = &self.stores[number];
             let silent = now.since(store.heard) >= self.config.store_timeout || buggify(Point::LoseStore);
             if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
@@ -163,7 +176,15 @@ impl Sequencer {
     }
 
     pub(super) fn arm_silence(&mut self, now: Time) {
-        for number in 0..self.stores.len() {
+        self.look_for_missed();
+        let Sequencer { stores, silence, .. } = self;
+        silence.stores.retain(|&number| {
+            let store = &mut stores[number as usize];
+            store.owes = store.awaited > 0 || store.missed == silence.round;
+            store.owes
+        });
+        for index in 0..self.silence.stores.len() {
+            let number = self.silence.stores[index] as usize;
             let store = &self.stores[number];
             if !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
                 let due = store.heard.plus(self.config.store_timeout).max(now);
@@ -172,19 +193,58 @@ impl Sequencer {
         }
     }
 
-    /// Does I/O wait for a store to which there is no link?
-    fn is_missed(&self, number: u32) -> bool {
-        if self.stores[number as usize].up {
-            return false;
+    /// The same for the members of one group, of which a chunk is to be opened.
+    pub(super) fn arm_silence_of(&mut self, now: Time, group: u32) {
+        for position in self.groups[group as usize].current.iter() {
+            let store = &self.stores[self.groups[group as usize].members[position] as usize];
+            if !store.up && !store.lost {
+                let due = store.heard.plus(self.config.store_timeout).max(now);
+                self.arm(due);
+            }
         }
-        self.touched.iter().any(|&group| {
-            let planted = self.config.planted.serve_half_fenced();
-            let waits = planted || !self.groups[group as usize].opening.is_empty();
-            waits
-                && self
-                    .position(group, number)
-                    .is_some_and(|position| self.groups[group as usize].current.has(position))
-        })
+    }
+
+    /// Chunks of the group are to be opened.
+    pub(super) fn note_opening(&mut self, group: u32) {
+        if !std::mem::replace(&mut self.groups[group as usize].opens, true) {
+            self.silence.openings.push(group);
+        }
+    }
+
+    /// Finds the stores without a link for which an opening waits.
+    fn look_for_missed(&mut self) {
+        self.silence.round += 1;
+        if self.config.planted.serve_half_fenced() {
+            for index in 0..self.touched.len() {
+                self.note_opening(self.touched[index]);
+            }
+        }
+        let mut index = 0;
+        while let Some(&number) = self.silence.openings.get(index) {
+            let group = &mut self.groups[number as usize];
+            if group.opening.is_empty() && !self.config.planted.serve_half_fenced() {
+                group.opens = false;
+                self.silence.openings.swap_remove(index);
+                continue;
+            }
+            index += 1;
+            for position in group.current.iter() {
+                let number = group.members[position];
+                let store = &mut self.stores[number as usize];
+                if !store.up {
+                    store.missed = self.silence.round;
+                    if !std::mem::replace(&mut store.owes, true) {
+                        self.silence.stores.push(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does I/O wait for a store to which there is no link, as [`Sequencer::look_for_missed`] has found?
+    fn is_missed(&self, number: u32) -> bool {
+        let store = &self.stores[number as usize];
+        !store.up && store.missed == self.silence.round
     }
 
     // ---- promises ----

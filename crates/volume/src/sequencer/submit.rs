@@ -153,9 +153,11 @@ impl Sequencer {
             volume: self.volume.id,
             index,
         };
+        let group = id.group(self.pool.groups).0;
+        self.groups[group as usize].chunks.push(number);
         self.chunks.push(Chunk {
             index,
-            group: id.group(self.pool.groups).0,
+            group,
             state: ChunkState::Closed,
             issued: Version::NONE,
             committed: Version::NONE,
@@ -170,6 +172,7 @@ impl Sequencer {
             held: List::default(),
             stalled: Members::NONE,
             busy_at: NIL,
+            opening_at: NIL,
             blocked: false,
             bad_sources: Members::NONE,
             joined: Members::NONE,
