@@ -12,6 +12,7 @@ mod coordinator;
 mod deletion;
 pub mod hosts;
 pub mod node;
+pub mod operator;
 mod records;
 mod session;
 mod settings;
@@ -61,6 +62,10 @@ const RECOVERY_OPERATIONS: u32 = 150;
 const RESYNC: bool = true;
 /// A planned move takes no longer than this, where nothing is wrong.
 const MOVE_LIMIT: Duration = Duration::from_secs(5);
+/// Blocks of a chunk from which on not all of it is read in the end, but what was written.
+const WIDE_CHUNK: u64 = 512;
+/// And one of so many pieces of what was not.
+const UNWRITTEN: u64 = 16;
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
@@ -172,6 +177,7 @@ impl Cluster {
             setup,
         };
         cluster.history.may_repeat = cluster.setup.shared_hosts > 0;
+        cluster.begin_small();
         cluster.tell(|| "begins".to_owned());
         for member in 0..cluster.nodes.len() {
             cluster.start(member);
@@ -190,6 +196,7 @@ impl Cluster {
         self.tell(|| format!("{:#?}", self.setup));
         self.work()?;
         self.heal();
+        self.end_chores()?;
         self.settle()?;
         self.recover()?;
         self.end_moves()?;
@@ -201,6 +208,13 @@ impl Cluster {
         self.coverage
             .add("run.blocked_for_good", u64::from(!self.blocked.is_empty()));
         self.judge_metadata()?;
+        let (blocks, chunk) = (
+            self.setup.blocks,
+            u64::from(self.setup.chunk_bytes / amita_cluster::BLOCK_BYTES),
+        );
+        let place = |first: Sector| (first.block() / blocks, first.block() % blocks / chunk);
+        let taken = self.history.take_over(self.ledger.raises(), place);
+        self.coverage.add("judge.taken_over_unanswered", taken);
         let repeated = self
             .history
             .check_counting()
@@ -268,6 +282,7 @@ impl Cluster {
     fn step(&mut self, limit: Time) -> Result<(), String> {
         let now = self.world.now();
         self.strike(now);
+        self.do_chores(now);
         self.deliver(now);
         self.coordinate(now);
         self.pass_volumes(now)?;
@@ -628,14 +643,9 @@ impl Cluster {
         self.settle()?;
         for _ in 0..CLOSING_ROUNDS {
             let before = self.history.operations().len();
-            for index in 0..chunks {
-                let (mut first, end) = (index * chunk, blocks.min((index + 1) * chunk));
-                while first < end {
-                    let count = (end - first).min(u64::from(amita_cluster::MAX_IO_BLOCKS));
-                    if !self.is_blocked(first) {
-                        self.closing(Kind::Read, first, count);
-                    }
-                    first += count;
+            for (first, count) in self.closing_ranges() {
+                if !self.is_blocked(first) {
+                    self.closing(Kind::Read, first, count);
                 }
             }
             self.settle()?;
@@ -661,12 +671,48 @@ impl Cluster {
                 self.closed_under[volume as usize] = generations.max().unwrap_or_default();
             }
         }
+        self.end_scrubs()?;
         // What sequencers do besides, a change of a group that is under way say, comes to its end.
         let rest = self.world.now().plus(REST);
         while self.world.now() < rest {
             self.step(rest)?;
         }
         Ok(())
+    }
+
+    /// What is read in the end: everything, and of large chunks what somebody has written and a little more. (What nobody
+    /// has written is not listed by any store: that is looked at, too.)
+    fn closing_ranges(&self) -> Vec<(u64, u64)> {
+        let chunk = u64::from(self.setup.chunk_bytes / amita_cluster::BLOCK_BYTES);
+        let (all, step) = (
+            self.setup.blocks * self.setup.volumes,
+            u64::from(amita_cluster::MAX_IO_BLOCKS).min(chunk),
+        );
+        let ranges = (0..all)
+            .step_by(step as usize)
+            .map(|first| (first, step.min(all - first)));
+        if chunk < WIDE_CHUNK {
+            return ranges.collect();
+        }
+        let written = self.written_blocks();
+        let is_written = |first: u64, count: u64| written.range(first..first + count).next().is_some();
+        let ranges =
+            ranges.filter(|(first, count)| is_written(*first, *count) || (first / step).is_multiple_of(UNWRITTEN));
+        ranges.collect()
+    }
+
+    /// Blocks that somebody has asked to write, or to clear.
+    fn written_blocks(&self) -> BTreeSet<u64> {
+        let operations = self
+            .history
+            .operations()
+            .iter()
+            .filter(|operation| operation.kind != Kind::Read);
+        let blocks = operations.flat_map(|operation| {
+            let last = Sector(operation.first.0 + u64::from(operation.sectors) - 1);
+            operation.first.block()..=last.block()
+        });
+        blocks.collect()
     }
 
     fn closing(&mut self, kind: Kind, block: u64, blocks: u64) {

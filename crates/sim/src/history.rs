@@ -68,6 +68,11 @@ pub struct Operation {
     /// The host has repeated it by another gateway: this is the repetition. When that is acknowledged the host goes on,
     /// and what it had sent before must never take effect after that (R9).
     pub repeated_by: Option<OperationId>,
+    /// The gateway that the host asked, where that one carries it out or nobody does.
+    pub asked_of: Option<usize>,
+    /// It was asked of a gateway that lost the volume since, and was not answered: the event at which its successor had
+    /// acknowledged something. What it has not done by then it must never do.
+    pub taken_from: Option<u64>,
 }
 
 /// The operations of one run.
@@ -118,6 +123,8 @@ impl History {
             outcome,
             expected: Vec::new(),
             repeated_by: None,
+            asked_of: None,
+            taken_from: None,
         });
         id
     }
@@ -135,8 +142,9 @@ impl History {
         id
     }
 
-    /// A host sends a write, whose outcome it does not know, once more, by another gateway. The second one has a stamp of
-    /// its own: the product does not look at what is written, and so the two can be told apart.
+    /// A host sends a write or a clear, whose outcome it does not know, once more, by another gateway. The second write has a
+    /// stamp of its own: the product does not look at what is written, and so the two can be told apart. Zeros cannot; but
+    /// zeros that are read later than the answer allows are those of the first one, because no other is left.
     pub fn repeat(&mut self, now: Time, id: OperationId) -> OperationId {
         let Operation {
             client,
@@ -147,7 +155,7 @@ impl History {
             ..
         } = self.operations[id.0 as usize];
         assert!(
-            kind == Kind::Write && completed.is_none(),
+            matches!(kind, Kind::Write | Kind::Clear) && completed.is_none(),
             "only what may not have been done"
         );
         let again = self.invoke(now, client, kind, first, sectors);
@@ -177,7 +185,46 @@ impl History {
                 return Some(event);
             }
         }
-        None
+        operation.taken_from
+    }
+
+    /// The host asks this gateway, which carries the operation out or nobody does.
+    pub fn asked_of(&mut self, id: OperationId, gateway: usize) {
+        self.operations[id.0 as usize].asked_of = Some(gateway);
+    }
+
+    /// Volumes were taken from their gateways (`raised`: when and by whom, for each volume; `place` says in which volume an
+    /// operation lies, and in which chunk). What a gateway had when its volume was taken takes effect before the first thing
+    /// that its successor acknowledges in that chunk, because that one has made all copies equal first and no copy takes
+    /// anything of the old one after that; or never. Returns of how many operations that is known.
+    pub fn take_over(
+        &mut self,
+        raised: &BTreeMap<u64, Vec<(Time, usize)>>,
+        place: impl Fn(Sector) -> (u64, u64),
+    ) -> u64 {
+        // By chunk: when the volume was raised, by whom, and when something was acknowledged that was asked after that.
+        let mut acknowledged: BTreeMap<(u64, u64), Vec<(Time, usize, u64)>> = BTreeMap::new();
+        for operation in &self.operations {
+            let (Some(gateway), Some((event, _))) = (operation.asked_of, operation.completed) else {
+                continue;
+            };
+            let chunk = place(operation.first);
+            let raises = raised.get(&chunk.0).into_iter().flatten();
+            let own = raises.filter(|(at, by)| *by == gateway && *at < operation.invoked.1);
+            let Some((at, _)) = own.last() else { continue };
+            acknowledged.entry(chunk).or_default().push((*at, gateway, event));
+        }
+        let mut known = 0;
+        for operation in &mut self.operations {
+            let (Some(gateway), None) = (operation.asked_of, operation.completed) else {
+                continue;
+            };
+            let later = acknowledged.get(&place(operation.first)).into_iter().flatten();
+            let later = later.filter(|(at, by, _)| *by != gateway && *at > operation.invoked.1);
+            operation.taken_from = later.map(|(.., event)| *event).min();
+            known += u64::from(operation.taken_from.is_some());
+        }
+        known
     }
 
     /// The operation is done; a read with one stamp a sector, others with none.
@@ -349,7 +396,10 @@ impl History {
                 (Some((event, time)), _) => format!("miscompare #{event} at {} us", time.0 / 1000),
                 _ => match operation.repeated_by {
                     Some(again) => format!("outcome unknown, sent again as {}", again.stamp()),
-                    None => "outcome unknown".to_owned(),
+                    None => match operation.taken_from {
+                        Some(event) => format!("outcome unknown, not after #{event}"),
+                        None => "outcome unknown".to_owned(),
+                    },
                 },
             };
             let _ = writeln!(

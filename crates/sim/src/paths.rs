@@ -99,6 +99,10 @@ pub const CLUSTER: &[&str] = &[
     "coordinator.elected",
     "coordinator.evicted",
     "coordinator.lost_race",
+    // The operator.
+    "operator.grow",
+    "operator.scrub",
+    "operator.scrub_copies",
     // Hosts.
     "hosts.gateway_died",
     "hosts.gave_up",
@@ -118,6 +122,7 @@ pub const CLUSTER: &[&str] = &[
     "judge.damaged_copy",
     "judge.epoch_fenced",
     "judge.generation_fenced",
+    "judge.taken_over_unanswered",
 ];
 
 /// Of a store on its own.

@@ -189,6 +189,7 @@ impl Cluster {
                 Some(IoError::Unavailable) => Excuse::Unavailable,
                 Some(IoError::Damaged) => Excuse::Damaged,
                 Some(IoError::NoSpace) => Excuse::NoSpace,
+                Some(IoError::OutOfRange) => Excuse::NotGrown,
                 Some(error) => return Err(format!("{operation:?} ended with: {error}")),
             };
             let plea = Plea {

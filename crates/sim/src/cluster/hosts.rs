@@ -113,10 +113,6 @@ pub struct Hosts {
     patient: bool,
     /// The first thing that a host was told and should never be.
     pub violation: Option<String>,
-    /// A damaged block may be met: bits were flipped, or a disk lies.
-    pub rot: bool,
-    /// A block may be unreadable: a disk returned errors.
-    pub disk_errors: bool,
     /// What happened.
     pub coverage: Coverage,
     /// I/O of hosts that use several gateways may not fail: nothing is wrong with any.
@@ -162,8 +158,6 @@ impl Hosts {
             volume_sectors: setup.blocks * SECTORS_PER_BLOCK as u64,
             patient: false,
             violation: None,
-            rot: false,
-            disk_errors: false,
             coverage: Coverage::new(),
             no_failures: setup.expect_no_failures,
             opened_at: Vec::new(),
@@ -482,6 +476,7 @@ impl Hosts {
             }
             Err(IoError::Lost) => self.coverage.hit("io.lost"),
             Err(IoError::Busy) => self.coverage.hit("io.busy"),
+            Err(IoError::OutOfRange) => self.coverage.hit("io.out_of_range"),
             Err(IoError::Unavailable) => self.coverage.hit("io.unavailable"),
             Err(IoError::Damaged) => {
                 self.coverage.hit("io.damaged");
@@ -598,7 +593,7 @@ impl Hosts {
         node.ask(core, front, |service| service.open(front, 0, &volume_name(volume)));
     }
 
-    fn send(&mut self, now: Time, index: usize, nodes: &mut [Node], history: &History) {
+    fn send(&mut self, now: Time, index: usize, nodes: &mut [Node], history: &mut History) {
         let host = &mut self.hosts[index];
         let (State::Open { volume }, Some(at)) = (&host.state, &host.at) else {
             return;
@@ -606,6 +601,7 @@ impl Hosts {
         for ask in host.waiting.drain(..) {
             let (op, payload) = request(ask, self.volume_sectors, history);
             host.under_way.insert(ask.id, now);
+            history.asked_of(ask.id, at.member);
             let (front, volume) = (at.front, *volume);
             nodes[at.member].ask(at.core, front, |service| {
                 service.submit(front, u64::from(ask.id.0), volume, op, payload);

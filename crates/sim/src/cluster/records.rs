@@ -109,7 +109,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             id: volume_id(number),
             name: volume_name(number),
             pool: pool_name(pool_of(setup, number)),
-            size_bytes: setup.blocks * u64::from(amita_cluster::BLOCK_BYTES),
+            size_bytes: setup.chores.first_blocks.unwrap_or(setup.blocks) * u64::from(amita_cluster::BLOCK_BYTES),
             generation: Generation(0),
             owner: None,
         };

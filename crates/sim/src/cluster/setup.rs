@@ -1,6 +1,7 @@
 //! What a run is made of: the size of the cluster, its settings, its clients and its faults, all from the seed.
 
 use super::deletion::Passers;
+use super::operator::Chores;
 use super::settings::Settings;
 use crate::faults::{Limits, Plan};
 use crate::random::Random;
@@ -29,6 +30,9 @@ pub struct Plants {
 const WORK: Duration = Duration::from_secs(60);
 /// As above, for the few runs that live long.
 const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
+
+/// One run of so many has chunks of several leaves, many of them, sparsely written.
+const WIDE_ONE_IN: u64 = 12;
 
 /// Compares that calls to the metadata are made without: rules switched off on the way to the service.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,6 +150,8 @@ pub struct Setup {
     pub passers: Passers,
     /// Which rules are switched off.
     pub plants: Plants,
+    /// What an operator does meanwhile.
+    pub chores: Chores,
 }
 
 impl Setup {
@@ -201,6 +207,19 @@ impl Setup {
         if long {
             plan.last_longer(&mut random);
         }
+        // By chance of its own, as what follows.
+        let mut wide = Random::new(seed).fork(21);
+        let is_wide = !long && wide.below(WIDE_ONE_IN) == 0;
+        let (blocks_per_chunk, blocks) = match is_wide {
+            true => {
+                let chunk = *wide.pick(&[512, 1024]);
+                (chunk, chunk * wide.within(2, if volumes == 1 { 16 } else { 6 }))
+            }
+            false => (blocks_per_chunk, blocks),
+        };
+        if is_wide {
+            profile.widen(&mut wide, blocks, blocks_per_chunk);
+        }
         // By chance of its own: the other half of the seeds are what they were before there were such hosts.
         let mut more = Random::new(seed).fork(20);
         let shared_hosts = match more.below(10) {
@@ -221,6 +240,8 @@ impl Setup {
             0
         };
         let passers = Passers::draw(seed);
+        let mut chores = Random::new(seed).fork(22);
+        let chores = Chores::draw(&mut chores, volumes, blocks, blocks_per_chunk, profile.operations);
         Setup {
             seed,
             nodes,
@@ -256,6 +277,7 @@ impl Setup {
             plan,
             passers,
             plants: Plants::default(),
+            chores,
         }
     }
 
@@ -306,6 +328,7 @@ impl Setup {
             plan: Plan::default(),
             passers: Passers::default(),
             plants: Plants::default(),
+            chores: Chores::default(),
         }
     }
 }

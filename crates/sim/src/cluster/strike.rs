@@ -170,7 +170,6 @@ impl Cluster {
                 per_mille,
                 for_ns,
             } => {
-                self.hosts.disk_errors = true;
                 let disk = self.any_disk(node);
                 // A last batch that a mount cannot read may have been torn by the power cut, so the store goes on without it:
                 // harmless where another member has it.
@@ -187,12 +186,11 @@ impl Cluster {
                 per_mille,
                 for_ns,
             } => {
-                self.hosts.rot = true;
                 let disk = self.any_disk(node);
                 self.world.disk_faults(disk, |faults| faults.lost = per_mille);
                 self.later(now, for_ns, End::Disk(node));
             }
-            Fault::Rot { node, blocks } => self.rot(node, blocks),
+            Fault::Rot { node, blocks } => self.rot(now, node, blocks),
             Fault::HostsCut { gateway } => {
                 self.hosts.cut_paths(now, gateway, &mut self.nodes);
                 self.coverage.hit("fault.hosts_cut");
@@ -376,7 +374,7 @@ impl Cluster {
 
     /// Flips a bit in some blocks that the node's store holds. One node's data rots in a run, and only where another
     /// copy is always left: the last copy of what was written just before a power cut is not told from a torn write.
-    fn rot(&mut self, node: Member, blocks: u64) {
+    fn rot(&mut self, now: Time, node: Member, blocks: u64) {
         if self.setup.min_copies < 2 || *self.strikes.rotten.get_or_insert(node) != node {
             return;
         }
@@ -398,7 +396,7 @@ impl Cluster {
             let offset = *self.random.pick(&used) + self.random.below(u64::from(amita_cluster::BLOCK_BYTES));
             let bit = self.random.below(8) as u8;
             self.world.flip_bit(&disk, offset, bit);
-            self.hosts.rot = true;
+            self.ledger.rotted(now, node);
         }
     }
 }

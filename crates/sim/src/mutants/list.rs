@@ -75,6 +75,7 @@ fn of_stores() -> Vec<Mutant> {
         store("checkpoint-unflushed", "D5", of_store!(CheckpointUnflushed), &[3]),
         store("no-pin", "D6", of_store!(NoPin), &[17]),
         store("discard-unpinned", "D6", of_store!(DiscardUnpinned), &[102]),
+        store("loses-slots", "D5", of_store!(LosesSlots), &[]),
         store("answer-at-once", "I1", of_store!(AnswerAtOnce), &[1]),
         store("replay-unverified", "I3", of_store!(ReplayUnverified), &[1]),
     ]
@@ -137,6 +138,7 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("no-credits", "R7", of_volume!(no_credits), &[39]),
         cluster("up-at-each-record", "R7", of_gateway!(up_at_each_record), &[]),
+        cluster("forget-bytes", "R7", of_volume!(forget_bytes), &[]),
         cluster("no-least", "R8", of_volume!(no_least), &[]),
         cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
         cluster("any-age", "R9", of_gateway!(any_age), &[]),

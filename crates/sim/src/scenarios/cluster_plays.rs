@@ -464,6 +464,14 @@ fn gateways_apart(seed: u64) -> Setup {
     setup
 }
 
+/// As before, and hosts write nothing but zeros, and what tells that they are gone.
+fn clears_apart(seed: u64) -> Setup {
+    let mut setup = gateways_apart(seed);
+    setup.profile.read_percent = 35;
+    setup.profile.clear_percent = 30;
+    setup
+}
+
 /// As before, and nobody is taken for dead meanwhile: what a gateway has for the owner waits.
 fn owner_out_of_reach(seed: u64) -> Setup {
     Setup {
@@ -699,6 +707,18 @@ pub fn all() -> Vec<Scenario> {
                 "W1 lies between G1 and the owner; the host repeats it by G2; the network heals and brings W1.",
                 gateways_apart,
                 // What came late was meant for an older generation: here either rule does without the other.
+                plant!(plants => {
+                    plants.node.any_age = true;
+                    plants.node.any_generation = true;
+                }),
+            )
+        },
+        Scenario {
+            seeds: 30,
+            ..scenario(
+                "R9: what was cleared long ago is not cleared again",
+                "The same with a clear: zeros have no stamp, and would hide what was written after them.",
+                clears_apart,
                 plant!(plants => {
                     plants.node.any_age = true;
                     plants.node.any_generation = true;

@@ -113,10 +113,10 @@ impl Store {
         }
     }
 
-    /// Those slots, if they are nobody else's.
+    /// Those slots: nobody else's (rule D6).
     #[cfg(any(test, feature = "planted"))]
     pub(super) fn discard_under_way(&self) -> Option<Run> {
-        self.discard.under_way.filter(|_| self.discarding() > 0)
+        self.discard.under_way
     }
 
     /// Slots that are being discarded.

@@ -12,13 +12,18 @@ use crate::faults::Member;
 
 /// In one run of so many everything is looked at after every pass.
 const WHOLE_RUNS: u64 = 24;
-/// In the others after one pass of so many. Prime, so that no rhythm of a run hides anything.
+/// As long as it is no longer than so many passes.
+const WHOLE_PASSES: u64 = 10_000;
+/// In the others after one pass of so many, and after fewer in a long life. Primes, so that no rhythm of a run hides anything.
 const SAMPLED: u64 = 17;
+const SAMPLED_LATE: u64 = 211;
+/// So many passes of a run are its beginning.
+const BEGINNING_PASSES: u64 = 50_000;
 
 /// When to look.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cluster) struct Looks {
-    every: u64,
+    whole: bool,
     passes: u64,
 }
 
@@ -26,14 +31,19 @@ impl Looks {
     /// Those of a run.
     pub fn of(seed: u64) -> Looks {
         Looks {
-            every: if seed % WHOLE_RUNS == 1 { 1 } else { SAMPLED },
+            whole: seed % WHOLE_RUNS == 1,
             passes: 0,
         }
     }
 
     fn is_due(&mut self) -> bool {
         self.passes += 1;
-        self.passes.is_multiple_of(self.every)
+        let every = match self.passes {
+            0..WHOLE_PASSES if self.whole => 1,
+            0..BEGINNING_PASSES => SAMPLED,
+            _ => SAMPLED_LATE,
+        };
+        self.passes.is_multiple_of(every)
     }
 }
 

@@ -12,8 +12,8 @@ use crate::stamp::{self, SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_cluster::map;
 use amita_cluster::message::{Answer, AnswerBody, Change, Refusal, Request, RequestBody, Scope};
 use amita_cluster::{
-    BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, MAX_IO_BLOCKS, NodeId,
-    PoolId, RequestId, SnapshotId, StoreId, Version, VolumeId,
+    BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, NodeId, PoolId, RequestId,
+    SnapshotId, StoreId, Version, VolumeId,
 };
 use amita_reactor::Slice;
 use amita_reactor::sim::SimDriver;
@@ -31,8 +31,8 @@ struct Copy {
     version: Version,
     /// None where the list of them is damaged.
     entries: Option<Vec<Change>>,
-    /// The stamps of each block; none where the block is damaged.
-    blocks: Vec<Option<Vec<Stamp>>>,
+    /// The stamps of each block that was looked at; none where the block is damaged.
+    blocks: BTreeMap<u16, Option<Vec<Stamp>>>,
 }
 
 /// In place of a list that is damaged.
@@ -56,6 +56,7 @@ impl Cluster {
         let expected = self.closing_reads();
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let chunks = self.setup.blocks.div_ceil(chunk_blocks);
+        let all_ranges = self.closing_ranges();
         let mut copies: BTreeMap<(u64, StoreId), Copy> = BTreeMap::new();
         for (member, place) in self.places_of_stores() {
             let mut mounted = None;
@@ -92,7 +93,13 @@ impl Cluster {
                         self.judge_fence(mounted, &scope, &group, number, (volume.generation, closed))?;
                         fenced.push(index);
                     }
-                    let copy = self.read_copy(mounted, scope(volume.generation.0 + 1), chunk, chunk_blocks as u16)?;
+                    let first = number * self.setup.blocks + chunk * chunk_blocks;
+                    let ranges: Vec<BlockRange> = all_ranges
+                        .iter()
+                        .filter(|(at, _)| (first..first + chunk_blocks).contains(at))
+                        .map(|(at, count)| BlockRange::new((at - first) as u16, *count as u16))
+                        .collect();
+                    let copy = self.read_copy(mounted, scope(volume.generation.0 + 1), chunk, &ranges)?;
                     copies.insert((number * chunks + chunk, store_id(member, place)), copy);
                 }
             }
@@ -129,6 +136,7 @@ impl Cluster {
         expected: &BTreeMap<u64, Vec<Stamp>>,
     ) -> Result<(), String> {
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
+        let all_written = self.written_blocks();
         let mut first: BTreeMap<u64, (StoreId, &Copy)> = BTreeMap::new();
         for (&(chunk, store), copy) in copies {
             let blocks = chunk * chunk_blocks..(chunk + 1) * chunk_blocks;
@@ -169,8 +177,17 @@ impl Cluster {
                 self.excuse(Excuse::Unopened, volume, node)
                     .map_err(|why| format!("{differ}; {why}"))?;
             }
-            for (index, block) in copy.blocks.iter().enumerate() {
-                let number = chunk * chunk_blocks + index as u64;
+            let written = copy
+                .entries
+                .iter()
+                .flatten()
+                .map(|entry| blocks.start + u64::from(entry.block.0));
+            if let Some(number) = written.clone().find(|number| !all_written.contains(number)) {
+                return Err(format!("{name} lists block {number}, which nobody has written"));
+            }
+            self.coverage.add("judge.entries_explained", written.count() as u64);
+            for (index, block) in &copy.blocks {
+                let number = chunk * chunk_blocks + u64::from(*index);
                 match (block, expected.get(&number)) {
                     (None, _) => {
                         self.excuse(Excuse::DamagedCopy, volume, node)
@@ -330,7 +347,13 @@ impl Cluster {
         }
     }
 
-    fn read_copy(&mut self, mounted: &mut Mounted, scope: Scope, chunk: u64, blocks: u16) -> Result<Copy, String> {
+    fn read_copy(
+        &mut self,
+        mounted: &mut Mounted,
+        scope: Scope,
+        chunk: u64,
+        ranges: &[BlockRange],
+    ) -> Result<Copy, String> {
         let index = ChunkIndex(chunk);
         let (answer, _) = self.ask(mounted, scope, RequestBody::Open { chunk: index })?;
         let Ok(AnswerBody::Opened {
@@ -363,19 +386,21 @@ impl Cluster {
                 }
             }
         };
-        let mut found = Vec::new();
-        let mut first = 0;
-        while first < blocks {
-            let count = (blocks - first).min(MAX_IO_BLOCKS as u16);
-            match self.read_blocks(mounted, scope, chunk, BlockRange::new(first, count), version)? {
-                Some(stamps) => found.extend(stamps.chunks(SECTORS_PER_BLOCK).map(|block| Some(block.to_vec()))),
+        let mut found = BTreeMap::new();
+        for &range in ranges {
+            let (first, count) = (range.first.0, range.count);
+            match self.read_blocks(mounted, scope, chunk, range, version)? {
+                Some(stamps) => {
+                    let stamps = stamps.chunks(SECTORS_PER_BLOCK).map(|block| Some(block.to_vec()));
+                    found.extend((first..).zip(stamps));
+                }
                 None => {
                     for block in first..first + count {
-                        found.push(self.read_blocks(mounted, scope, chunk, BlockRange::new(block, 1), version)?);
+                        let stamps = self.read_blocks(mounted, scope, chunk, BlockRange::new(block, 1), version)?;
+                        found.insert(block, stamps);
                     }
                 }
             }
-            first += count;
         }
         Ok(Copy {
             version,

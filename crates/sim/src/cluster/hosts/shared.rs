@@ -4,8 +4,8 @@
 //! What makes a ghost visible: a write that was not answered is repeated, with a stamp of its own, and once the
 //! repetition is acknowledged the first one must not take effect any more ([`History::repeat`], R9). The host owes the
 //! cluster one thing for that: it repeats what it has not heard of only when [`patience`](super::super::Setup) is over,
-//! counted from when it sent it, however it lost the path. (What a gateway has answered for it may repeat at once.) Clears are
-//! repeated under one stamp, zeros, and compare-and-writes must not be, so both end with an unknown outcome instead.
+//! counted from when it sent it, however it lost the path. (What a gateway has answered for it may repeat at once.)
+//! Compare-and-writes must not be repeated, and end with an unknown outcome instead.
 
 use super::{At, Hosts, Kind, RETRY, request};
 use crate::cluster::node::Node;
@@ -261,7 +261,7 @@ impl Hosts {
         let shared = self.shared(index);
         let mut ended = 0;
         shared.again.retain(|again| {
-            let is_over = !matches!(again.ask.kind, Kind::Read | Kind::Write) || again.tries >= MAX_TRIES;
+            let is_over = again.ask.kind == Kind::Compare || again.tries >= MAX_TRIES;
             ended += u64::from(is_over && again.due <= now);
             !is_over || again.due > now
         });
@@ -297,7 +297,7 @@ impl Hosts {
             };
             if again.tries > 0 {
                 self.coverage.hit("shared.repeated");
-                if again.ask.kind == Kind::Write {
+                if matches!(again.ask.kind, Kind::Write | Kind::Clear) {
                     again.ask.id = history.repeat(now, again.ask.id);
                 }
             }
