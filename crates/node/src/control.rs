@@ -87,7 +87,7 @@ pub enum FromCore {
         request: meta::Call,
     },
     /// A store was mounted, and waits for [`ToCore::Admit`] before it serves (where stores are held:
-    /// [`crate::stores::Stores::hold`]).
+    /// [`crate::stores::Stores::await_admission`]).
     StoreMounted {
         /// Its UUID.
         store: StoreId,

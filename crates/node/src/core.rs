@@ -237,7 +237,7 @@ impl Core {
 
     /// From now on stores that are opened wait, once they are mounted, for [`ToCore::Admit`].
     pub fn hold_stores(&mut self) {
-        self.stores.hold();
+        self.stores.await_admission();
     }
 
     /// A message of the control plane, handled in the next pass.

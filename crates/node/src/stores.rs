@@ -86,7 +86,7 @@ pub struct Stores {
 
 impl Stores {
     /// From now on stores that are opened serve only when they are admitted: who holds a store is settled in the metadata.
-    pub fn hold(&mut self) {
+    pub fn await_admission(&mut self) {
         self.held = true;
     }
 

@@ -203,15 +203,16 @@ impl History {
         place: impl Fn(Sector) -> (u64, u64),
     ) -> u64 {
         // By chunk: when the volume was raised, by whom, and when something was acknowledged that was asked after that.
-        let mut acknowledged: BTreeMap<(u64, u64), Vec<(Time, usize, u64)>> = BTreeMap::new();
+        type Acknowledged = Vec<(Time, usize, u64)>;
+        let mut acknowledged: BTreeMap<(u64, u64), Acknowledged> = BTreeMap::new();
         for operation in &self.operations {
             let (Some(gateway), Some((event, _))) = (operation.asked_of, operation.completed) else {
                 continue;
             };
             let chunk = place(operation.first);
             let raises = raised.get(&chunk.0).into_iter().flatten();
-            let own = raises.filter(|(at, by)| *by == gateway && *at < operation.invoked.1);
-            let Some((at, _)) = own.last() else { continue };
+            let mut own = raises.filter(|(at, by)| *by == gateway && *at < operation.invoked.1);
+            let Some((at, _)) = own.next_back() else { continue };
             acknowledged.entry(chunk).or_default().push((*at, gateway, event));
         }
         let mut known = 0;

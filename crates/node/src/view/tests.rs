@@ -47,7 +47,12 @@ fn of(view: &View, node: u32) -> Vec<StoreId> {
 fn a_nodes_stores_are_those_whose_records_name_it() {
     let mut view = View::default();
     for number in [5, 3, 4] {
-        assert_eq!(put(&mut view, number, 1), Change::Store(store(number), NodeId(1)));
+        let expected = Change::Store {
+            store: store(number),
+            node: NodeId(1),
+            moved: true,
+        };
+        assert_eq!(put(&mut view, number, 1), expected);
     }
     put(&mut view, 9, 2);
     assert_eq!(of(&view, 1), [store(3), store(4), store(5)]);

@@ -79,9 +79,12 @@ pub struct Passing {
     draining: Option<StoreId>,
 }
 
+/// When a process is told what, of which of its stores.
+type Told = (Time, u64, Option<Arc<Holdings>>, Vec<StoreId>);
+
 struct Keeper {
     ledger: Ledger,
-    told: VecDeque<(Time, u64, Option<Arc<Holdings>>, Vec<StoreId>)>,
+    told: VecDeque<Told>,
 }
 
 /// Somebody who writes to a volume that passes.
@@ -306,10 +309,10 @@ impl Cluster {
                 (store, StoreDuty::Draining)
             }
         };
-        self.set_duty(now, store, duty);
+        self.set_store_duty(now, store, duty);
     }
 
-    fn set_duty(&mut self, now: Time, store: StoreId, duty: StoreDuty) {
+    fn set_store_duty(&mut self, now: Time, store: StoreId, duty: StoreDuty) {
         let key = map::store_key(store);
         let record = self.metadata.state().get(&key).expect("it was registered");
         let mut record: map::Store = record.json().expect("it was written by us");
@@ -452,7 +455,7 @@ impl Cluster {
         let now = self.world.now();
         self.passing.stop();
         if let Some(store) = self.passing.draining.take() {
-            self.set_duty(now, store, StoreDuty::Normal);
+            self.set_store_duty(now, store, StoreDuty::Normal);
         }
         for guest in &mut self.passing.guests {
             if guest.delete_at < NEVER {
