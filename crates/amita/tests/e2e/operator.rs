@@ -1,7 +1,7 @@
 //! What operators met: a status that said ok while nothing worked, copies of stores that took over, nodes that stayed for
 //! ever, processes that did not end, output that nobody reads, disks and descriptors that run out.
 
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, BINARY, PATIENCE, VOLUME, VOLUME_BYTES, World, pattern, stamped};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, pattern, stamped};
 use amita::harness::interrupt;
 use amita::harness::nbd::Client;
 use amita::harness::process::Process;
@@ -277,7 +277,7 @@ fn a_start_that_waits_ends_when_it_is_told_to() {
             "--nbd",
             &nbd,
         ];
-        let waits = tool::start(world.folder(), BINARY, arguments).expect("it starts");
+        let waits = tool::start(world.folder(), binary(), arguments).expect("it starts");
         ends_by(waits, signal, "waiting for it");
         // For the lease of another process under its name.
         let waits = world.serve("n1", &["--fabric", &fabric, "--nbd", &nbd]);
@@ -333,7 +333,7 @@ fn an_answer_that_nobody_reads_is_no_panic() {
     ];
     for command in commands {
         let run = |out: Stdio| {
-            let made = Command::new(BINARY)
+            let made = Command::new(binary())
                 .args(*command)
                 .env("AMITA_METADATA", &endpoint)
                 .stdin(Stdio::null())
@@ -402,12 +402,12 @@ fn metadata_whose_disk_is_full_is_read_and_comes_back_by_itself() {
     let address = free_address();
     let data = folder.join("metadata.redb");
     let arguments = ["meta", "--listen", &address, "--data", data.to_str().expect("a path")];
-    let mut server = tool::start(world.folder(), BINARY, arguments).expect("it starts");
+    let mut server = tool::start(world.folder(), binary(), arguments).expect("it starts");
     eventually("it listens", || TcpStream::connect(&address).ok());
     let endpoint = format!("http://{address}");
     let run = |arguments: &[&str]| {
         let all = [arguments, &["--metadata", &endpoint]].concat();
-        tool::run(world.folder(), BINARY, all, PATIENCE).expect("it runs")
+        tool::run(world.folder(), binary(), all, PATIENCE).expect("it runs")
     };
     let nbd = free_address();
     let fabric = free_address();
@@ -422,7 +422,7 @@ fn metadata_whose_disk_is_full_is_read_and_comes_back_by_itself() {
         "--fabric",
         &fabric,
     ];
-    let mut node = tool::start(world.folder(), BINARY, gateway).expect("it starts");
+    let mut node = tool::start(world.folder(), binary(), gateway).expect("it starts");
     eventually("the node serves", || TcpStream::connect(&nbd).ok());
     run(&["node", "place", "g", "--rack", "r1"])
         .success()
@@ -466,7 +466,7 @@ fn metadata_whose_disk_is_full_is_read_and_comes_back_by_itself() {
         *byte = !*byte;
     }
     std::fs::write(&data, bytes).expect("written");
-    let mut damaged = tool::start(world.folder(), BINARY, arguments).expect("it starts");
+    let mut damaged = tool::start(world.folder(), binary(), arguments).expect("it starts");
     let status = damaged.wait(PATIENCE).expect("it gives up");
     let said = std::fs::read_to_string(damaged.log()).expect("a log");
     assert!(!status.success(), "{said}");
@@ -484,7 +484,7 @@ fn few_descriptors_turn_new_hosts_away_and_leave_the_others_alone() {
     let (fabric, nbd) = (free_address(), free_address());
     let start = |limits: &str| {
         let script = format!(
-            "ulimit {limits}; exec {BINARY} serve --name few --metadata {} --fabric {fabric} --nbd {nbd}",
+            "ulimit {limits}; exec {binary()} serve --name few --metadata {} --fabric {fabric} --nbd {nbd}",
             world.cluster.endpoint()
         );
         let process = tool::start(world.folder(), "/bin/sh", ["-c", &script]).expect("it starts");
