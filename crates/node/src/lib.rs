@@ -28,4 +28,4 @@ pub mod usage;
 pub mod view;
 pub mod ways;
 
-pub use crate::core::{Core, CoreConfig};
+pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};
