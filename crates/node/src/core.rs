@@ -31,6 +31,7 @@ use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_uss as uss;
 use peers::Peers;
+pub use peers::{REFUSED_FOR, SILENT_FOR};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
@@ -72,7 +73,7 @@ pub struct CoreConfig {
     /// Connections to each peer: that many cores hold one, other ones for each peer ([`crate::lanes`]); the rest goes
     /// through them.
     pub links_per_peer: usize,
-    /// A peer whose port refuses connections for so long is taken for dead.
+    /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead.
     pub silent_for: Duration,
@@ -288,6 +289,7 @@ impl Core {
                 message => self.on_control(now, message),
             }
         }
+        self.mail.begin_pass(now);
         let mut mail = std::mem::take(&mut self.taken);
         while mail.len() < MAIL_PER_PASS
             && let Some(message) = self.mail.take()
@@ -470,6 +472,7 @@ impl Core {
             self.rest_due,
             self.ways.deadline(),
             self.receiving.pulse(),
+            self.mail.deadline(),
             starved,
         ];
         let Some(next) = deadlines.into_iter().flatten().min() else {
@@ -630,3 +633,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

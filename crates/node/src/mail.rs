@@ -8,6 +8,7 @@ use amita_cluster::message::{Answer, Request};
 use amita_cluster::{Generation, NodeId, StoreId, TraceId, VolumeId};
 use amita_fabric::{Link, Message};
 use amita_reactor::Slice;
+use amita_reactor::buggify::{IS_BUILT, Point, slow};
 use amita_reactor::driver::Time;
 use amita_reactor::mailbox::{Receiver, Sender};
 use amita_store::LinkId;
@@ -291,6 +292,16 @@ pub enum CoreMessage {
         /// The peer.
         peer: NodeId,
     },
+    /// To the cores that hold links to the peer: the port at the end of the sender's refuses, for so long and so often that it
+    /// counts; or it does not.
+    PeerRefused {
+        /// The peer.
+        peer: NodeId,
+        /// The core that says so.
+        core: usize,
+        /// Does it?
+        refused: bool,
+    },
     /// The peer is to be taken for dead.
     PeerLost {
         /// The peer.
@@ -436,6 +447,9 @@ pub struct Mail {
     /// The ring to take from: until it is empty, then the next, so that with many cores a message does not cost a look at
     /// the rings of all.
     turn: usize,
+    /// Only in simulations: rings from which nothing is taken until then, and what time it is.
+    held: Vec<Time>,
+    now: Time,
 }
 
 impl Mail {
@@ -449,6 +463,8 @@ impl Mail {
             overflow: vec![VecDeque::new()],
             own: VecDeque::new(),
             turn: 0,
+            held: Vec::new(),
+            now: Time(0),
         }
     }
 
@@ -467,6 +483,8 @@ impl Mail {
             overflow,
             own: VecDeque::new(),
             turn: 0,
+            held: Vec::new(),
+            now: Time(0),
         }
     }
 
@@ -502,6 +520,10 @@ impl Mail {
             return Some(message);
         }
         for _ in 0..self.receivers.len() {
+            if IS_BUILT && self.held.get(self.turn).is_some_and(|until| *until > self.now) {
+                self.turn = (self.turn + 1) % self.receivers.len();
+                continue;
+            }
             let found = self.receivers[self.turn].as_mut().and_then(Receiver::pop);
             if found.is_some() {
                 return found;
@@ -509,6 +531,31 @@ impl Mail {
             self.turn = (self.turn + 1) % self.receivers.len();
         }
         None
+    }
+
+    /// A pass begins: a simulation may hold rings back, each by itself. Elsewhere this does nothing.
+    pub fn begin_pass(&mut self, now: Time) {
+        if !IS_BUILT {
+            return;
+        }
+        self.now = now;
+        self.held.resize(self.receivers.len(), Time(0));
+        for (receiver, held) in self.receivers.iter_mut().zip(&mut self.held) {
+            if let Some(receiver) = receiver
+                && *held <= now
+                && receiver.has_any()
+                && let Some(time) = slow(Point::SlowMail)
+            {
+                *held = now.plus(time);
+            }
+        }
+    }
+
+    /// When a ring that is held back may be taken from.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let held = self.held.iter().filter(|until| **until > self.now);
+        held.min().copied().filter(|_| IS_BUILT)
     }
 
     /// The next message that this core sent to itself.

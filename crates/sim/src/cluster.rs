@@ -26,7 +26,7 @@ pub use setup::{Careless, Plants, Setup, patience};
 use crate::campaign::Run;
 use crate::coverage::Coverage;
 use crate::excuse::{Excuse, Ledger, Plea};
-use crate::faults::Member;
+use crate::faults::{Fault, Member};
 use crate::history::{History, Kind, OperationId};
 use crate::metadata::{Delivery, Metadata};
 use crate::random::Random;
@@ -84,6 +84,9 @@ pub fn run_setup(setup: Setup, trace: bool) -> Run {
         Some(seed) => buggify::arm(seed),
         None => drop(buggify::disarm()),
     }
+    if let Some((per_mille, slowest)) = setup.slow_mail {
+        buggify::steer(setup.seed, buggify::Point::SlowMail, per_mille, slowest);
+    }
     let mut cluster = Cluster::new(setup, trace);
     let failure = cluster.play().err();
     if let Some(why) = &failure {
@@ -112,6 +115,8 @@ pub struct Cluster {
     trace: bool,
     /// Folded over everything that passes the control planes.
     hash: u64,
+    /// What has struck, and when.
+    struck: Vec<(Time, Fault)>,
     /// Planned moves, counted.
     moves_planned: u64,
     /// Those that have not come true, and since when they are wanted.
@@ -166,6 +171,7 @@ impl Cluster {
             deliveries: Vec::new(),
             trace,
             hash: 0,
+            struck: Vec::new(),
             moves_planned: 0,
             moves_since: BTreeMap::new(),
             closed_under: vec![Generation(0); setup.volumes as usize],

@@ -95,6 +95,7 @@ pub const CLUSTER: &[&str] = &[
     "buggify.read_anywhere",
     "buggify.reread",
     "buggify.lose_store",
+    "buggify.slow_mail",
     // Coordinators.
     "coordinator.elected",
     "coordinator.evicted",

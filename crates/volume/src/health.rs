@@ -273,7 +273,7 @@ impl Health {
         // A clock that stood still, for us or for all: what was measured across that is no measure of anybody.
         let stood = !first && now.since(self.ends) >= ROUND * 5;
         self.ends = now.plus(ROUND);
-        for watch in self.watches.iter_mut() {
+        for watch in &mut self.watches {
             for (round, recent) in watch.round.iter_mut().zip(&mut watch.recent) {
                 if recent.count() >= FADING {
                     recent.halve();

@@ -392,7 +392,7 @@ impl Sequencer {
         let late = now.since(self.wake);
         if late >= self.config.store_timeout / 4 {
             // It was we who stood still (a frozen process): nobody is blamed for that time.
-            for store in self.stores.iter_mut() {
+            for store in &mut self.stores {
                 store.heard = store.heard.plus(late).min(now);
             }
         }

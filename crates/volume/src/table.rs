@@ -4,7 +4,9 @@
 //! Whoever walks through a table for each event holds the core up for seconds then, and no small test notices. So tests
 //! at such sizes count looks: the same number on every machine, unlike time. Outside of tests a table is its vector.
 
+use std::iter::Inspect;
 use std::ops::{Index, IndexMut};
+use std::slice::IterMut;
 
 /// A vector.
 #[derive(Debug)]
@@ -40,8 +42,13 @@ impl<T> Table<T> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         self.0.iter().inspect(|_| look())
     }
+}
 
-    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> {
+impl<'a, T> IntoIterator for &'a mut Table<T> {
+    type Item = &'a mut T;
+    type IntoIter = Inspect<IterMut<'a, T>, fn(&&'a mut T)>;
+
+    fn into_iter(self) -> Self::IntoIter {
         self.0.iter_mut().inspect(|_| look())
     }
 }

@@ -159,6 +159,7 @@ impl Core {
             CoreMessage::LinkClosed { link } => self.stores.link_closed(now, link),
             CoreMessage::PeerUp { peer, link } => self.on_peer_up(now, peer, link),
             CoreMessage::PeerDown { peer } => self.on_peer_down(now, peer),
+            CoreMessage::PeerRefused { peer, core, refused } => self.on_peer_refused(peer, core, refused),
             CoreMessage::PeerLost { peer } => self.on_peer_lost(now, peer),
             CoreMessage::Release {
                 core,

@@ -73,10 +73,10 @@ pub struct ServeConfig {
     pub client: bool,
     /// See [`amita_control::agent::Config::scrub_every`].
     pub scrub_every: Option<std::time::Duration>,
-    /// A peer whose port refuses connections for so long is taken for dead.
+    /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted: with
-    /// what it takes to do so, I/O stands still for less than two seconds when a node freezes.
+    /// what it takes to do so, I/O stands still for less than 1.5 s when a node freezes.
     pub silent_for: Duration,
     /// A core whose hosts have other paths drops them when it was not running for so long: below any patience of theirs, so
     /// that what they have repeated elsewhere is not carried out late.
@@ -120,8 +120,8 @@ impl ServeConfig {
             coordinate: true,
             client: false,
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
-            refused_for: Duration::from_millis(150),
-            silent_for: Duration::from_millis(1700),
+            refused_for: crate::core::REFUSED_FOR,
+            silent_for: crate::core::SILENT_FOR,
             stale_after: Duration::from_millis(1000),
             nvme_config: amita_uss::nvme::Config::default(),
             trace: crate::trace::TraceConfig::default(),

@@ -22,8 +22,14 @@ pub const CLUSTER: ClusterId = ClusterId(0xa117_a000_0000_0000_0000_0000_0000_00
 const FABRIC_PORT: u16 = 7000;
 /// Store ids begin behind this one.
 const STORES: u128 = 0x5107_e000_0000_0000_0000_0000_0000_0000;
-/// Places of the world that one node takes: one for each core it may have.
+/// Cores of a node, at most.
+pub const MAX_CORES: usize = 4;
+/// Places of the world that the first cores of a node take, one for each.
 const PLACES: u32 = 2;
+/// Further cores have theirs behind those of all nodes: what runs with fewer cores do does not hang on how many there may be.
+const FURTHER: u32 = PLACES * MAX_NODES;
+/// Nodes, at most.
+const MAX_NODES: u32 = 5;
 
 /// The node's number in the metadata.
 #[must_use]
@@ -53,13 +59,22 @@ pub fn disk(member: Member, store: usize) -> String {
 /// Its place in the world: every core is a place of its own.
 #[must_use]
 pub fn place(member: Member, core: usize) -> u32 {
-    member as u32 * PLACES + core as u32 + 1
+    let (member, core) = (member as u32, core as u32);
+    if core < PLACES {
+        member * PLACES + core + 1
+    } else {
+        FURTHER + member * PLACES + core - PLACES + 1
+    }
 }
 
 /// The member and core of a place.
 #[must_use]
 pub fn at_place(place: u32) -> (Member, usize) {
-    (((place - 1) / PLACES) as usize, ((place - 1) % PLACES) as usize)
+    let (place, first) = match place - 1 {
+        place @ FURTHER.. => (place - FURTHER, PLACES),
+        place => (place, 0),
+    };
+    ((place / PLACES) as usize, (place % PLACES + first) as usize)
 }
 
 /// The address of its fabric.

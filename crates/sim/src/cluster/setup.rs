@@ -140,6 +140,8 @@ pub struct Setup {
     pub settings: Settings,
     /// Mischief inside the product's code, drawn from this seed; none: none.
     pub buggify: Option<u64>,
+    /// So often of a thousand what one core has for another is held back, and for so long at most; none: as `buggify` draws.
+    pub slow_mail: Option<(u64, Duration)>,
     /// The work is cut short after so long (in virtual time).
     pub work: Duration,
     /// The clients.
@@ -242,6 +244,13 @@ impl Setup {
         let passers = Passers::draw(seed);
         let mut chores = Random::new(seed).fork(22);
         let chores = Chores::draw(&mut chores, volumes, blocks, blocks_per_chunk, profile.operations);
+        // Some nodes with two cores have more, in half of the runs.
+        let mut cores: Vec<usize> = cores;
+        let mut further = Random::new(seed).fork(21);
+        if further.percent(50) {
+            let several = cores.iter_mut().filter(|cores| **cores > 1);
+            several.for_each(|cores| *cores = further.within(2, super::node::MAX_CORES as u64) as usize);
+        }
         Setup {
             seed,
             nodes,
@@ -272,6 +281,7 @@ impl Setup {
             coordinator_lag: Duration::from_millis(*random.pick(&[0, 0, 50, 400])),
             settings: Settings::draw(&mut random),
             buggify: random.percent(60).then(|| random.bits()),
+            slow_mail: None,
             work: if long { LONG_WORK } else { WORK },
             profile,
             plan,
@@ -323,6 +333,7 @@ impl Setup {
             coordinator_lag: Duration::ZERO,
             settings: Settings::default(),
             buggify: None,
+            slow_mail: None,
             work: WORK,
             profile,
             plan: Plan::default(),

@@ -101,6 +101,7 @@ impl Cluster {
 
     fn strike_one(&mut self, now: Time, fault: Fault) {
         self.tell(|| format!("strikes: {fault:?}"));
+        self.struck.push((now, fault.clone()));
         self.ledger.struck(now, &fault);
         match fault {
             Fault::PowerCut { node, for_ns } => self.strike_end(now, node, for_ns, true),

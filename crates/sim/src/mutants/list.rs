@@ -146,6 +146,8 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("keep-for-gone-hosts", "R9", of_gateway!(keep_for_gone_hosts), &[]),
         cluster("repeat-compare", "R9", of_gateway!(repeat_compare), &[]),
         cluster("fail-at-once", "R9", of_gateway!(fail_at_once), &[]),
+        cluster("any-attempt", "R10", of_gateway!(any_attempt), &[]),
+        cluster("forget-old-shard", "R10", of_gateway!(forget_old_shard), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(serve_half_fenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(ignore_min_copies), &[17]),
         cluster("ignore-lost", "R12", of_volume!(ignore_lost), &[120]),

@@ -550,6 +550,34 @@ fn moves_cut(seed: u64) -> Setup {
     setup
 }
 
+/// Hosts take a volume to and fro between gateways with several cores whose mail is slow: an owner that does not answer in time is
+/// passed over, and finds out core by core, while its hosts open the volume again.
+fn opened_again(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.cores = vec![4; 3];
+    setup.links_per_peer = 2;
+    setup.profile.clients = 8;
+    setup.profile.depth = 4;
+    setup.profile.operations = 1500;
+    // Each core of each owner is granted its share.
+    setup.store_bytes *= 8;
+    (setup.blocks, setup.profile.blocks) = (128, 128);
+    setup.profile.hot_percent = 10;
+    // Whoever does not end is noticed.
+    setup.host_patience = Duration::from_secs(1000);
+    setup.settings.release_timeout = Duration::from_millis(30);
+    setup.settings.store_timeout = Duration::from_secs(20);
+    setup.silent_for = Duration::from_secs(20);
+    setup.slow_mail = Some((random.within(5, 60), Duration::from_millis(400)));
+    let go = |round: u32| {
+        let gateway = random.below(3) as usize;
+        (20 + round * 30, random.below(20 * MS), Fault::Move { gateway })
+    };
+    setup.plan = plan((0..45).map(go).collect::<Vec<_>>());
+    setup
+}
+
 /// The histories of a cluster.
 /// The data of stores moves away and back while clients go on, and stores are told late what they may hold.
 fn moves_back(seed: u64) -> Setup {
@@ -761,6 +789,17 @@ pub fn all() -> Vec<Scenario> {
             moves_cut,
             plant!(plants => plants.node.any_generation = true),
         ),
+        // Without the rule no seed has failed yet: a test of the core (`core::tests` in `amita-node`) switches it off.
+        Scenario {
+            broken: None,
+            seeds: 40,
+            ..scenario(
+                "R10: an older sequencer is ended before a newer one takes its place",
+                "Core 1 finds the volume lost, core 0 opens it again: core 2 hears of the second first, and its I/O never ends.",
+                opened_again,
+                |_| {},
+            )
+        },
         scenario(
             "R10: an in-sync set never shrinks below its least",
             "Two of three members are away; writes wait for one of them instead of going on with one copy.",

@@ -13,7 +13,7 @@ impl Sequencer {
     /// From now on it shares what is known with the core's other sequencers.
     pub fn share_care(&mut self, care: &Care) {
         self.care = care.clone();
-        for store in self.stores.iter_mut() {
+        for store in &mut self.stores {
             store.watch = care.health().number(store.id);
         }
     }
