@@ -24,4 +24,4 @@ pub use layout::{
 };
 pub use sum::crc32c;
 pub use trace::TraceId;
-pub use version::Version;
+pub use version::{MAX_AHEAD, Version};

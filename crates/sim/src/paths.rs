@@ -58,6 +58,7 @@ pub const CLUSTER: &[&str] = &[
     // Sequencers.
     "volume.adopted",
     "volume.confirms",
+    "volume.settles",
     "volume.credit_waits",
     "volume.damaged",
     "volume.evicted",

@@ -63,6 +63,8 @@ pub enum Plant {
     NoPromiseWait,
     /// R6: a fence is answered at once, what was accepted under the older generation still under way.
     NoDrain,
+    /// R7: what an ended account had in flight is granted to others at once.
+    GrantsEndAtOnce,
     /// R8: a resend is answered at once, before the original is durable.
     ResendAtOnce,
     /// D1: a freed slot is reused at once.

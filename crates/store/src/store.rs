@@ -68,9 +68,6 @@ use std::collections::vec_deque::Drain;
 
 pub use trace::Times;
 
-/// What is left to be granted, as an answer in a simulated run pretends: a share of it still holds the longest write.
-const FEW_BLOCKS: u64 = 8 * amita_cluster::MAX_IO_BLOCKS as u64;
-
 /// Who asks: answers and credits go by it. Never reused while the store is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
@@ -294,10 +291,11 @@ impl Store {
         scope
     }
 
-    /// The asker is gone: its credits return (rule R7). What it asked for goes on.
+    /// The asker is gone: its credits return, after a while (rule R7). What it asked for goes on.
     pub fn link_closed(&mut self, now: Time, link: LinkId) {
         self.now = now;
-        self.credits.close(link);
+        let in_flight = self.credits.close(link);
+        self.linger(in_flight);
         self.drop_staged_of(link);
     }
 
@@ -390,6 +388,11 @@ impl Store {
     }
 
     fn answer(&mut self, asker: Asker, body: AnswerBody, payload: Slice) {
+        let credit_blocks = self.grant(&asker, 0);
+        self.answer_granting(asker, body, payload, credit_blocks);
+    }
+
+    fn answer_granting(&mut self, asker: Asker, body: AnswerBody, payload: Slice, credit_blocks: u32) {
         let promise_ms = match asker.volume {
             Some(_) if buggify(Point::NoPromise) => 0,
             Some(volume) => self
@@ -397,27 +400,23 @@ impl Store {
                 .promise(volume, asker.generation, self.now, self.config.promise),
             None => 0,
         };
-        self.push_answer(asker, promise_ms, Ok(body), payload);
+        self.push_answer(asker, promise_ms, credit_blocks, Ok(body), payload);
     }
 
     fn refuse(&mut self, asker: Asker, refusal: Refusal) {
         self.counters.refused += 1;
-        self.push_answer(asker, 0, Err(refusal), Slice::default());
+        let credit_blocks = self.grant(&asker, 0);
+        self.push_answer(asker, 0, credit_blocks, Err(refusal), Slice::default());
     }
 
-    fn push_answer(&mut self, asker: Asker, promise_ms: u16, result: Result<AnswerBody, Refusal>, payload: Slice) {
-        let credit_blocks = match self.state {
-            State::Serving => {
-                let spare = self.spare_blocks();
-                let spare = if buggify(Point::SmallGrant) {
-                    spare.min(FEW_BLOCKS)
-                } else {
-                    spare
-                };
-                self.credits.grant(AccountId::new(asker.link, asker.id), spare)
-            }
-            _ => 0,
-        };
+    fn push_answer(
+        &mut self,
+        asker: Asker,
+        promise_ms: u16,
+        credit_blocks: u32,
+        result: Result<AnswerBody, Refusal>,
+        payload: Slice,
+    ) {
         let trace = self.time_answer(&asker, &result);
         let answer = Answer {
             id: asker.id,

@@ -665,13 +665,20 @@ fn credits_are_granted_used_and_returned() {
     let told = rig.take(asker.link, request.id).unwrap();
     assert!(told.answer.credit_blocks >= 8);
     rig.store.link_closed(rig.now, asker.link);
-    assert_eq!(rig.store.status().credits_granted, 0);
+    // What may be in flight is kept for a while, for what comes without credits.
+    let lingering = rig.store.status().credits_granted;
+    assert!((8..=512).contains(&lingering), "{lingering}");
     // Answers to a link that is closed grant nothing.
     let late = asker.write_request(0, 0, &bytes, version(1, 2), version(1, 1));
     rig.send(asker.link, late, Slice::copy_from(&bytes));
     rig.store.link_closed(rig.now, asker.link);
     rig.run();
-    assert_eq!(rig.store.status().credits_granted, 0);
+    assert!(rig.store.status().credits_granted <= lingering);
+    rig.advance(Duration::from_secs(20));
+    let mut other = Asker::new(2);
+    let request = other.fence_request();
+    let told = other.ask(&mut rig, request, Slice::default());
+    assert_eq!(rig.store.status().credits_granted, u64::from(told.answer.credit_blocks));
 }
 
 #[test]

@@ -37,10 +37,21 @@ planted! {
     give_back_unasked,
     /// R6: the opener reads the groups before it raises the generation.
     read_groups_before_raise,
+    /// R1: members are believed whatever versions they claim.
+    any_jump,
     /// R6: each part of a roll-forward is applied by itself.
     roll_in_parts,
     /// R7: versions are given out without looking at credits.
     no_credits,
+    /// R7: a store that was asked, and has granted too little, is taken to be full.
+    full_without_word,
+    /// R7: a clear of a chunk that was never written gets a version like any other.
+    clear_what_is_not_there,
+    /// R7: credits that are not used are never given back.
+    keep_credits,
+    /// D7: a member that cannot carry out a write, because what it is merged with has rotted, and cannot be evicted, is sent
+    /// the write again and again.
+    no_catch_up,
     /// R8: reads name no least version.
     no_least,
     /// R10: a group is served when those of its members that can be reached are fenced.

@@ -13,15 +13,17 @@
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
 //! * `write`, `read`: the path of an I/O.
 //! * `sync`, `join`, `mend`: members that have missed something are brought up to date; `progress`: how far they have come.
+//! * `catch_up`: a member whose block has rotted under a write of a part of it.
 //! * `care`: clients are spared, and slow stores noticed.
 //! * `scrub`: copies are looked at, and damaged blocks repaired.
-//! * `store`: links, silence, promises, credits.
+//! * `store`: links, silence, promises; `credits`: what stores have granted.
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
 //! * `state`, `status`: what is known of stores, groups and chunks; what an operator sees.
 
 mod answer;
 mod care;
+mod catch_up;
 mod exchange;
 mod group;
 mod join;
@@ -100,6 +102,8 @@ pub struct Sequencer {
     syncs: sync::Syncs,
     scrubs: scrub::Scrubs,
     care: crate::health::Care,
+    /// When stores are asked again for credits that they did not have.
+    settle_again: Time,
     /// Members that are left alone until then.
     pauses: Vec<(Time, u32, usize)>,
     metadata: metadata::Metadata,
@@ -162,6 +166,7 @@ impl Sequencer {
             syncs: sync::Syncs::default(),
             scrubs: scrub::Scrubs::default(),
             care: crate::health::Care::new(&amita_cluster::recovery::Recovery::default(), 1),
+            settle_again: NEVER,
             pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
             wake: NEVER,
@@ -246,9 +251,12 @@ impl Sequencer {
             promise_until: Time(0),
             promise: std::time::Duration::ZERO,
             watch: self.care.health().number(id),
+            charged_at: now,
             confirm: NIL,
-            confirm_failed: false,
             confirm_at: Time(0),
+            settle: NIL,
+            settle_at: Time(0),
+            full: false,
         });
         self.store_index.insert(id, number);
         number
@@ -400,6 +408,11 @@ impl Sequencer {
         self.end_pauses(now);
         self.hedge(now);
         self.listen_for_silence(now);
+        if now >= self.settle_again {
+            self.settle_again = NEVER;
+            self.retry_blocked = true;
+        }
+        self.return_credits(now);
         self.finish(now);
         self.arm_again(now);
     }
@@ -413,6 +426,7 @@ impl Sequencer {
             self.arm(self.pauses[index].0);
         }
         self.arm_silence(now);
+        self.arm_credits();
         if let Some(at) = self.metadata.due() {
             self.arm(at);
         }
@@ -458,5 +472,6 @@ fn call_id(id_base: u64, count: u64) -> CallId {
 #[cfg(any(test, feature = "planted"))]
 mod check;
 mod compare;
+mod credits;
 #[cfg(test)]
 mod tests;

@@ -84,7 +84,7 @@ pub struct Write {
     pub payload: Slice,
     /// Members to whose account of credits it has been charged on their present link (R7).
     pub charged: Members,
-    /// Members that were asked for credits while nothing else was to bring any.
+    /// Members that were asked for credits on its behalf while nothing else was to bring any.
     pub asked: Members,
     /// It is counted as one that waited for credits.
     pub waited: bool,
@@ -145,8 +145,12 @@ pub enum Kind {
     },
     /// A step of the chunk's opening; which, is in the chunk.
     Open(Step),
-    /// Only a promise, or credits, are wanted.
+    /// Only a promise is wanted.
     Confirm,
+    /// Credits are wanted, or so many blocks of them are given back.
+    Settle {
+        back: u64,
+    },
     /// A syncing member is to go on with the chunk's history from here (R5).
     Join,
     /// A step of bringing a member up to date.

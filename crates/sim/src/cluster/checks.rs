@@ -83,6 +83,8 @@ fn count_sequencer(coverage: &mut crate::coverage::Coverage, counters: &amita_vo
     coverage.add("volume.held", counters.held);
     coverage.add("volume.unpromised", counters.unpromised);
     coverage.add("volume.confirms", counters.confirms);
+    coverage.add("volume.settles", counters.settles);
+    coverage.add("volume.caught_up", counters.caught_up);
     coverage.add("volume.credit_waits", counters.credit_waits);
     coverage.add("volume.hedged", counters.hedged);
     coverage.add("volume.stale_epochs", counters.stale_epochs);

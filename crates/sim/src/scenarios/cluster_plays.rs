@@ -342,6 +342,26 @@ fn returns(seed: u64) -> Setup {
     setup
 }
 
+/// Two copies, both of which must be there: a rotten one cannot be evicted.
+fn rot_at_the_least(seed: u64) -> Setup {
+    let mut setup = rot_under_parts(seed);
+    (setup.copies, setup.min_copies) = (2, 2);
+    setup.expect_no_eviction = true;
+    setup
+}
+
+/// A large volume is discarded on small disks: much more of it than the stores could remember the chunks of.
+fn discarded(seed: u64) -> Setup {
+    let mut setup = Setup::cramped(seed);
+    let blocks_per_chunk = 8;
+    setup.chunk_bytes = blocks_per_chunk as u32 * 4096;
+    (setup.blocks, setup.profile.blocks) = (600 * blocks_per_chunk, 600 * blocks_per_chunk);
+    setup.profile.blocks_per_chunk = blocks_per_chunk;
+    (setup.profile.clear_percent, setup.profile.read_percent) = (80, 5);
+    (setup.profile.hot_percent, setup.profile.operations) = (0, 1500);
+    setup
+}
+
 /// As before, and blocks are written in parts while one member's data rots.
 fn rot_under_parts(seed: u64) -> Setup {
     let mut setup = rot(seed);
@@ -678,6 +698,12 @@ pub fn all() -> Vec<Scenario> {
             planned_work,
             plant!(plants => plants.node.up_at_each_record = true),
         ),
+        scenario(
+            "R7: a clear never finds a store without room for it",
+            "Each clear of what was never written leaves a chunk: the index is full of them, and a good store goes.",
+            discarded,
+            plant!(plants => plants.volume.clear_what_is_not_there = true),
+        ),
         // Without the rule the member is evicted before anybody reads from it: the play does not meet its history any more.
         Scenario {
             broken: None,
@@ -842,6 +868,17 @@ pub fn all() -> Vec<Scenario> {
             rot_under_parts,
             plant!(plants => plants.store = plants.store.with(Plant::FreshSum)),
         ),
+        // Without the rule writes wait for ever, and the cluster's judge excuses that: a rotten copy at the least number of
+        // copies counts as one that is away by right.
+        Scenario {
+            broken: None,
+            ..scenario(
+                "D7: a part of a rotten block is written at the least number of copies",
+                "M2 cannot carry the write out, and cannot be evicted: the write, and all behind it, wait for ever.",
+                rot_at_the_least,
+                |_| {},
+            )
+        },
         scenario(
             "I3: what does not match its checksum is not served",
             "Bits of one member's data rot; reads go to another member.",

@@ -132,7 +132,8 @@ impl Store {
 
     fn adopt_fence(&mut self, fence: &Fence) {
         self.fences.adopt(fence);
-        self.credits.supersede(fence.volume, fence.generation);
+        let in_flight = self.credits.supersede(fence.volume, fence.generation);
+        self.linger(in_flight);
         self.drop_staged(fence.volume, fence.generation);
     }
 

@@ -278,6 +278,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
         held,
         unpromised,
         confirms,
+        settles,
+        caught_up,
         credit_waits,
         hedged,
         stale_epochs,
@@ -308,6 +310,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.held += held;
     total.unpromised += unpromised;
     total.confirms += confirms;
+    total.settles += settles;
+    total.caught_up += caught_up;
     total.credit_waits += credit_waits;
     total.hedged += hedged;
     total.stale_epochs += stale_epochs;

@@ -68,7 +68,10 @@ impl Sequencer {
                 self.allocation_arrived(now, slot, position, allocated);
             }
             (Kind::Fence { .. }, AnswerBody::Fenced) => self.fenced(now, slot, position),
-            (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position, true),
+            (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position),
+            (Kind::Settle { .. }, AnswerBody::Settled { full }) => self.settled(slot, position, full),
+            // A store of an older version: what it had to grant came with the answer.
+            (Kind::Settle { .. }, AnswerBody::Confirmed) => self.settled(slot, position, true),
             (Kind::Orphan, _) => self.settle_and_drop(slot, position),
             (Kind::Join, AnswerBody::Joined { .. }) => self.joined(now, slot, position),
             (&Kind::Sync { of, step }, body) => self.sync_answered(now, slot, position, (of, step), body, payload),
@@ -117,7 +120,8 @@ impl Sequencer {
             Kind::Write(_) => self.write_refused(now, slot, position, refusal),
             Kind::Read(_) => self.read_refused(now, slot, position, refusal),
             Kind::Fence { .. } => self.fence_refused(now, slot, position, refusal),
-            Kind::Confirm => self.confirmed(slot, position, false),
+            Kind::Confirm => self.confirmed(slot, position),
+            Kind::Settle { .. } => self.settle_refused(slot, position),
             Kind::Orphan => self.settle_and_drop(slot, position),
             Kind::Open(_) => self.opening_refused(now, slot, position, refusal),
             Kind::Join => self.join_refused(now, slot, position, refusal),

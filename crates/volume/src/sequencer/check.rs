@@ -113,6 +113,10 @@ impl Sequencer {
         let chunk = &self.chunks[number as usize];
         let group = &self.groups[chunk.group as usize];
         assert!(chunk.committed <= chunk.issued);
+        assert!(
+            chunk.behind.without(chunk.stalled).is_empty(),
+            "who is behind is sent nothing"
+        );
         assert_eq!(chunk.busy_at != NIL, !chunk.writes.is_empty());
         if chunk.busy_at != NIL {
             assert_eq!(group.busy[chunk.busy_at as usize], number);
@@ -155,7 +159,7 @@ impl Sequencer {
             }
             ChunkState::Closed => assert!(writes.is_empty()),
             ChunkState::Waiting | ChunkState::Opening(_) => {
-                assert!(writes.is_empty() && chunk.held.is_empty());
+                assert!(chunk.catching || (writes.is_empty() && chunk.held.is_empty()));
                 assert!(group.touched && group.opens);
                 assert_eq!(group.opening[chunk.opening_at as usize], number);
                 let waits = matches!(chunk.state, ChunkState::Waiting);

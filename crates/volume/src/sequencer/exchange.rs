@@ -76,11 +76,16 @@ impl Sequencer {
         task.waiting.remove(position);
         let number = self.groups[task.group as usize].members[position];
         let store = &mut self.stores[number as usize];
+        assert!(store.awaited > 0, "as many answers are owed as are awaited");
         store.awaited -= 1;
         if let Kind::Write(write) = &self.tasks[slot].kind {
             store.writes -= 1;
             if !(self.config.planted.forget_bytes() && write.version.counter().is_multiple_of(64)) {
                 store.bytes -= write.payload.len() as u64;
+            }
+            if store.writes == 0 {
+                let at = store.charged_at.plus(super::credits::IDLE);
+                self.arm(at);
             }
         }
     }

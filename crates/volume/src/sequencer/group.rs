@@ -316,6 +316,7 @@ impl Sequencer {
         for &chunk in &self.groups[group as usize].chunks {
             let chunk = &mut self.chunks[chunk as usize];
             chunk.stalled.remove(position);
+            chunk.behind.remove(position);
             chunk.bad_sources.remove(position);
             chunk.joined.remove(position);
             chunk.joining.remove(position);
@@ -340,7 +341,8 @@ impl Sequencer {
                 }
                 match self.tasks[slot].kind {
                     Kind::Read(_) => self.give_up_on(now, slot, position),
-                    Kind::Confirm => self.confirmed(slot, position, false),
+                    Kind::Confirm => self.confirmed(slot, position),
+                    Kind::Settle { .. } => self.forget_settle(slot, position),
                     Kind::Orphan => self.settle_and_drop(slot, position),
                     Kind::Join => self.join_lost(slot, position),
                     Kind::Sync { of, step } => self.sync_lost(now, slot, position, (of, step)),
@@ -359,6 +361,8 @@ impl Sequencer {
             let chunk = self.groups[group as usize].busy[index];
             let stalled = self.chunks[chunk as usize].stalled.without(left);
             self.chunks[chunk as usize].stalled = stalled;
+            let behind = self.chunks[chunk as usize].behind.without(left);
+            self.chunks[chunk as usize].behind = behind;
         }
     }
 }

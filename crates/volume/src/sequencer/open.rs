@@ -10,10 +10,10 @@ use super::Sequencer;
 use super::roll::Roll;
 use super::state::ChunkState;
 use crate::config::MAX_OPENINGS;
-use crate::io::{IoError, Payload, StopReason};
+use crate::io::{Effect, IoError, Payload, StopReason, Warning};
 use crate::task::{Kind, List, Members, NIL, Step};
 use amita_cluster::message::{AnswerBody, MAX_MEMBERS, Refusal, RequestBody};
-use amita_cluster::{Epoch, Version};
+use amita_cluster::{ChunkId, Epoch, Version};
 use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
 
@@ -220,6 +220,11 @@ impl Sequencer {
             .max()
             .unwrap_or(Version::NONE);
         opening.longest = longest;
+        let mut claims = members.iter().map(|position| opening.versions[position]);
+        if !claims.all(|version| longest.may_follow(version)) && !self.config.planted.any_jump() {
+            return self.implausible(now, chunk, members);
+        }
+        let opening = self.opening(chunk);
         let mut shorter = Members::NONE;
         for position in members.iter() {
             if opening.versions[position] < longest {
@@ -233,16 +238,50 @@ impl Sequencer {
         self.start_roll(now, chunk, members, shorter);
     }
 
+    /// In-sync members claim versions that are further apart than any history makes them. Which of them is wrong nobody
+    /// here can tell: what the longest has may be a lie, and what the others have may be too little. So nothing is changed.
+    fn implausible(&mut self, now: Time, chunk: u32, members: Members) {
+        let group = self.chunks[chunk as usize].group;
+        let versions = self.opening(chunk).versions;
+        let claims = members.iter().map(|position| {
+            let store = self.id_of(group, position);
+            format!("store {store} is at version {}", versions[position])
+        });
+        let why = format!(
+            "its copies cannot be of one history ({})",
+            claims.collect::<Vec<_>>().join(", ")
+        );
+        self.warn_implausible(chunk, why);
+        self.opening_failed(now, chunk, IoError::Damaged);
+    }
+
+    /// Says once why the chunk's I/O fails.
+    pub(super) fn warn_implausible(&mut self, chunk: u32, why: String) {
+        if !std::mem::replace(&mut self.chunks[chunk as usize].implausible, true) {
+            let chunk = ChunkId {
+                volume: self.volume.id,
+                index: self.chunks[chunk as usize].index,
+            };
+            self.effects
+                .push_back(Effect::Warn(Warning::Implausible { chunk, why }));
+        }
+    }
+
     /// The chunk is whole at `version` on every member.
     pub(super) fn chunk_opened(&mut self, now: Time, chunk: u32, version: Version) {
         self.drop_opening(chunk);
         self.leave_opening(chunk);
-        self.counters.opened += 1;
         let state = &mut self.chunks[chunk as usize];
         state.state = ChunkState::Open;
-        state.issued = version;
-        state.committed = version;
         state.bad_sources = Members::NONE;
+        state.implausible = false;
+        if state.catching {
+            self.caught_up(now, chunk, version);
+        } else {
+            self.counters.opened += 1;
+            state.issued = version;
+            state.committed = version;
+        }
         self.kick(now, chunk);
     }
 
@@ -258,9 +297,12 @@ impl Sequencer {
     }
 
     /// No member has an intact copy of what must be rolled forward: I/O that waits fails, the next touch tries again.
-    pub(super) fn opening_failed(&mut self, chunk: u32, error: IoError) {
+    pub(super) fn opening_failed(&mut self, now: Time, chunk: u32, error: IoError) {
         self.drop_opening(chunk);
         self.leave_opening(chunk);
+        if self.chunks[chunk as usize].catching {
+            return self.catch_up_failed(now, chunk);
+        }
         let state = &mut self.chunks[chunk as usize];
         state.state = ChunkState::Closed;
         state.bad_sources = Members::NONE;
@@ -309,7 +351,7 @@ impl Sequencer {
                     // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
                     self.doom(group, position);
                     if self.groups[group as usize].current.count() <= self.min_copies {
-                        return self.opening_failed(chunk, IoError::Damaged);
+                        return self.opening_failed(now, chunk, IoError::Damaged);
                     }
                     self.pause(now, group, position, self.config.busy_pause * 10);
                 }

@@ -48,12 +48,18 @@ pub(super) struct Store {
     pub promise: Duration,
     /// Its number among the stores that the core watches.
     pub watch: usize,
-    /// The request for a promise or credits that is under way.
+    /// When it was last charged: credits that are not used for a while are given back.
+    pub charged_at: Time,
+    /// The request for a promise that is under way.
     pub confirm: u32,
-    /// The last one was refused, or lost with its link: it says nothing of the store's space.
-    pub confirm_failed: bool,
     /// When the last one was sent.
     pub confirm_at: Time,
+    /// The request about credits that is under way.
+    pub settle: u32,
+    /// When the last one was sent.
+    pub settle_at: Time,
+    /// The answer to the last one: it has nothing to grant, and expects nothing.
+    pub full: bool,
 }
 
 /// One group of the pool.
@@ -134,6 +140,11 @@ pub(super) struct Chunk {
     pub held: List,
     /// Members that refused a write and to which writes are sent again once all that they have is answered.
     pub stalled: Members,
+    /// Of those, members that cannot carry a write out, because what it is to be merged with has rotted: they are caught up
+    /// with the others instead (see `catch_up`).
+    pub behind: Members,
+    /// It is being opened once more for that, with writes that have a version.
+    pub catching: bool,
     /// The place in the group's list of busy chunks.
     pub busy_at: u32,
     /// The place in the group's list of chunks that wait to be opened, or are being opened.
@@ -146,6 +157,8 @@ pub(super) struct Chunk {
     pub joined: Members,
     /// Those that were asked to.
     pub joining: Members,
+    /// It was said that the chunk cannot be gone on with.
+    pub implausible: bool,
     /// No write gets a version for a moment: the chunk is compared with a syncing member's copy.
     pub held_back: bool,
 }

@@ -27,6 +27,10 @@ pub struct Counters {
     pub unpromised: u64,
     /// Requests for a promise.
     pub confirms: u64,
+    /// Times that a chunk was opened once more for a member whose copy had rotted under a write (D7).
+    pub caught_up: u64,
+    /// Requests about credits (R7).
+    pub settles: u64,
     /// Writes that waited for credits (R7).
     pub credit_waits: u64,
     /// Reads that were also sent to a second member.
@@ -77,12 +81,12 @@ impl Counters {
 
     /// Each with its name, in their order.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 29] {
+    pub fn each(&self) -> [(&'static str, u64); 31] {
         let mut copy = *self;
         copy.each_mut().map(|(name, value)| (name, *value))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 29] {
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 31] {
         let Counters {
             writes,
             reads,
@@ -94,6 +98,8 @@ impl Counters {
             held,
             unpromised,
             confirms,
+            caught_up,
+            settles,
             credit_waits,
             hedged,
             stale_epochs,
@@ -125,6 +131,8 @@ impl Counters {
             ("held", held),
             ("unpromised", unpromised),
             ("confirms", confirms),
+            ("caught_up", caught_up),
+            ("settles", settles),
             ("credit_waits", credit_waits),
             ("hedged", hedged),
             ("stale_epochs", stale_epochs),

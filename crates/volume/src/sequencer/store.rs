@@ -1,4 +1,4 @@
-//! Links, silence, promises and credits: what belongs to a store and not to a group.
+//! Links, silence and promises: what belongs to a store and not to a group.
 
 use super::Sequencer;
 use super::state::ChunkState;
@@ -84,6 +84,7 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = false;
         store.credit = 0;
+        store.full = false;
         store.in_doubt.clear();
         if store.awaited == 0 {
             store.heard = now;
@@ -105,7 +106,8 @@ impl Sequencer {
                 Kind::Write(write) => write.charged.remove(position),
                 Kind::Fence { .. } => {}
                 Kind::Read(_) => self.give_up_on(now, slot, position),
-                Kind::Confirm => self.confirmed(slot, position, false),
+                Kind::Confirm => self.confirmed(slot, position),
+                Kind::Settle { .. } => self.end_settle(slot, position),
                 Kind::Orphan => self.settle_and_drop(slot, position),
                 Kind::Join => self.join_lost(slot, position),
                 Kind::Sync { of, step } => {
@@ -130,6 +132,7 @@ impl Sequencer {
                 for index in 0..self.groups[group as usize].busy.len() {
                     let chunk = self.groups[group as usize].busy[index];
                     self.chunks[chunk as usize].stalled.remove(position);
+                    self.chunks[chunk as usize].behind.remove(position);
                 }
                 self.send_fence(now, group);
             }
@@ -311,14 +314,13 @@ impl Sequencer {
     }
 
     /// The empty request has been answered (well or not), or its link has ended.
-    pub(super) fn confirmed(&mut self, slot: u32, position: usize, well: bool) {
+    pub(super) fn confirmed(&mut self, slot: u32, position: usize) {
         let number = self.groups[self.tasks[slot].group as usize].members[position];
         assert_eq!(
             self.stores[number as usize].confirm, slot,
             "a store is asked for one promise at a time"
         );
         self.stores[number as usize].confirm = NIL;
-        self.stores[number as usize].confirm_failed = !well;
         self.settle_and_drop(slot, position);
     }
 
@@ -346,6 +348,7 @@ impl Sequencer {
             self.groups[group as usize].paused.remove(position);
             self.send_fence(now, group);
             self.resend(now, group, position);
+            self.catch_up_again(now, group);
             self.open_chunks(now, group);
             self.retry_blocked = true;
         }

@@ -54,6 +54,9 @@ fn a_silent_store_is_evicted_after_its_time() {
     let mut rig = Rig::open(3, 2);
     rig.pass_ms(60_000);
     let io = rig.write(0, &[1; 4096]);
+    for request in rig.settles() {
+        rig.accept(&request, AnswerBody::Settled { full: false });
+    }
     for number in [1, 2] {
         let writes = rig.writes(number);
         rig.done(&writes);

@@ -31,6 +31,8 @@ pub struct Rig {
     pub stopped: Option<StopReason>,
     pub promise_ms: u16,
     pub credit: u32,
+    /// Credits that are given back are taken, and nothing is granted for it.
+    pub takes_back: bool,
     next_io: u64,
 }
 
@@ -141,6 +143,7 @@ impl Rig {
             stopped: None,
             promise_ms: 250,
             credit: 1000,
+            takes_back: true,
             next_io: 0,
         }
     }
@@ -184,6 +187,14 @@ impl Rig {
                     self.stopped = Some(reason);
                 }
             }
+        }
+        if self.takes_back {
+            let back = self.take(|_, body| matches!(body, RequestBody::Settle { want: 0, .. }));
+            let credit = std::mem::take(&mut self.credit);
+            for request in back {
+                self.accept(&request, AnswerBody::Settled { full: false });
+            }
+            self.credit = credit;
         }
     }
 
@@ -274,6 +285,10 @@ impl Rig {
 
     pub fn confirms(&mut self) -> Vec<Request> {
         self.take(|_, body| matches!(body, RequestBody::Confirm))
+    }
+
+    pub fn settles(&mut self) -> Vec<Request> {
+        self.take(|_, body| matches!(body, RequestBody::Settle { .. }))
     }
 
     pub fn fences(&mut self) -> Vec<Request> {
