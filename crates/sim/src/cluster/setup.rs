@@ -32,7 +32,7 @@ const WORK: Duration = Duration::from_secs(60);
 const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
 
 /// One run of so many has chunks of several leaves, many of them, sparsely written.
-const WIDE_ONE_IN: u64 = 12;
+const WIDE_ONE_IN: u64 = 60;
 
 /// Compares that calls to the metadata are made without: rules switched off on the way to the service.
 #[derive(Clone, Copy, Debug, Default)]

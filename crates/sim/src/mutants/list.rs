@@ -75,7 +75,7 @@ fn of_stores() -> Vec<Mutant> {
         store("checkpoint-unflushed", "D5", of_store!(CheckpointUnflushed), &[3]),
         store("no-pin", "D6", of_store!(NoPin), &[17]),
         store("discard-unpinned", "D6", of_store!(DiscardUnpinned), &[102]),
-        store("loses-slots", "D5", of_store!(LosesSlots), &[]),
+        store("loses-slots", "D5", of_store!(LosesSlots), &[1]),
         store("answer-at-once", "I1", of_store!(AnswerAtOnce), &[1]),
         store("replay-unverified", "I3", of_store!(ReplayUnverified), &[1]),
     ]
@@ -83,18 +83,13 @@ fn of_stores() -> Vec<Mutant> {
 
 fn of_clusters() -> Vec<Mutant> {
     vec![
-        cluster(
-            "skip-generation-check",
-            "R2",
-            of_volume!(skip_generation_check),
-            &[137, 16],
-        ),
+        cluster("skip-generation-check", "R2", of_volume!(skip_generation_check), &[59]),
         cluster("old-epoch-let-in", "R2", of_store!(OldEpochLetIn), &[]),
         cluster(
             "blind-eviction",
             "R2",
             plant!(plants => plants.metadata.blind_eviction = true),
-            &[50],
+            &[129],
         ),
         cluster(
             "blind-promotion",
@@ -107,7 +102,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("no-settling", "R1", of_volume!(no_settling), &[]),
         cluster("whole-at-once", "R5", of_volume!(whole_at_once), &[0]),
         cluster("trust-base", "R5", of_volume!(trust_base), &[48]),
-        cluster("mends-anything", "R5", of_store!(MendsAnything), &[59]),
+        cluster("mends-anything", "R5", of_store!(MendsAnything), &[87]),
         cluster(
             "serves-syncing",
             "R5",
@@ -128,7 +123,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[0],
         ),
         cluster("roll-in-parts", "R6", of_volume!(roll_in_parts), &[]),
-        cluster("open-without-roll", "R6", of_volume!(open_without_roll), &[6]),
+        cluster("open-without-roll", "R6", of_volume!(open_without_roll), &[2]),
         cluster("trust-unknown", "R6", of_volume!(trust_unknown), &[4]),
         cluster(
             "blind-raise",
@@ -139,7 +134,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("no-credits", "R7", of_volume!(no_credits), &[39]),
         cluster("full-without-word", "R7", of_volume!(full_without_word), &[]),
         cluster("up-at-each-record", "R7", of_gateway!(up_at_each_record), &[0]),
-        cluster("forget-bytes", "R7", of_volume!(forget_bytes), &[]),
+        cluster("forget-bytes", "R7", of_volume!(forget_bytes), &[0]),
         cluster("no-least", "R8", of_volume!(no_least), &[]),
         cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
         cluster("any-age", "R9", of_gateway!(any_age), &[]),
