@@ -27,3 +27,14 @@ fn a_seed_replays_exactly() {
     assert_eq!((one.trace, one.coverage), (two.trace, two.coverage));
     assert_ne!(one.trace, other.trace);
 }
+
+/// Plays a range of seeds: `AMITA_SEEDS=0..500 cargo test -p amita-sim --features planted a_range -- --nocapture`.
+#[test]
+fn a_range_of_seeds() {
+    let Ok(text) = std::env::var("AMITA_SEEDS") else { return };
+    let (from, to) = text.split_once("..").expect("FROM..TO");
+    let seeds = from.parse().expect("a number")..to.parse().expect("a number");
+    let summary = crate::campaign::run_all(seeds, None, 1, 5, run, |_| {});
+    println!("{}", summary.coverage);
+    assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
+}

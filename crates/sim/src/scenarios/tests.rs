@@ -54,3 +54,14 @@ fn every_scenario_holds() {
         assert!(verdict.holds(), "{}: {verdict:#?}", scenario.name);
     }
 }
+
+/// Plays what has a name: `AMITA_SCENARIO="R12: a disk" cargo test -p amita-sim --features planted by_name -- --nocapture`.
+#[test]
+fn by_name() {
+    let Ok(only) = std::env::var("AMITA_SCENARIO") else {
+        return;
+    };
+    let seeds = std::env::var("AMITA_SCENARIO_SEEDS").ok();
+    let seeds = seeds.map(|seeds| seeds.parse().expect("a number"));
+    assert!(play_all(Some(&only), seeds, 1), "see above");
+}
