@@ -1,5 +1,9 @@
 //! The stores that one core serves: each a pure state machine, joined here to the driver.
 
+mod care;
+
+pub use care::{HUNG_AFTER, MOST_RETURNS};
+
 use crate::control::FromCore;
 use crate::token;
 use amita_cluster::StoreId;
@@ -9,6 +13,7 @@ use amita_reactor::Slice;
 use amita_reactor::driver::{Completion, Driver, FileId, Outcome, Time};
 use amita_store::memo::{Content, Told, Writer};
 use amita_store::{Config, Effect, IoId, LinkId, State, Store};
+use care::{Care, Told as Fate};
 use rustc_hash::FxHashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,11 +29,15 @@ struct Host {
     path: PathBuf,
     file: FileId,
     store: Store,
+    /// What becomes of it when its device fails.
+    care: Care,
     announced: Announced,
     /// It may serve as soon as it is mounted.
     admitted: bool,
     /// It may not serve any more, for this reason: to be told.
     retired: Option<String>,
+    /// Its failure was told of, and it has not served since.
+    failed: bool,
     /// Writes the copy of the metadata, once the store serves.
     memo: Option<Writer>,
     /// Answers to it.
@@ -56,7 +65,8 @@ impl Host {
 
     fn deadline(&self) -> Option<Time> {
         let memo = self.memo.as_ref().and_then(Writer::deadline);
-        self.store.deadline().into_iter().chain(memo).min()
+        let store = self.store.deadline().into_iter().chain(self.care.deadline());
+        store.chain(memo).min()
     }
 }
 
@@ -123,14 +133,17 @@ impl Stores {
     /// What the operating system says of the path; also when another process holds the store.
     pub fn open(&mut self, driver: &mut dyn Driver, path: &Path, config: Config) -> io::Result<()> {
         let (file, info) = driver.open(path)?;
-        let store = Store::open(config, info, driver.pool().clone());
+        let pool = driver.pool().clone();
+        let store = Store::open(config.clone(), info.clone(), pool.clone());
         self.hosts.push(Host {
             path: path.to_owned(),
             file,
             store,
+            care: Care::new(config, info, pool),
             announced: Announced::Nothing,
             admitted: !self.held,
             retired: None,
+            failed: false,
             memo: None,
             memo_answers: Vec::new(),
         });
@@ -172,6 +185,7 @@ impl Stores {
         let host = usize::from(token::kind(completion.token));
         let Some(host) = self.hosts.get_mut(host) else { return };
         self.touched = true;
+        host.care.under_way -= 1;
         match completion.outcome {
             Outcome::Read { buffer, result } => host.store.read_done(now, io, buffer, result),
             Outcome::Written { data, result } => host.store.write_done(now, io, data, result),
@@ -191,8 +205,13 @@ impl Stores {
             self.news |= host.announced == Announced::Nothing || host.memo.is_some();
             let up = matches!(host.announced, Announced::Mounted | Announced::Serving);
             self.news |= up && !matches!(host.store.state(), State::Serving);
+            self.news |= host.announced == Announced::Failed
+                && !matches!(host.store.state(), State::Poisoned(_) | State::Refused(_));
             loop {
                 for effect in host.store.effects() {
+                    if !matches!(effect, Effect::Answer { .. }) {
+                        host.care.begins(now);
+                    }
                     let token = |io: IoId| token::token(token::STORES, index as u8, io.0);
                     match effect {
                         Effect::Read { io, offset, buffer } => driver.read(host.file, offset, buffer, token(io)),
@@ -258,6 +277,7 @@ impl Stores {
     pub fn tick(&mut self, now: Time) {
         self.touched = true;
         for host in &mut self.hosts {
+            host.care.tick(now, &mut host.store);
             if host.store.deadline().is_some_and(|at| at <= now) {
                 host.store.tick(now);
             }
@@ -278,8 +298,8 @@ impl Stores {
     }
 
     /// Tells of stores that began to serve, that cannot, and that serve no more: a device's error of unknown outcome ends
-    /// that until the process starts anew.
-    pub fn announce(&mut self, tell: &mut Vec<FromCore>) {
+    /// that until the store is mounted anew.
+    pub fn announce(&mut self, now: Time, tell: &mut Vec<FromCore>) {
         self.news = false;
         for (index, host) in self.hosts.iter_mut().enumerate() {
             tell_of_memo(host, tell);
@@ -310,6 +330,8 @@ impl Stores {
                     let status = host.store.status();
                     self.by_id.insert(status.id, index);
                     host.announced = Announced::Serving;
+                    host.failed = false;
+                    host.care.serves(now);
                     tell.push(FromCore::StoreServes {
                         store: status.id,
                         path: path(),
@@ -324,21 +346,35 @@ impl Stores {
                         ),
                     });
                 }
+                // It is being mounted anew.
+                State::Mounting if host.announced == Announced::Failed => host.announced = Announced::Nothing,
                 State::Refused(why) if host.announced == Announced::Nothing => {
                     host.announced = Announced::Failed;
-                    tell.push(FromCore::StoreFailed {
-                        store: None,
-                        path: path(),
-                        why: why.to_string(),
+                    let mut why = why.to_string();
+                    if let State::Refused(error) = host.store.state()
+                        && care::may_pass(error)
+                    {
+                        why = why + &next(&host.care.fails(now, false, host.store.flush_failed()));
+                    }
+                    tell.push(if std::mem::replace(&mut host.failed, true) {
+                        FromCore::Warning(format!("store {} does not serve: {why}", path()))
+                    } else {
+                        FromCore::StoreFailed {
+                            store: None,
+                            path: path(),
+                            why,
+                        }
                     });
                 }
                 State::Poisoned(why) if host.announced != Announced::Failed => {
                     let served = host.announced == Announced::Serving;
+                    let why = why.clone() + &next(&host.care.fails(now, true, host.store.flush_failed()));
                     host.announced = Announced::Failed;
+                    host.failed = true;
                     tell.push(FromCore::StoreFailed {
                         store: served.then(|| host.store.status().id),
                         path: path(),
-                        why: why.clone(),
+                        why,
                     });
                 }
                 _ => {}
@@ -354,6 +390,22 @@ impl Stores {
     /// Looks into the stores, for the checkers of the simulator and for status.
     pub fn each(&self) -> impl Iterator<Item = &Store> {
         self.hosts.iter().map(|host| &host.store)
+    }
+}
+
+/// What becomes of a store that has failed, in words.
+fn next(fate: &Fate) -> String {
+    match fate {
+        Fate::Later(pause) => format!(" (tried again in {} s)", pause.as_secs()),
+        Fate::Unknowable => {
+            "; a flush has failed, so it is not mounted anew by itself: format it anew and let its groups \
+                             be copied back from their other members, or start the node again where there are none"
+                .to_owned()
+        }
+        Fate::Never => format!(
+            "; it has failed {MOST_RETURNS} times shortly after it had been mounted anew, and is not tried again: replace \
+             the device, or start the node again when it is sound"
+        ),
     }
 }
 

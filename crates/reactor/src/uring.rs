@@ -47,7 +47,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Polls in a row that may return inline completions without handing started operations over.
 const MAX_HELD_BACK: u32 = 2;
@@ -107,7 +107,7 @@ impl Default for UringConfig {
 }
 
 /// When the first driver of this process was made: all of them count their time from there, so that cores can compare.
-static STARTED: OnceLock<Instant> = OnceLock::new();
+static STARTED: OnceLock<u64> = OnceLock::new();
 
 /// What an operation of the ring belongs to.
 enum Meta {
@@ -183,7 +183,8 @@ pub struct UringDriver {
     files: Vec<OpenFile>,
     discarder: Option<Discarder>,
     timers: Timers,
-    started: Instant,
+    /// In nanoseconds of the machine's clock.
+    started: u64,
     now: Time,
     pool: Pool,
     config: UringConfig,
@@ -222,7 +223,7 @@ impl UringDriver {
             files: Vec::new(),
             discarder: None,
             timers: Timers::new(),
-            started: *STARTED.get_or_init(Instant::now),
+            started: *STARTED.get_or_init(sys::clock_ns),
             now: Time(0),
             pool,
             config,
@@ -244,7 +245,7 @@ impl UringDriver {
     }
 
     fn update_time(&mut self) {
-        self.now = Time(self.started.elapsed().as_nanos() as u64);
+        self.now = Time(sys::clock_ns().saturating_sub(self.started));
     }
 
     fn complete(&mut self, token: Token, outcome: Outcome) {

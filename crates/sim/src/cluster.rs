@@ -56,6 +56,9 @@ pub const SETTLE: Duration = Duration::from_secs(30);
 const MOST_STEPS: u64 = 400_000;
 /// And every group has all of its members in sync within this.
 const RECOVER: Duration = Duration::from_secs(90);
+/// And every store whose disk had failed serves again within this, by itself: the longest pause before it is tried again,
+/// and what a mount takes.
+const RETURN: Duration = Duration::from_secs(80);
 /// Operations that clients ask for while stores are brought up to date.
 const RECOVERY_OPERATIONS: u32 = 150;
 /// Do stores come back?
@@ -113,6 +116,8 @@ pub struct Cluster {
     random: Random,
     deliveries: Vec<Delivery<Caller>>,
     trace: bool,
+    /// Stores have not come back that should have.
+    stayed_out: Option<String>,
     /// Folded over everything that passes the control planes.
     hash: u64,
     /// What has struck, and when.
@@ -154,6 +159,11 @@ impl Cluster {
                 write_format(&mut world, &disk, id, node::CLUSTER, bytes, log);
             }
         }
+        for (member, &rate) in setup.clocks.iter().enumerate() {
+            for core in 0..setup.cores[member] {
+                world.set_clock(node::place(member, core), rate);
+            }
+        }
         let mut metadata = Metadata::new(random.fork(10));
         write_records(&mut metadata, &world, &setup);
         let mut cluster = Cluster {
@@ -170,6 +180,7 @@ impl Cluster {
             random: random.fork(14),
             deliveries: Vec::new(),
             trace,
+            stayed_out: None,
             hash: 0,
             struck: Vec::new(),
             moves_planned: 0,
@@ -185,6 +196,7 @@ impl Cluster {
         cluster.history.may_repeat = cluster.setup.shared_hosts > 0;
         cluster.begin_small();
         cluster.tell(|| "begins".to_owned());
+        cluster.keep_apart();
         for member in 0..cluster.nodes.len() {
             cluster.start(member);
         }
@@ -202,6 +214,9 @@ impl Cluster {
         self.tell(|| format!("{:#?}", self.setup));
         self.work()?;
         self.heal();
+        if let Some(why) = self.stayed_out.take() {
+            return Err(why);
+        }
         self.end_chores()?;
         self.settle()?;
         self.recover()?;
@@ -247,6 +262,7 @@ impl Cluster {
             ("metadata.unknown_done", counts.unknown_done),
             ("metadata.unknown_late", counts.unknown_late),
             ("metadata.compare_failed", counts.compares_failed),
+            ("metadata.no_space", counts.no_space),
             ("metadata.session_lapsed", counts.sessions_lapsed),
         ] {
             self.coverage.add(path, times);
@@ -299,6 +315,11 @@ impl Cluster {
         }
         self.hear_pleas()?;
         self.check_moves(now)?;
+        if let Some(longest) = self.setup.expect_progress
+            && let Some(why) = self.hosts.waits_too_long(now, longest, &self.nodes)
+        {
+            return Err(format!("{why}\n{}", self.describe()));
+        }
         for (member, volume) in self.hosts.opened_at.drain(..) {
             // R6: raise the generation, then read the epochs.
             let key = map::volume_key(&volume_name(volume));
@@ -425,6 +446,9 @@ impl Cluster {
                 FromCore::StoreServes { report, store, .. } => {
                     self.coverage.hit("node.store_serves");
                     self.tell(|| format!("node {}: store {store} serves: {report}", member + 1));
+                    if self.nodes[member].failed.remove(&store).is_some() {
+                        self.coverage.hit("node.store_returned");
+                    }
                     self.nodes[member].serving.push(store);
                     self.announce(member);
                     let now = self.world.now();
@@ -514,9 +538,12 @@ impl Cluster {
         self.end_passing();
         self.workload.stop();
         self.hosts.be_patient();
+        if self.random.percent(50) {
+            self.let_stores_return();
+        }
         for member in 0..self.nodes.len() {
             if !self.nodes[member].failed.is_empty() {
-                // Poisoned by an error of the disk, which is over: what an operator does is to start it again.
+                // Poisoned by an error of the disk, which is over: an operator may start it again.
                 self.coverage.hit("node.restarted_to_heal");
                 self.end(member, false);
             }
@@ -527,6 +554,27 @@ impl Cluster {
         for volume in 0..self.setup.volumes {
             if !self.nodes[self.hosts.gateways()[volume as usize]].is_up() {
                 self.hosts.move_to(now, volume, 0);
+            }
+        }
+    }
+
+    /// Stores whose disks have failed or hung come back by themselves, now that the disks are sound. (One that the mount found
+    /// damaged does not.)
+    fn let_stores_return(&mut self) {
+        let limit = self.world.now().plus(RETURN);
+        let may_return = |why: &String| why.contains("tried again in");
+        let missing = |cluster: &Cluster| cluster.nodes.iter().any(|node| node.failed.values().any(may_return));
+        while missing(self) {
+            if self.world.now() >= limit {
+                self.stayed_out = Some(format!(
+                    "nothing is wrong with the disks any more, and after {RETURN:?} stores have not come back: {:?}",
+                    self.nodes.iter().map(|node| &node.failed).collect::<Vec<_>>()
+                ));
+                return;
+            }
+            if let Err(why) = self.step(limit) {
+                self.stayed_out = Some(why);
+                return;
             }
         }
     }
@@ -584,7 +632,9 @@ impl Cluster {
     /// Every group gets back to full strength, now that nothing is wrong any more; in half of the runs while clients go
     /// on. But for those that may rightly never.
     fn recover(&mut self) -> Result<(), String> {
-        if !RESYNC || self.setup.coordinator.is_none() || self.missing().is_empty() {
+        // An owner that never reaches a member does not bring it up to date.
+        let never = self.setup.coordinator.is_none() || !self.setup.apart.is_empty();
+        if !RESYNC || never || self.missing().is_empty() {
             return Ok(());
         }
         if self.random.percent(50) {
@@ -628,7 +678,8 @@ impl Cluster {
         // The closing hosts want the volumes where they are, whoever owns them now.
         self.ledger.moved(self.world.now());
         for volume in 0..self.setup.volumes {
-            if self.random.percent(60) {
+            // Where nodes stay apart, not every gateway reaches what it needs.
+            if self.setup.apart.is_empty() && self.random.percent(60) {
                 let gateway = self.random.below(self.nodes.len() as u64) as usize;
                 self.tell(|| format!("closing {} at node {}", volume_name(volume), gateway + 1));
                 let now = self.world.now();

@@ -75,6 +75,12 @@ pub enum Plant {
     ChainUnchecked,
     /// D4: the first bad log page is taken for the end of the log, whatever follows it.
     EndAtFirstBad,
+    /// D4: a page that cannot be read is taken for one that was never written whole.
+    UnreadableIsTorn,
+    /// R6: fences wait for room, like everything else.
+    FenceWaitsForRoom,
+    /// R6: parts of roll-forwards that came by different links are taken for one.
+    RollsOfAnyLink,
     /// D6: a slot that a read is under way on may be reused.
     NoPin,
     /// D6: a slot that is being discarded may be written.

@@ -313,12 +313,19 @@ fn log_backwards(reader: &impl ReadAt, superblock: &Superblock, first: u64) -> B
 
 /// Does what the mount asks for: reads from the reader, writes into memory.
 fn carry_out(store: &mut Store, reader: &impl ReadAt) {
-    let now = Time::default();
+    let mut now = Time::default();
     let mut written: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     loop {
         let effects: Vec<Effect> = store.effects().collect();
         if effects.is_empty() {
-            return;
+            let Some(due) = store.deadline().filter(|_| *store.state() == State::Mounting) else {
+                return;
+            };
+            // Something could not be read, and is read again.
+            std::thread::sleep(due.since(now));
+            now = due;
+            store.tick(now);
+            continue;
         }
         for effect in effects {
             match effect {

@@ -20,6 +20,8 @@ pub enum State {
 /// What a mount found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountReport {
+    /// Reads that had to be made again because they had failed.
+    pub read_again: u64,
     /// Records of the log that were replayed.
     pub records_replayed: u64,
     /// Records that lay beyond the verified mark, so that their data was read back.

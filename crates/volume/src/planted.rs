@@ -86,6 +86,12 @@ planted! {
     ignore_lost,
     /// R4: a promise is counted from the answer that carries it.
     promise_from_arrival,
+    /// R4: all of a promise counts, as if clocks ran alike.
+    whole_promise,
+    /// R12: what a store answers out of its memory shows that its disk lives.
+    memory_is_life,
+    /// R12: `Busy` is silence, whatever the store has done before.
+    busy_is_silence,
     /// R6: a chunk is opened at the longest version, and the shorter members are left as they are.
     open_without_roll,
     /// R6: a compare-and-set of unknown outcome is taken for done.

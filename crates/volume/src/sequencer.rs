@@ -245,11 +245,18 @@ impl Sequencer {
             writes: 0,
             bytes: 0,
             heard: now,
+            poisoned: false,
             refusing: false,
+            worked: false,
+            served: Time(0),
+            owes_since: now,
+            look_at: now.plus(self.config.store_timeout),
+            stuck: false,
             credit: 0,
             in_doubt: Vec::new(),
             promise_until: Time(0),
             promise: std::time::Duration::ZERO,
+            confirmed: Time(0),
             watch: self.care.health().number(id),
             charged_at: now,
             confirm: NIL,
@@ -402,6 +409,7 @@ impl Sequencer {
             // It was we who stood still (a frozen process): nobody is blamed for that time.
             for store in &mut self.stores {
                 store.heard = store.heard.plus(late).min(now);
+                store.owes_since = now;
             }
         }
         self.wake = NEVER;

@@ -88,6 +88,10 @@ pub struct Arguments {
     /// flushed
     #[arg(long, env = "AMITA_DISCARD", value_name = "WHERE", value_enum, default_value_t = Discard::Devices)]
     pub discard: Discard,
+    /// Confirm each read with the copies' nodes instead of counting on clocks: for machines that may be paused without
+    /// their clocks showing it
+    #[arg(long, env = "AMITA_CONFIRM_READS")]
+    pub confirm_reads: bool,
     /// Look at all copies of each volume, and repair what is damaged, every so many days; 0: only on demand
     #[arg(long, env = "AMITA_SCRUB_DAYS", value_name = "DAYS", default_value_t = 14)]
     pub scrub_days: u32,
@@ -177,6 +181,7 @@ impl Arguments {
             Discard::Devices => amita_store::Discard::Devices,
             Discard::Always => amita_store::Discard::Always,
         };
+        config.confirm_reads = self.confirm_reads;
         config.lease_ttl_s = self.lease;
         config.interrupted = interrupt::caught;
         config.scrub_every = (self.scrub_days > 0).then(|| Duration::from_secs(u64::from(self.scrub_days) * 24 * 3600));

@@ -152,7 +152,10 @@ impl Core {
             }
             CoreMessage::Catalog(catalog) => self.on_catalog(catalog),
             CoreMessage::StoreServes { store, core } => {
-                self.local.push((store, core));
+                // One that was mounted anew is there already.
+                if !self.local.contains(&(store, core)) {
+                    self.local.push((store, core));
+                }
                 self.shards.store_up(now, store);
             }
             CoreMessage::StoreUnmounted => self.unmounted += 1,

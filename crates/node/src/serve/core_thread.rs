@@ -347,6 +347,7 @@ impl Egg {
             store,
             sequencer: amita_volume::Config {
                 store_timeout: self.config.silent_for,
+                confirm_reads: self.config.confirm_reads,
                 ..amita_volume::Config::default()
             },
             opener: amita_volume::OpenerConfig::new(self.node, ""),

@@ -81,6 +81,8 @@ pub struct ServeConfig {
     /// A core whose hosts have other paths drops them when it was not running for so long: below any patience of theirs, so
     /// that what they have repeated elsewhere is not carried out late.
     pub stale_after: Duration,
+    /// Reads are confirmed and do not rest on promises: see [`amita_volume::Config::confirm_reads`].
+    pub confirm_reads: bool,
     /// The settings of the NVMe target.
     pub nvme_config: amita_uss::nvme::Config,
     /// Which I/Os are traced, and kept.
@@ -123,6 +125,7 @@ impl ServeConfig {
             refused_for: crate::core::REFUSED_FOR,
             silent_for: crate::core::SILENT_FOR,
             stale_after: Duration::from_millis(1000),
+            confirm_reads: false,
             nvme_config: amita_uss::nvme::Config::default(),
             trace: crate::trace::TraceConfig::default(),
             nbd_config: nbd::Config::default(),

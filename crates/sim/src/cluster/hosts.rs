@@ -235,6 +235,20 @@ impl Hosts {
         self.abandoned.extend(operations);
     }
 
+    /// An operation that has waited longer than `longest` at a gateway that runs.
+    #[must_use]
+    pub fn waits_too_long(&self, now: Time, longest: Duration, nodes: &[Node]) -> Option<String> {
+        let runs = |at: &At| nodes[at.member].is_up() && nodes[at.member].frozen_until <= now;
+        let hosts = self.hosts.iter().filter(|host| host.at.as_ref().is_some_and(runs));
+        let mut waits = hosts.flat_map(|host| host.under_way.iter().map(move |(id, asked)| (host.number, id, *asked)));
+        let (host, id, asked) = waits.find(|(_, _, asked)| now.since(*asked) > longest)?;
+        let asked = asked.0 / 1000;
+        Some(format!(
+            "operation {} of host {host}, asked at {asked} us, has waited longer than {longest:?} at a gateway that stands",
+            id.0
+        ))
+    }
+
     /// The oldest of them, for a message.
     #[must_use]
     pub fn oldest(&self) -> String {

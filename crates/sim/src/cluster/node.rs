@@ -190,6 +190,7 @@ impl Node {
         let sequencer = amita_volume::Config {
             store_timeout: settings.store_timeout,
             hedge_ms: settings.hedge_ms,
+            confirm_reads: settings.confirm_reads && !setup.plants.trust_clocks,
             busy_pause: settings.busy_pause,
             planted: setup.plants.volume,
             ..amita_volume::Config::default()

@@ -21,6 +21,10 @@ pub struct Plants {
     pub node: amita_node::planted::Planted,
     /// Of what is asked of the metadata.
     pub metadata: Careless,
+    /// R4: a host's clock does not count the time in which it is suspended.
+    pub clock_stands_still: bool,
+    /// R4: reads rest on promises, though no clock shows how long a machine was paused.
+    pub trust_clocks: bool,
     /// Of the connections.
     #[cfg(feature = "planted")]
     pub fabric: amita_fabric::Planted,
@@ -110,6 +114,12 @@ pub struct Setup {
     pub store_bytes: u64,
     /// Bytes of its log.
     pub log_bytes: u64,
+    /// How fast each node's clock runs, in millionths of the true time.
+    pub clocks: Vec<u64>,
+    /// From the first of each of these nodes nothing ever reaches the second.
+    pub apart: Vec<(usize, usize)>,
+    /// No I/O waits longer for its answer at a gateway that stands, whatever fails.
+    pub expect_progress: Option<Duration>,
     /// Do disks lose what was not flushed?
     pub volatile_cache: bool,
     /// The disks' alignment.
@@ -232,7 +242,7 @@ impl Setup {
         if shared_hosts > 0 {
             plan.add_for_shared(&mut more, limits);
         }
-        let mut planned = Random::new(seed).fork(21);
+        let mut planned = Random::new(seed).fork(23);
         if planned.below(4) == 0 {
             plan.add_planned_work(&mut planned, limits);
         }
@@ -246,12 +256,27 @@ impl Setup {
         let chores = Chores::draw(&mut chores, volumes, blocks, blocks_per_chunk, profile.operations);
         // Some nodes with two cores have more, in half of the runs.
         let mut cores: Vec<usize> = cores;
-        let mut further = Random::new(seed).fork(21);
+        let mut further = Random::new(seed).fork(24);
         if further.percent(50) {
             let several = cores.iter_mut().filter(|cores| **cores > 1);
             several.for_each(|cores| *cores = further.within(2, super::node::MAX_CORES as u64) as usize);
         }
-        Setup {
+        // By chance of its own, as above.
+        let mut of_machines = Random::new(seed).fork(25);
+        let exact = of_machines.percent(40);
+        let clock = |random: &mut Random| {
+            if exact {
+                1_000_000
+            } else {
+                random.within(900_000, 1_100_000)
+            }
+        };
+        let clocks = (0..nodes).map(|_| clock(&mut of_machines)).collect();
+        let confirm_reads = of_machines.percent(12);
+        if of_machines.percent(60) {
+            plan.add_of_machines(&mut of_machines, limits, confirm_reads && shared_hosts == 0);
+        }
+        let mut setup = Setup {
             seed,
             nodes,
             stores,
@@ -266,6 +291,9 @@ impl Setup {
             blocks,
             store_bytes: STORE_BYTES * 2 * (volumes + u64::from(passers.volumes)),
             log_bytes: *random.pick(&[64 * 4096, 100 * 4096, 256 * 4096]),
+            clocks,
+            apart: Vec::new(),
+            expect_progress: None,
             volatile_cache: random.percent(50),
             alignment: *random.pick(&[1, 512, 4096]),
             refused_for: Duration::from_millis(*random.pick(&[100, 300])),
@@ -288,7 +316,9 @@ impl Setup {
             passers,
             plants: Plants::default(),
             chores,
-        }
+        };
+        setup.settings.confirm_reads = confirm_reads;
+        setup
     }
 
     /// A small cluster in which nothing goes wrong by itself: what scenarios start from.
@@ -318,6 +348,9 @@ impl Setup {
             blocks,
             store_bytes: STORE_BYTES,
             log_bytes: 64 * 4096,
+            clocks: vec![1_000_000; 3],
+            apart: Vec::new(),
+            expect_progress: None,
             volatile_cache: true,
             alignment: 4096,
             refused_for: Duration::from_millis(200),

@@ -119,6 +119,51 @@ impl Cluster {
                     self.nodes[node].frozen_until = Time(now.0 + for_ns);
                 }
             }
+            Fault::CoreFreeze { node, core, for_ns } => {
+                if self.nodes[node].is_up() {
+                    let core = core % self.nodes[node].cores();
+                    self.world.freeze(place(node, core), Duration::from_nanos(for_ns));
+                    self.coverage.hit("fault.core_frozen");
+                }
+            }
+            Fault::Suspend { node, for_ns } => {
+                // The product's clock counts such times.
+                let counts = !self.setup.plants.clock_stands_still;
+                self.stand_still(now, node, for_ns, counts);
+                self.coverage.hit("fault.suspended");
+            }
+            Fault::Pause { node, for_ns } => {
+                self.stand_still(now, node, for_ns, false);
+                self.coverage.hit("fault.paused");
+            }
+            Fault::HangingDisk {
+                node,
+                reads,
+                writes,
+                for_ns,
+            } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| {
+                    faults.read_hangs = reads;
+                    faults.write_hangs = writes;
+                });
+                self.later(now, for_ns, End::Disk(node));
+                self.coverage.hit("fault.hanging_disk");
+            }
+            Fault::ReadErrors {
+                node,
+                per_mille,
+                for_ns,
+            } => {
+                self.hosts.disk_errors = true;
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| faults.read_errors = per_mille);
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::MetadataFull { for_ns } => {
+                self.metadata.full_until(Time(now.0 + for_ns));
+                self.coverage.hit("fault.metadata_full");
+            }
             Fault::Cut { a, b } => self.cut(a, b),
             Fault::Partition {
                 side,
@@ -172,11 +217,8 @@ impl Cluster {
                 for_ns,
             } => {
                 let disk = self.any_disk(node);
-                // A last batch that a mount cannot read may have been torn by the power cut, so the store goes on without it:
-                // harmless where another member has it.
-                let read_errors = if self.setup.min_copies < 2 { 0 } else { per_mille };
                 self.world.disk_faults(disk, |faults| {
-                    faults.read_errors = read_errors;
+                    faults.read_errors = per_mille;
                     faults.write_errors = per_mille;
                     faults.flush_errors = per_mille;
                 });
@@ -245,6 +287,22 @@ impl Cluster {
         }
     }
 
+    /// All cores of a node stand still; its clock goes on, or does not.
+    fn stand_still(&mut self, now: Time, node: Member, for_ns: u64, counts: bool) {
+        if !self.nodes[node].is_up() {
+            return;
+        }
+        let length = Duration::from_nanos(for_ns);
+        for core in 0..self.nodes[node].cores() {
+            if counts {
+                self.world.freeze(place(node, core), length);
+            } else {
+                self.world.suspend(place(node, core), length);
+            }
+        }
+        self.nodes[node].frozen_until = Time(now.0 + for_ns);
+    }
+
     /// The operator wants a volume to be owned by another gateway.
     fn plan_move(&mut self, now: Time, volume: u64, gateway: Member) {
         self.moves_planned += 1;
@@ -304,6 +362,7 @@ impl Cluster {
                 for (from, to) in self.strikes.partitions.values().flatten() {
                     self.world.cut_link(*from, *to);
                 }
+                self.keep_apart();
             }
             End::Network(node) => self.delay(node, Duration::ZERO),
             End::Drain(node) => self.set_duty(self.world.now(), node, map::StoreDuty::Normal),
@@ -327,6 +386,15 @@ impl Cluster {
             }
         }
         self.metadata.heal();
+    }
+
+    /// What lasts for the whole run.
+    pub(super) fn keep_apart(&mut self) {
+        for (from, to) in self.setup.apart.clone() {
+            for (from, to) in self.places(from, to) {
+                self.world.cut_link(from, to);
+            }
+        }
     }
 
     /// The directed pairs of places that a partition loses.

@@ -160,6 +160,16 @@ fn of_clusters() -> Vec<Mutant> {
             of_volume!(acknowledge_by_majority),
             &[1],
         ),
+        cluster("whole-promise", "R4", of_volume!(whole_promise), &[]),
+        cluster(
+            "clock-stands-still",
+            "R4",
+            plant!(plants => plants.clock_stands_still = true),
+            &[],
+        ),
+        cluster("trust-clocks", "R4", plant!(plants => plants.trust_clocks = true), &[]),
+        cluster("memory-is-life", "R12", of_volume!(memory_is_life), &[]),
+        cluster("unreadable-is-torn", "D4", of_store!(UnreadableIsTorn), &[]),
         cluster("fresh-sum", "D7", of_store!(FreshSum), &[]),
         cluster("sum-unchecked", "I3", of_store!(SumUnchecked), &[57]),
     ]

@@ -8,10 +8,10 @@ use crate::random::Random;
 use amita_store::Plant;
 use std::time::Duration;
 
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 const LONG: u64 = 4000 * MS;
 
-fn plan(steps: impl IntoIterator<Item = (u32, u64, Fault)>) -> Plan {
+pub(super) fn plan(steps: impl IntoIterator<Item = (u32, u64, Fault)>) -> Plan {
     let steps = steps.into_iter().map(|(after_operations, delay_ns, fault)| Step {
         after_operations,
         delay_ns,
@@ -23,12 +23,12 @@ fn plan(steps: impl IntoIterator<Item = (u32, u64, Fault)>) -> Plan {
     }
 }
 
-fn random(seed: u64) -> Random {
+pub(super) fn random(seed: u64) -> Random {
     Random::new(seed).fork(2)
 }
 
 /// One or two hot blocks, written and read all the time.
-fn hot(seed: u64) -> Setup {
+pub(super) fn hot(seed: u64) -> Setup {
     let mut setup = Setup::quiet(seed);
     setup.profile.hot_blocks = 2;
     setup.profile.hot_percent = 90;
@@ -84,7 +84,7 @@ fn read_goes_back(seed: u64) -> Setup {
 
 /// The gateway and its store are cut off together, with hosts that stay and read. Little is written, so that reads do
 /// not wait for writes that cannot end.
-fn cut_off_together(seed: u64) -> Setup {
+pub(super) fn cut_off_together(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = hot(seed);
     setup.profile.clients = 6;

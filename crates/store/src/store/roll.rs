@@ -82,7 +82,10 @@ impl Store {
             self.counters.resends += 1;
             return self.answer(asker, AnswerBody::Done, Slice::default());
         }
-        let place = self.rolls.iter().position(|roll| roll.chunk == chunk);
+        // What an older link still brings is not mixed with what the present one does.
+        let any_link = self.config.planted.has(crate::config::Plant::RollsOfAnyLink);
+        let one = |roll: &StagedRoll| roll.chunk == chunk && (any_link || roll.link == asker.link);
+        let place = self.rolls.iter().position(one);
         let place = match place {
             Some(place) if first => {
                 self.rolls[place] = staged;

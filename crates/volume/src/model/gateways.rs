@@ -121,6 +121,9 @@ impl World {
                 local_stores: vec![store_id(gateway)],
                 store_timeout: Duration::from_millis(150),
                 hedge_ms: 12,
+                // Owners that do without clocks are not in this model yet: with them seed 225 of `resync` has a write end for
+                // want of space, which is still to be understood.
+                confirm_reads: false,
                 busy_pause: Duration::from_millis(1),
                 meta_pause: Duration::from_millis(5),
                 meta_pause_most: Duration::from_millis(40),

@@ -55,6 +55,8 @@ impl Sequencer {
             if store.up && !store.refusing {
                 store.heard = now;
             }
+            store.stuck = false;
+            store.look_at = now.plus(self.config.store_timeout);
             let due = store.heard.plus(self.config.store_timeout);
             if !std::mem::replace(&mut store.owes, true) {
                 self.silence.stores.push(number);

@@ -95,7 +95,7 @@ impl Sequencer {
         self.expect(now, slot, position);
         self.send(now, slot, position, body, Slice::default());
         // Beside the read, so that its answer need not wait for promises (R4); its own member promises by the answer.
-        self.renew_promises(now, group, Members::one(position));
+        self.renew_promises(now, group, Members::one(position), now);
     }
 
     /// A member does not answer a read, or not well: it stays with the others.
@@ -209,7 +209,8 @@ impl Sequencer {
         let group = self.tasks[slot].group;
         let chunk = self.tasks[slot].chunk;
         self.tasks.rest(slot);
-        let promised = self.is_promised(now, group);
+        let since = self.tasks[slot].first_sent;
+        let promised = self.is_promised(now, group, since);
         let version = found.version();
         let read = self.tasks[slot].read();
         read.found = Some(found);
@@ -220,7 +221,9 @@ impl Sequencer {
             self.unpromised.push(slot);
         }
         self.counters.held += u64::from(version > self.chunks[chunk as usize].committed);
-        self.renew_promises(now, group, Members::NONE);
+        if !promised || !self.config.confirm_reads {
+            self.renew_promises(now, group, Members::NONE, since);
+        }
         self.give_out(slot);
     }
 
@@ -329,31 +332,34 @@ impl Sequencer {
     pub(super) fn recheck_promises(&mut self, now: Time) {
         let mut index = 0;
         while let Some(&slot) = self.unpromised.get(index) {
-            let group = self.tasks[slot].group;
-            if self.is_promised(now, group) {
+            let (group, since) = (self.tasks[slot].group, self.tasks[slot].first_sent);
+            if self.is_promised(now, group, since) {
                 self.unpromised.swap_remove(index);
                 self.tasks[slot].read().promised = true;
                 self.give_out(slot);
             } else {
                 index += 1;
-                self.ask_for_promises(now, group);
+                self.ask_for_promises(now, group, since);
             }
         }
     }
 
     /// Asks again where a request for a promise came to nothing, but not without end: a store that lets a new owner in
     /// promises nothing any more (R4).
-    fn ask_for_promises(&mut self, now: Time, group: u32) {
+    fn ask_for_promises(&mut self, now: Time, group: u32, since: Time) {
         let mut besides = Members::NONE;
         for position in self.promisers(group).iter() {
             let number = self.groups[group as usize].members[position];
-            let again = self.stores[number as usize].confirm_at.plus(self.config.busy_pause);
-            if now < again {
+            let store = &self.stores[number as usize];
+            let again = store.confirm_at.plus(self.config.busy_pause);
+            // One that went well, and was sent before this read was, is followed by the next at once.
+            let went_well = self.config.confirm_reads && store.confirmed >= store.confirm_at;
+            if now < again && !went_well {
                 besides.add(position);
                 self.arm(again);
             }
         }
-        self.renew_promises(now, group, besides);
+        self.renew_promises(now, group, besides, since);
     }
 
     /// Reads that have waited long are sent to a second member as well.

@@ -36,16 +36,30 @@ pub(super) struct Store {
     pub bytes: u64,
     /// The last answer, or when there began to be something to answer.
     pub heard: Time,
+    /// It refuses everything until it is mounted anew; then it knows nothing of what was granted on this link.
+    pub poisoned: bool,
     /// Its last answer was `Busy`.
     pub refusing: bool,
+    /// It has done something on its present link.
+    pub worked: bool,
+    /// When the newest request was sent that it has answered, of those that a disk may be needed for.
+    pub served: Time,
+    /// What it owes is owed since then at the earliest: its link came up, or we stood still.
+    pub owes_since: Time,
+    /// When it is looked for something that it owes for too long.
+    pub look_at: Time,
+    /// It owes something for too long, and has answered what it was asked later.
+    pub stuck: bool,
     /// Blocks that may be written before it grants more (R7).
     pub credit: u64,
     /// Writes of groups that it has left, and their blocks: whether they count, its answers tell.
     pub in_doubt: Vec<(RequestId, u64)>,
     /// Until then it accepts no newer generation (R4).
     pub promise_until: Time,
-    /// The length of its last promise.
+    /// The length of its last promise, as far as it counts.
     pub promise: Duration,
+    /// When the newest request was sent that it has answered with a promise.
+    pub confirmed: Time,
     /// Its number among the stores that the core watches.
     pub watch: usize,
     /// When it was last charged: credits that are not used for a while are given back.

@@ -2,6 +2,7 @@
 
 use super::Sequencer;
 use super::state::ChunkState;
+use crate::config::{BUSY_PATIENCE, PROMISE_PERCENT};
 use crate::task::{Kind, Members, NIL};
 use amita_cluster::StoreId;
 use amita_cluster::message::RequestBody;
@@ -20,6 +21,17 @@ pub(super) struct Silence {
     round: u64,
 }
 
+/// What an answer says of the store that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It cannot take more now, or is being mounted.
+    Busy,
+    /// It answers; that needs no disk.
+    Speaks,
+    /// It has done what it was asked then.
+    Works(Time),
+}
+
 impl Sequencer {
     /// There is an ordered link to the store, on which nothing was sent yet. One of which no group says anything yet is
     /// remembered: it may be listed as syncing while its link stands, and nobody says then once more that it does.
@@ -35,8 +47,12 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = true;
         store.lost = false;
+        store.poisoned = false;
         store.refusing = false;
+        store.worked = false;
+        store.stuck = false;
         store.heard = now;
+        store.owes_since = now;
         let due = now.plus(self.config.store_timeout);
         self.arm(due);
         // First on the link: the fences (R6). Writes are resent when they are answered.
@@ -150,13 +166,29 @@ impl Sequencer {
     }
 
     /// A store has said something. One that only says that it is busy (because it is being mounted, say) is as silent
-    /// as one that says nothing.
-    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, at_work: bool) {
+    /// as one that says nothing; so is one of which only the process lives (R12).
+    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, news: News) {
+        let planted = self.config.planted.memory_is_life();
         let store = &mut self.stores[number as usize];
-        store.refusing = !at_work;
-        if at_work {
-            store.heard = now;
-            store.lost = false;
+        store.refusing = news == News::Busy;
+        match news {
+            News::Works(sent_at) => {
+                if std::mem::take(&mut store.poisoned) {
+                    // It was mounted anew. Its accounts begin at zero, as on a new link (R7), and with this answer.
+                    store.credit = 0;
+                    store.in_doubt.clear();
+                    store.unfit = false;
+                }
+                store.heard = now;
+                store.served = store.served.max(sent_at);
+                store.worked = true;
+                store.lost &= store.stuck;
+            }
+            News::Speaks if planted => {
+                store.heard = now;
+                store.lost = false;
+            }
+            News::Busy | News::Speaks => {}
         }
         store.credit += u64::from(credit_blocks);
         // The end of any request may have brought what waiting writes need.
@@ -165,13 +197,15 @@ impl Sequencer {
 
     // ---- silence ----
 
-    /// Finds stores that owe an answer and have not said a word for too long.
+    /// Finds stores that owe an answer and have done nothing for too long, or have done what they were asked later.
     pub(super) fn listen_for_silence(&mut self, now: Time) {
+        self.look_for_stuck(now);
         self.look_for_missed();
         for index in 0..self.silence.stores.len() {
             let number = self.silence.stores[index] as usize;
             let store = &self.stores[number];
-            let silent = now.since(store.heard) >= self.config.store_timeout || buggify(Point::LoseStore);
+            let quiet = now.since(store.heard) >= self.patience(store);
+            let silent = quiet || store.stuck || buggify(Point::LoseStore);
             if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
                 self.lose(now, number as u32);
             }
@@ -190,8 +224,56 @@ impl Sequencer {
             let number = self.silence.stores[index] as usize;
             let store = &self.stores[number];
             if !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
-                let due = store.heard.plus(self.config.store_timeout).max(now);
+                let due = store.heard.plus(self.patience(store)).max(now);
                 self.arm(due);
+            }
+            let store = &self.stores[number];
+            if store.awaited > 0 && store.up {
+                self.arm(store.look_at.max(now));
+            }
+        }
+    }
+
+    /// For how long a store may do nothing.
+    fn patience(&self, store: &super::state::Store) -> Duration {
+        if store.refusing && store.worked && !self.config.planted.busy_is_silence() {
+            // It is not being mounted: it has too much to do, and others get on.
+            self.config.store_timeout * BUSY_PATIENCE
+        } else {
+            self.config.store_timeout
+        }
+    }
+
+    /// A single operation of a disk may hang while others go on (R12): a store that owes an answer for too long, and has
+    /// answered what it was asked later, is stuck. One that answers in the order in which it was asked is slow, however long
+    /// it takes. All requests are walked through, but only once in the time that one may take.
+    fn look_for_stuck(&mut self, now: Time) {
+        let due = |store: &super::state::Store| store.awaited > 0 && store.up && now >= store.look_at;
+        if self.config.planted.memory_is_life() || !self.stores.iter().any(due) {
+            return;
+        }
+        let timeout = self.config.store_timeout;
+        for store in &mut self.stores {
+            store.stuck = false;
+            // None of what was sent until now is owed for too long before then; a slow store is looked at more often.
+            store.look_at = now.plus(timeout);
+        }
+        for slot in self.tasks.slots() {
+            let task = &self.tasks[slot];
+            if matches!(task.kind, Kind::Free) {
+                continue;
+            }
+            let members = &self.groups[task.group as usize].members;
+            for position in task.waiting.and(task.sent).iter() {
+                let store = &mut self.stores[members[position] as usize];
+                let since = task.sent_at[position].max(store.owes_since);
+                let due = since.plus(timeout);
+                if due <= now {
+                    store.stuck |= store.served > since;
+                    store.look_at = store.look_at.min(now.plus(timeout / 8));
+                } else {
+                    store.look_at = store.look_at.min(due);
+                }
             }
         }
     }
@@ -269,31 +351,51 @@ impl Sequencer {
         } else {
             self.tasks[slot].sent_at[position]
         };
-        let promise = Duration::from_millis(u64::from(promise_ms));
+        // The store's clock may run faster than ours.
+        let percent = if self.config.planted.whole_promise() {
+            100
+        } else {
+            PROMISE_PERCENT
+        };
+        let promise = Duration::from_millis(u64::from(promise_ms)) * percent / 100;
         let store = &mut self.stores[number as usize];
         store.promise = promise;
+        store.confirmed = store.confirmed.max(sent_at);
         store.promise_until = store.promise_until.max(sent_at.plus(promise));
     }
 
     /// Are there enough promises that no lawful takeover can have happened yet? A new owner must fence all in-sync
-    /// members, of which it can have evicted all but the least number: so one more than can be evicted.
-    pub(super) fn is_promised(&self, now: Time, group: u32) -> bool {
+    /// members, of which it can have evicted all but the least number: so one more than can be evicted. `since`: when the
+    /// read was sent that asks. Without clocks, so many members must have known no other owner after that.
+    pub(super) fn is_promised(&self, now: Time, group: u32, since: Time) -> bool {
         if self.config.planted.no_promises() {
             return true;
         }
         let promisers = self.promisers(group);
         let group = &self.groups[group as usize];
-        let holds = |&position: &usize| self.stores[group.members[position] as usize].promise_until > now;
+        let holds = |&position: &usize| {
+            let store = &self.stores[group.members[position] as usize];
+            if self.config.confirm_reads {
+                store.confirmed >= since
+            } else {
+                store.promise_until > now
+            }
+        };
         let held = promisers.iter().filter(holds).count();
         held > promisers.count().saturating_sub(self.min_copies)
     }
 
-    /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway.
-    pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members) {
+    /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway. `since`: as above.
+    pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members, since: Time) {
         for position in self.promisers(group).without(besides).iter() {
             let number = self.groups[group as usize].members[position];
             let store = &self.stores[number as usize];
-            if store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now {
+            let wanted = if self.config.confirm_reads {
+                store.confirmed < since
+            } else {
+                store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now
+            };
+            if wanted {
                 self.confirm(now, group, position);
             }
         }
