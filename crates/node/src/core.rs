@@ -112,6 +112,8 @@ pub struct Core {
     /// What NVMe hosts see may have changed.
     catalog_due: bool,
     receiving: forward::Receiving,
+    /// An owner does not know this process as living: all hosts are dropped, on all cores.
+    drop_all_hosts: bool,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
     /// Stores of this node that could not be mounted.
@@ -170,6 +172,7 @@ impl Core {
             settled: false,
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
+            drop_all_hosts: false,
             local: Vec::new(),
             unmounted: 0,
             to_control: Vec::new(),
@@ -195,6 +198,7 @@ impl Core {
     pub fn plant(&mut self, planted: Planted) {
         self.planted = planted;
         self.ways.planted = planted;
+        self.directory.planted = planted;
     }
 
     /// Listens for peers.
@@ -262,6 +266,13 @@ impl Core {
             self.stirred = true;
             match message {
                 ToCore::Observe(question) => self.observe(driver, &question),
+                ToCore::DropHosts(dropped) => {
+                    if !self.planted.keep_when_lapsed() {
+                        self.drop_hosts(driver);
+                    }
+                    // Whoever asks may have lost patience.
+                    let _ = dropped.send(self.config.core);
+                }
                 message => self.on_control(now, message),
             }
         }
@@ -278,6 +289,7 @@ impl Core {
             self.on_mail(driver, message);
         }
         self.taken = mail;
+        self.drop_everywhere(driver);
         if std::mem::take(&mut self.tell_settings) {
             self.fronts.event_to_all(driver, || uss::Event::Settings);
         }
@@ -434,7 +446,7 @@ impl Core {
             }
             ToCore::Recall(store) => self.stores.recall(store),
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
-            ToCore::Observe(_) => unreachable!("taken out by the pass"),
+            ToCore::Observe(_) | ToCore::DropHosts(_) => unreachable!("taken out by the pass"),
             ToCore::Describe => {
                 let text = self.describe(now);
                 self.to_control.push(FromCore::Description(text));

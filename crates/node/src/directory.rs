@@ -9,6 +9,7 @@ mod moves;
 use crate::claims::Claims;
 use crate::duty::Duty;
 use crate::mail::{Origin, Sought};
+use crate::planted::Planted;
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -21,7 +22,10 @@ use amita_reactor::driver::Time;
 use amita_uss as uss;
 use amita_volume::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
+/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from it.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
 /// Openers that run at one time; more wait for nothing and are refused.
 const MAX_OPENERS: usize = 1024;
 /// The numbers in the ids of calls that are not an opener's.
@@ -141,6 +145,10 @@ pub struct Directory {
     wanted: BTreeMap<VolumeId, Time>,
     calls: u64,
     acts: VecDeque<Act>,
+    /// When volumes were taken from this gateway.
+    taken: BTreeMap<VolumeId, Time>,
+    /// Rules that are switched off to show that the simulator notices.
+    pub planted: Planted,
 }
 
 impl Directory {
@@ -163,6 +171,8 @@ impl Directory {
             wanted: BTreeMap::new(),
             calls: 0,
             acts: VecDeque::new(),
+            taken: BTreeMap::new(),
+            planted: Planted::default(),
         }
     }
 
@@ -198,15 +208,23 @@ impl Directory {
         }
     }
 
-    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more.
-    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) {
+    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more,
+    /// and whether their ports refuse.
+    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[(NodeId, bool)], view: &View) {
         let way = self.find(now, core, volume, lost, view);
         if let Some(way) = way {
             self.acts.push_back(Act::Sought { core, volume, way });
         }
     }
 
-    fn find(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) -> Option<Sought> {
+    fn find(
+        &mut self,
+        now: Time,
+        core: usize,
+        volume: VolumeId,
+        lost: &[(NodeId, bool)],
+        view: &View,
+    ) -> Option<Sought> {
         let Some(record) = view.volume_of(volume) else {
             return Some(Sought::Nowhere);
         };
@@ -227,7 +245,10 @@ impl Directory {
         if let Some(owner) = record.owner
             && owner != self.node
             && view.lives(owner)
-            && !lost.contains(&owner)
+            && match lost.iter().find(|(node, _)| *node == owner) {
+                None => true,
+                Some((_, refused)) => !refused && self.was_taken(now, volume),
+            }
         {
             return Some(Sought::There(owner));
         }
@@ -242,6 +263,12 @@ impl Directory {
         let over = record.owner;
         self.begin(now, &name, waiting, Consent::Over(over));
         None
+    }
+
+    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
+    fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
+        let taken = self.taken.get(&volume).filter(|_| !self.planted.depose_alone());
+        taken.is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
     }
 
     /// Runs an opener.
@@ -393,7 +420,7 @@ impl Directory {
     }
 
     /// A sequencer has found that the volume is no longer ours.
-    pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
+    pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) {
         self.claims.lost(volume, generation);
         let name = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
@@ -408,6 +435,8 @@ impl Directory {
             _ => None,
         });
         let Some(name) = name else { return };
+        self.taken.retain(|_, at| now < at.plus(TAKEN_PATIENCE));
+        self.taken.insert(volume, now);
         let removed = self.volumes.remove(&name);
         if let Some(State::Leaving { asker, .. }) = removed {
             return self.reply(asker, ReleaseOutcome::NotOwner);

@@ -87,6 +87,7 @@ impl Core {
                 handed_over,
             } => self.drop_shard(driver, volume, generation, &why, handed_over),
             CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
+            CoreMessage::DropHosts => drop(self.drop_hosts(driver)),
             CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
             CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
             CoreMessage::Leave { volume, generation } => {
@@ -186,7 +187,7 @@ impl Core {
         handed_over: bool,
     ) {
         if self.config.core == 0 {
-            self.directory.lost(volume, generation);
+            self.directory.lost(driver.now(), volume, generation);
             self.reservations.lost(volume);
             self.run_reservations();
         }
