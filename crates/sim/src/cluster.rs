@@ -17,7 +17,7 @@ mod setup;
 mod strike;
 
 pub use settings::Settings;
-pub use setup::{Careless, Plants, Setup, patience};
+pub use setup::{Careless, Fronted, Plants, Protocol, Setup, patience};
 
 use crate::campaign::Run;
 use crate::coverage::Coverage;
@@ -37,7 +37,7 @@ use amita_reactor::buggify;
 use amita_reactor::sim::{DiskConfig, SimConfig, World};
 use coordinator::{Caller, Lead};
 use hosts::{CLOSING_HOST, Hosts};
-use node::{Node, at_place, disk, home, node_id, store_id};
+use node::{Node, at_place, disk, home, host_at, node_id, store_id};
 use records::{describe, json, summary, write_records};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -147,11 +147,11 @@ impl Cluster {
             closed_under: vec![Generation(0); setup.volumes as usize],
             setup,
         };
-        cluster.history.may_repeat = cluster.setup.shared_hosts > 0;
         cluster.tell(|| "begins".to_owned());
         for member in 0..cluster.nodes.len() {
             cluster.start(member);
         }
+        cluster.hosts.plug_in(&mut cluster.world, &cluster.setup);
         cluster
     }
 
@@ -172,9 +172,28 @@ impl Cluster {
             self.coverage.hit("run.blocked_for_good");
         }
         self.judge_metadata()?;
-        self.history
+        self.judge_takeovers()?;
+        let late = self
+            .history
             .check()
-            .map_err(|violation| format!("the volume is not linearizable: {violation}"))
+            .map_err(|violation| format!("the volume is not linearizable: {violation}"))?;
+        self.coverage.add("excuse.late_write", late);
+        Ok(())
+    }
+
+    /// Gateways do not take volumes from one another in turns (R10).
+    fn judge_takeovers(&self) -> Result<(), String> {
+        let Some(most) = self.setup.most_takeovers else {
+            return Ok(());
+        };
+        for volume in 0..self.setup.volumes {
+            let record = self.volume(volume)?;
+            if record.generation.0 > most {
+                let (name, times) = (volume_name(volume), record.generation.0);
+                return Err(format!("{name} was taken over {times} times, and {most} are enough"));
+            }
+        }
+        Ok(())
     }
 
     /// No mischief from here on.
@@ -267,6 +286,11 @@ impl Cluster {
             .min(limit)
             .max(Time(now.0 + 1));
         if let Some(place) = self.world.next_until(until) {
+            if let Some(number) = host_at(place) {
+                let now = self.world.now();
+                self.hosts.pass(now, number, &mut self.workload, &mut self.history);
+                return Ok(());
+            }
             let (member, core) = at_place(place);
             self.nodes[member].pass(core);
             self.hear_control(member, core);
@@ -310,6 +334,16 @@ impl Cluster {
                         self.nodes[member].control(core, ToCore::Metadata { call, result });
                     }
                 }
+                Delivery::Lapsed { node, process } => {
+                    let member = node.0 as usize - 1;
+                    if self.nodes[member].process == process {
+                        self.tell(|| format!("node {node}: its lease has lapsed"));
+                        let (dropped, _) = std::sync::mpsc::channel();
+                        for core in 0..self.nodes[member].cores() {
+                            self.nodes[member].control(core, ToCore::DropHosts(dropped.clone()));
+                        }
+                    }
+                }
                 Delivery::Changes { node, process, batch } => {
                     let member = node.0 as usize - 1;
                     self.note(batch.revision);
@@ -333,6 +367,9 @@ impl Cluster {
                             },
                         };
                         self.nodes[member].control(0, ToCore::Record(record));
+                    }
+                    if self.setup.fronted.is_some() {
+                        self.nodes[member].control(0, ToCore::Settled);
                     }
                 }
             }
@@ -482,7 +519,11 @@ impl Cluster {
     /// What the operator wants comes true, now that nothing is wrong any more. (Where hosts have opened a volume for
     /// themselves it may stay where it is.)
     fn end_moves(&mut self) -> Result<bool, String> {
-        if self.setup.shared_hosts < self.setup.profile.clients {
+        let by_nvme = self
+            .setup
+            .fronted
+            .is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
+        if self.setup.shared_hosts < self.setup.profile.clients && !by_nvme {
             return Ok(true);
         }
         let limit = self.world.now().plus(SETTLE);
@@ -586,6 +627,7 @@ impl Cluster {
     /// A gateway of chance: one block of every chunk is written, then everything is read.
     /// False when something of that may rightly wait for ever.
     fn close(&mut self) -> Result<bool, String> {
+        self.hosts.unplug(&mut self.world);
         for volume in 0..self.setup.volumes {
             if self.random.percent(60) {
                 let gateway = self.random.below(self.nodes.len() as u64) as usize;
