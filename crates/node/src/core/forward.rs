@@ -726,6 +726,7 @@ impl Core {
             request.op,
             ForwardOp::Write | ForwardOp::Clear | ForwardOp::CompareAndWrite
         );
+        let open = self.shards.generation(request.volume);
         let mut window = None;
         if writes && !self.planted.no_window() {
             let view = &self.view;
@@ -738,15 +739,19 @@ impl Core {
                 }
                 Known::Ended(code) => return self.answer_forward(now, tag, code, Payload::None),
             }
-            // Of an older generation, or one of another process, nothing is known here: not even that it was not carried out.
-            if self.shards.generation(request.volume) != Some(request.generation) && !self.planted.any_generation() {
+            // Of another generation nothing is known here: not even that it was not carried out.
+            let other = open.is_some_and(|ours| ours != request.generation);
+            if other && !self.planted.any_generation() {
                 return self.answer_forward(now, tag, code::BUSY, Payload::None);
             }
         }
         let stale_after = self.config.stale_after.as_nanos() as u64;
         let is_fresh = request.as_of > 0 && request.as_of.abs_diff(now.0) <= stale_after;
         if !is_fresh && !self.planted.any_age() {
-            return self.answer_forward(now, tag, code::STALE, Payload::None);
+            // "Stale" says that it was not carried out, which only the owner under that generation knows.
+            let knows = !writes || open == Some(request.generation);
+            let code = if knows { code::STALE } else { code::BUSY };
+            return self.answer_forward(now, tag, code, Payload::None);
         }
         if checksum(&payload) != request.crc {
             return self.answer_forward(now, tag, code::CHECKSUM, Payload::None);

@@ -276,7 +276,8 @@ impl Setup {
         };
         let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
         let is_nvme = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
-        if fronted.is_some() {
+        // A gateway does not notice that an NBD client is gone which it never hears of again, and keeps its volume: those links stay.
+        if is_nvme {
             plan.add_for_fronts(&mut fronts, limits);
         }
         profile.compare_percent = if shared_hosts > 0 || is_nvme {
