@@ -102,6 +102,12 @@ pub enum Notice {
         /// How.
         result: Result<Reply, Error>,
     },
+    /// The lease has ended, and a new one is taken when all clones of the sender are gone: before, hosts are to be dropped, which may
+    /// have gone on by other gateways meanwhile.
+    Lapsed {
+        /// Held by whoever has hosts to drop.
+        dropped: Sender<usize>,
+    },
     /// An operator should see this.
     Warn(String),
     /// An operator may want to see this.

@@ -35,7 +35,6 @@ pub(crate) mod words {
     pub const TOO_LARGE: &str = "etcdserver: request is too large";
     pub const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
     pub const TOO_MANY_REQUESTS: &str = "etcdserver: too many requests";
-    pub const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
 }
 
 macro_rules! messages {

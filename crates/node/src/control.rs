@@ -70,6 +70,9 @@ pub enum ToCore {
         /// Why, and what to do.
         why: String,
     },
+    /// The node's lease has lapsed: hosts may have gone on by other gateways, and what they had sent must not be carried out once the
+    /// node is known as living again. Every connection of a host is dropped, and then this is answered with the core's number.
+    DropHosts(std::sync::mpsc::Sender<usize>),
     /// Describe what is under way, by [`FromCore::Description`]: for a person who looks for a fault.
     Describe,
     /// Say what was counted, straight to whoever asks.

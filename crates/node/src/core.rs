@@ -123,6 +123,8 @@ pub struct Core {
     /// What NVMe hosts see may have changed.
     catalog_due: bool,
     receiving: forward::Receiving,
+    /// An owner does not know this process as living: all hosts are dropped, on all cores.
+    drop_all_hosts: bool,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
     /// Stores of this node that could not be mounted.
@@ -181,6 +183,7 @@ impl Core {
             settled: false,
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
+            drop_all_hosts: false,
             local: Vec::new(),
             unmounted: 0,
             to_control: Vec::new(),
@@ -286,6 +289,13 @@ impl Core {
             self.stirred = true;
             match message {
                 ToCore::Observe(question) => self.observe(driver, &question),
+                ToCore::DropHosts(dropped) => {
+                    if !self.planted.keep_when_lapsed() {
+                        self.drop_hosts(driver);
+                    }
+                    // Whoever asks may have lost patience.
+                    let _ = dropped.send(self.config.core);
+                }
                 message => self.on_control(now, message),
             }
         }
@@ -303,6 +313,7 @@ impl Core {
             self.on_mail(driver, message);
         }
         self.taken = mail;
+        self.drop_everywhere(driver);
         if std::mem::take(&mut self.tell_settings) {
             self.fronts.event_to_all(driver, || uss::Event::Settings);
         }
@@ -509,7 +520,7 @@ impl Core {
             ToCore::Recall(store) => self.stores.recall(store),
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
             ToCore::Hold { holdings, stores } => self.stores.hold(now, holdings.as_ref(), &stores),
-            ToCore::Observe(_) => unreachable!("taken out by the pass"),
+            ToCore::Observe(_) | ToCore::DropHosts(_) => unreachable!("taken out by the pass"),
             ToCore::Admit { store, path } => self.stores.admit(store, &path),
             ToCore::Retire { path, why } => self.stores.retire(&path, why),
             ToCore::Describe => {
@@ -571,7 +582,7 @@ impl Core {
         self.catalog_due |= change.concerns_hosts();
         for volume in self.view.take_deleted() {
             if self.config.core == 0 {
-                self.directory.deleted(volume);
+                self.directory.deleted(now, volume);
             }
         }
         match change {

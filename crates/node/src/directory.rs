@@ -23,7 +23,10 @@ use amita_reactor::driver::Time;
 use amita_uss as uss;
 use amita_volume::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
+/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from it.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
 /// Openers that run at one time; more wait for nothing and are refused.
 const MAX_OPENERS: usize = 1024;
 /// The numbers in the ids of calls that are not an opener's.
@@ -157,6 +160,8 @@ pub struct Directory {
     /// Volumes that could not be opened for a host, and why.
     unopened: Vec<(String, String)>,
     acts: VecDeque<Act>,
+    /// When volumes were taken from this gateway.
+    taken: BTreeMap<VolumeId, Time>,
     /// Rules that are switched off to show that the simulator notices.
     pub planted: Planted,
 }
@@ -189,6 +194,7 @@ impl Directory {
             attempts: 0,
             unopened: Vec::new(),
             acts: VecDeque::new(),
+            taken: BTreeMap::new(),
             planted: Planted::default(),
         }
     }
@@ -225,15 +231,23 @@ impl Directory {
         }
     }
 
-    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more.
-    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) {
+    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more,
+    /// and whether their ports refuse.
+    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[(NodeId, bool)], view: &View) {
         let way = self.find(now, core, volume, lost, view);
         if let Some(way) = way {
             self.acts.push_back(Act::Sought { core, volume, way });
         }
     }
 
-    fn find(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) -> Option<Sought> {
+    fn find(
+        &mut self,
+        now: Time,
+        core: usize,
+        volume: VolumeId,
+        lost: &[(NodeId, bool)],
+        view: &View,
+    ) -> Option<Sought> {
         let Some(record) = view.volume_of(volume) else {
             return Some(Sought::Nowhere);
         };
@@ -254,7 +268,10 @@ impl Directory {
         if let Some(owner) = record.owner
             && owner != self.node
             && view.lives(owner)
-            && !lost.contains(&owner)
+            && match lost.iter().find(|(node, _)| *node == owner) {
+                None => true,
+                Some((_, refused)) => !refused && self.was_taken(now, volume),
+            }
         {
             return Some(Sought::There(owner));
         }
@@ -269,6 +286,12 @@ impl Directory {
         let over = record.owner;
         self.begin(now, &name, waiting, Consent::Over(over));
         None
+    }
+
+    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
+    fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
+        let taken = self.taken.get(&volume).filter(|_| !self.planted.depose_alone());
+        taken.is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
     }
 
     /// Runs an opener.
@@ -420,7 +443,7 @@ impl Directory {
     }
 
     /// A sequencer has found that the volume is no longer ours.
-    pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
+    pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) {
         self.claims.lost(volume, generation);
         let name = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
@@ -435,6 +458,8 @@ impl Directory {
             _ => None,
         });
         let Some(name) = name else { return };
+        self.taken.retain(|_, at| now < at.plus(TAKEN_PATIENCE));
+        self.taken.insert(volume, now);
         let removed = self.volumes.remove(&name);
         if let Some(State::Leaving { asker, .. }) = removed {
             return self.reply(asker, ReleaseOutcome::NotOwner);

@@ -140,6 +140,8 @@ pub struct Fronts {
     turned_away: Option<String>,
     /// That is not said again before.
     quiet_until: Time,
+    /// Sessions with a socket.
+    sockets: usize,
 }
 
 impl Default for Fronts {
@@ -155,6 +157,7 @@ impl Default for Fronts {
             gone: Vec::new(),
             turned_away: None,
             quiet_until: Time(0),
+            sockets: 0,
         }
     }
 }
@@ -176,16 +179,19 @@ impl Fronts {
         Ok(bound)
     }
 
-    /// Are there hosts that other gateways serve as well?
+    /// Are there hosts that may go on by another connection: of NVMe another path, of NBD one here or at another gateway?
     #[must_use]
-    pub fn has_shared(&self) -> bool {
-        !self.asks.hosts.is_empty()
+    pub fn has_hosts(&self) -> bool {
+        self.sockets > 0 || !self.asks.hosts.is_empty()
     }
 
-    /// Ends the sessions of hosts that other gateways serve as well, and all that was read from them; how many.
-    pub fn drop_shared(&mut self, driver: &mut dyn Driver) -> usize {
-        let mut fronts: Vec<FrontId> = self.asks.hosts.keys().copied().collect();
+    /// Ends the sessions of all hosts but those inside this process, and all that was read from them; how many.
+    pub fn drop_hosts(&mut self, driver: &mut dyn Driver) -> usize {
+        let with_socket = self.sessions.iter().filter(|(_, session)| session.socket.is_some());
+        let mut fronts: Vec<FrontId> = with_socket.map(|(id, _)| FrontId(*id)).collect();
+        fronts.extend(self.asks.hosts.keys());
         fronts.sort_unstable();
+        fronts.dedup();
         for front in &fronts {
             self.end(driver, front.0);
         }
@@ -298,6 +304,7 @@ impl Fronts {
             ..Session::new(front, Some(socket))
         };
         self.sessions.insert(id, session);
+        self.sockets += 1;
         // The front may have spoken first (NBD does), and wants input in any case.
         self.mark(id);
     }
@@ -365,6 +372,7 @@ impl Fronts {
             self.gone.push(FrontId(id));
         }
         if let Some(socket) = session.socket {
+            self.sockets -= 1;
             driver.close(socket);
         }
     }

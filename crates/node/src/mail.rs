@@ -128,8 +128,8 @@ pub enum CoreMessage {
         core: usize,
         /// The volume.
         volume: VolumeId,
-        /// Owners that this core has found to be lost.
-        lost: Vec<NodeId>,
+        /// Owners that this core has found to be lost; and whether surely so, by their ports.
+        lost: Vec<(NodeId, bool)>,
     },
     /// A host has gone that other gateways serve as well, and what it asked for goes with it (R9).
     HostGone {
@@ -138,6 +138,8 @@ pub enum CoreMessage {
         /// Its front.
         front: amita_uss::FrontId,
     },
+    /// The cluster does not know this node as living: all hosts are dropped.
+    DropHosts,
     /// From the directory: there.
     Sought {
         /// The volume.

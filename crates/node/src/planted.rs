@@ -41,6 +41,18 @@ planted! {
     keep_for_gone_hosts,
     /// A compare-and-write that may have been carried out is sent again.
     repeat_compare,
+    /// A write that may have been carried out is sent again as a new one, to whoever owns the volume.
+    carry_out_again,
+    /// An owner does not know what it has carried out.
+    no_window,
+    /// What the owner finds to be old is sent again with a fresh date.
+    date_again,
+    /// A gateway that is not known as living keeps its hosts.
+    keep_when_lapsed,
+    /// A gateway that is asked for a volume gives it away with I/O of NVMe hosts under way.
+    cut_on_release,
+    /// A gateway that reaches nobody deposes an owner that lives.
+    depose_alone,
     /// What was sent by a link that broke is answered as failed at once, though the owner may still carry it out.
     fail_at_once,
     /// A core's word that it has nothing under way counts for whichever attempt to hand a volume over is under way.

@@ -180,6 +180,37 @@ pub enum Fault {
         /// How many blocks are hit.
         blocks: u64,
     },
+    /// Nothing passes between a gateway and some of the hosts, or all.
+    HostsApart {
+        /// Which gateway.
+        gateway: Member,
+        /// Which host; none: all of them.
+        host: Option<u32>,
+        /// Which direction is lost; outgoing: what the gateway sends.
+        lost: Lost,
+        /// How long.
+        for_ns: u64,
+    },
+    /// A gateway reaches nobody, and nobody reaches it: neither hosts nor other nodes. It runs.
+    Isolated {
+        /// Which.
+        gateway: Member,
+        /// Which direction is lost; outgoing: what the gateway sends.
+        lost: Lost,
+        /// Is the metadata service out of reach, too?
+        metadata: bool,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The network between a gateway and hosts is slow.
+    HostsSlow {
+        /// Which.
+        gateway: Member,
+        /// On top of the usual delay.
+        extra_ns: u64,
+        /// How long.
+        for_ns: u64,
+    },
     /// The hosts go to another gateway, which takes the volume over.
     Move {
         /// Which.
@@ -419,6 +450,52 @@ impl Plan {
                 _ => Fault::MetadataFull {
                     for_ns: random.within(100 * MS, 3000 * MS),
                 },
+            };
+            self.steps.push(Step {
+                after_operations: random.below(u64::from(limits.operations)) as u32,
+                delay_ns: random.below(20 * MS),
+                fault,
+            });
+        }
+        self.steps.sort_by_key(|step| step.after_operations);
+    }
+
+    /// More of what concerns hosts with connections: their links to gateways, gateways that are cut off from everybody, planned
+    /// moves.
+    pub fn add_for_fronts(&mut self, random: &mut Random, limits: Limits) {
+        let kinds = [
+            random.percent(50),
+            random.percent(50),
+            random.percent(40),
+            random.percent(40),
+            random.percent(30),
+        ];
+        let lost = |random: &mut Random| *random.pick(&[Lost::Both, Lost::Both, Lost::Outgoing, Lost::Incoming]);
+        for _ in 0..random.within(1, 8) {
+            let gateway = random.below(limits.nodes as u64) as usize;
+            let for_ns = random.within(10 * MS, 8000 * MS);
+            let fault = match random.below(5) {
+                0 if kinds[0] => Fault::HostsCut { gateway },
+                1 if kinds[1] => Fault::HostsApart {
+                    gateway,
+                    host: random.percent(50).then(|| random.below(6) as u32),
+                    lost: lost(random),
+                    for_ns,
+                },
+                // It costs stores their place where it lasts: only whom the cluster can spare.
+                2 if kinds[2] && self.victims.contains(&gateway) => Fault::Isolated {
+                    gateway,
+                    lost: lost(random),
+                    metadata: random.percent(50),
+                    for_ns,
+                },
+                3 if kinds[3] => Fault::PlannedMove { gateway },
+                4 if kinds[4] => Fault::HostsSlow {
+                    gateway,
+                    extra_ns: random.within(MS, 400 * MS),
+                    for_ns,
+                },
+                _ => continue,
             };
             self.steps.push(Step {
                 after_operations: random.below(u64::from(limits.operations)) as u32,

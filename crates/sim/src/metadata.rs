@@ -31,6 +31,8 @@ const VERY_LATE_NS: u64 = 30_000 * MS;
 /// The time to live of a node's session, in seconds, and how often it is renewed.
 pub const SESSION_TTL_S: u64 = 2;
 const RENEW_NS: u64 = 650 * MS;
+/// How long a node takes from a lease that has ended to the next one.
+const RELEASE_NS: u64 = 20 * MS;
 
 /// What the service has for a node.
 #[derive(Clone, Debug)]
@@ -45,6 +47,13 @@ pub enum Delivery<T> {
         tag: T,
         /// How it ended.
         result: Result<Reply, Error>,
+    },
+    /// The node's lease has ended, and it is about to take another.
+    Lapsed {
+        /// The node.
+        node: NodeId,
+        /// Its process.
+        process: u64,
     },
     /// Keys changed.
     Changes {
@@ -463,6 +472,12 @@ impl<T: Clone> Metadata<T> {
             let kept = session
                 .lease
                 .is_some_and(|lease| self.state.lease_keepalive(clock, lease).is_ok());
+            if !kept && session.lease.take().is_some() {
+                // The agent has hosts dropped before it takes another.
+                self.push(now, 0, Due::Deliver(Delivery::Lapsed { node, process }));
+                self.push(now, RELEASE_NS, Due::Renew { node, process });
+                return;
+            }
             if !kept && let Ok(lease) = self.state.lease_grant(clock, SESSION_TTL_S, None) {
                 session.lease = Some(lease);
                 let key = amita_cluster::map::live_key(node);

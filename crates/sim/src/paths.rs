@@ -123,6 +123,13 @@ pub const CLUSTER: &[&str] = &[
     "hosts.unknown_outcome",
     "hosts.volume_lost",
     "io.lost",
+    // Hosts that speak NVMe/TCP or NBD.
+    "fronted.connects",
+    "fronted.repeated_after_error",
+    "fronted.repeated_after_loss",
+    "fault.hosts_apart",
+    "fault.hosts_slow",
+    "fault.isolated",
     // Whole runs.
     "run.recovered",
     "node.restarted_to_heal",

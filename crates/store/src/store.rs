@@ -341,10 +341,7 @@ impl Store {
             self.sweep_deadline(),
             self.mount_deadline(),
         ];
-        deadlines
-            .into_iter()
-            .flatten()
-            .min()
+        deadlines.into_iter().flatten().min()
     }
 
     fn waiting_requests(&self) -> usize {

@@ -484,7 +484,8 @@ fn few_descriptors_turn_new_hosts_away_and_leave_the_others_alone() {
     let (fabric, nbd) = (free_address(), free_address());
     let start = |limits: &str| {
         let script = format!(
-            "ulimit {limits}; exec {binary()} serve --name few --metadata {} --fabric {fabric} --nbd {nbd}",
+            "ulimit {limits}; exec {} serve --name few --metadata {} --fabric {fabric} --nbd {nbd}",
+            binary(),
             world.cluster.endpoint()
         );
         let process = tool::start(world.folder(), "/bin/sh", ["-c", &script]).expect("it starts");

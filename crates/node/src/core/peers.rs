@@ -92,6 +92,12 @@ impl Peers {
         self.peers.get(&peer).is_some_and(|known| known.lost)
     }
 
+    /// Does the peer's port refuse connections: is nobody there, surely?
+    pub(super) fn is_refused(&self, peer: NodeId) -> bool {
+        let known = self.peers.get(&peer);
+        known.is_some_and(|known| known.link.is_none() && known.refused_since.is_some())
+    }
+
     /// Is there a link to the peer, or could it not be reached?
     fn was_tried(&self, peer: NodeId) -> bool {
         let known = self.peers.get(&peer);

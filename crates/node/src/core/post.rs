@@ -98,6 +98,7 @@ impl Core {
                 self.directory.carry_out_closings(now, &self.view);
             }
             CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
+            CoreMessage::DropHosts => drop(self.drop_hosts(driver)),
             CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
             CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
             CoreMessage::Leave {
@@ -220,7 +221,7 @@ impl Core {
         handed_over: bool,
     ) {
         if self.config.core == 0 {
-            self.directory.lost(volume, generation);
+            self.directory.lost(driver.now(), volume, generation);
             self.reservations.lost(volume, generation);
             self.run_reservations();
         }

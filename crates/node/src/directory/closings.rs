@@ -47,12 +47,12 @@ impl Closings {
 
 impl Directory {
     /// A volume is not in the metadata any more.
-    pub fn deleted(&mut self, volume: VolumeId) {
+    pub fn deleted(&mut self, now: Time, volume: VolumeId) {
         if self.closings.gone.len() == MOST_GONE {
             self.closings.gone.pop_front();
         }
         self.closings.gone.push_back(volume);
-        self.close_if_open(volume, "it was deleted");
+        self.close_if_open(now, volume, "it was deleted");
     }
 
     /// A core has ended its sequencer of a volume.
@@ -65,11 +65,11 @@ impl Directory {
         }
     }
 
-    fn close_if_open(&mut self, volume: VolumeId, why: &str) {
+    fn close_if_open(&mut self, now: Time, volume: VolumeId, why: &str) {
         let Some(generation) = self.generation_of(volume) else {
             return;
         };
-        self.lost(volume, generation);
+        self.lost(now, volume, generation);
         self.changed = true;
         self.closings.ending.insert(volume, (0..self.cores).collect());
         let why = why.to_owned();
@@ -127,7 +127,7 @@ impl Directory {
                 return self.look_again(now, volume);
             }
             _ => {
-                self.close_if_open(volume, "it is being deleted");
+                self.close_if_open(now, volume, "it is being deleted");
                 if self.closings.ending.contains_key(&volume) {
                     return;
                 }

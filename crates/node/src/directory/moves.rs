@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// How long what is under way may take to end, of a volume that is to be handed over.
 pub(super) const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
+/// The same where another gateway asks because it was asked to open it: it waits for 300 ms ([`amita_volume::OpenerConfig`]).
+const RELEASE_PATIENCE: Duration = Duration::from_millis(200);
 /// For how long a volume that was handed over is not opened here again, unless its new owner has been heard of.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
 /// The pause between attempts to carry out a wish.
@@ -33,7 +35,11 @@ impl Directory {
         });
         let outcome = match held {
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
-            Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours),
+            Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours, LEAVE_PATIENCE),
+            // Hosts that have not opened it, by NVMe, may have I/O under way all the same: that ends first.
+            Some((name, ours, _)) if !self.planted.cut_on_release() => {
+                return self.leave(now, asker, name, ours, RELEASE_PATIENCE);
+            }
             Some((name, ours, _)) => {
                 self.volumes.remove(&name);
                 self.claims.lost(volume, ours);
@@ -53,7 +59,7 @@ impl Directory {
     }
 
     /// Begins to hand a volume over: every core ends what it has under way.
-    fn leave(&mut self, now: Time, asker: Asker, name: String, generation: Generation) {
+    fn leave(&mut self, now: Time, asker: Asker, name: String, generation: Generation, patience: Duration) {
         let Some(State::Open { info, .. }) = self.volumes.remove(&name) else {
             return;
         };
@@ -66,7 +72,7 @@ impl Directory {
             attempt,
             missing: (0..self.cores).collect(),
             asker,
-            until: now.plus(LEAVE_PATIENCE),
+            until: now.plus(patience),
         };
         self.volumes.insert(name, state);
         self.acts.push_back(Act::Leave {

@@ -470,6 +470,11 @@ impl Sink {
                     },
                 );
             }
+            Notice::Lapsed { dropped } => {
+                for core in 0..self.cores.len() {
+                    self.cores.send(core, ToCore::DropHosts(dropped.clone()));
+                }
+            }
             Notice::Warn(text) => (self.log)(Level::Warn, &text),
             Notice::Info(text) => (self.log)(Level::Info, &text),
         }

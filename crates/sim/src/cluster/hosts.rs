@@ -1,11 +1,15 @@
 //! The hosts: each uses one volume and keeps a session at the gateway that all hosts of that volume use, asks what its client wants, and goes to another
 //! gateway when this one is gone or does not answer.
 //!
-//! Others use several gateways at once ([`shared`]).
+//! Others use several gateways at once ([`shared`]), or speak to gateways by their real protocols ([`fronted`]).
 //!
 //! A host that gives up on an operation does not know whether it was done, then or later; the history says so.
 
+mod fronted;
+mod linux;
+mod nbd;
 mod shared;
+mod wire;
 
 use super::node::Node;
 use super::session::Heard;
@@ -21,6 +25,8 @@ use amita_cluster::VolumeId;
 use amita_reactor::{Slice, Time};
 use amita_uss::{Event, FrontId, OpenError};
 use amita_volume::{IoError, Op, Payload};
+use fronted::FrontedHost;
+pub use linux::NQN;
 use shared::Shared;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,11 +95,14 @@ struct Host {
     loyal: bool,
     /// It uses all gateways.
     shared: Option<Shared>,
+    /// It reaches gateways through their fronts.
+    fronted: Option<Box<FrontedHost>>,
 }
 
 impl Host {
     fn pending(&self) -> usize {
-        self.under_way.len() + self.waiting.len() + self.shared.as_ref().map_or(0, Shared::pending)
+        let fronted = self.fronted.as_ref().map_or(0, |fronted| fronted.pending());
+        self.under_way.len() + self.waiting.len() + self.shared.as_ref().map_or(0, Shared::pending) + fronted
     }
 }
 
@@ -147,6 +156,7 @@ impl Hosts {
             waiting: Vec::new(),
             loyal: number < setup.loyal_hosts,
             shared: (number < setup.shared_hosts).then(|| Shared::new(setup, number)),
+            fronted: None,
         };
         Hosts {
             hosts: (0..setup.profile.clients).chain(closing).map(host).collect(),
@@ -259,7 +269,13 @@ impl Hosts {
         let states: Vec<String> = self
             .hosts
             .iter()
-            .map(|host| format!("host {} {:?} {} waiting", host.number, host.state, host.waiting.len()))
+            .map(|host| {
+                let (number, waiting) = (host.number, host.waiting.len());
+                match &host.fronted {
+                    Some(fronted) => format!("host {number} {fronted:?} {waiting} waiting"),
+                    None => format!("host {number} {:?} {waiting} waiting", host.state),
+                }
+            })
             .collect();
         match oldest.min() {
             Some((at, id, host)) => format!(
@@ -310,6 +326,7 @@ impl Hosts {
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let each = self.hosts.iter().filter_map(|host| match host.state {
+            _ if host.fronted.is_some() => host.fronted.as_ref()?.deadline(),
             _ if host.shared.is_some() => host.shared.as_ref()?.next(self.patient),
             State::Away { until } => self.wants(host).then_some(until),
             State::Opening { since } => Some(since.plus(OPEN_PATIENCE)),
@@ -327,6 +344,10 @@ impl Hosts {
     /// Everything that hosts can do now: hear, give up, open, ask.
     pub fn act(&mut self, now: Time, nodes: &mut [Node], workload: &mut Workload, history: &mut History) {
         for index in 0..self.hosts.len() {
+            if self.hosts[index].fronted.is_some() {
+                self.act_fronted(now, index, workload, history);
+                continue;
+            }
             if self.hosts[index].shared.is_some() {
                 self.act_shared(now, index, nodes, workload, history);
                 continue;
@@ -340,7 +361,9 @@ impl Hosts {
             self.hosts[host as usize].waiting.push(ask);
         }
         for index in 0..self.hosts.len() {
-            if self.hosts[index].shared.is_some() {
+            if self.hosts[index].fronted.is_some() {
+                self.send_fronted(now, index, workload, history);
+            } else if self.hosts[index].shared.is_some() {
                 self.send_shared(now, index, nodes, history);
             } else {
                 self.send(now, index, nodes, history);

@@ -19,6 +19,8 @@ pub struct Plants {
     pub volume: amita_volume::Planted,
     /// Of the gateways.
     pub node: amita_node::planted::Planted,
+    /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.
+    pub keep_silent_hosts: bool,
     /// Of what is asked of the metadata.
     pub metadata: Careless,
     /// R4: a host's clock does not count the time in which it is suspended.
@@ -28,6 +30,59 @@ pub struct Plants {
     /// Of the connections.
     #[cfg(feature = "planted")]
     pub fabric: amita_fabric::Planted,
+}
+
+/// By what hosts speak to gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// NVMe/TCP, by a path to each gateway.
+    Nvme,
+    /// NBD, by one connection to any gateway.
+    Nbd,
+}
+
+/// Hosts that use the product's fronts over connections of the simulated network.
+#[derive(Clone, Copy, Debug)]
+pub struct Fronted {
+    /// By what they speak.
+    pub protocol: Protocol,
+    /// The keep alive time.
+    pub keep_alive: Duration,
+    /// A request that waits for longer ends the connection.
+    pub io_timeout: Duration,
+    /// The pause before a connection is tried again.
+    pub reconnect: Duration,
+    /// I/O queues of a controller.
+    pub queues: u16,
+    /// Paths that are as good as each other are used in turn.
+    pub round_robin: bool,
+}
+
+impl Fronted {
+    /// As Linux is set up, with times that vary.
+    fn draw(random: &mut Random, protocol: Protocol) -> Fronted {
+        Fronted {
+            protocol,
+            keep_alive: Duration::from_secs(*random.pick(&[2, 5, 5])),
+            io_timeout: Duration::from_secs(*random.pick(&[3, 10, 30])),
+            reconnect: Duration::from_millis(*random.pick(&[50, 300, 2000])),
+            queues: *random.pick(&[1, 1, 2]),
+            round_robin: random.percent(50),
+        }
+    }
+
+    /// Hosts with the defaults of the product's guide.
+    #[must_use]
+    pub fn usual(protocol: Protocol) -> Fronted {
+        Fronted {
+            protocol,
+            keep_alive: Duration::from_secs(5),
+            io_timeout: Duration::from_secs(30),
+            reconnect: Duration::from_secs(2),
+            queues: 1,
+            round_robin: true,
+        }
+    }
 }
 
 /// A run whose work takes longer than this (virtual) time heals everything and sees what becomes of it.
@@ -134,12 +189,16 @@ pub struct Setup {
     pub loyal_hosts: u32,
     /// So many hosts, the first ones, use all gateways at once, as NVMe hosts with several paths do.
     pub shared_hosts: u32,
+    /// All hosts use the product's fronts.
+    pub fronted: Option<Fronted>,
     /// No I/O of those may fail.
     pub expect_no_failures: bool,
     /// Hosts wait for what is under way before they leave a gateway that they can still reach.
     pub polite_hosts: bool,
     /// Nothing fails, so nobody may lose its place in an in-sync set.
     pub expect_no_eviction: bool,
+    /// No volume is taken over more often than this.
+    pub most_takeovers: Option<u32>,
     /// Disks are too small for the volume: errors say so, and nothing else happens.
     pub expect_full: bool,
     /// The coordinator's settings; without any there is no coordinator.
@@ -246,7 +305,20 @@ impl Setup {
         if planned.below(4) == 0 {
             plan.add_planned_work(&mut planned, limits);
         }
-        profile.compare_percent = if shared_hosts > 0 {
+        // By chance of its own as well: a third of the seeds speak NVMe/TCP, a tenth NBD.
+        let mut fronts = Random::new(seed).fork(26);
+        let fronted = match fronts.below(30) {
+            0..10 => Some(Fronted::draw(&mut fronts, Protocol::Nvme)),
+            10..13 => Some(Fronted::draw(&mut fronts, Protocol::Nbd)),
+            _ => None,
+        };
+        let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
+        let is_nvme = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
+        // A gateway does not notice that an NBD client is gone which it never hears of again, and keeps its volume: those links stay.
+        if is_nvme {
+            plan.add_for_fronts(&mut fronts, limits);
+        }
+        profile.compare_percent = if shared_hosts > 0 || is_nvme {
             *more.pick(&[0, 0, 10, 40])
         } else {
             0
@@ -301,9 +373,11 @@ impl Setup {
             host_patience: Duration::from_millis(*random.pick(&[1500, 3000])),
             loyal_hosts: u32::from(random.percent(12)),
             shared_hosts,
+            fronted,
             expect_no_failures: false,
             polite_hosts: random.percent(50),
             expect_no_eviction: false,
+            most_takeovers: None,
             expect_full: false,
             coordinator: Some(patience(*random.pick(&[200, 600, 1200]))),
             coordinator_lag: Duration::from_millis(*random.pick(&[0, 0, 50, 400])),
@@ -358,9 +432,11 @@ impl Setup {
             host_patience: Duration::from_millis(1500),
             loyal_hosts: 0,
             shared_hosts: 0,
+            fronted: None,
             expect_no_failures: false,
             polite_hosts: false,
             expect_no_eviction: false,
+            most_takeovers: None,
             expect_full: false,
             coordinator: Some(patience(600)),
             coordinator_lag: Duration::ZERO,

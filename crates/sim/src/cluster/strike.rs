@@ -1,6 +1,6 @@
 //! The plan's faults, as they strike and as they end.
 
-use super::node::{disk, node_id, place, store_id};
+use super::node::{disk, host_at, host_place, node_id, place, store_id};
 use super::records::json;
 use super::{Cluster, volume_id, volume_name};
 use crate::faults::{Fault, Lost, Member, Plan, Step};
@@ -19,6 +19,7 @@ enum End {
     Start(Member),
     Partition(u64),
     Network(Member),
+    Hosts(Member),
     Lossy,
     Disk(Member),
     Drain(Member),
@@ -155,7 +156,6 @@ impl Cluster {
                 per_mille,
                 for_ns,
             } => {
-                self.hosts.disk_errors = true;
                 let disk = self.any_disk(node);
                 self.world.disk_faults(disk, |faults| faults.read_errors = per_mille);
                 self.later(now, for_ns, End::Disk(node));
@@ -236,6 +236,12 @@ impl Cluster {
             Fault::Rot { node, blocks } => self.rot(now, node, blocks),
             Fault::HostsCut { gateway } => {
                 self.hosts.cut_paths(now, gateway, &mut self.nodes);
+                let pairs = self.host_pairs(gateway, Lost::Both, None);
+                for connection in self.world.connections() {
+                    if pairs.contains(&(connection.from, connection.to)) {
+                        self.world.reset(connection.connection);
+                    }
+                }
                 self.coverage.hit("fault.hosts_cut");
             }
             Fault::Drain { node, for_ns } => {
@@ -247,6 +253,39 @@ impl Cluster {
                 self.set_maintenance(now, node, true);
                 self.later(now, for_ns, End::Maintenance(node));
                 self.coverage.hit("fault.maintenance");
+            }
+            Fault::HostsApart {
+                gateway,
+                host,
+                lost,
+                for_ns,
+            } => {
+                let pairs = self.host_pairs(gateway, lost, host);
+                self.part(now, pairs, for_ns);
+                self.coverage.hit("fault.hosts_apart");
+            }
+            Fault::Isolated {
+                gateway,
+                lost,
+                metadata,
+                for_ns,
+            } => {
+                let mut pairs = self.pairs(&[gateway], lost);
+                pairs.extend(self.host_pairs(gateway, lost, None));
+                self.part(now, pairs, for_ns);
+                if metadata {
+                    self.metadata.cut_off_until(node_id(gateway), Time(now.0 + for_ns));
+                }
+                self.coverage.hit("fault.isolated");
+            }
+            Fault::HostsSlow {
+                gateway,
+                extra_ns,
+                for_ns,
+            } => {
+                self.delay_hosts(gateway, Duration::from_nanos(extra_ns));
+                self.later(now, for_ns, End::Hosts(gateway));
+                self.coverage.hit("fault.hosts_slow");
             }
             Fault::PlannedMove { gateway } => {
                 let volume = self.random.below(self.setup.volumes);
@@ -301,6 +340,44 @@ impl Cluster {
             }
         }
         self.nodes[node].frozen_until = Time(now.0 + for_ns);
+    }
+
+    /// Cuts directed pairs of places, for a while.
+    fn part(&mut self, now: Time, pairs: Vec<(u32, u32)>, for_ns: u64) {
+        for (from, to) in &pairs {
+            self.world.cut_link(*from, *to);
+        }
+        let id = self.strikes.order + 1;
+        self.later(now, for_ns, End::Partition(id));
+        self.strikes.partitions.insert(id, pairs);
+    }
+
+    /// The directed pairs of places between a gateway and hosts; of one host, if there is one of that number.
+    fn host_pairs(&self, gateway: Member, lost: Lost, host: Option<u32>) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        let clients = self.setup.profile.clients;
+        let host = host.map(|host| host % clients);
+        let hosts =
+            (0..clients).filter(|number| self.setup.fronted.is_some() && host.is_none_or(|host| host == *number));
+        for number in hosts {
+            debug_assert_eq!(host_at(host_place(number)), Some(number));
+            for core in 0..self.setup.cores[gateway] {
+                let (here, there) = (place(gateway, core), host_place(number));
+                if lost != Lost::Incoming {
+                    pairs.push((here, there));
+                }
+                if lost != Lost::Outgoing {
+                    pairs.push((there, here));
+                }
+            }
+        }
+        pairs
+    }
+
+    fn delay_hosts(&mut self, gateway: Member, delay: Duration) {
+        for (from, to) in self.host_pairs(gateway, Lost::Both, None) {
+            self.world.delay_link(from, to, delay);
+        }
     }
 
     /// The operator wants a volume to be owned by another gateway.
@@ -367,6 +444,7 @@ impl Cluster {
             End::Network(node) => self.delay(node, Duration::ZERO),
             End::Drain(node) => self.set_duty(self.world.now(), node, map::StoreDuty::Normal),
             End::Maintenance(node) => self.set_maintenance(self.world.now(), node, false),
+            End::Hosts(node) => self.delay_hosts(node, Duration::ZERO),
             End::Lossy => self.metadata.lose_answers(0),
             End::Disk(node) => {
                 for store in 0..self.setup.stores {

@@ -1,7 +1,7 @@
 //! Histories of a cluster.
 
 use super::{Play, Scenario, plant};
-use crate::cluster::{Passers, Setup};
+use crate::cluster::{Fronted, Passers, Protocol, Setup};
 use crate::faults::{Fault, Lost, Plan, Step};
 use crate::random::Random;
 #[cfg(feature = "planted")]
@@ -517,6 +517,81 @@ fn compares_cut(seed: u64) -> Setup {
     setup
 }
 
+/// Hosts that speak NVMe/TCP to all gateways, and notice soon when one says nothing.
+fn nvme_hosts(seed: u64) -> Setup {
+    let mut setup = several_paths(seed);
+    setup.shared_hosts = 0;
+    setup.fronted = Some(Fronted {
+        keep_alive: Duration::from_secs(2),
+        reconnect: Duration::from_millis(300),
+        ..Fronted::usual(Protocol::Nvme)
+    });
+    setup
+}
+
+/// A gateway reaches neither hosts nor the others, and runs; when the others are there again, hosts are not yet.
+fn isolated_gateways(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = nvme_hosts(seed);
+    setup.silent_for = Duration::from_secs(30);
+    let mut faults = Vec::new();
+    for round in 0..5 {
+        let gateway = random.below(3) as usize;
+        let at = 50 + round * 180;
+        let from_hosts = Fault::HostsApart {
+            gateway,
+            host: None,
+            lost: Lost::Both,
+            for_ns: random.within(7000, 8000) * MS,
+        };
+        let from_others = Fault::Partition {
+            side: vec![gateway],
+            lost: Lost::Both,
+            metadata: false,
+            for_ns: random.within(3200, 5500) * MS,
+        };
+        faults.push((at, random.below(2 * MS), from_others));
+        faults.push((at, random.within(2, 12) * MS, from_hosts));
+    }
+    setup.plan = plan(faults);
+    setup
+}
+
+/// A gateway reaches its hosts and the metadata, and no other gateway.
+fn gateways_alone(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = nvme_hosts(seed);
+    setup.silent_for = Duration::from_millis(700);
+    let rounds = 4;
+    let alone = |round: u32| {
+        let fault = Fault::Partition {
+            side: vec![random.below(3) as usize],
+            lost: Lost::Both,
+            metadata: false,
+            for_ns: random.within(4000, 6000) * MS,
+        };
+        (50 + round * 220, random.below(5 * MS), fault)
+    };
+    setup.plan = plan((0..rounds).map(alone).collect::<Vec<_>>());
+    // The first opening, each time an owner is the one that is alone, and the closing host.
+    setup.most_takeovers = Some(1 + rounds + 4);
+    setup
+}
+
+/// A host that opens volumes for itself goes from gateway to gateway, beside others that have I/O at all of them.
+fn given_away(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    (setup.shared_hosts, setup.polite_hosts, setup.expect_no_failures) = (5, true, true);
+    setup.profile.pause_ns = 4 * MS;
+    let to = |round: u32| {
+        let gateway = random.below(3) as usize;
+        (50 + round * 60, random.below(5 * MS), Fault::Move { gateway })
+    };
+    setup.plan = plan((0..14).map(to).collect::<Vec<_>>());
+    setup
+}
+
 /// The operator moves the volume from gateway to gateway while hosts use it by all of them.
 fn planned_moves(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -796,7 +871,57 @@ pub fn all() -> Vec<Scenario> {
                 "R9: a compare-and-write is not repeated",
                 "The link breaks after it was carried out and before the answer: the second one finds what the first has written.",
                 compares_cut,
-                plant!(plants => plants.node.repeat_compare = true),
+                plant!(plants => {
+                    plants.node.carry_out_again = true;
+                    plants.node.repeat_compare = true;
+                }),
+            )
+        },
+        Scenario {
+            seeds: 30,
+            ..scenario(
+                "R9: a forwarded write is not carried out as a new one",
+                "W1 is carried out and its answer lost; another host reads it and compares and writes W2; W1 again undoes W2.",
+                compares_cut,
+                plant!(plants => plants.node.carry_out_again = true),
+            )
+        },
+        Scenario {
+            seeds: 30,
+            ..scenario(
+                "R9: an owner knows what it has carried out",
+                "As before, and W1 is asked for again under its own tag: the owner answers it and does not do it again.",
+                compares_cut,
+                plant!(plants => plants.node.no_window = true),
+            )
+        },
+        Scenario {
+            seeds: 20,
+            ..scenario(
+                "R9: a host that is silent takes along what has grown old",
+                "G1 runs and reaches nobody; its host repeats W1 by G2 and writes W2; G1 reaches the owner again, and not the host.",
+                isolated_gateways,
+                plant!(plants => plants.keep_silent_hosts = true),
+            )
+        },
+        // Without the rule no seed has failed yet: hosts go by the owner's path, and the gateway that is alone has nothing to take over for.
+        Scenario {
+            broken: None,
+            seeds: 10,
+            ..scenario(
+                "R10: a gateway that reaches nobody deposes nobody",
+                "G1 reaches hosts and the metadata only; it takes the volume, the others take it back, and so on.",
+                gateways_alone,
+                |_| {},
+            )
+        },
+        Scenario {
+            seeds: 20,
+            ..scenario(
+                "R10: a volume that is given away has nothing under way",
+                "Nobody has opened it, and it is in use all the same, by NVMe: to drop it at once fails that I/O.",
+                given_away,
+                plant!(plants => plants.node.cut_on_release = true),
             )
         },
         Scenario {
@@ -813,7 +938,12 @@ pub fn all() -> Vec<Scenario> {
             "R9: what waited at an owner is not carried out when it is owner again",
             "G1 hands over while W1 waits there; G3 takes W1 to G2, which ends it; G1 takes over and carries W1 out.",
             moves_cut,
-            plant!(plants => plants.node.any_generation = true),
+            // What is sent once under one generation is not carried out twice either.
+            plant!(plants => {
+                plants.node.any_generation = true;
+                plants.node.carry_out_again = true;
+                plants.node.no_window = true;
+            }),
         ),
         // Without the rule no seed has failed yet: a test of the core (`core::tests` in `amita-node`) switches it off.
         Scenario {

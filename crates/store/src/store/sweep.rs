@@ -351,7 +351,10 @@ impl Store {
             | RequestBody::Whole { chunk, .. }
             | RequestBody::Verify { chunk, .. }
             | RequestBody::Allocation { chunk, .. } => chunk,
-            RequestBody::Fence { .. } | RequestBody::Confirm | RequestBody::Chunks { .. } => return false,
+            RequestBody::Fence { .. }
+            | RequestBody::Confirm
+            | RequestBody::Settle { .. }
+            | RequestBody::Chunks { .. } => return false,
         };
         self.is_chunk_going(ChunkId { volume, index })
     }
