@@ -135,8 +135,8 @@ impl History {
         id
     }
 
-    /// A host sends a write, whose outcome it does not know, once more, by another gateway. The second one has a stamp of
-    /// its own: the product does not look at what is written, and so the two can be told apart.
+    /// A host sends a write or a clear, whose outcome it does not know, once more, by another gateway. The second write has a
+    /// stamp of its own: the product does not look at what is written, and so the two can be told apart.
     pub fn repeat(&mut self, now: Time, id: OperationId) -> OperationId {
         let Operation {
             client,
@@ -147,7 +147,7 @@ impl History {
             ..
         } = self.operations[id.0 as usize];
         assert!(
-            kind == Kind::Write && completed.is_none(),
+            matches!(kind, Kind::Write | Kind::Clear) && completed.is_none(),
             "only what may not have been done"
         );
         let again = self.invoke(now, client, kind, first, sectors);
