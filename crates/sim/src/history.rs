@@ -175,6 +175,13 @@ impl History {
         again
     }
 
+    /// The same because its connection broke, and not because nothing came in time: the gateway may not know that yet, so that
+    /// the first one may be carried out for [`LATE`] after the break, whatever is answered meanwhile.
+    pub fn repeat_broken(&mut self, now: Time, id: OperationId) -> OperationId {
+        self.operations[id.0 as usize].lost_at = Some(now);
+        self.repeat(now, id)
+    }
+
     /// A host sends an operation once more, as it was, because a gateway has said that it cannot, or because it has lost
     /// (`lost`) the connection.
     pub fn sent_again(&mut self, now: Time, id: OperationId, lost: bool) {
@@ -197,8 +204,8 @@ impl History {
     }
 
     /// What a write that was sent several times may have done besides: no more often than it was sent, and not after its answer.
-    /// `late`: nor after [`LATE`] since the host lost a connection.
-    fn others(&self, operation: &Operation, step: &Step, late: bool) -> Vec<Step> {
+    /// `late`: but until then, where a connection of the host broke.
+    fn others(&self, operation: &Operation, step: &Step, late: Option<u64>) -> Vec<Step> {
         let Action::Write { sectors, stamp } = step.action else {
             return Vec::new();
         };
@@ -206,13 +213,9 @@ impl History {
             return Vec::new();
         }
         let end = operation.completed.map(|(event, _)| event);
-        let lost = operation
-            .lost_at
-            .filter(|_| late)
-            .map(|at| self.event_by(at.plus(LATE)));
         let again = Step {
             completed: None,
-            void_after: end.map(|end| lost.map_or(end, |lost| lost.max(end))),
+            void_after: end.map(|end| late.map_or(end, |late| late.max(end))),
             action: Action::Again { sectors, stamp },
             ..*step
         };
@@ -363,10 +366,13 @@ impl History {
                         }
                     }
                 };
+                let late = late.then_some(operation.lost_at).flatten();
+                let late = late.map(|at| self.event_by(at.plus(LATE)));
+                let void_after = self.void_after(operation);
                 let step = Step {
                     invoked: operation.invoked.0,
                     completed: operation.completed.map(|(event, _)| event),
-                    void_after: self.void_after(operation),
+                    void_after: void_after.map(|event| late.map_or(event, |late| late.max(event))),
                     action,
                 };
                 let steps = blocks.entry(block).or_default();
