@@ -57,6 +57,8 @@ planted! {
     fail_at_once,
     /// A core's word that it has nothing under way counts for whichever attempt to hand a volume over is under way.
     any_attempt,
+    /// What another core of the node has taken in is carried out, or passed on, however long ago that was.
+    any_age_between_cores,
     /// A volume that is opened again takes the place of its older sequencer, which is not ended first.
     forget_old_shard,
     /// A command about a reservation whose outcome is unknown is applied to what is there then.

@@ -47,8 +47,9 @@ pub fn is_host(front: FrontId) -> bool {
 
 /// How long an I/O waits for its volume to find an owner. Hosts have patience for longer (Linux: 30 s), and another path.
 pub const PATIENCE: Duration = Duration::from_secs(8);
-/// An owner's clock is asked for again after this: two clocks run apart by less than a part in a thousand.
-const CLOCK_LASTS: Duration = Duration::from_secs(60);
+/// An owner's clock is asked for again after this. Two clocks may run apart by a fifth of the time (a tenth each), so that what is
+/// known of the owner's is wrong by less than half of what a request may take (`stale_after`, 1 s).
+const CLOCK_LASTS: Duration = Duration::from_secs(2);
 /// How soon an answer that helps nobody is asked for again, if nothing is heard meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
 

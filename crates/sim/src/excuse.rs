@@ -67,6 +67,8 @@ enum Kind {
     Link,
     /// Its disk is slow or stands still.
     SlowDisk,
+    /// A disk ends nothing, or not everything, for a while.
+    HungDisk,
     /// Its disk fails.
     DiskErrors,
     /// What it holds is not what was written.
@@ -168,8 +170,10 @@ impl Ledger {
                 (Kind::Metadata, until(for_ns), EVERYBODY)
             }
             Fault::MetadataCutOff { node, for_ns } => (Kind::Metadata, until(for_ns), bit(node)),
-            Fault::SlowDisk { node, for_ns, .. } | Fault::StalledDisk { node, for_ns } => {
-                (Kind::SlowDisk, until(for_ns), bit(node))
+            Fault::SlowDisk { node, for_ns, .. } => (Kind::SlowDisk, until(for_ns), bit(node)),
+            // What it has not ended after 5 s fails the store.
+            Fault::StalledDisk { node, for_ns } | Fault::HangingDisk { node, for_ns, .. } => {
+                (Kind::HungDisk, until(for_ns), bit(node))
             }
             Fault::DiskErrors { node, for_ns, .. } => (Kind::DiskErrors, until(for_ns), bit(node)),
             Fault::LyingDisk { node, .. } => (Kind::Rot, None, bit(node)),
@@ -229,7 +233,10 @@ impl Ledger {
     /// Every fault ends, but for what has rotted, disks that stand still, and disks that are too small.
     pub fn healed(&mut self, now: Time) {
         for trouble in &mut self.troubles {
-            let stays = matches!(trouble.kind, Kind::Rot | Kind::Full | Kind::SlowDisk | Kind::Process);
+            let stays = matches!(
+                trouble.kind,
+                Kind::Rot | Kind::Full | Kind::SlowDisk | Kind::HungDisk | Kind::Process
+            );
             if !stays {
                 trouble.until = Some(trouble.until.unwrap_or(now).min(now));
             }
@@ -315,10 +322,11 @@ impl Ledger {
                 is_one && trouble.nodes & nodes != 0 && is_in_time(trouble)
             })
         };
-        const STANDING: [Kind; 6] = [
+        const STANDING: [Kind; 7] = [
             Kind::Process,
             Kind::Link,
             Kind::SlowDisk,
+            Kind::HungDisk,
             Kind::DiskErrors,
             Kind::Metadata,
             Kind::Move,
@@ -340,7 +348,7 @@ impl Ledger {
             // A write of a part of a rotten block waits for as long as its member may not be evicted.
             Excuse::GaveUp => any(nodes | own, &STANDING) || any(nodes, &[Kind::Rot]),
             Excuse::Unsure | Excuse::Unavailable | Excuse::TakenOver => any(nodes | own, &STANDING),
-            Excuse::StoreFailed => any(own, &[Kind::DiskErrors, Kind::Rot]),
+            Excuse::StoreFailed => any(own, &[Kind::DiskErrors, Kind::HungDisk, Kind::Rot]),
             Excuse::Damaged | Excuse::Blocked | Excuse::StaysOut | Excuse::Unopened | Excuse::Unread => {
                 any(nodes | own, &[Kind::Rot, Kind::DiskErrors])
             }

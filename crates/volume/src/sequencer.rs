@@ -104,6 +104,8 @@ pub struct Sequencer {
     care: crate::health::Care,
     /// When stores are asked again for credits that they did not have.
     settle_again: Time,
+    /// Before that no store has credits that have not been used for a while.
+    credits_due: Time,
     /// Members that are left alone until then.
     pauses: Vec<(Time, u32, usize)>,
     metadata: metadata::Metadata,
@@ -167,6 +169,7 @@ impl Sequencer {
             scrubs: scrub::Scrubs::default(),
             care: crate::health::Care::new(&amita_cluster::recovery::Recovery::default(), 1),
             settle_again: NEVER,
+            credits_due: NEVER,
             pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
             wake: NEVER,
@@ -239,6 +242,7 @@ impl Sequencer {
             lost_at: now,
             unfit: false,
             awaited: 0,
+            via: NIL,
             owes: false,
             missed: 0,
             behind_in: 0,

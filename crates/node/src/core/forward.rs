@@ -317,6 +317,24 @@ impl Core {
         self.settle_way(now, volume);
     }
 
+    /// Has another core of this node taken it in so long ago that it may not be carried out any more (R9)? That core looks
+    /// after the connection on which it came, and may stand still since: its host may have gone on by another gateway, and
+    /// nobody here would know. What this core itself has taken in it has looked after.
+    pub(super) fn is_old_of_another_core(&self, now: Time, origin: &Origin) -> bool {
+        usize::from(origin.core) != self.config.core
+            && now > origin.arrived.plus(self.config.stale_after)
+            && !self.planted.any_age_between_cores()
+    }
+
+    /// It was not begun: its host may try another path, the other gateway may look again.
+    pub(super) fn refuse_old(&mut self, pending: Pending) {
+        let why = match is_host(pending.origin.front) {
+            true => IoError::Unavailable,
+            false => IoError::Busy,
+        };
+        self.end_pending(pending, Err(why), Payload::None);
+    }
+
     /// Hands out what waits for a volume, as far as it can go.
     pub(super) fn settle_way(&mut self, now: Time, volume: VolumeId) {
         if self.ways.front(volume).is_none() {
@@ -325,6 +343,10 @@ impl Core {
         if self.shards.is_open(volume) {
             self.ways.set(volume, State::Unknown);
             while let Some(pending) = self.ways.next_pending(volume) {
+                if self.is_old_of_another_core(now, &pending.origin) {
+                    self.refuse_old(pending);
+                    continue;
+                }
                 let Pending {
                     origin,
                     work,
@@ -439,6 +461,12 @@ impl Core {
         };
         while let Some(front) = self.ways.front(volume) {
             let origin = front.origin;
+            if self.is_old_of_another_core(now, &origin) {
+                if let Some(pending) = self.ways.next_pending(volume) {
+                    self.refuse_old(pending);
+                }
+                continue;
+            }
             if origin.front == FORWARDED {
                 // One hop is all: the gateway that it came from is told to look again.
                 self.ways.next_pending(volume);

@@ -4,7 +4,7 @@ use super::Core;
 use crate::control::FromCore;
 use crate::directory::Asker;
 use crate::mail::CoreMessage;
-use crate::ways::Work;
+use crate::ways::{Pending, Work};
 use amita_cluster::{StoreId, VolumeId};
 use amita_fabric::Message;
 use amita_reactor::Slice;
@@ -30,7 +30,19 @@ impl Core {
                 volume,
                 op,
                 payload,
-            } => self.submit(now, origin, volume, op, payload),
+            } => {
+                if self.is_old_of_another_core(now, &origin) {
+                    let work = Work::Io(op);
+                    self.refuse_old(Pending {
+                        origin,
+                        work,
+                        payload,
+                        since: now,
+                    });
+                } else {
+                    self.submit(now, origin, volume, op, payload);
+                }
+            }
             CoreMessage::Acknowledged { trace, at } => self.shards.traces.close(at, trace),
             CoreMessage::Done {
                 origin,

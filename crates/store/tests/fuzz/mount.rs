@@ -166,6 +166,7 @@ fn open(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<Version> {
         }) => Some(version),
         Err(
             Refusal::Poisoned
+            | Refusal::Incomplete
             | Refusal::Invalid {
                 what: Problem::Snapshot,
             },
@@ -188,6 +189,7 @@ fn entries(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<BTreeMap<u16,
             Err(
                 Refusal::Damaged { .. }
                 | Refusal::Poisoned
+                | Refusal::Incomplete
                 | Refusal::Invalid {
                     what: Problem::Snapshot,
                 },

@@ -31,10 +31,9 @@ impl Sequencer {
             return;
         }
         let group = state.group;
-        state.state = ChunkState::Waiting;
         state.catching = true;
         self.counters.caught_up += 1;
-        self.groups[group as usize].opening.push(chunk);
+        self.enter_opening(chunk);
         self.open_chunks(now, group);
         self.arm_silence(now);
     }

@@ -131,6 +131,7 @@ impl Sequencer {
         assert_eq!(store.settle, slot, "a store is asked for one thing at a time");
         store.settle = NIL;
         self.settle_and_drop(slot, position);
+        self.note_credits(number);
         self.retry_blocked = true;
     }
 
@@ -151,28 +152,44 @@ impl Sequencer {
         }
     }
 
+    /// A store's credits may be idle from then on: its count has grown, or nothing more is under way there.
+    pub(super) fn note_credits(&mut self, number: u32) {
+        let (at, _) = self.idle_until(number as usize);
+        self.credits_due = self.credits_due.min(at);
+        self.arm(at);
+    }
+
     pub(super) fn arm_credits(&mut self) {
-        for number in 0..self.stores.len() {
-            let (at, _) = self.idle_until(number);
-            self.arm(at);
-        }
+        self.arm(self.credits_due);
     }
 
     /// Gives back what has not been used for a while.
     pub(super) fn return_credits(&mut self, now: Time) {
+        if now < self.credits_due {
+            return;
+        }
+        self.credits_due = NEVER;
         for number in 0..self.stores.len() {
             let (at, back) = self.idle_until(number);
             if at > now {
+                self.credits_due = self.credits_due.min(at);
                 continue;
             }
-            let place = self.touched.iter().find_map(|&group| {
+            let by = |group: u32| {
                 let position = self.position(group, number as u32)?;
                 self.can_send(group, position).then_some((group, position))
-            });
+            };
+            // By the group that it was last asked by; that one may have lost it, or be in the middle of a change.
+            let via = self.stores[number].via;
+            let place = (via != NIL).then(|| by(via)).flatten();
+            let place = place.or_else(|| self.touched.iter().find_map(|&group| by(group)));
             match place {
                 Some((group, position)) => self.settle_credits(now, group, position, 0, back),
                 // Not now: as if it had just been used.
-                None => self.stores[number].charged_at = now,
+                None => {
+                    self.stores[number].charged_at = now;
+                    self.credits_due = self.credits_due.min(now.plus(IDLE));
+                }
             }
         }
     }

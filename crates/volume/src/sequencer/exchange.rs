@@ -49,8 +49,10 @@ impl Sequencer {
         task.waiting.add(position);
         task.sent.remove(position);
         task.sent_at[position] = Time(0);
-        let number = self.groups[task.group as usize].members[position];
+        let group = task.group;
+        let number = self.groups[group as usize].members[position];
         let store = &mut self.stores[number as usize];
+        store.via = group;
         if store.awaited == 0 {
             if store.up && !store.refusing {
                 store.heard = now;
@@ -86,8 +88,7 @@ impl Sequencer {
                 store.bytes -= write.payload.len() as u64;
             }
             if store.writes == 0 {
-                let at = store.charged_at.plus(super::credits::IDLE);
-                self.arm(at);
+                self.note_credits(number);
             }
         }
     }

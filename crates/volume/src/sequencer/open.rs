@@ -62,16 +62,23 @@ impl Sequencer {
     pub(super) fn want_open(&mut self, now: Time, chunk: u32) {
         if matches!(self.chunks[chunk as usize].state, ChunkState::Closed) {
             let group = self.chunks[chunk as usize].group;
-            let state = &mut self.groups[group as usize];
-            self.chunks[chunk as usize].state = ChunkState::Waiting;
-            self.chunks[chunk as usize].opening_at = state.opening.len() as u32;
-            state.opening.push(chunk);
-            state.waiting.push_back(chunk);
-            self.note_opening(group);
+            self.enter_opening(chunk);
             self.touch(now, group);
             self.open_chunks(now, group);
             self.arm_silence_of(now, group);
         }
+    }
+
+    /// The chunk waits for its turn to be opened.
+    pub(super) fn enter_opening(&mut self, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        let number = state.group;
+        state.state = ChunkState::Waiting;
+        let group = &mut self.groups[number as usize];
+        state.opening_at = group.opening.len() as u32;
+        group.opening.push(chunk);
+        group.waiting.push_back(chunk);
+        self.note_opening(number);
     }
 
     /// Starts every opening that waits, if the group is fenced.

@@ -22,6 +22,8 @@ pub(super) struct Store {
     pub lost_at: Time,
     /// It has said that it cannot serve; reported once.
     pub unfit: bool,
+    /// The group by which it was last asked for something.
+    pub via: u32,
     /// Answers that are owed on something sent or to be sent.
     pub awaited: u32,
     /// Stands in the list of those whose silence may matter ([`super::store::Silence`]).

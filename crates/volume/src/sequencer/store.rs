@@ -191,6 +191,9 @@ impl Sequencer {
             News::Busy | News::Speaks => {}
         }
         store.credit += u64::from(credit_blocks);
+        if credit_blocks > 0 && store.writes == 0 {
+            self.note_credits(number);
+        }
         // The end of any request may have brought what waiting writes need.
         self.retry_blocked = true;
     }
@@ -248,12 +251,17 @@ impl Sequencer {
     /// answered what it was asked later, is stuck. One that answers in the order in which it was asked is slow, however long
     /// it takes. All requests are walked through, but only once in the time that one may take.
     fn look_for_stuck(&mut self, now: Time) {
-        let due = |store: &super::state::Store| store.awaited > 0 && store.up && now >= store.look_at;
-        if self.config.planted.memory_is_life() || !self.stores.iter().any(due) {
+        // Only stores that owe an answer can be stuck, and all of those are in the list.
+        let due = |number: &u32| {
+            let store = &self.stores[*number as usize];
+            store.awaited > 0 && store.up && now >= store.look_at
+        };
+        if self.config.planted.memory_is_life() || !self.silence.stores.iter().any(due) {
             return;
         }
         let timeout = self.config.store_timeout;
-        for store in &mut self.stores {
+        for &number in &self.silence.stores {
+            let store = &mut self.stores[number as usize];
             store.stuck = false;
             // None of what was sent until now is owed for too long before then; a slow store is looked at more often.
             store.look_at = now.plus(timeout);

@@ -406,11 +406,13 @@ impl Sequencer {
 
     /// An answer to what the store was sent while it was a member.
     pub(super) fn answered_late(&mut self, id: RequestId, store: u32, refused: bool) {
-        let store = &mut self.stores[store as usize];
+        let number = store;
+        let store = &mut self.stores[number as usize];
         if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
             let (_, blocks) = store.in_doubt.swap_remove(at);
             if refused {
                 store.credit += blocks;
+                self.note_credits(number);
             }
         }
     }
@@ -422,6 +424,7 @@ impl Sequencer {
         if write.charged.has(position) {
             write.charged.remove(position);
             self.stores[number as usize].credit += charge(write);
+            self.note_credits(number);
         }
     }
 

@@ -441,7 +441,9 @@ impl Linux {
 
     fn ended(&mut self, now: Time, slot: u64, last: bool, status: Status, data: Vec<u8>) {
         let Some(sent) = self.sent.get_mut(&slot) else { return };
-        if !status.is_success() && (sent.failed.is_none() || status.number() != status::FAILED_FUSED) {
+        // Of a pair the one says why, and the other only that its partner has failed.
+        let of_partner = matches!(status.number(), status::FAILED_FUSED | status::MISSING_FUSED);
+        if !status.is_success() && (sent.failed.is_none() || !of_partner) {
             sent.failed = Some(status);
         }
         if !last {

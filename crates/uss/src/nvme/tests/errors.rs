@@ -22,7 +22,11 @@ fn errors(world: &mut World, admin: &mut Host) -> Vec<Entry> {
     let entries = page.chunks_exact(64).take_while(|entry| u64_at(entry, 0) > 0);
     entries
         .map(|entry| {
-            assert_eq!((entry[29], entry[63]), (3, 1), "TCP, and the opcode is told");
+            assert_eq!(
+                (entry[29], entry[63]),
+                (0, 1),
+                "no error of the transport, and the opcode is told"
+            );
             (
                 u64_at(entry, 0),
                 u16_at(entry, 8),

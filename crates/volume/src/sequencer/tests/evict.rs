@@ -52,7 +52,7 @@ fn a_lost_store_is_evicted_and_then_the_write_is_acknowledged() {
 #[test]
 fn a_silent_store_is_evicted_after_its_time() {
     let mut rig = Rig::open(3, 2);
-    rig.pass_ms(60_000);
+    rig.pass_ms(100);
     let io = rig.write(0, &[1; 4096]);
     for request in rig.settles() {
         rig.accept(&request, AnswerBody::Settled { full: false });
@@ -403,7 +403,7 @@ fn answer_but_the_disk_of_three(rig: &mut Rig) {
 #[test]
 fn a_disk_that_hangs_is_evicted_though_its_store_gives_promises() {
     let mut rig = Rig::open(3, 2);
-    rig.pass_ms(60_000);
+    rig.pass_ms(100);
     let io = rig.write(0, &[1; 4096]);
     // The volume is read all the time, and each read asks the others for promises.
     for _ in 0..19 {
@@ -412,7 +412,14 @@ fn a_disk_that_hangs_is_evicted_though_its_store_gives_promises() {
         answer_but_the_disk_of_three(&mut rig);
         assert!(rig.calls.is_empty(), "not before its time");
     }
-    rig.pass_ms(101);
+    // The promises that it gives do not keep it in for ever.
+    for _ in 0..30 {
+        rig.pass_ms(100);
+        answer_but_the_disk_of_three(&mut rig);
+        if !rig.calls.is_empty() {
+            break;
+        }
+    }
     rig.do_call();
     assert_eq!(rig.result(io), Some(Ok(())));
     assert_eq!(rig.group(0).in_sync, [store(1), store(2)]);
@@ -421,7 +428,7 @@ fn a_disk_that_hangs_is_evicted_though_its_store_gives_promises() {
 #[test]
 fn one_operation_that_hangs_evicts_though_the_others_go_on() {
     let mut rig = Rig::open(3, 2);
-    rig.pass_ms(60_000);
+    rig.pass_ms(100);
     let io = rig.write(0, &[1; 4096]);
     let mut hung = None;
     for round in 0..40_u64 {
@@ -448,7 +455,7 @@ fn one_operation_that_hangs_evicts_though_the_others_go_on() {
 #[test]
 fn a_store_that_is_slow_and_answers_in_order_is_not_evicted_for_it() {
     let mut rig = Rig::open(3, 2);
-    rig.pass_ms(60_000);
+    rig.pass_ms(100);
     let mut owed = std::collections::VecDeque::new();
     // Each write takes three seconds there, and one ends every 100 ms.
     for round in 0..100_u64 {
@@ -472,7 +479,7 @@ fn a_store_that_is_slow_and_answers_in_order_is_not_evicted_for_it() {
 fn a_store_that_works_and_is_busy_gets_more_time() {
     use amita_cluster::message::Refusal;
     let mut rig = Rig::open(3, 2);
-    rig.pass_ms(60_000);
+    rig.pass_ms(100);
     let io = rig.write(0, &[1; 4096]);
     let mut waited = 0;
     while rig.calls.is_empty() {

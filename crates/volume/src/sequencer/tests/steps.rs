@@ -80,8 +80,11 @@ fn late_reads(rig: &mut Rig, rounds: u64) -> u64 {
 #[test]
 fn a_tick_looks_at_those_who_owe_something() {
     let mut rig = opened();
+    // What stores have granted and nobody has used is given back, once.
+    late_reads(&mut rig, 100);
     let each = late_reads(&mut rig, 100);
-    assert!(each <= 500, "{each} looks for each read and its ticks");
+    // A look at each store now and then, for credits that nobody uses.
+    assert!(each <= 1500, "{each} looks for each read and its ticks");
 }
 
 /// Chunks of some groups wait for a store that is away, while others are read.
@@ -115,8 +118,9 @@ fn a_store_that_is_missed_costs_no_look_at_all_groups() {
         rig.answer_reads(old(5));
     }
     rig.ended.clear();
+    late_reads(&mut rig, 20);
     let each = late_reads(&mut rig, 20);
-    assert!(each <= 1000, "{each} looks for each read and its ticks");
+    assert!(each <= 1500, "{each} looks for each read and its ticks");
     assert!(rig.calls.is_empty(), "it is not lost yet");
     rig.pass_ms(3000);
     assert!(!rig.calls.is_empty(), "then it is");
