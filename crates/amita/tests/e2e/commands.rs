@@ -110,7 +110,8 @@ fn status_tells_of_a_dead_node() {
 /// simulator's.
 #[test]
 fn the_binary_under_test_is_the_one_that_ships() {
-    let said = amita::harness::tool::run(std::path::Path::new("/"), binary(), ["--version"], PATIENCE);
+    let scratch = crate::world::scratch(1 << 20);
+    let said = amita::harness::tool::run(scratch.folder(), binary(), ["--version"], PATIENCE);
     let said = said.expect("it runs").success().expect("it says its version").text;
     let build = said.lines().find_map(|line| line.strip_prefix("build: "));
     if std::env::var_os(shipped::VARIABLE).is_some() {
