@@ -117,6 +117,10 @@ pub const SEND_STALL: Duration = Duration::from_secs(10);
 /// The first pause before connecting again; each further one is twice as long.
 pub const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 
+/// A peer that refuses is dialled again after [`BACKOFF_FIRST`] so many times, before pauses grow: its host answers at once, so
+/// this costs next to nothing, and the sooner several refusals are there, the sooner it is known that its process is dead.
+pub const QUICK_REFUSALS: u32 = 8;
+
 /// A link that was up for so long has carried something, and is not given up on when it breaks.
 pub const USEFUL_LINK: Duration = Duration::from_millis(100);
 

@@ -80,6 +80,11 @@ fn replay_unverified() {
     found(Plant::ReplayUnverified);
 }
 
+#[test]
+fn d5_loses_slots() {
+    found(Plant::LosesSlots);
+}
+
 fn rig_with(config: Config) -> (Rig, Asker) {
     let mut rig = Rig::open(
         Disk::new(image(&params(2 << 20)), false),

@@ -477,7 +477,17 @@ impl<'a> Work<'a> {
             *generation = volume.generation.max(*generation);
             *last = volume.last_chunk.max(*last);
         }
+        let sources = self.sources.clone();
+        let is_deleted = |id| sources.iter().any(|source| source.knows_deleted(id));
         for mut volume in all::<Volume>(self.copy, "volumes/") {
+            if is_deleted(volume.id) {
+                self.report.notes.push(format!(
+                    "volume {} was deleted after the newest copy of the metadata was made: it stays deleted",
+                    volume.name
+                ));
+                self.records.remove(&map::volume_key(&volume.name));
+                continue;
+            }
             let (newest, last_chunk) = known.remove(&volume.id).unwrap_or_default();
             volume.generation = volume.generation.max(newest);
             self.grow(&mut volume, last_chunk);
@@ -486,6 +496,13 @@ impl<'a> Work<'a> {
         // What is left was deleted, or made after the copy: the numbers tell.
         let key = map::counter_key("volumes");
         let mut given: u64 = read(self.copy, &key).unwrap_or(0);
+        // Nor may a number be given again that stores know to be a deleted volume's.
+        let deleted = sources.iter().flat_map(|source| &source.deleted);
+        if let Some(last) = deleted.map(|(_, last)| last.0).max().filter(|last| *last > given) {
+            given = last;
+            self.records.insert(key.clone(), json(&given));
+        }
+        known.retain(|id, _| !is_deleted(*id));
         let pools = all::<Pool>(self.copy, "pools/");
         for (id, (generation, last_chunk)) in known {
             if id.0 <= given {

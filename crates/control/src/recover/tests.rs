@@ -118,7 +118,41 @@ fn source(store: StoreId, revision: u64) -> Source {
         copy: Some(records(revision)),
         groups: Vec::new(),
         volumes: Vec::new(),
+        deleted: Vec::new(),
     }
+}
+
+/// What a store has forgotten because it was deleted does not come back, though the newest copy has it; nor is its number given
+/// again. And metadata in which it lives is older.
+#[test]
+fn what_a_store_knows_to_be_deleted_stays_deleted() {
+    let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+    all[1].deleted = vec![(VolumeId(2), VolumeId(4))];
+    all[2].volumes = vec![known_volume(2, 9, 7), known_volume(4, 2, 0)];
+    let rebuilt = rebuild(&all, &[]).expect("all are there");
+    let names: Vec<&str> = rebuilt.report.volumes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["v1"], "{:?}", rebuilt.report);
+    assert!(!rebuilt.records.contains_key(&map::volume_key("v2")));
+    assert!(rebuilt.report.found_volumes.is_empty());
+    assert_eq!(rebuilt.records[&map::counter_key("volumes")], json(&4));
+    assert!(
+        rebuilt
+            .report
+            .notes
+            .iter()
+            .any(|note| note.contains("it stays deleted"))
+    );
+
+    let Verdict::Older(found) = compare(&records(5), &all[1]) else {
+        panic!("the metadata is older");
+    };
+    assert!(found[0].contains("v2") && found[1].contains("volume 4"), "{found:?}");
+    let restored = Records {
+        values: rebuilt.records.clone(),
+        ..records(6)
+    };
+    all[1].copy = None;
+    assert_eq!(compare(&restored, &all[1]), Verdict::Fine);
 }
 
 fn known(index: u32, epoch: u64, in_sync: &[StoreId]) -> KnownGroup {

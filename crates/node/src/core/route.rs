@@ -196,8 +196,9 @@ impl Core {
             return;
         }
         self.stirred = true;
+        self.news.stir_space(self.pass_began);
         let before = self.to_control.len();
-        self.stores.announce(&mut self.to_control);
+        self.stores.announce(self.pass_began, &mut self.to_control);
         let serving: Vec<StoreId> = self.to_control[before..]
             .iter()
             .filter_map(|told| match told {

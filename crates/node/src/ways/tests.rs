@@ -1,6 +1,6 @@
 use super::{PATIENCE, Pending, State, Ways, Work};
 use crate::mail::Origin;
-use amita_cluster::{NodeId, TraceId, VolumeId};
+use amita_cluster::{Generation, NodeId, TraceId, VolumeId};
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_uss::{FrontId, HostKey};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 const VOLUME: VolumeId = VolumeId(3);
 const OWNER: NodeId = NodeId(2);
+const GENERATION: Generation = Generation(5);
 
 fn pending(tag: u64, op: Op, since: Time) -> Pending {
     Pending {
@@ -51,30 +52,46 @@ fn what_an_owner_may_never_answer_is_sent_again_in_order() {
     ways.set(VOLUME, State::There(OWNER));
     let first = ways.next_tag();
     for _ in 0..3 {
-        ways.sent(VOLUME, OWNER);
+        ways.sent(VOLUME, OWNER, GENERATION, true);
     }
     assert_ne!(ways.next_tag(), first);
     assert_eq!(ways.counts(), (3, 1));
-    let (volume, answered) = ways.answered(first).expect("it was asked");
-    assert_eq!((volume, answered.origin.tag), (VOLUME, 1));
-    ways.take_back(OWNER, None);
-    assert!(ways.answered(first + 1).is_none(), "a late answer finds nothing");
-    assert_eq!(tags(&mut ways), [2, 3, 4]);
-    assert!(!ways.is_stalled());
+    let answered = ways.answered(first).expect("it was asked");
+    assert_eq!((answered.volume, answered.pending.origin.tag), (VOLUME, 1));
+    assert!(!answered.again && answered.dated);
+    ways.link_broke(OWNER);
+    assert_eq!(ways.with_lost_copies().len(), 1);
+    let mut after = 0;
+    let mut asked = Vec::new();
+    while let Some((tag, _, generation, pending)) = ways.to_ask_again(OWNER, after) {
+        assert_eq!(generation, GENERATION);
+        asked.push((tag, pending.origin.tag));
+        ways.asked_again(tag, false);
+        after = tag;
+    }
+    assert_eq!(asked, [(first + 1, 2), (first + 2, 3)], "under their own tags");
+    assert_eq!(tags(&mut ways), [4]);
+    assert!(ways.answered(first + 1).expect("it was asked again").again);
+    assert!(!ways.is_stalled() && ways.with_lost_copies().is_empty());
 }
 
 #[test]
-fn a_compare_and_write_is_not_done_twice() {
+fn what_writes_is_given_up_when_nobody_can_say_what_became_of_it() {
     let mut ways = Ways::new(0);
     ways.push(VOLUME, compare(1));
     ways.push(VOLUME, write(2));
-    ways.sent(VOLUME, OWNER);
-    ways.sent(VOLUME, OWNER);
-    ways.take_back(OWNER, None);
+    ways.push(VOLUME, pending(3, Op::Read { offset: 0, length: 1 }, Time(0)));
+    for _ in 0..3 {
+        ways.sent(VOLUME, OWNER, GENERATION, true);
+    }
+    ways.deposed(OWNER, VOLUME);
+    assert_eq!(tags(&mut ways), [3], "what it has under way it will still answer");
+    ways.link_broke(OWNER);
+    ways.deposed(OWNER, VOLUME);
     let given_up = ways.take_given_up(Time(1));
-    assert_eq!(given_up.len(), 1);
-    assert!(given_up[0].1 && given_up[0].0.origin.tag == 1, "its outcome is unknown");
-    assert_eq!(tags(&mut ways), [2]);
+    let tags: Vec<u64> = given_up.iter().map(|(pending, _)| pending.origin.tag).collect();
+    assert_eq!(tags, [1, 2]);
+    assert!(given_up.iter().all(|(_, unknown)| *unknown));
 }
 
 #[test]
@@ -99,4 +116,17 @@ fn pauses_before_it_asks_again() {
         panic!("it pauses")
     };
     assert_eq!(ways.deadline(), Some(until));
+}
+
+#[test]
+fn an_owners_clock_shows_that_this_machine_stood_still() {
+    let mut ways = Ways::new(0);
+    let at = |ms: u64| Time(ms * 1_000_000);
+    let mut told =
+        |here_ms, there_ms: u64| ways.stood_still(OWNER, at(here_ms), there_ms * 1_000_000, Duration::from_secs(1));
+    assert!(!told(1000, 700_000), "nothing to compare with");
+    assert!(!told(3000, 702_500), "on its way for a while");
+    assert!(!told(43_000, 750_000), "clocks run apart");
+    assert!(told(43_100, 760_000), "ten seconds there, a tenth here");
+    assert!(!told(44_000, 500), "a process that was started anew");
 }

@@ -19,7 +19,7 @@ fn answers(deliveries: &[Delivery<u32>]) -> Vec<(u32, Result<bool, bool>)> {
                     Err(error) => Err(matches!(error, Error::Unknown { .. })),
                 },
             )),
-            Delivery::Changes { .. } => None,
+            Delivery::Changes { .. } | Delivery::Lapsed { .. } => None,
         })
         .collect()
 }

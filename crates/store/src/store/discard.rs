@@ -92,7 +92,7 @@ impl Store {
             self.file.volatile_cache |= self.file.discard_makes_holes && !unflushed;
             self.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
             let offset = self.superblock.geometry.slot_offset(now.slot);
-            let io = self.ios.begin(Io::Discard);
+            let io = self.ios.begin(self.now, Io::Discard);
             self.effects.push_back(Effect::Discard {
                 io,
                 offset,
@@ -111,6 +111,12 @@ impl Store {
             let given = self.allocator.give(run);
             assert!(given, "nobody else has what is being discarded");
         }
+    }
+
+    /// Those slots: nobody else's (rule D6).
+    #[cfg(any(test, feature = "planted"))]
+    pub(super) fn discard_under_way(&self) -> Option<Run> {
+        self.discard.under_way
     }
 
     /// Slots that are being discarded.

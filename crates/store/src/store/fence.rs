@@ -32,7 +32,7 @@ impl Store {
         if !fence.blocks_per_chunk.is_power_of_two() || u32::from(fence.blocks_per_chunk) > MAX_BLOCKS_PER_CHUNK {
             return self.invalid(asker, Problem::Range);
         }
-        if fence.generation > Generation::MAX {
+        if fence.generation >= Generation::DELETED {
             return self.invalid(asker, Problem::Version);
         }
         if !self.fence_fits(fence.volume, fence.group) {
@@ -108,7 +108,7 @@ impl Store {
         self.fence_queue.iter().filter_map(|pending| pending.waits_until).min()
     }
 
-    fn log_fence(&mut self, asker: Option<Asker>, fence: Fence) {
+    pub(super) fn log_fence(&mut self, asker: Option<Asker>, fence: Fence) {
         self.space.fences_logged += 1;
         let op = Op::new(Change::Fence(Box::new(fence)), asker, ChunkKey(u32::MAX));
         let key = self.ops.insert(op);
@@ -132,7 +132,8 @@ impl Store {
 
     fn adopt_fence(&mut self, fence: &Fence) {
         self.fences.adopt(fence);
-        self.credits.supersede(fence.volume, fence.generation);
+        let in_flight = self.credits.supersede(fence.volume, fence.generation);
+        self.linger(in_flight);
         self.drop_staged(fence.volume, fence.generation);
     }
 

@@ -9,6 +9,7 @@ use super::op::Change;
 use super::{Store, io::Io};
 use crate::State;
 use crate::config::Plant;
+use crate::credits::AccountId;
 use crate::format::PAGE_BYTES;
 use crate::index::{ChunkKey, Location, NO_OP, View};
 use amita_cluster::BlockIndex;
@@ -232,6 +233,8 @@ impl Store {
             let op = self.ops.get(dropped);
             let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
             let (leaves, keep) = (op.leaves, matches!(op.change, Change::Keep(_)));
+            let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
+            let paid = matches!(op.change, Change::Write);
             let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
             next = op.next;
             self.space.reserved -= u64::from(blocks);
@@ -246,7 +249,13 @@ impl Store {
             if keep {
                 self.index.chunk_mut(chunk_key).deleting = false;
             }
+            if swept {
+                self.sweep_ended(false);
+            }
             if let Some(asker) = asker {
+                if paid {
+                    self.credits.refund(AccountId::new(asker.link, asker.id), blocks);
+                }
                 self.refuse(asker, why.clone());
             }
             if resent {

@@ -150,6 +150,14 @@ impl Ops {
         self.places.len() - self.free.len()
     }
 
+    /// All of them, by their keys.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn each(&self) -> impl Iterator<Item = (u32, &Op)> {
+        let mut live = vec![true; self.places.len()];
+        self.free.iter().for_each(|key| live[*key as usize] = false);
+        (0..).zip(&self.places).filter(move |(key, _)| live[*key as usize])
+    }
+
     /// A change like `op`; memory of an earlier one is used again.
     pub fn insert(&mut self, mut op: Op) -> u32 {
         match self.free.pop() {

@@ -53,6 +53,10 @@ impl Store {
         if version <= previous || version.generation() > asker.generation {
             return self.invalid(asker, Problem::Version);
         }
+        if !version.may_follow(previous) {
+            // What no honest history has: with it the chunk's counter could be used up by a single message.
+            return self.invalid(asker, Problem::Version);
+        }
         let with_data = entries.iter().filter(|entry| entry.sum.is_some()).count();
         if entries.len() > MAX_CHANGES || payload.len() != with_data * PAGE_BYTES {
             return self.invalid(asker, Problem::Length);
@@ -78,7 +82,10 @@ impl Store {
             self.counters.resends += 1;
             return self.answer(asker, AnswerBody::Done, Slice::default());
         }
-        let place = self.rolls.iter().position(|roll| roll.chunk == chunk);
+        // What an older link still brings is not mixed with what the present one does.
+        let any_link = self.config.planted.has(crate::config::Plant::RollsOfAnyLink);
+        let one = |roll: &StagedRoll| roll.chunk == chunk && (any_link || roll.link == asker.link);
+        let place = self.rolls.iter().position(one);
         let place = match place {
             Some(place) if first => {
                 self.rolls[place] = staged;
@@ -139,7 +146,7 @@ impl Store {
 
     fn roll(&mut self, asker: Asker, asked: Asked, change: RollChange) {
         let with_data = change.with_data.iter().filter(|&&data| data).count() as u32;
-        if !self.admitted(asker, &asked, with_data * BLOCK_BYTES) {
+        if !self.admitted(asker, &asked, with_data * BLOCK_BYTES, 0) {
             return;
         }
         if let Some(key) = self.index.find(asked.chunk) {
@@ -156,7 +163,7 @@ impl Store {
             }
         }
         let index_bytes = change.entries.len() as u64 * WORST_BYTES_PER_BLOCK;
-        if !self.charge(asker, with_data) {
+        if !self.charge_roll(with_data) {
             return self.refuse(asker, Refusal::NoSpace);
         }
         let key = self.index.touch(asked.chunk);

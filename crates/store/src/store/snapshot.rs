@@ -19,9 +19,19 @@ pub(super) struct Keep {
     pub dropping: Option<SnapshotId>,
     /// The chunk itself is dropped, and snapshots up to this one have it as it is.
     pub kept_for: SnapshotId,
+    /// Nobody has asked: nothing needs the chunk any more (rule R13).
+    swept: bool,
 }
 
 impl Keep {
+    /// Nothing of it.
+    pub fn nothing() -> Keep {
+        Keep {
+            swept: true,
+            ..Keep::new(false, SnapshotId::HEAD, SnapshotId(u32::MAX), Vec::new())
+        }
+    }
+
     pub fn new(head: bool, above: SnapshotId, to: SnapshotId, live: Vec<SnapshotId>) -> Keep {
         Keep {
             head,
@@ -30,7 +40,13 @@ impl Keep {
             live,
             dropping: None,
             kept_for: SnapshotId::HEAD,
+            swept: false,
         }
+    }
+
+    /// Did nobody ask for it?
+    pub fn is_swept(&self) -> bool {
+        self.swept
     }
 }
 
@@ -167,6 +183,7 @@ impl Store {
                     ..*keep
                 },
             ),
+            None if keep.swept => self.sweep_next(chunk),
             None => self.forget_if_nothing(chunk, position),
         }
     }
@@ -186,6 +203,7 @@ impl Store {
         let op = self.ops.get_mut(key);
         let (chunk, asker, index_bytes, leaves) = (op.chunk, op.asker.take(), op.index_bytes, op.leaves);
         let keep = matches!(op.change, Change::Keep(_));
+        let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
         self.space.reserved -= u64::from(op.blocks);
         if keep && (result.is_err() || !self.index.chunk(chunk).is_there()) {
             self.index.chunk_mut(chunk).deleting = false;
@@ -201,7 +219,11 @@ impl Store {
         }
         self.ops.remove(key);
         self.wake_reads(chunk);
+        let stays = self.index.chunk(chunk).is_there() && !self.index.chunk(chunk).deleted;
         self.forget_if_nothing(chunk, self.log.applied);
+        if swept {
+            self.sweep_ended(!stays);
+        }
     }
 
     pub(super) fn clone_chunk(&mut self, asker: Asker, chunk: ChunkId, from: ChunkId, at: SnapshotId) {

@@ -153,9 +153,11 @@ impl Sequencer {
             volume: self.volume.id,
             index,
         };
+        let group = id.group(self.pool.groups).0;
+        self.groups[group as usize].chunks.push(number);
         self.chunks.push(Chunk {
             index,
-            group: id.group(self.pool.groups).0,
+            group,
             state: ChunkState::Closed,
             issued: Version::NONE,
             committed: Version::NONE,
@@ -169,11 +171,15 @@ impl Sequencer {
             compared: List::default(),
             held: List::default(),
             stalled: Members::NONE,
+            behind: Members::NONE,
+            catching: false,
             busy_at: NIL,
+            opening_at: NIL,
             blocked: false,
             bad_sources: Members::NONE,
             joined: Members::NONE,
             joining: Members::NONE,
+            implausible: false,
             held_back: false,
         });
         self.chunk_index.insert(index, number);
@@ -198,6 +204,10 @@ impl Sequencer {
         }
         // Clears first: they need no space, and may be what brings some (R7).
         while let Some(slot) = self.chunks[chunk as usize].queued_clears.head() {
+            if self.is_never_written(chunk) {
+                self.look_instead(now, slot, chunk);
+                continue;
+            }
             if !self.try_write(now, slot) {
                 break;
             }
