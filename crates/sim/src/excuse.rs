@@ -81,8 +81,8 @@ enum Kind {
     Full,
     /// A volume has grown, and not all have heard of it.
     Grown,
-    /// Something that this module does not know of yet.
-    Other,
+    /// It does not reach another one, for the whole run.
+    Apart,
 }
 
 /// Whom it concerns: bits of nodes.
@@ -158,7 +158,10 @@ impl Ledger {
         let (kind, until, nodes) = match *fault {
             // The node's end and start are told by themselves.
             Fault::PowerCut { .. } | Fault::CoordinatorPowerCut { .. } | Fault::Kill { .. } => return,
-            Fault::Freeze { node, for_ns } => (Kind::Process, until(for_ns), bit(node)),
+            Fault::Freeze { node, for_ns }
+            | Fault::CoreFreeze { node, for_ns, .. }
+            | Fault::Suspend { node, for_ns }
+            | Fault::Pause { node, for_ns } => (Kind::Process, until(for_ns), bit(node)),
             Fault::Cut { a, b } => (Kind::Link, until(0), bit(a) | bit(b)),
             Fault::Partition { ref side, for_ns, .. } => {
                 let nodes = side.iter().fold(0, |nodes, node| nodes | bit(*node));
@@ -166,7 +169,10 @@ impl Ledger {
             }
             Fault::SlowNetwork { node, for_ns, .. } => (Kind::Link, until(for_ns), bit(node)),
             Fault::HostsCut { gateway } => (Kind::Link, until(0), bit(gateway)),
-            Fault::MetadataAway { for_ns } | Fault::MetadataLossy { for_ns, .. } => {
+            Fault::HostsApart { gateway, for_ns, .. }
+            | Fault::HostsSlow { gateway, for_ns, .. }
+            | Fault::Isolated { gateway, for_ns, .. } => (Kind::Link, until(for_ns), bit(gateway)),
+            Fault::MetadataAway { for_ns } | Fault::MetadataLossy { for_ns, .. } | Fault::MetadataFull { for_ns } => {
                 (Kind::Metadata, until(for_ns), EVERYBODY)
             }
             Fault::MetadataCutOff { node, for_ns } => (Kind::Metadata, until(for_ns), bit(node)),
@@ -175,16 +181,13 @@ impl Ledger {
             Fault::StalledDisk { node, for_ns } | Fault::HangingDisk { node, for_ns, .. } => {
                 (Kind::HungDisk, until(for_ns), bit(node))
             }
-            Fault::DiskErrors { node, for_ns, .. } => (Kind::DiskErrors, until(for_ns), bit(node)),
+            Fault::DiskErrors { node, for_ns, .. } | Fault::ReadErrors { node, for_ns, .. } => (Kind::DiskErrors, until(for_ns), bit(node)),
             Fault::LyingDisk { node, .. } => (Kind::Rot, None, bit(node)),
             // Only what was really flipped counts.
             Fault::Rot { .. } => return,
             Fault::Move { .. } | Fault::PlannedMove { .. } => (Kind::Move, until(0), EVERYBODY),
-            #[allow(
-                unreachable_patterns,
-                reason = "what faults are added is lenient until it is said here how far it goes"
-            )]
-            _ => (Kind::Other, None, EVERYBODY),
+            // Planned work fails no client.
+            Fault::Drain { .. } | Fault::Maintenance { .. } => return,
         };
         self.add(kind, now, until, nodes);
     }
@@ -213,6 +216,11 @@ impl Ledger {
         self.add(Kind::Process, now, None, bit(node));
     }
 
+    /// Two nodes do not reach each other, for the whole run.
+    pub fn parted(&mut self, a: Member, b: Member) {
+        self.add(Kind::Apart, Time::default(), None, bit(a) | bit(b));
+    }
+
     /// The hosts of a volume go to another gateway.
     pub fn moved(&mut self, now: Time) {
         self.add(Kind::Move, now, Some(now), EVERYBODY);
@@ -226,7 +234,7 @@ impl Ledger {
     /// Has anything been damaged?
     #[must_use]
     pub fn is_anything_damaged(&self) -> bool {
-        let damages = |trouble: &Trouble| matches!(trouble.kind, Kind::Rot | Kind::DiskErrors | Kind::Other);
+        let damages = |trouble: &Trouble| matches!(trouble.kind, Kind::Rot | Kind::DiskErrors);
         self.troubles.iter().any(damages)
     }
 
@@ -235,7 +243,7 @@ impl Ledger {
         for trouble in &mut self.troubles {
             let stays = matches!(
                 trouble.kind,
-                Kind::Rot | Kind::Full | Kind::SlowDisk | Kind::HungDisk | Kind::Process
+                Kind::Rot | Kind::Full | Kind::SlowDisk | Kind::HungDisk | Kind::Process | Kind::Apart
             );
             if !stays {
                 trouble.until = Some(trouble.until.unwrap_or(now).min(now));
@@ -318,13 +326,13 @@ impl Ledger {
         let any = |nodes: Nodes, kinds: &[Kind]| {
             let mut troubles = self.troubles.iter();
             troubles.any(|trouble| {
-                let is_one = kinds.contains(&trouble.kind) || trouble.kind == Kind::Other;
-                is_one && trouble.nodes & nodes != 0 && is_in_time(trouble)
+                kinds.contains(&trouble.kind) && trouble.nodes & nodes != 0 && is_in_time(trouble)
             })
         };
-        const STANDING: [Kind; 7] = [
+        const STANDING: [Kind; 8] = [
             Kind::Process,
             Kind::Link,
+            Kind::Apart,
             Kind::SlowDisk,
             Kind::HungDisk,
             Kind::DiskErrors,
@@ -366,7 +374,7 @@ impl Ledger {
 
     /// How often something struck that breaks connections between gateways.
     fn links_broken(&self) -> u64 {
-        let breaks = |trouble: &&Trouble| matches!(trouble.kind, Kind::Link | Kind::Process | Kind::Other);
+        let breaks = |trouble: &&Trouble| matches!(trouble.kind, Kind::Link | Kind::Process | Kind::Apart);
         // The start of each node is told too, and breaks nothing.
         let begun = |trouble: &&Trouble| trouble.from > Time::default();
         self.troubles.iter().filter(breaks).filter(begun).count() as u64

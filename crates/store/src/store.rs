@@ -400,7 +400,11 @@ impl Store {
     }
 
     fn answer(&mut self, asker: Asker, body: AnswerBody, payload: Slice) {
-        let credit_blocks = self.grant(&asker, 0);
+        // Who writes is topped up. What came with the answers to reads would lie idle, and be given back each time.
+        let credit_blocks = match body {
+            AnswerBody::Done | AnswerBody::Fenced => self.grant(&asker, 0),
+            _ => 0,
+        };
         self.answer_granting(asker, body, payload, credit_blocks);
     }
 
@@ -417,8 +421,7 @@ impl Store {
 
     fn refuse(&mut self, asker: Asker, refusal: Refusal) {
         self.counters.refused += 1;
-        let credit_blocks = self.grant(&asker, 0);
-        self.push_answer(asker, 0, credit_blocks, Err(refusal), Slice::default());
+        self.push_answer(asker, 0, 0, Err(refusal), Slice::default());
     }
 
     fn push_answer(

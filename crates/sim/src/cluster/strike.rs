@@ -469,6 +469,7 @@ impl Cluster {
     /// What lasts for the whole run.
     pub(super) fn keep_apart(&mut self) {
         for (from, to) in self.setup.apart.clone() {
+            self.ledger.parted(from, to);
             for (from, to) in self.places(from, to) {
                 self.world.cut_link(from, to);
             }

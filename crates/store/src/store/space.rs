@@ -123,7 +123,8 @@ impl Store {
         let account = AccountId::new(asker.link, asker.id);
         self.credits.give_back(account, back);
         let want = want.min(MAX_PIECES as u32);
-        let more = self.grant(&asker, want);
+        // Who only gives back is not topped up again: both would go on with it for ever.
+        let more = if want > 0 { self.grant(&asker, want) } else { 0 };
         let returning = self.space.unapplied_bytes > 0 || self.space_will_return();
         let full = self.credits.is_full(self.now, account, want, more, returning);
         self.answer_granting(asker, AnswerBody::Settled { full }, Slice::default(), more);

@@ -83,6 +83,10 @@ impl Sequencer {
         store.settle = slot;
         store.settle_at = now;
         store.full = false;
+        if want > 0 {
+            // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
+            store.charged_at = now;
+        }
         self.counters.settles += 1;
         self.expect(now, slot, position);
         let (want, back) = (want as u32, back as u32);
