@@ -431,20 +431,18 @@ impl Sequencer {
 
     /// Sets the next moment at which something is due.
     fn arm_again(&mut self, now: Time) {
-        if let Some(slot) = self.tasks.oldest() {
-            self.arm(self.tasks[slot].asked_at.plus(self.hedge_after()));
-        }
-        for index in 0..self.pauses.len() {
-            self.arm(self.pauses[index].0);
-        }
+        self.arm(self.due());
         self.arm_silence(now);
-        self.arm_credits();
-        if let Some(at) = self.metadata.due() {
-            self.arm(at);
-        }
-        if let Some(at) = self.sync_due() {
-            self.arm(at);
-        }
+    }
+
+    /// The next moment at which something is due, besides looking for members that are silent.
+    fn due(&self) -> Time {
+        let hedge = self.tasks.oldest().map(|slot| self.tasks[slot].asked_at.plus(self.hedge_after()));
+        let pauses = self.pauses.iter().map(|&(at, ..)| at);
+        let asked = [hedge, self.metadata.due(), self.sync_due()].into_iter().flatten();
+        asked
+            .chain(pauses)
+            .fold(self.settle_again.min(self.credits_due), Time::min)
     }
 
     /// Ends it: nothing is acknowledged any more, whatever arrives.

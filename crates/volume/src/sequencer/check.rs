@@ -23,6 +23,7 @@ impl Sequencer {
             _ => false,
         });
         assert_eq!(ios.count(), self.ios, "every I/O is a task");
+        assert!(self.wake <= self.due(), "what is due has its timer");
     }
 
     fn live(&self) -> impl Iterator<Item = u32> + '_ {

@@ -163,10 +163,6 @@ impl Sequencer {
         self.arm(at);
     }
 
-    pub(super) fn arm_credits(&mut self) {
-        self.arm(self.credits_due);
-    }
-
     /// Gives back what has not been used for a while.
     pub(super) fn return_credits(&mut self, now: Time) {
         if now < self.credits_due {
