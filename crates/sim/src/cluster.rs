@@ -187,7 +187,7 @@ impl Cluster {
             moves_since: BTreeMap::new(),
             closed_under: vec![Generation(0); setup.volumes as usize],
             looks: Looks::of(setup.seed),
-            ledger: Ledger::new(setup.expect_full),
+            ledger: Ledger::new(setup.expect_full, setup.hosts_notice()),
             told: 0,
             blocked: BTreeSet::new(),
             owned: BTreeMap::new(),

@@ -121,6 +121,8 @@ pub struct Ledger {
     /// When, and by which node, each volume's generation was raised.
     raised: BTreeMap<u64, Vec<(Time, Member)>>,
     used: BTreeMap<Excuse, u64>,
+    /// Hosts whose gateway has lost power find out after this: they have nothing to send, and wait for answers.
+    hosts_notice: Duration,
 }
 
 fn bit(node: Member) -> Nodes {
@@ -129,13 +131,14 @@ fn bit(node: Member) -> Nodes {
 
 impl Ledger {
     /// Nothing has happened. A cluster begins with nodes that have heard of nothing; on disks that are too small (`full`)
-    /// there is no space.
+    /// there is no space. Hosts that wait for answers find out after `hosts_notice` that their gateway has gone without a word.
     #[must_use]
-    pub fn new(full: bool) -> Ledger {
+    pub fn new(full: bool, hosts_notice: Duration) -> Ledger {
         let mut ledger = Ledger {
             troubles: Vec::new(),
             raised: BTreeMap::new(),
             used: BTreeMap::new(),
+            hosts_notice,
         };
         if full {
             ledger.add(Kind::Full, Time::default(), None, EVERYBODY);
@@ -315,10 +318,11 @@ impl Ledger {
     fn is_explained(&self, plea: &Plea, nodes: Nodes) -> bool {
         let own = bit(plea.node);
         let is_in_time = |trouble: &Trouble| {
-            let grace = if trouble.kind == Kind::Grown {
-                Duration::ZERO
-            } else {
-                GRACE
+            let grace = match (trouble.kind, plea.excuse) {
+                (Kind::Grown, _) => Duration::ZERO,
+                // Then they go to another gateway.
+                (Kind::Process | Kind::Link, Excuse::TakenOver) => self.hosts_notice + GRACE,
+                _ => GRACE,
             };
             let ended = trouble.until.is_some_and(|until| until.plus(grace) < plea.since);
             trouble.from <= plea.at && !ended

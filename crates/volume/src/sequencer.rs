@@ -431,15 +431,17 @@ impl Sequencer {
 
     /// Sets the next moment at which something is due.
     fn arm_again(&mut self, now: Time) {
+        if let Some(slot) = self.tasks.oldest() {
+            self.arm(self.tasks[slot].asked_at.plus(self.hedge_after()));
+        }
         self.arm(self.due());
         self.arm_silence(now);
     }
 
-    /// The next moment at which something is due, besides looking for members that are silent.
+    /// The next moment at which something is due, besides looking for members that are slow or silent.
     fn due(&self) -> Time {
-        let hedge = self.tasks.oldest().map(|slot| self.tasks[slot].asked_at.plus(self.hedge_after()));
         let pauses = self.pauses.iter().map(|&(at, ..)| at);
-        let asked = [hedge, self.metadata.due(), self.sync_due()].into_iter().flatten();
+        let asked = [self.metadata.due(), self.sync_due()].into_iter().flatten();
         asked
             .chain(pauses)
             .fold(self.settle_again.min(self.credits_due), Time::min)

@@ -226,6 +226,15 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// When hosts find out that their gateway has gone without a word. (By NVMe/TCP keep alives tell.)
+    #[must_use]
+    pub fn hosts_notice(&self) -> Duration {
+        match self.fronted {
+            Some(fronted) if fronted.protocol == Protocol::Nbd => fronted.io_timeout,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The setup of a seed. One in forty has disks that are smaller than its volume, and nothing else wrong.
     #[must_use]
     pub fn draw(seed: u64) -> Setup {

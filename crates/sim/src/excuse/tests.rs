@@ -14,7 +14,7 @@ fn plea(excuse: Excuse, since: u64, at: u64, node: Member) -> Plea {
 
 #[test]
 fn without_a_cause_nothing_is_let_pass() {
-    let mut ledger = Ledger::new(false);
+    let mut ledger = Ledger::new(false, Duration::ZERO);
     ledger.raised(Time(5), 0, 1, None);
     let all = [
         Excuse::Lost,
@@ -41,7 +41,7 @@ fn without_a_cause_nothing_is_let_pass() {
 
 #[test]
 fn a_cause_explains_what_is_in_its_time_and_of_its_nodes() {
-    let mut ledger = Ledger::new(false);
+    let mut ledger = Ledger::new(false, Duration::ZERO);
     ledger.struck(
         Time(100 * SECOND),
         &Fault::Freeze {
@@ -60,7 +60,7 @@ fn a_cause_explains_what_is_in_its_time_and_of_its_nodes() {
 
 #[test]
 fn a_volume_is_lost_to_somebody() {
-    let mut ledger = Ledger::new(false);
+    let mut ledger = Ledger::new(false, Duration::ZERO);
     let lost = plea(Excuse::Lost, 10, 50, 1);
     ledger.raised(Time(20), 0, 1, Some(0));
     assert!(ledger.excuse(lost, 0).is_err(), "it has opened it for itself");
@@ -73,7 +73,7 @@ fn a_volume_is_lost_to_somebody() {
 
 #[test]
 fn what_heals_is_no_cause_any_more_and_what_rots_stays_one() {
-    let mut ledger = Ledger::new(false);
+    let mut ledger = Ledger::new(false, Duration::ZERO);
     ledger.struck(Time(0), &Fault::MetadataAway { for_ns: 3600 * SECOND });
     ledger.rotted(Time(0), 1);
     ledger.healed(Time(10 * SECOND));

@@ -24,6 +24,12 @@ impl Sequencer {
         });
         assert_eq!(ios.count(), self.ios, "every I/O is a task");
         assert!(self.wake <= self.due(), "what is due has its timer");
+        // As stores grow faster, what is under way may be due a little earlier than it was when its timer was set.
+        let oldest = self.tasks.oldest().map(|slot| self.tasks[slot].asked_at);
+        assert!(
+            oldest.is_none_or(|at| self.wake <= at.plus(self.silent_after())),
+            "what is asked has its timer"
+        );
     }
 
     fn live(&self) -> impl Iterator<Item = u32> + '_ {
