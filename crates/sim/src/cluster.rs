@@ -69,6 +69,8 @@ const MOVE_LIMIT: Duration = Duration::from_secs(5);
 const WIDE_CHUNK: u64 = 512;
 /// And one of so many pieces of what was not.
 const UNWRITTEN: u64 = 16;
+/// The pause before what the closing hosts were not told is asked for again.
+const AGAIN: Duration = Duration::from_millis(300);
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
@@ -757,6 +759,8 @@ impl Cluster {
                 break;
             }
             self.coverage.hit("run.closed_again");
+            // It may have to hear first of what has changed: of a volume's new size, say.
+            self.rest(AGAIN)?;
         }
         // Not always the newest: an owner that nobody has used since has fenced nothing. And perhaps none: the volume may
         // have been lost again since the last read.
@@ -770,9 +774,13 @@ impl Cluster {
         }
         self.end_scrubs()?;
         // What sequencers do besides, a change of a group that is under way say, comes to its end.
-        let rest = self.world.now().plus(REST);
-        while self.world.now() < rest {
-            self.step(rest)?;
+        self.rest(REST)
+    }
+
+    fn rest(&mut self, time: Duration) -> Result<(), String> {
+        let until = self.world.now().plus(time);
+        while self.world.now() < until {
+            self.step(until)?;
         }
         Ok(())
     }

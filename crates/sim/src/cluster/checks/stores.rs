@@ -199,7 +199,7 @@ impl Cluster {
                     (Some(found), None) => {
                         if !waits {
                             self.excuse(Excuse::Unread, volume, node)
-                                .map_err(|why| format!("{why}: block {number}"))?;
+                                .map_err(|why| format!("{why}: block {number}\n{}", self.history.story(number)))?;
                         }
                         self.history
                             .could_hold(number, found)
