@@ -485,6 +485,9 @@ impl Cluster {
                     self.tell(|| format!("node {}: store {store} serves: {report}", member + 1));
                     if self.nodes[member].failed.remove(&store).is_some() {
                         self.coverage.hit("node.store_returned");
+                        if self.nodes[member].failed.is_empty() {
+                            self.ledger.stores_serve(self.world.now(), member);
+                        }
                     }
                     self.nodes[member].serving.push(store);
                     self.announce(member);

@@ -61,8 +61,14 @@ pub enum Excuse {
 /// What is wrong with a node, or with all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Its process is gone, stands still, or has just started.
+    /// Its process stands still.
     Process,
+    /// Its process is gone, or has just started again.
+    Gone,
+    /// The cluster's first moments: its processes have heard of nothing yet.
+    Beginning,
+    /// A store of it does not serve.
+    StoreOut,
     /// It is not reached, or late.
     Link,
     /// Its disk is slow or stands still.
@@ -197,16 +203,19 @@ impl Ledger {
 
     /// A node's process has ended.
     pub fn ended(&mut self, now: Time, node: Member) {
-        self.add(Kind::Process, now, None, bit(node));
+        self.add(Kind::Gone, now, None, bit(node));
     }
 
     /// A node's process has started.
     pub fn started(&mut self, now: Time, node: Member) {
-        let ours = |trouble: &&mut Trouble| trouble.kind == Kind::Process && trouble.nodes == bit(node);
+        let ours = |trouble: &&mut Trouble| {
+            matches!(trouble.kind, Kind::Gone | Kind::StoreOut | Kind::Process) && trouble.nodes == bit(node)
+        };
         for trouble in self.troubles.iter_mut().filter(ours) {
             trouble.until.get_or_insert(now.plus(BEGINNING));
         }
-        self.add(Kind::Process, now, Some(now.plus(BEGINNING)), bit(node));
+        let kind = if now == Time::default() { Kind::Beginning } else { Kind::Gone };
+        self.add(kind, now, Some(now.plus(BEGINNING)), bit(node));
     }
 
     /// A bit that a node's disk holds was flipped.
@@ -214,9 +223,17 @@ impl Ledger {
         self.add(Kind::Rot, now, None, bit(node));
     }
 
-    /// A store does not serve until its node starts again. (Where it may not be evicted, writes wait until then.)
+    /// A store does not serve. (Where it may not be evicted, writes wait until it does.)
     pub fn store_failed(&mut self, now: Time, node: Member) {
-        self.add(Kind::Process, now, None, bit(node));
+        self.add(Kind::StoreOut, now, None, bit(node));
+    }
+
+    /// All stores of the node serve again.
+    pub fn stores_serve(&mut self, now: Time, node: Member) {
+        let ours = |trouble: &&mut Trouble| trouble.kind == Kind::StoreOut && trouble.nodes == bit(node);
+        for trouble in self.troubles.iter_mut().filter(ours) {
+            trouble.until.get_or_insert(now);
+        }
     }
 
     /// Two nodes do not reach each other, for the whole run.
@@ -246,7 +263,15 @@ impl Ledger {
         for trouble in &mut self.troubles {
             let stays = matches!(
                 trouble.kind,
-                Kind::Rot | Kind::Full | Kind::SlowDisk | Kind::HungDisk | Kind::Process | Kind::Apart
+                Kind::Rot
+                    | Kind::Full
+                    | Kind::SlowDisk
+                    | Kind::HungDisk
+                    | Kind::Process
+                    | Kind::Gone
+                    | Kind::Beginning
+                    | Kind::StoreOut
+                    | Kind::Apart
             );
             if !stays {
                 trouble.until = Some(trouble.until.unwrap_or(now).min(now));
@@ -263,7 +288,7 @@ impl Ledger {
         let node = before?;
         let mut troubles = self.troubles.iter();
         let has_ended = troubles.any(|trouble| {
-            let is_its = trouble.kind == Kind::Process && trouble.nodes == bit(node);
+            let is_its = trouble.kind == Kind::Gone && trouble.nodes == bit(node);
             is_its && trouble.from >= last
         });
         Some(Plea {
@@ -319,9 +344,9 @@ impl Ledger {
         let own = bit(plea.node);
         let is_in_time = |trouble: &Trouble| {
             let grace = match (trouble.kind, plea.excuse) {
-                (Kind::Grown, _) => Duration::ZERO,
+                (Kind::Grown | Kind::Beginning, _) => Duration::ZERO,
                 // Then they go to another gateway.
-                (Kind::Process | Kind::Link, Excuse::TakenOver) => self.hosts_notice + GRACE,
+                (Kind::Process | Kind::Gone | Kind::Link, Excuse::TakenOver) => self.hosts_notice + GRACE,
                 _ => GRACE,
             };
             let ended = trouble.until.is_some_and(|until| until.plus(grace) < plea.since);
@@ -333,8 +358,11 @@ impl Ledger {
                 kinds.contains(&trouble.kind) && trouble.nodes & nodes != 0 && is_in_time(trouble)
             })
         };
-        const STANDING: [Kind; 8] = [
+        const STANDING: [Kind; 11] = [
             Kind::Process,
+            Kind::Gone,
+            Kind::Beginning,
+            Kind::StoreOut,
             Kind::Link,
             Kind::Apart,
             Kind::SlowDisk,
@@ -378,7 +406,7 @@ impl Ledger {
 
     /// How often something struck that breaks connections between gateways.
     fn links_broken(&self) -> u64 {
-        let breaks = |trouble: &&Trouble| matches!(trouble.kind, Kind::Link | Kind::Process | Kind::Apart);
+        let breaks = |trouble: &&Trouble| matches!(trouble.kind, Kind::Link | Kind::Process | Kind::Gone | Kind::Apart);
         // The start of each node is told too, and breaks nothing.
         let begun = |trouble: &&Trouble| trouble.from > Time::default();
         self.troubles.iter().filter(breaks).filter(begun).count() as u64
@@ -409,7 +437,7 @@ impl Ledger {
         let count = |is: &dyn Fn(Kind) -> bool| self.troubles.iter().filter(|trouble| is(trouble.kind)).count() as u64;
         coverage.add(
             "cause.troubles",
-            count(&|kind| !matches!(kind, Kind::Full | Kind::Grown)),
+            count(&|kind| !matches!(kind, Kind::Full | Kind::Grown | Kind::Beginning)),
         );
         coverage.add("cause.links_broken", self.links_broken());
         coverage.add("run.full", count(&|kind| kind == Kind::Full));

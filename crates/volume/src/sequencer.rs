@@ -267,7 +267,8 @@ impl Sequencer {
             confirm_at: Time(0),
             settle: NIL,
             settle_at: Time(0),
-            full: false,
+            settle_want: 0,
+            full: None,
         });
         self.store_index.insert(id, number);
         number
@@ -397,6 +398,7 @@ impl Sequencer {
             }
             self.reconfigure(now);
         }
+        self.arm(self.due());
         #[cfg(test)]
         if self.tasks.len() < 3000 && self.groups.len() + self.chunks.len() < 500 {
             crate::table::without_counting(|| self.check());

@@ -86,8 +86,8 @@ pub struct Write {
     pub charged: Members,
     /// Members that were asked for credits on its behalf while nothing else was to bring any.
     pub asked: Members,
-    /// It is counted as one that waited for credits.
-    pub waited: bool,
+    /// Since when it has been the first of its chunk and short of credits; none: it has not.
+    pub short_since: Option<Time>,
     pub refusals: u8,
     /// Its client has been told. Only planted faults tell before the write is committed.
     pub told: bool,
@@ -211,7 +211,7 @@ pub struct Task {
     /// Neighbours in the order of reads by age.
     older: u32,
     newer: u32,
-    /// When the read was last sent to some member.
+    /// When the read was last sent to some member; when the write was asked for.
     pub asked_at: Time,
     /// Its I/O's trace.
     pub trace: TraceId,

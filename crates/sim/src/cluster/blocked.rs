@@ -168,11 +168,21 @@ impl Cluster {
 
     /// What hosts were told, and who has taken volumes from whom: each needs its cause.
     pub(super) fn hear_pleas(&mut self) -> Result<(), String> {
+        // That a host has given up and gone elsewhere does not explain that it gave up. Who was told that a volume is lost:
+        // somebody must have taken it.
+        let (lost, refused): (Vec<Refused>, _) = std::mem::take(&mut self.hosts.refused)
+            .into_iter()
+            .partition(|refused| refused.error == Some(IoError::Lost));
+        self.judge_refused(refused)?;
         if std::mem::take(&mut self.hosts.has_moved) {
             self.ledger.moved(self.world.now());
         }
         self.hear_raises()?;
-        for refused in std::mem::take(&mut self.hosts.refused) {
+        self.judge_refused(lost)
+    }
+
+    fn judge_refused(&mut self, refused: Vec<Refused>) -> Result<(), String> {
+        for refused in refused {
             let Refused {
                 error,
                 operation,

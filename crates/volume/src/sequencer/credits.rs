@@ -9,6 +9,7 @@
 //! after a longer while all of it. The blocks leave the count before the message leaves, and links are ordered: whatever is
 //! sent behind it rests on the rest.
 
+use super::state::Full;
 use super::{NEVER, Sequencer, write};
 use crate::task::{Kind, NIL};
 use amita_cluster::message::{MAX_PIECES, RequestBody};
@@ -19,6 +20,9 @@ use std::time::Duration;
 pub(super) const IDLE: Duration = Duration::from_millis(200);
 /// And those after so long.
 const LONG_IDLE: Duration = Duration::from_secs(10);
+/// A write that lacks credits for so long is told that there is no space, by the next answer that does not bring enough: so a full
+/// pool answers within a second, also where a little comes back all the time.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// One write's worth: the first write after a pause need not ask.
 const KEPT_BLOCKS: u64 = MAX_PIECES as u64;
 
@@ -26,11 +30,13 @@ impl Sequencer {
     /// Members lack credits for a write that has no version yet: asks them, where nothing else may bring some. True: one of
     /// them is full.
     pub(super) fn ask_for_credits(&mut self, now: Time, slot: u32, group: u32, short: crate::task::Members) -> bool {
+        let asked_at = self.tasks[slot].asked_at;
         let write = self.tasks[slot].write();
         let want = write::charge(write);
-        if !std::mem::replace(&mut write.waited, true) {
+        if write.short_since.is_none() {
             self.counters.credit_waits += 1;
         }
+        let short_since = *write.short_since.get_or_insert(now);
         for position in short.iter() {
             let number = self.groups[group as usize].members[position];
             let store = &self.stores[number as usize];
@@ -38,7 +44,10 @@ impl Sequencer {
                 // A fence's answer or an eviction is to come.
                 continue;
             }
-            if store.writes > 0 {
+            // Where the store is known to be full, time has counted since the write came.
+            let has_word = store.full.is_some_and(|full| full.asked_at >= asked_at);
+            let patient_until = if has_word { asked_at } else { short_since }.plus(PATIENCE);
+            if store.writes > 0 && now < patient_until {
                 // Their end may bring some.
                 self.tasks[slot].write().asked.remove(position);
                 continue;
@@ -47,7 +56,18 @@ impl Sequencer {
                 continue;
             }
             let asked = self.tasks[slot].write().asked.has(position);
-            if asked && (store.full || self.config.planted.full_without_word()) {
+            let said = store.full.is_some_and(|full| full.asked_at >= asked_at && want >= full.want);
+            // It was asked when we had waited for long, and had not enough.
+            let too_long = store.settle_at >= patient_until && want >= store.settle_want && store.settle_want > 0;
+            if said || too_long || (asked && self.config.planted.full_without_word()) {
+                if too_long {
+                    // Those behind it need not wait as long.
+                    let full = Full {
+                        asked_at: store.settle_at,
+                        want: store.settle_want,
+                    };
+                    self.stores[number as usize].full = Some(full);
+                }
                 if !self.groups[group as usize].syncing.has(position) {
                     return true;
                 }
@@ -59,7 +79,7 @@ impl Sequencer {
                 continue;
             }
             let again = store.settle_at.plus(self.config.busy_pause * 5);
-            if asked && now < again {
+            if asked && now < again && now < patient_until {
                 self.settle_again = self.settle_again.min(again);
                 self.arm(again);
                 continue;
@@ -82,7 +102,7 @@ impl Sequencer {
         store.credit -= back;
         store.settle = slot;
         store.settle_at = now;
-        store.full = false;
+        store.settle_want = want;
         if want > 0 {
             // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
             store.charged_at = now;
@@ -102,7 +122,15 @@ impl Sequencer {
     /// A request about credits was answered; what the answer brings has been counted.
     pub(super) fn settled(&mut self, slot: u32, position: usize, full: bool) {
         let number = self.groups[self.tasks[slot].group as usize].members[position];
-        self.stores[number as usize].full = full;
+        let store = &mut self.stores[number as usize];
+        if full {
+            store.full = Some(Full {
+                asked_at: store.settle_at,
+                want: store.settle_want,
+            });
+        } else if store.full.is_some_and(|full| store.credit >= full.want) {
+            store.full = None;
+        }
         self.end_settle(slot, position);
     }
 

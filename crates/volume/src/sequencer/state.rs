@@ -74,8 +74,19 @@ pub(super) struct Store {
     pub settle: u32,
     /// When the last one was sent.
     pub settle_at: Time,
-    /// The answer to the last one: it has nothing to grant, and expects nothing.
-    pub full: bool,
+    /// So many blocks the last one wanted.
+    pub settle_want: u64,
+    /// The store's last word that it is full, if it has not granted as much as was wanted since.
+    pub full: Option<Full>,
+}
+
+/// A store's word that it is full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full {
+    /// When it was asked. Who came later asks for himself: he may have made room, and been told.
+    pub asked_at: Time,
+    /// So many blocks were wanted. Fewer may be there.
+    pub want: u64,
 }
 
 /// One group of the pool.

@@ -100,7 +100,7 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = false;
         store.credit = 0;
-        store.full = false;
+        store.full = None;
         store.in_doubt.clear();
         if store.awaited == 0 {
             store.heard = now;

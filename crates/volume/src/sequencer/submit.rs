@@ -65,6 +65,9 @@ impl Sequencer {
         };
         let slot = self.tasks.add(kind, group, chunk);
         self.tasks[slot].trace = trace;
+        if matches!(op, Op::Write { .. } | Op::Clear { .. }) {
+            self.tasks[slot].asked_at = now;
+        }
         let state = &mut self.chunks[chunk as usize];
         let queue = match op {
             Op::Write { .. } => &mut state.queued_writes,
@@ -98,7 +101,7 @@ impl Sequencer {
             payload,
             charged: Members::NONE,
             asked: Members::NONE,
-            waited: false,
+            short_since: None,
             refusals: 0,
             told: false,
         })
