@@ -386,19 +386,27 @@ impl Sequencer {
 
     /// Every event ends here: what has become possible is done.
     fn finish(&mut self, now: Time) {
-        if !self.stopped {
-            self.recheck_promises(now);
-            self.advance_background(now);
-            self.retry_openings(now);
-            self.retry_blocked(now);
-            if buggify(Point::Reread)
-                && let Some(&group) = self.touched.first()
-            {
-                self.reread(group);
-            }
-            self.reconfigure(now);
+        self.go_on(now);
+        self.look_over();
+    }
+
+    fn go_on(&mut self, now: Time) {
+        if self.stopped {
+            return;
         }
-        self.arm(self.due());
+        self.recheck_promises(now);
+        self.advance_background(now);
+        self.retry_openings(now);
+        self.retry_blocked(now);
+        if buggify(Point::Reread)
+            && let Some(&group) = self.touched.first()
+        {
+            self.reread(group);
+        }
+        self.reconfigure(now);
+    }
+
+    fn look_over(&self) {
         #[cfg(test)]
         if self.tasks.len() < 3000 && self.groups.len() + self.chunks.len() < 500 {
             crate::table::without_counting(|| self.check());
@@ -427,8 +435,11 @@ impl Sequencer {
             self.retry_blocked = true;
         }
         self.return_credits(now);
-        self.finish(now);
-        self.arm_again(now);
+        self.go_on(now);
+        if !self.stopped {
+            self.arm_again(now);
+        }
+        self.look_over();
     }
 
     /// Sets the next moment at which something is due.

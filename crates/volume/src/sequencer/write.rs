@@ -227,6 +227,11 @@ impl Sequencer {
     pub(super) fn written(&mut self, now: Time, slot: u32, position: usize) {
         let chunk = self.tasks[slot].chunk;
         self.settle(slot, position);
+        if self.tasks[slot].write().clear {
+            // It may have made room.
+            let number = self.groups[self.tasks[slot].group as usize].members[position];
+            self.stores[number as usize].full = None;
+        }
         self.note_answer(now, slot, position);
         self.unstall(now, chunk, position);
         let current = self.groups[self.chunks[chunk as usize].group as usize].current;

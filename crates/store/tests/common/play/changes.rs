@@ -122,8 +122,8 @@ impl Game {
         let request = self.volume(next.key.0).change(body);
         self.send(request, Slice::copy_from(&payload), What::Part);
         let (body, payload) = roll(&next, late, false);
-        let blocks = entries.iter().filter(|(_, data, _)| data.is_some()).count() as u64;
-        self.do_it(&next, body, &payload, blocks, Change::Roll(entries));
+        // It has no credits, and takes from nobody's account (R7).
+        self.do_it(&next, body, &payload, 0, Change::Roll(entries));
     }
 
     /// What is not answered is sent once more.
@@ -150,6 +150,14 @@ impl Game {
             if pending.request.scope.generation != volume.owner.generation {
                 continue;
             }
+            // What comes again is paid for again.
+            let blocks = match pending.request.body {
+                RequestBody::Write { offset_bytes, .. } => {
+                    u64::from(BlockRange::of_bytes(offset_bytes, pending.payload.len() as u32).count)
+                }
+                _ => 0,
+            };
+            volume.credits -= volume.credits.min(blocks);
             let request = volume.ask(snapshot, pending.request.body.clone());
             let what = What::Deed {
                 key,
