@@ -36,6 +36,8 @@ pub const PROMISE_PERCENT: u32 = 80;
 /// A store that has done work on its link and says `Busy` and nothing else is evicted after so many times the silence of
 /// one that says nothing: it has too much to do, and evicting it gives the others more.
 pub const BUSY_PATIENCE: u32 = 5;
+/// A store that owes work and has done none for so many times the store's time-out is lost, though its links come up again and again.
+pub const IDLE_PATIENCE: u32 = 3;
 
 /// Chunks of one sequencer that are compared with a syncing member's copy at one time.
 pub const MAX_MENDINGS: usize = 8;

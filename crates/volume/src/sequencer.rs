@@ -265,6 +265,7 @@ impl Sequencer {
             charged_at: now,
             confirm: NIL,
             confirm_at: Time(0),
+            idle_since: NEVER,
             settle: NIL,
             settle_at: Time(0),
             settle_want: 0,
@@ -424,6 +425,9 @@ impl Sequencer {
             for store in &mut self.stores {
                 store.heard = store.heard.plus(late).min(now);
                 store.owes_since = now;
+                if store.idle_since != NEVER {
+                    store.idle_since = store.idle_since.plus(late).min(now);
+                }
             }
         }
         self.wake = NEVER;

@@ -163,6 +163,13 @@ pub enum Kind {
     Orphan,
 }
 
+impl Kind {
+    /// Does a store need its data for it? Fences have a patience of their own; promises and credits are given out of memory.
+    pub fn is_work(&self) -> bool {
+        !matches!(self, Kind::Free | Kind::Fence { .. } | Kind::Confirm | Kind::Settle { .. })
+    }
+}
+
 /// A request of a chunk's opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {

@@ -26,6 +26,11 @@ impl Sequencer {
             return;
         };
         let awaited = self.awaited(answer.id, store);
+        if let Some((slot, _)) = awaited
+            && self.tasks[slot].kind.is_work()
+        {
+            self.stores[store as usize].idle_since = now;
+        }
         let news = match answer.result {
             Err(Refusal::Busy) => News::Busy,
             _ => self.news_of(awaited),
@@ -47,13 +52,14 @@ impl Sequencer {
         } else {
             self.answered_late(answer.id, store, answer.result.is_err());
         }
+        self.answered_all(store);
         self.finish(now);
     }
 
-    /// What an answer says of its store. A promise is given out of its memory: its disk may hang meanwhile.
+    /// What an answer says of its store. Promises and credits are given out of its memory: its disk may hang meanwhile.
     fn news_of(&self, awaited: Option<(u32, usize)>) -> News {
         match awaited {
-            Some((slot, _)) if matches!(self.tasks[slot].kind, Kind::Confirm) => News::Speaks,
+            Some((slot, _)) if matches!(self.tasks[slot].kind, Kind::Confirm | Kind::Settle { .. }) => News::Speaks,
             Some((slot, position)) => News::Works(self.tasks[slot].sent_at[position]),
             None => News::Works(Time(0)),
         }

@@ -40,7 +40,7 @@ impl Sequencer {
         for position in short.iter() {
             let number = self.groups[group as usize].members[position];
             let store = &self.stores[number as usize];
-            if !self.can_send(group, position) || store.lost {
+            if !self.can_send(group, position) || (store.lost && !store.stuck) {
                 // A fence's answer or an eviction is to come.
                 continue;
             }

@@ -1,6 +1,6 @@
 //! Requests and what is owed on them: one place where both are counted.
 
-use super::Sequencer;
+use super::{NEVER, Sequencer};
 use crate::io::Effect;
 use crate::task::Kind;
 use amita_cluster::SnapshotId;
@@ -65,7 +65,11 @@ impl Sequencer {
             }
             self.arm(due);
         }
+        let works = self.tasks[slot].kind.is_work();
         let store = &mut self.stores[number as usize];
+        if works && store.idle_since == NEVER {
+            store.idle_since = now;
+        }
         store.awaited += 1;
         if let Kind::Write(write) = &self.tasks[slot].kind {
             store.writes += 1;
@@ -82,6 +86,9 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         assert!(store.awaited > 0, "as many answers are owed as are awaited");
         store.awaited -= 1;
+        if store.awaited == 0 {
+            store.idle_since = NEVER;
+        }
         if let Kind::Write(write) = &self.tasks[slot].kind {
             store.writes -= 1;
             if !(self.config.planted.forget_bytes() && write.version.counter().is_multiple_of(64)) {

@@ -51,14 +51,18 @@ impl Sequencer {
         }
         for position in readable.without(out).without(group.doomed).iter() {
             let store = &self.stores[group.members[position] as usize];
-            if store.lost || !self.can_send(number, position) {
+            // One operation hangs there, and others do not: it is asked last, where it may not be evicted.
+            let stuck = store.lost && store.stuck;
+            if (store.lost && !stuck) || !self.can_send(number, position) {
                 continue;
             }
             let hangs = store.awaited > 0 && now.since(store.heard) >= self.silent_after();
             let hangs = hangs || self.care.health().avoids(store.watch);
             // Equals take turns.
             let turn = (slot + position as u32) % group.members.len() as u32;
-            let rank = if store.local && !hangs && !buggify(Point::ReadAnywhere) {
+            let rank = if stuck {
+                (true, u32::MAX, turn)
+            } else if store.local && !hangs && !buggify(Point::ReadAnywhere) {
                 (false, 0, 0)
             } else {
                 (hangs, store.awaited + 1, turn)

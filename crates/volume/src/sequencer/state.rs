@@ -48,6 +48,8 @@ pub(super) struct Store {
     pub served: Time,
     /// What it owes is owed since then at the earliest: its link came up, or we stood still.
     pub owes_since: Time,
+    /// Since when it has owed work without doing any, on whatever links; [`super::NEVER`]: it owes none.
+    pub idle_since: Time,
     /// When it is looked for something that it owes for too long.
     pub look_at: Time,
     /// It owes something for too long, and has answered what it was asked later.

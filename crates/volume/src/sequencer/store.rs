@@ -1,8 +1,8 @@
 //! Links, silence and promises: what belongs to a store and not to a group.
 
-use super::Sequencer;
+use super::{NEVER, Sequencer};
 use super::state::ChunkState;
-use crate::config::{BUSY_PATIENCE, PROMISE_PERCENT};
+use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE, PROMISE_PERCENT};
 use crate::task::{Kind, Members, NIL};
 use amita_cluster::StoreId;
 use amita_cluster::message::RequestBody;
@@ -198,6 +198,14 @@ impl Sequencer {
         self.retry_blocked = true;
     }
 
+    /// What was stuck has been answered: it is as good as any other, if nothing else is owed.
+    pub(super) fn answered_all(&mut self, number: u32) {
+        let store = &mut self.stores[number as usize];
+        if store.awaited == 0 && store.stuck && store.up {
+            (store.stuck, store.lost) = (false, false);
+        }
+    }
+
     // ---- silence ----
 
     /// Finds stores that owe an answer and have done nothing for too long, or have done what they were asked later.
@@ -208,7 +216,9 @@ impl Sequencer {
             let number = self.silence.stores[index] as usize;
             let store = &self.stores[number];
             let quiet = now.since(store.heard) >= self.patience(store);
-            let silent = quiet || store.stuck || buggify(Point::LoseStore);
+            // Its link ends again and again before it has done anything.
+            let idle = store.idle_since != NEVER && now.since(store.idle_since) >= self.idle_patience(store);
+            let silent = quiet || idle || store.stuck || buggify(Point::LoseStore);
             if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
                 self.lose(now, number as u32);
             }
@@ -231,6 +241,10 @@ impl Sequencer {
                 self.arm(due);
             }
             let store = &self.stores[number];
+            if store.idle_since != NEVER && !store.lost {
+                self.arm(store.idle_since.plus(self.idle_patience(store)).max(now));
+            }
+            let store = &self.stores[number];
             if store.awaited > 0 && store.up {
                 self.arm(store.look_at.max(now));
             }
@@ -245,6 +259,11 @@ impl Sequencer {
         } else {
             self.config.store_timeout
         }
+    }
+
+    /// For how long a store may owe work and do none, however often its link comes back.
+    fn idle_patience(&self, store: &super::state::Store) -> Duration {
+        self.patience(store) * IDLE_PATIENCE
     }
 
     /// A single operation of a disk may hang while others go on (R12): a store that owes an answer for too long, and has

@@ -498,3 +498,53 @@ fn a_store_that_works_and_is_busy_gets_more_time() {
     rig.do_call();
     assert_eq!(rig.result(io), Some(Ok(())));
 }
+
+#[test]
+fn a_link_that_comes_back_again_and_again_does_not_keep_a_store() {
+    let mut rig = Rig::open(3, 2);
+    let io = rig.write(0, &[1; 4096]);
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    // It answers its fence each time, and its link ends before it has answered the write.
+    for _ in 0..100 {
+        rig.down(3);
+        rig.pass_ms(50);
+        rig.up(3);
+        rig.answer_fences();
+        rig.pass_ms(50);
+        if !rig.calls.is_empty() {
+            break;
+        }
+    }
+    rig.do_call();
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert_eq!(rig.group(0).in_sync, [store(1), store(2)]);
+}
+
+#[test]
+fn a_store_that_was_stuck_and_may_not_be_evicted_serves_again() {
+    let mut rig = Rig::open(1, 1);
+    let hangs = rig.read(0, 4096);
+    let first = rig.reads();
+    assert_eq!(first.len(), 1);
+    // Others are answered, for longer than one may hang.
+    for _ in 0..30 {
+        let other = rig.read(4096, 4096);
+        rig.pass_ms(100);
+        rig.answer_reads(old(5));
+        assert_eq!(rig.result(other), Some(Ok(())), "it is the only copy");
+    }
+    rig.answer_read(&first[0], old(5));
+    rig.answer_confirms();
+    assert_eq!(rig.result(hangs), Some(Ok(())));
+    let io = rig.write(0, &[1; 4096]);
+    for request in rig.settles() {
+        rig.accept(&request, AnswerBody::Settled { full: false });
+    }
+    rig.pass_ms(100);
+    let writes = rig.writes(1);
+    rig.done(&writes);
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
