@@ -278,8 +278,9 @@ impl Store {
             Err(refusal) => return self.refuse(asker, refusal),
         };
         asker.volume = Some(right.volume);
-        self.credits
-            .open(AccountId::new(link, request.id), scope.volume, scope.generation);
+        let account = AccountId::new(link, request.id);
+        let ended = self.credits.open(account, scope.volume, scope.generation);
+        self.linger(ended);
         self.dispatch(asker, &scope, right, request.body, payload);
     }
 

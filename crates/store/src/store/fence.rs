@@ -132,9 +132,10 @@ impl Store {
 
     fn adopt_fence(&mut self, fence: &Fence) {
         self.fences.adopt(fence);
-        let in_flight = self.credits.supersede(fence.volume, fence.generation);
+        let volumes = fence.deleted().unwrap_or(fence.volume..=fence.volume);
+        let in_flight = self.credits.supersede(&volumes, fence.generation);
         self.linger(in_flight);
-        self.drop_staged(fence.volume, fence.generation);
+        self.drop_staged(&volumes, fence.generation);
     }
 
     /// Answers a fence that is adopted, unless a newer one has overtaken it.
@@ -147,7 +148,8 @@ impl Store {
             .is_some_and(|volume| self.fences.volume(volume).generation <= fence.generation)
         {
             let account = AccountId::new(asker.link, asker.id);
-            self.credits.open(account, fence.volume, fence.generation);
+            let ended = self.credits.open(account, fence.volume, fence.generation);
+            self.linger(ended);
         }
         self.answer(asker, AnswerBody::Fenced, Slice::default());
     }
