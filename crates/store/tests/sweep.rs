@@ -227,6 +227,23 @@ fn a_write_that_was_accepted_before_goes_too() {
     assert_eq!((used(&rig), rig.store.status().chunks), (0, 0));
 }
 
+#[test]
+fn what_the_owners_of_deleted_volumes_were_granted_returns() {
+    let mut rig = rig(Planted::NONE);
+    for volume in 2..=10 {
+        fill(&mut rig, volume, 1);
+    }
+    sweep(&mut rig, holdings(&[], 10, None));
+    assert_eq!(rig.store.known_deleted(), [(VolumeId(1), VolumeId(10))]);
+    // Nothing lingers any more.
+    rig.advance(Duration::from_secs(20));
+    let mut next = owner(11, 11);
+    let fence = next.fence_request();
+    let told = next.ask(&mut rig, fence, Slice::default());
+    let granted = u64::from(told.answer.credit_blocks);
+    assert_eq!(rig.store.status().credits_granted, granted);
+}
+
 fn moved_away(planted: Planted) {
     let mut rig = rig(planted);
     let mut old = fill(&mut rig, 3, 10);
