@@ -312,6 +312,7 @@ impl Store {
     /// on by a step.
     pub fn end_pass(&mut self, now: Time) {
         self.now = now;
+        self.forget_fence_askers(link);
         match self.state {
             State::Serving => {
                 self.advance_fences();
@@ -460,7 +461,7 @@ impl Store {
         askers.extend(self.resends.drain(..).map(|resend| resend.asker));
         askers.extend(self.reads.drain());
         askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));
-        askers.extend(self.fence_queue.drain(..).map(|pending| pending.asker));
+        askers.extend(self.fence_queue.drain(..).filter_map(|pending| pending.asker));
         self.rolls.clear();
         self.sweep = sweep::Sweep::default();
         self.log.abandon();

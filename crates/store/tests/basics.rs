@@ -681,6 +681,39 @@ fn credits_are_granted_used_and_returned() {
     assert_eq!(rig.store.status().credits_granted, u64::from(told.answer.credit_blocks));
 }
 
+/// A fence whose link has closed is adopted, and nobody is granted anything for it.
+#[test]
+fn a_fence_that_outlives_its_link_is_granted_nothing() {
+    for waits in [false, true] {
+        let mut rig = Rig::fresh(4 << 20, true);
+        let mut asker = Asker::new(1);
+        if waits {
+            // Its owner has a promise.
+            let mut old = Asker::new(3);
+            assert_eq!(old.fence(&mut rig), Ok(AnswerBody::Fenced));
+            assert_eq!(old.open(&mut rig, 0), Version::NONE);
+            asker.generation = Generation(2);
+        }
+        let fence = asker.fence_request();
+        rig.send(asker.link, fence.clone(), Slice::default());
+        rig.store.end_pass(rig.now);
+        rig.pump();
+        assert_eq!(rig.flights.is_empty(), waits, "it waits, or is being logged");
+        rig.store.link_closed(rig.now, asker.link);
+        rig.advance(Duration::from_secs(20));
+        rig.run();
+        rig.advance(Duration::from_secs(20));
+        assert_eq!(rig.store.known_volumes()[0].generation, asker.generation);
+        let mut again = Asker::new(2);
+        again.generation = asker.generation;
+        let fence = again.fence_request();
+        let told = again.ask(&mut rig, fence, Slice::default());
+        let granted = u64::from(told.answer.credit_blocks);
+        assert!(granted > 0);
+        assert_eq!(rig.store.status().credits_granted, granted);
+    }
+}
+
 #[test]
 fn the_log_never_fills() {
     let mut rig = Rig::fresh(2 * MIB, false);

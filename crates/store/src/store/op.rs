@@ -179,6 +179,13 @@ impl Ops {
 
     /// A blank [`Merge`].
     pub fn merge(&mut self) -> Box<Merge> {
+    /// Whom to answer fences.
+    pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
+        let fences = self.places.iter_mut();
+        let fences = fences.filter(|op| matches!(op.change, Change::Fence(_)));
+        fences.map(|op| &mut op.asker)
+    }
+
         self.spare_merges.pop().unwrap_or_default()
     }
 
