@@ -244,6 +244,60 @@ fn what_the_owners_of_deleted_volumes_were_granted_returns() {
     assert_eq!(rig.store.status().credits_granted, granted);
 }
 
+/// Where the leaf of this chunk's first blocks is.
+fn leaf_of(rig: &Rig, volume: u64, chunk: u64) -> usize {
+    let is = |page: &&[u8]| {
+        let number = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
+        page.starts_with(b"ALEF") && (number(16), number(24)) == (volume, chunk)
+    };
+    let mut pages = (0..rig.disk.view.len()).step_by(BLOCK);
+    pages
+        .find(|&at| is(&&rig.disk.view[at..at + BLOCK]))
+        .expect("a checkpoint has written it")
+}
+
+#[test]
+fn a_chunk_with_a_rotten_leaf_goes() {
+    let mut rig = rig(Planted::NONE);
+    let mut owner = fill(&mut rig, 5, 3);
+    // A checkpoint, and a start after it: the leaves are on the disk only.
+    for counter in 2..2000 {
+        let (version, previous) = (version(1, counter), version(1, counter - 1));
+        owner
+            .write(&mut rig, 0, 0, &[9; BLOCK], version, previous)
+            .expect("there is space");
+    }
+    let mut rig = restarted(&rig);
+    let at = leaf_of(&rig, 5, 1);
+    rig.disk.rot(at + 100, 3);
+    sweep(&mut rig, holdings(&[], 5, None));
+    let status = rig.store.status();
+    assert_eq!((status.chunks, status.counters.swept), (0, 3));
+    // What the leaf named is not known.
+    assert_eq!(status.blocks, 3);
+    let rig = restarted(&rig);
+    assert_eq!(rig.store.status().chunks, 0);
+}
+
+/// A leaf that cannot be read now may be whole: its chunk goes when it can.
+#[test]
+fn a_chunk_with_an_unreadable_leaf_goes_when_it_can_be_read() {
+    let mut rig = rig(Planted::NONE);
+    let mut owner = fill(&mut rig, 5, 3);
+    for counter in 2..2000 {
+        let (version, previous) = (version(1, counter), version(1, counter - 1));
+        owner
+            .write(&mut rig, 0, 0, &[9; BLOCK], version, previous)
+            .expect("there is space");
+    }
+    let mut rig = restarted(&rig);
+    let at = leaf_of(&rig, 5, 1) as u64;
+    rig.broken = Some(at..at + 1);
+    rig.broken_until = Some(rig.now.plus(Duration::from_millis(500)));
+    sweep(&mut rig, holdings(&[], 5, None));
+    assert_eq!((used(&rig), rig.store.status().chunks), (0, 0));
+}
+
 fn moved_away(planted: Planted) {
     let mut rig = rig(planted);
     let mut old = fill(&mut rig, 3, 10);
