@@ -714,6 +714,40 @@ fn a_fence_that_outlives_its_link_is_granted_nothing() {
     }
 }
 
+/// The first part of a roll-forward of this chunk.
+fn first_part(asker: &mut Asker, chunk: u64) -> amita_cluster::message::Request {
+    asker.request(RequestBody::Roll {
+        chunk: ChunkIndex(chunk),
+        version: version(1, 1),
+        previous: Version::NONE,
+        entries: Vec::new(),
+        first: true,
+        last: false,
+    })
+}
+
+#[test]
+fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
+    let (mut rig, mut asker) = fenced();
+    let mut other = asker.clone();
+    other.link = LinkId(2);
+    for chunk in 0..16 {
+        let part = first_part(&mut asker, chunk);
+        assert_eq!(
+            asker.ask(&mut rig, part, Slice::default()).answer.result,
+            Ok(AnswerBody::Done)
+        );
+    }
+    let part = first_part(&mut other, 16);
+    let told = other.ask(&mut rig, part, Slice::default());
+    assert_eq!(told.answer.result, Err(Refusal::Busy), "they take all places");
+    other.epoch = Epoch(2);
+    assert_eq!(other.fence(&mut rig), Ok(AnswerBody::Fenced));
+    let part = first_part(&mut other, 16);
+    let told = other.ask(&mut rig, part, Slice::default());
+    assert_eq!(told.answer.result, Ok(AnswerBody::Done));
+}
+
 #[test]
 fn the_log_never_fills() {
     let mut rig = Rig::fresh(2 * MIB, false);

@@ -244,6 +244,42 @@ fn what_the_owners_of_deleted_volumes_were_granted_returns() {
     assert_eq!(rig.store.status().credits_granted, granted);
 }
 
+/// Parts of roll-forwards that nobody ends go with the group.
+#[test]
+fn a_group_that_moved_away_leaves_no_parts_of_roll_forwards() {
+    let mut rig = rig(Planted::NONE);
+    let mut owner = fill(&mut rig, 3, 1);
+    let part = |rig: &mut Rig, owner: &mut Asker, chunk, epoch, index| {
+        let mut part = owner.request(RequestBody::Roll {
+            chunk: ChunkIndex(chunk),
+            version: version(1, 1),
+            previous: Version::NONE,
+            entries: Vec::new(),
+            first: true,
+            last: false,
+        });
+        part.scope.epoch = epoch;
+        part.scope.group.index = index;
+        owner.ask(rig, part, Slice::default()).answer.result
+    };
+    for chunk in 1..17 {
+        let done = part(&mut rig, &mut owner, chunk, Epoch(1), GroupIndex(0));
+        assert_eq!(done, Ok(AnswerBody::Done));
+    }
+    let mut fence = owner.fence_request();
+    fence.scope.group.index = GroupIndex(1);
+    owner.ask(&mut rig, fence, Slice::default());
+    assert_eq!(
+        part(&mut rig, &mut owner, 20, Epoch(1), GroupIndex(1)),
+        Err(Refusal::Busy)
+    );
+    sweep(&mut rig, holdings(&[3], 3, Some(4)));
+    assert_eq!(
+        part(&mut rig, &mut owner, 20, Epoch(1), GroupIndex(1)),
+        Ok(AnswerBody::Done)
+    );
+}
+
 /// Where the leaf of this chunk's first blocks is.
 fn leaf_of(rig: &Rig, volume: u64, chunk: u64) -> usize {
     let is = |page: &&[u8]| {

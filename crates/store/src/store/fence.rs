@@ -147,6 +147,7 @@ impl Store {
         let in_flight = self.credits.supersede(&volumes, fence.generation);
         self.linger(in_flight);
         self.drop_staged(&volumes, fence.generation);
+        self.drop_staged_before(fence.group, fence.epoch);
     }
 
     /// Answers a fence that is adopted, if somebody waits for that.

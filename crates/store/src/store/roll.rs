@@ -7,7 +7,9 @@ use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{PARTS, WORST_BYTES_PER_BLOCK};
 use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal};
-use amita_cluster::{BLOCK_BYTES, ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
+use amita_cluster::{
+    BLOCK_BYTES, ChunkId, Epoch, Generation, GroupId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId,
+};
 use amita_reactor::Slice;
 use std::ops::RangeInclusive;
 
@@ -19,6 +21,8 @@ const MAX_STAGED_ROLLS: usize = 16;
 pub(super) struct StagedRoll {
     pub link: LinkId,
     pub chunk: ChunkId,
+    pub group: GroupId,
+    pub epoch: Epoch,
     pub generation: Generation,
     pub version: Version,
     pub previous: Version,
@@ -31,6 +35,12 @@ impl Store {
     pub(super) fn drop_staged(&mut self, volumes: &RangeInclusive<VolumeId>, below: Generation) {
         self.rolls
             .retain(|staged| !volumes.contains(&staged.chunk.volume) || staged.generation >= below);
+    }
+
+    /// The group has moved on: parts of before are refused, and those that came will never be whole.
+    pub(super) fn drop_staged_before(&mut self, group: GroupId, epoch: Epoch) {
+        self.rolls
+            .retain(|staged| staged.group != group || staged.epoch >= epoch);
     }
 
     /// The link is gone: the parts that are missing will never come by it.

@@ -113,6 +113,8 @@ impl Store {
                 let staged = StagedRoll {
                     link: asker.link,
                     chunk: id(chunk),
+                    group: scope.group,
+                    epoch: scope.epoch,
                     generation: asker.generation,
                     version,
                     previous,
