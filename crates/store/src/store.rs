@@ -222,6 +222,12 @@ impl Store {
         store
     }
 
+    /// Mounts what is on the file anew. What was learnt of the file holds on: where it has holes, every write is flushed (rule
+    /// D3).
+    pub fn mount_anew(&mut self) {
+        *self = Store::open(self.config.clone(), self.file.clone(), self.pool.clone());
+    }
+
     /// A sequencer asks. `payload` is what travels beside the request.
     pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         self.now = now;
@@ -306,13 +312,13 @@ impl Store {
         let in_flight = self.credits.close(link);
         self.linger(in_flight);
         self.drop_staged_of(link);
+        self.forget_fence_askers(link);
     }
 
     /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
     /// on by a step.
     pub fn end_pass(&mut self, now: Time) {
         self.now = now;
-        self.forget_fence_askers(link);
         match self.state {
             State::Serving => {
                 self.advance_fences();

@@ -210,6 +210,14 @@ fn a_file_is_punched_only_on_demand_and_flushed_from_then_on() {
         let counters = rig.store.status().counters;
         assert_eq!(counters.discarded_bytes > 0, punches, "{discard:?}");
         assert_eq!(counters.flushes > 0, punches, "{discard:?}");
+        // Also when the store is mounted anew.
+        rig.store.mount_anew();
+        rig.run();
+        assert_eq!(*rig.store.state(), State::Serving);
+        asker.fence(&mut rig).unwrap();
+        let counters = rig.store.status().counters;
+        assert_eq!(counters.discarded_bytes, 0);
+        assert_eq!(counters.flushes > 0, punches, "{discard:?}");
     }
 }
 
