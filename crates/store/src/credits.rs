@@ -214,20 +214,25 @@ impl Credits {
 
     /// The account has so many blocks less, and nobody uses them: its owner gives them back, or sends again what was carried
     /// out already.
-    pub fn give_back(&mut self, account: AccountId, blocks: u32) {
-        if let Some(known) = self.accounts.get_mut(&account) {
-            let given = blocks.min(known.left);
-            known.left -= given;
-            self.ungrant(u64::from(given));
-        }
+    /// Returns how many it had.
+    pub fn give_back(&mut self, account: AccountId, blocks: u32) -> u32 {
+        let Some(known) = self.accounts.get_mut(&account) else {
+            return 0;
+        };
+        let given = blocks.min(known.left);
+        known.left -= given;
+        self.ungrant(u64::from(given));
+        given
     }
 
-    /// What the account paid for was refused after all: its owner counts it as unused.
-    pub fn refund(&mut self, account: AccountId, blocks: u32) {
-        if let Some(known) = self.accounts.get_mut(&account) {
-            known.left += blocks;
-            self.granted += u64::from(blocks);
-        }
+    /// What the account paid for was refused after all: its owner counts it as unused. `false`: it has ended.
+    pub fn refund(&mut self, account: AccountId, blocks: u32) -> bool {
+        let Some(known) = self.accounts.get_mut(&account) else {
+            return false;
+        };
+        known.left += blocks;
+        self.granted += u64::from(blocks);
+        true
     }
 
     /// Tops the account up out of `spare` blocks that nobody was granted; returns how many it got. One that `want`s more

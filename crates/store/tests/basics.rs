@@ -714,6 +714,28 @@ fn a_fence_that_outlives_its_link_is_granted_nothing() {
     }
 }
 
+#[test]
+fn a_resend_that_comes_to_nothing_is_refunded() {
+    let (mut rig, mut old) = fenced();
+    let bytes = vec![5; BLOCK];
+    old.write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE).unwrap();
+    let at = find(&rig.disk.view, &bytes);
+    rig.disk.view[at + 100] ^= 1;
+    let mut new = Asker::new(2);
+    new.fence(&mut rig).unwrap();
+    let granted = rig.store.status().credits_granted;
+    // It is merged with what is rotten.
+    for asker in [&mut old, &mut new] {
+        let write = asker.write_request(0, 10, &[9; 100], version(1, 2), version(1, 1));
+        rig.send(asker.link, write, Slice::copy_from(&[9; 100]));
+    }
+    assert_eq!(rig.store.status().credits_granted, granted - 2);
+    rig.run();
+    let refused = rig.told.iter().filter(|told| told.answer.result.is_err());
+    assert_eq!(refused.count(), 2);
+    assert_eq!(rig.store.status().credits_granted, granted);
+}
+
 /// The first part of a roll-forward of this chunk.
 fn first_part(asker: &mut Asker, chunk: u64) -> amita_cluster::message::Request {
     asker.request(RequestBody::Roll {

@@ -214,8 +214,12 @@ proptest! {
                 2 => {
                     credits.take(account, blocks, u64::from(blocks) / 2);
                 }
-                3 => credits.give_back(account, blocks),
-                4 => credits.refund(account, blocks),
+                3 => {
+                    credits.give_back(account, blocks);
+                }
+                4 => {
+                    credits.refund(account, blocks);
+                }
                 5 => {
                     credits.take_rolled(blocks, 100);
                 }

@@ -131,6 +131,8 @@ pub(super) struct Op {
 pub(super) struct Resend {
     pub op: u32,
     pub asker: Asker,
+    /// What was taken from its account (rule R7).
+    pub paid: u32,
 }
 
 /// All accepted changes that are not durable.
@@ -177,8 +179,6 @@ impl Ops {
         }
     }
 
-    /// A blank [`Merge`].
-    pub fn merge(&mut self) -> Box<Merge> {
     /// Whom to answer fences.
     pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
         let fences = self.places.iter_mut();
@@ -186,6 +186,8 @@ impl Ops {
         fences.map(|op| &mut op.asker)
     }
 
+    /// A blank [`Merge`].
+    pub fn merge(&mut self) -> Box<Merge> {
         self.spare_merges.pop().unwrap_or_default()
     }
 
