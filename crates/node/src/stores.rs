@@ -134,12 +134,12 @@ impl Stores {
     pub fn open(&mut self, driver: &mut dyn Driver, path: &Path, config: Config) -> io::Result<()> {
         let (file, info) = driver.open(path)?;
         let pool = driver.pool().clone();
-        let store = Store::open(config.clone(), info.clone(), pool.clone());
+        let store = Store::open(config, info, pool);
         self.hosts.push(Host {
             path: path.to_owned(),
             file,
             store,
-            care: Care::new(config, info, pool),
+            care: Care::default(),
             announced: Announced::Nothing,
             admitted: !self.held,
             retired: None,

@@ -15,6 +15,7 @@ use crate::store::LinkId;
 use amita_cluster::{Generation, RequestId, VolumeId};
 use amita_reactor::Time;
 use rustc_hash::FxHashMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The low bits of a request's id, which count; the others name the sequencer.
@@ -74,6 +75,13 @@ struct Account {
     short_since: Option<Time>,
 }
 
+impl Account {
+    /// What may be in flight of what it was granted, when it ends.
+    fn in_flight(&self) -> u64 {
+        u64::from(self.left).min(MOST_IN_FLIGHT_BLOCKS)
+    }
+}
+
 impl Credits {
     /// Blocks that are granted and not used, and those that linger.
     pub fn granted(&self) -> u64 {
@@ -85,28 +93,38 @@ impl Credits {
         self.lingering[0] + self.lingering[1]
     }
 
-    /// Makes the account of the volume's sequencer of this generation, if it is new. (A number may come back for another
-    /// volume; what was left goes with it.)
-    pub fn open(&mut self, account: AccountId, volume: VolumeId, generation: Generation) {
+    /// Makes the account of the volume's sequencer of this generation, if it is new. A number comes back for another
+    /// sequencer, which counts from zero: the account of the one before ends. Returns what may be in flight of its.
+    #[must_use = "what is in flight lingers"]
+    pub fn open(&mut self, account: AccountId, volume: VolumeId, generation: Generation) -> u64 {
+        let new = Account {
+            left: 0,
+            volume,
+            generation,
+            short_since: None,
+        };
         if let Some(known) = self.accounts.get_mut(&account) {
-            (known.volume, known.generation) = (volume, generation);
-        } else if self.accounts.len() < MAX_ACCOUNTS {
-            self.accounts.insert(
-                account,
-                Account {
-                    left: 0,
-                    volume,
-                    generation,
-                    short_since: None,
-                },
-            );
+            if (known.volume, known.generation) == (volume, generation) {
+                return 0;
+            }
+            let ended = std::mem::replace(known, new);
+            self.ungrant(u64::from(ended.left));
+            return ended.in_flight();
         }
+        if self.accounts.len() >= MAX_ACCOUNTS {
+            // Whoever has nothing left is let in again when it next asks.
+            self.accounts.retain(|_, known| known.left > 0);
+        }
+        if self.accounts.len() < MAX_ACCOUNTS {
+            self.accounts.insert(account, new);
+        }
+        0
     }
 
-    /// A newer generation of the volume is fenced: accounts of older ones end. Returns what may be in flight of theirs.
+    /// A newer generation of these volumes is fenced: accounts of older ones end. Returns what may be in flight of theirs.
     #[must_use = "what is in flight lingers"]
-    pub fn supersede(&mut self, volume: VolumeId, generation: Generation) -> u64 {
-        self.retain(|_, known| known.volume != volume || known.generation >= generation)
+    pub fn supersede(&mut self, volumes: &RangeInclusive<VolumeId>, generation: Generation) -> u64 {
+        self.retain(|_, known| !volumes.contains(&known.volume) || known.generation >= generation)
     }
 
     /// The link is closed: its accounts end. Returns what may be in flight of theirs.
@@ -125,7 +143,7 @@ impl Credits {
                     "what is granted is the sum of the accounts"
                 );
                 *granted -= u64::from(known.left);
-                in_flight += u64::from(known.left).min(MOST_IN_FLIGHT_BLOCKS);
+                in_flight += known.in_flight();
             }
             stays
         });
@@ -196,20 +214,25 @@ impl Credits {
 
     /// The account has so many blocks less, and nobody uses them: its owner gives them back, or sends again what was carried
     /// out already.
-    pub fn give_back(&mut self, account: AccountId, blocks: u32) {
-        if let Some(known) = self.accounts.get_mut(&account) {
-            let given = blocks.min(known.left);
-            known.left -= given;
-            self.ungrant(u64::from(given));
-        }
+    /// Returns how many it had.
+    pub fn give_back(&mut self, account: AccountId, blocks: u32) -> u32 {
+        let Some(known) = self.accounts.get_mut(&account) else {
+            return 0;
+        };
+        let given = blocks.min(known.left);
+        known.left -= given;
+        self.ungrant(u64::from(given));
+        given
     }
 
-    /// What the account paid for was refused after all: its owner counts it as unused.
-    pub fn refund(&mut self, account: AccountId, blocks: u32) {
-        if let Some(known) = self.accounts.get_mut(&account) {
-            known.left += blocks;
-            self.granted += u64::from(blocks);
-        }
+    /// What the account paid for was refused after all: its owner counts it as unused. `false`: it has ended.
+    pub fn refund(&mut self, account: AccountId, blocks: u32) -> bool {
+        let Some(known) = self.accounts.get_mut(&account) else {
+            return false;
+        };
+        known.left += blocks;
+        self.granted += u64::from(blocks);
+        true
     }
 
     /// Tops the account up out of `spare` blocks that nobody was granted; returns how many it got. One that `want`s more

@@ -222,6 +222,12 @@ impl Store {
         store
     }
 
+    /// Mounts what is on the file anew. What was learnt of the file holds on: where it has holes, every write is flushed (rule
+    /// D3).
+    pub fn mount_anew(&mut self) {
+        *self = Store::open(self.config.clone(), self.file.clone(), self.pool.clone());
+    }
+
     /// A sequencer asks. `payload` is what travels beside the request.
     pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         self.now = now;
@@ -278,8 +284,9 @@ impl Store {
             Err(refusal) => return self.refuse(asker, refusal),
         };
         asker.volume = Some(right.volume);
-        self.credits
-            .open(AccountId::new(link, request.id), scope.volume, scope.generation);
+        let account = AccountId::new(link, request.id);
+        let ended = self.credits.open(account, scope.volume, scope.generation);
+        self.linger(ended);
         self.dispatch(asker, &scope, right, request.body, payload);
     }
 
@@ -305,6 +312,7 @@ impl Store {
         let in_flight = self.credits.close(link);
         self.linger(in_flight);
         self.drop_staged_of(link);
+        self.forget_fence_askers(link);
     }
 
     /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
@@ -459,7 +467,7 @@ impl Store {
         askers.extend(self.resends.drain(..).map(|resend| resend.asker));
         askers.extend(self.reads.drain());
         askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));
-        askers.extend(self.fence_queue.drain(..).map(|pending| pending.asker));
+        askers.extend(self.fence_queue.drain(..).filter_map(|pending| pending.asker));
         self.rolls.clear();
         self.sweep = sweep::Sweep::default();
         self.log.abandon();

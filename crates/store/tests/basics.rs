@@ -681,6 +681,95 @@ fn credits_are_granted_used_and_returned() {
     assert_eq!(rig.store.status().credits_granted, u64::from(told.answer.credit_blocks));
 }
 
+/// A fence whose link has closed is adopted, and nobody is granted anything for it.
+#[test]
+fn a_fence_that_outlives_its_link_is_granted_nothing() {
+    for waits in [false, true] {
+        let mut rig = Rig::fresh(4 << 20, true);
+        let mut asker = Asker::new(1);
+        if waits {
+            // Its owner has a promise.
+            let mut old = Asker::new(3);
+            assert_eq!(old.fence(&mut rig), Ok(AnswerBody::Fenced));
+            assert_eq!(old.open(&mut rig, 0), Version::NONE);
+            asker.generation = Generation(2);
+        }
+        let fence = asker.fence_request();
+        rig.send(asker.link, fence.clone(), Slice::default());
+        rig.store.end_pass(rig.now);
+        rig.pump();
+        assert_eq!(rig.flights.is_empty(), waits, "it waits, or is being logged");
+        rig.store.link_closed(rig.now, asker.link);
+        rig.advance(Duration::from_secs(20));
+        rig.run();
+        rig.advance(Duration::from_secs(20));
+        assert_eq!(rig.store.known_volumes()[0].generation, asker.generation);
+        let mut again = Asker::new(2);
+        again.generation = asker.generation;
+        let fence = again.fence_request();
+        let told = again.ask(&mut rig, fence, Slice::default());
+        let granted = u64::from(told.answer.credit_blocks);
+        assert!(granted > 0);
+        assert_eq!(rig.store.status().credits_granted, granted);
+    }
+}
+
+#[test]
+fn a_resend_that_comes_to_nothing_is_refunded() {
+    let (mut rig, mut old) = fenced();
+    let bytes = vec![5; BLOCK];
+    old.write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE).unwrap();
+    let at = find(&rig.disk.view, &bytes);
+    rig.disk.view[at + 100] ^= 1;
+    let mut new = Asker::new(2);
+    new.fence(&mut rig).unwrap();
+    let granted = rig.store.status().credits_granted;
+    // It is merged with what is rotten.
+    for asker in [&mut old, &mut new] {
+        let write = asker.write_request(0, 10, &[9; 100], version(1, 2), version(1, 1));
+        rig.send(asker.link, write, Slice::copy_from(&[9; 100]));
+    }
+    assert_eq!(rig.store.status().credits_granted, granted - 2);
+    rig.run();
+    let refused = rig.told.iter().filter(|told| told.answer.result.is_err());
+    assert_eq!(refused.count(), 2);
+    assert_eq!(rig.store.status().credits_granted, granted);
+}
+
+/// The first part of a roll-forward of this chunk.
+fn first_part(asker: &mut Asker, chunk: u64) -> amita_cluster::message::Request {
+    asker.request(RequestBody::Roll {
+        chunk: ChunkIndex(chunk),
+        version: version(1, 1),
+        previous: Version::NONE,
+        entries: Vec::new(),
+        first: true,
+        last: false,
+    })
+}
+
+#[test]
+fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
+    let (mut rig, mut asker) = fenced();
+    let mut other = asker.clone();
+    other.link = LinkId(2);
+    for chunk in 0..16 {
+        let part = first_part(&mut asker, chunk);
+        assert_eq!(
+            asker.ask(&mut rig, part, Slice::default()).answer.result,
+            Ok(AnswerBody::Done)
+        );
+    }
+    let part = first_part(&mut other, 16);
+    let told = other.ask(&mut rig, part, Slice::default());
+    assert_eq!(told.answer.result, Err(Refusal::Busy), "they take all places");
+    other.epoch = Epoch(2);
+    assert_eq!(other.fence(&mut rig), Ok(AnswerBody::Fenced));
+    let part = first_part(&mut other, 16);
+    let told = other.ask(&mut rig, part, Slice::default());
+    assert_eq!(told.answer.result, Ok(AnswerBody::Done));
+}
+
 #[test]
 fn the_log_never_fills() {
     let mut rig = Rig::fresh(2 * MIB, false);

@@ -19,7 +19,7 @@ fn config(plant: Plant) -> Config {
 
 /// Plays until the fault shows; says in which seed.
 fn found(plant: Plant) {
-    for seed in 0..40 {
+    for seed in 0..160 {
         let mut rules = Rules::new(seed, 5_000);
         rules.config = config(plant);
         if catch_unwind(AssertUnwindSafe(|| play(rules))).is_err() {

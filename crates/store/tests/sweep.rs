@@ -227,6 +227,113 @@ fn a_write_that_was_accepted_before_goes_too() {
     assert_eq!((used(&rig), rig.store.status().chunks), (0, 0));
 }
 
+#[test]
+fn what_the_owners_of_deleted_volumes_were_granted_returns() {
+    let mut rig = rig(Planted::NONE);
+    for volume in 2..=10 {
+        fill(&mut rig, volume, 1);
+    }
+    sweep(&mut rig, holdings(&[], 10, None));
+    assert_eq!(rig.store.known_deleted(), [(VolumeId(1), VolumeId(10))]);
+    // Nothing lingers any more.
+    rig.advance(Duration::from_secs(20));
+    let mut next = owner(11, 11);
+    let fence = next.fence_request();
+    let told = next.ask(&mut rig, fence, Slice::default());
+    let granted = u64::from(told.answer.credit_blocks);
+    assert_eq!(rig.store.status().credits_granted, granted);
+}
+
+/// Parts of roll-forwards that nobody ends go with the group.
+#[test]
+fn a_group_that_moved_away_leaves_no_parts_of_roll_forwards() {
+    let mut rig = rig(Planted::NONE);
+    let mut owner = fill(&mut rig, 3, 1);
+    let part = |rig: &mut Rig, owner: &mut Asker, chunk, epoch, index| {
+        let mut part = owner.request(RequestBody::Roll {
+            chunk: ChunkIndex(chunk),
+            version: version(1, 1),
+            previous: Version::NONE,
+            entries: Vec::new(),
+            first: true,
+            last: false,
+        });
+        part.scope.epoch = epoch;
+        part.scope.group.index = index;
+        owner.ask(rig, part, Slice::default()).answer.result
+    };
+    for chunk in 1..17 {
+        let done = part(&mut rig, &mut owner, chunk, Epoch(1), GroupIndex(0));
+        assert_eq!(done, Ok(AnswerBody::Done));
+    }
+    let mut fence = owner.fence_request();
+    fence.scope.group.index = GroupIndex(1);
+    owner.ask(&mut rig, fence, Slice::default());
+    assert_eq!(
+        part(&mut rig, &mut owner, 20, Epoch(1), GroupIndex(1)),
+        Err(Refusal::Busy)
+    );
+    sweep(&mut rig, holdings(&[3], 3, Some(4)));
+    assert_eq!(
+        part(&mut rig, &mut owner, 20, Epoch(1), GroupIndex(1)),
+        Ok(AnswerBody::Done)
+    );
+}
+
+/// Where the leaf of this chunk's first blocks is.
+fn leaf_of(rig: &Rig, volume: u64, chunk: u64) -> usize {
+    let is = |page: &&[u8]| {
+        let number = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
+        page.starts_with(b"ALEF") && (number(16), number(24)) == (volume, chunk)
+    };
+    let mut pages = (0..rig.disk.view.len()).step_by(BLOCK);
+    pages
+        .find(|&at| is(&&rig.disk.view[at..at + BLOCK]))
+        .expect("a checkpoint has written it")
+}
+
+#[test]
+fn a_chunk_with_a_rotten_leaf_goes() {
+    let mut rig = rig(Planted::NONE);
+    let mut owner = fill(&mut rig, 5, 3);
+    // A checkpoint, and a start after it: the leaves are on the disk only.
+    for counter in 2..2000 {
+        let (version, previous) = (version(1, counter), version(1, counter - 1));
+        owner
+            .write(&mut rig, 0, 0, &[9; BLOCK], version, previous)
+            .expect("there is space");
+    }
+    let mut rig = restarted(&rig);
+    let at = leaf_of(&rig, 5, 1);
+    rig.disk.rot(at + 100, 3);
+    sweep(&mut rig, holdings(&[], 5, None));
+    let status = rig.store.status();
+    assert_eq!((status.chunks, status.counters.swept), (0, 3));
+    // What the leaf named is not known.
+    assert_eq!(status.blocks, 3);
+    let rig = restarted(&rig);
+    assert_eq!(rig.store.status().chunks, 0);
+}
+
+/// A leaf that cannot be read now may be whole: its chunk goes when it can.
+#[test]
+fn a_chunk_with_an_unreadable_leaf_goes_when_it_can_be_read() {
+    let mut rig = rig(Planted::NONE);
+    let mut owner = fill(&mut rig, 5, 3);
+    for counter in 2..2000 {
+        let (version, previous) = (version(1, counter), version(1, counter - 1));
+        owner
+            .write(&mut rig, 0, 0, &[9; BLOCK], version, previous)
+            .expect("there is space");
+    }
+    let mut rig = restarted(&rig);
+    let at = leaf_of(&rig, 5, 1) as u64;
+    rig.broken = Some(at..at + 1);
+    rig.broken_until = Some(rig.now.plus(Duration::from_millis(500)));
+    sweep(&mut rig, holdings(&[], 5, None));
+    assert_eq!((used(&rig), rig.store.status().chunks), (0, 0));
+}
+
 fn moved_away(planted: Planted) {
     let mut rig = rig(planted);
     let mut old = fill(&mut rig, 3, 10);

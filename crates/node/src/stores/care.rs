@@ -8,9 +8,8 @@
 //! although it can be mounted stays out: such a device is to be replaced. So does one of which a flush has failed: what is
 //! read of it may be what the kernel could not write, so that a mount would find whole what is lost with the power.
 
-use amita_reactor::Pool;
-use amita_reactor::driver::{FileInfo, Time};
-use amita_store::{Config, MountError, State, Store};
+use amita_reactor::driver::Time;
+use amita_store::{MountError, State, Store};
 use std::time::Duration;
 
 /// A device that does not end an operation for so long hangs. Longer than what an error recovery of the device, or a path
@@ -25,10 +24,8 @@ const STEADY: Duration = Duration::from_secs(600);
 pub const MOST_RETURNS: u32 = 8;
 
 /// A store's way back.
+#[derive(Default)]
 pub(super) struct Care {
-    config: Config,
-    file: FileInfo,
-    pool: Pool,
     /// Operations that the device has not ended.
     pub under_way: u32,
     /// When it is next looked whether the oldest of them hangs.
@@ -54,20 +51,6 @@ pub(super) enum Told {
 }
 
 impl Care {
-    pub fn new(config: Config, file: FileInfo, pool: Pool) -> Care {
-        Care {
-            config,
-            file,
-            pool,
-            under_way: 0,
-            look_at: Time(0),
-            serves_since: Time(0),
-            returns: 0,
-            failed: 0,
-            again_at: None,
-        }
-    }
-
     /// The device is asked for something.
     pub fn begins(&mut self, now: Time) {
         if self.under_way == 0 {
@@ -115,7 +98,7 @@ impl Care {
         }
         if self.under_way == 0 && self.again_at.is_some_and(|at| at <= now) {
             self.again_at = None;
-            *store = Store::open(self.config.clone(), self.file.clone(), self.pool.clone());
+            store.mount_anew();
         }
     }
 

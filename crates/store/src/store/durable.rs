@@ -242,8 +242,8 @@ impl Store {
             self.answer(asker, body, Slice::default());
         }
         if resent {
-            self.answer_resends(key, |store, asker| {
-                store.answer(asker, AnswerBody::Done, Slice::default())
+            self.answer_resends(key, |store, resend| {
+                store.answer(resend.asker, AnswerBody::Done, Slice::default())
             });
         }
         self.ops.remove(key);

@@ -6,7 +6,7 @@
 
 use super::leaf::{LostLeaf, Waiter};
 use super::op::Change;
-use super::{Store, io::Io};
+use super::{Asker, Store, io::Io};
 use crate::State;
 use crate::config::Plant;
 use crate::credits::AccountId;
@@ -252,14 +252,23 @@ impl Store {
             if swept {
                 self.sweep_ended(false);
             }
-            if let Some(asker) = asker {
-                if paid {
-                    self.credits.refund(AccountId::new(asker.link, asker.id), blocks);
+            // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts it
+            // as unused, too: he gets at least what he paid.
+            let mut kept = if paid { blocks } else { 0 };
+            let mut refuse = |store: &mut Store, asker: Asker, back: u32| {
+                if store
+                    .credits
+                    .refund(AccountId::new(asker.link, asker.id), back.max(kept))
+                {
+                    kept = 0;
                 }
-                self.refuse(asker, why.clone());
+                store.refuse(asker, why.clone());
+            };
+            if let Some(asker) = asker {
+                refuse(self, asker, 0);
             }
             if resent {
-                self.answer_resends(dropped, |store, asker| store.refuse(asker, why.clone()));
+                self.answer_resends(dropped, |store, resend| refuse(store, resend.asker, resend.paid));
             }
             self.ops.remove(dropped);
         }

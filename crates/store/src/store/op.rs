@@ -131,6 +131,8 @@ pub(super) struct Op {
 pub(super) struct Resend {
     pub op: u32,
     pub asker: Asker,
+    /// What was taken from its account (rule R7).
+    pub paid: u32,
 }
 
 /// All accepted changes that are not durable.
@@ -175,6 +177,13 @@ impl Ops {
                 self.places.len() as u32 - 1
             }
         }
+    }
+
+    /// Whom to answer fences.
+    pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
+        let fences = self.places.iter_mut();
+        let fences = fences.filter(|op| matches!(op.change, Change::Fence(_)));
+        fences.map(|op| &mut op.asker)
     }
 
     /// A blank [`Merge`].

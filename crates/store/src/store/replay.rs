@@ -215,8 +215,14 @@ impl Store {
         if self.take_leaf(mem, buffer, result).is_err() {
             self.index.lose(at);
             self.report.leaves_lost += 1;
-            // Its page is in the map of slots, whatever the log says further on.
-            self.retire_pages();
+            // Its page is in the map of slots, whatever the log says further on; unless a map that is newer than the
+            // chunk's line knows that the chunk has gone.
+            for slot in std::mem::take(&mut self.index.released_pages) {
+                if self.held.has(slot) {
+                    self.held.release(slot);
+                }
+                self.checkpoint.retire(slot);
+            }
         }
         let Some(mount) = &mut self.mount else { return };
         mount.leaves_reading -= 1;

@@ -7,8 +7,11 @@ use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{PARTS, WORST_BYTES_PER_BLOCK};
 use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal};
-use amita_cluster::{BLOCK_BYTES, ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
+use amita_cluster::{
+    BLOCK_BYTES, ChunkId, Epoch, Generation, GroupId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId,
+};
 use amita_reactor::Slice;
+use std::ops::RangeInclusive;
 
 /// Roll-forwards that are kept in parts at once; they are rare, and their payload holds memory.
 const MAX_STAGED_ROLLS: usize = 16;
@@ -18,6 +21,8 @@ const MAX_STAGED_ROLLS: usize = 16;
 pub(super) struct StagedRoll {
     pub link: LinkId,
     pub chunk: ChunkId,
+    pub group: GroupId,
+    pub epoch: Epoch,
     pub generation: Generation,
     pub version: Version,
     pub previous: Version,
@@ -26,10 +31,16 @@ pub(super) struct StagedRoll {
 }
 
 impl Store {
-    /// Roll-forwards of a volume's older owners will never be whole.
-    pub(super) fn drop_staged(&mut self, volume: VolumeId, below: Generation) {
+    /// Roll-forwards of these volumes' older owners will never be whole.
+    pub(super) fn drop_staged(&mut self, volumes: &RangeInclusive<VolumeId>, below: Generation) {
         self.rolls
-            .retain(|staged| staged.chunk.volume != volume || staged.generation >= below);
+            .retain(|staged| !volumes.contains(&staged.chunk.volume) || staged.generation >= below);
+    }
+
+    /// The group has moved on: parts of before are refused, and those that came will never be whole.
+    pub(super) fn drop_staged_before(&mut self, group: GroupId, epoch: Epoch) {
+        self.rolls
+            .retain(|staged| staged.group != group || staged.epoch >= epoch);
     }
 
     /// The link is gone: the parts that are missing will never come by it.

@@ -176,6 +176,11 @@ impl Store {
         u64::from(self.allocator.free()).saturating_sub(spoken_for)
     }
 
+    /// Slots that may be nobody's for a while.
+    pub(super) fn discardable_slots(&self) -> u64 {
+        self.free_slots().saturating_sub(self.reserve_blocks())
+    }
+
     /// Are slots so few that a checkpoint is worth it for those that it gives back?
     pub(super) fn free_slots_scarce(&self) -> bool {
         let returning = self.checkpoint.retired() + u64::from(self.index.dirty());
@@ -189,7 +194,8 @@ impl Store {
 
     /// Will slots be free again without anybody giving something up?
     pub(super) fn space_will_return(&self) -> bool {
-        self.freed.slots() > 0 || self.index.dirty() > 0 || self.checkpoint.retired() > 0
+        let unused = u64::from(self.freed.slots()) + self.checkpoint.retired() + self.discarding();
+        unused > 0 || self.index.dirty() > 0
     }
 
     /// Are there so many leaves in memory that must be written that no more should be changed?

@@ -113,6 +113,8 @@ impl Store {
                 let staged = StagedRoll {
                     link: asker.link,
                     chunk: id(chunk),
+                    group: scope.group,
+                    epoch: scope.epoch,
                     generation: asker.generation,
                     version,
                     previous,
@@ -214,8 +216,9 @@ impl Store {
     /// as its sender counts it: `blocks` of credits.
     pub(super) fn admitted(&mut self, asker: Asker, asked: &Asked, length: u32, blocks: u32) -> bool {
         let admission = self.admit(asked, length);
+        let mut paid = 0;
         if matches!(admission, Admission::Durable | Admission::Pending(_)) && blocks > 0 {
-            self.credits.give_back(AccountId::new(asker.link, asker.id), blocks);
+            paid = self.credits.give_back(AccountId::new(asker.link, asker.id), blocks);
         }
         match admission {
             Admission::Next => return true,
@@ -231,7 +234,7 @@ impl Store {
                     self.answer(asker, AnswerBody::Done, Slice::default());
                 } else {
                     self.ops.get_mut(op).resent = true;
-                    self.resends.push(Resend { op, asker });
+                    self.resends.push(Resend { op, asker, paid });
                 }
             }
         }
@@ -384,12 +387,12 @@ impl Store {
     }
 
     /// Answers all who wait for a change that somebody else asked for.
-    pub(super) fn answer_resends(&mut self, key: u32, mut answer: impl FnMut(&mut Store, Asker)) {
+    pub(super) fn answer_resends(&mut self, key: u32, mut answer: impl FnMut(&mut Store, Resend)) {
         let mut at = 0;
         while at < self.resends.len() {
             if self.resends[at].op == key {
                 let resend = self.resends.swap_remove(at);
-                answer(self, resend.asker);
+                answer(self, resend);
             } else {
                 at += 1;
             }

@@ -43,6 +43,7 @@ impl Game {
             previous: _,
             snapshot,
         } = *next;
+        let rolls = matches!(change, Change::Roll(_));
         let deed = Deed::Change {
             version,
             snapshot,
@@ -51,8 +52,10 @@ impl Game {
         let request = self.volume(key.0).change(body);
         let payload = Slice::copy_from(payload);
         let number = self.chunk(key).send(&deed, request.clone(), payload.clone());
+        // Roll-forwards have no credits.
+        let charge = if rolls { 0 } else { blocks };
         let volume = self.volume(key.0);
-        let covered = volume.credits.min(blocks);
+        let covered = volume.credits.min(charge);
         volume.credits -= covered;
         let what = What::Deed {
             key,
@@ -122,8 +125,8 @@ impl Game {
         let request = self.volume(next.key.0).change(body);
         self.send(request, Slice::copy_from(&payload), What::Part);
         let (body, payload) = roll(&next, late, false);
-        // It has no credits, and takes from nobody's account (R7).
-        self.do_it(&next, body, &payload, 0, Change::Roll(entries));
+        let blocks = entries.iter().filter(|(_, data, _)| data.is_some()).count() as u64;
+        self.do_it(&next, body, &payload, blocks, Change::Roll(entries));
     }
 
     /// What is not answered is sent once more.
@@ -152,12 +155,14 @@ impl Game {
             }
             // What comes again is paid for again.
             let blocks = match pending.request.body {
-                RequestBody::Write { offset_bytes, .. } => {
-                    u64::from(BlockRange::of_bytes(offset_bytes, pending.payload.len() as u32).count)
-                }
+                RequestBody::Write {
+                    offset_bytes,
+                    length_bytes,
+                    ..
+                } => u64::from(BlockRange::of_bytes(offset_bytes, length_bytes).count),
                 _ => 0,
             };
-            volume.credits -= volume.credits.min(blocks);
+            volume.credits = volume.credits.saturating_sub(blocks);
             let request = volume.ask(snapshot, pending.request.body.clone());
             let what = What::Deed {
                 key,
