@@ -521,7 +521,7 @@ impl Core {
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
             ToCore::Hold { holdings, stores } => self.stores.hold(now, holdings.as_ref(), &stores),
             ToCore::Observe(_) | ToCore::DropHosts(_) => unreachable!("taken out by the pass"),
-            ToCore::Admit { store, path } => self.stores.admit(store, &path),
+            ToCore::Admit { store, path, mount } => self.stores.admit(store, &path, mount),
             ToCore::Retire { path, why } => self.stores.retire(&path, why),
             ToCore::Describe => {
                 let text = self.describe(now);

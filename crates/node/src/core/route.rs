@@ -131,7 +131,7 @@ impl Core {
                 self.mail.send(core, CoreMessage::ToStore { link, request, payload });
             }
             _ => {
-                let why = if self.may_still_come() {
+                let why = if self.may_still_come() || self.stores.awaits(request.store) {
                     Refusal::Busy
                 } else {
                     Refusal::NoSuchStore
