@@ -26,12 +26,13 @@ use crate::token;
 use crate::view::View;
 use crate::ways::{FORWARDS, Ways};
 use amita_cluster::condition::Failing;
-use amita_cluster::{NodeId, StoreId, VolumeId};
+use amita_cluster::{Generation, NodeId, StoreId, VolumeId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_uss as uss;
 use peers::Peers;
 pub use peers::{REFUSED_FOR, SILENT_FOR};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
@@ -125,6 +126,8 @@ pub struct Core {
     receiving: forward::Receiving,
     /// An owner does not know this process as living: all hosts are dropped, on all cores.
     drop_all_hosts: bool,
+    /// The newest generation of each volume whose sequencer was to be dropped.
+    dropped: FxHashMap<VolumeId, Generation>,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
     /// Stores of this node that could not be mounted.
@@ -184,6 +187,7 @@ impl Core {
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
             drop_all_hosts: false,
+            dropped: FxHashMap::default(),
             local: Vec::new(),
             unmounted: 0,
             to_control: Vec::new(),

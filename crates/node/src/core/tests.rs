@@ -197,6 +197,23 @@ fn what_is_under_way_ends_when_a_newer_sequencer_overtakes_the_end_of_the_older_
     assert_eq!(rig.core.shards.generation(VOLUME), Some(Generation(5)));
 }
 
+/// The word of a sequencer's end and the word to make it come by different rings.
+#[test]
+fn a_sequencer_that_was_dropped_before_it_was_made_is_not_made() {
+    let mut rig = Rig::new();
+    let end = CoreMessage::DropShard {
+        volume: VOLUME,
+        generation: Generation(3),
+        why: "lost".to_owned(),
+        handed_over: false,
+    };
+    rig.core.on_mail(&mut rig.driver, end);
+    rig.make_shard(3);
+    assert_eq!(rig.core.shards.generation(VOLUME), None);
+    rig.make_shard(4);
+    assert_eq!(rig.core.shards.generation(VOLUME), Some(Generation(4)));
+}
+
 /// What that is for: without it the first write would never end.
 #[test]
 fn a_forgotten_sequencer_ends_nothing() {
