@@ -303,6 +303,7 @@ impl Core {
                 message => self.on_control(now, message),
             }
         }
+        self.drop_everywhere(driver);
         self.mail.begin_pass(now);
         let mut mail = std::mem::take(&mut self.taken);
         while mail.len() < MAIL_PER_PASS

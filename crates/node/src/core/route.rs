@@ -32,6 +32,10 @@ impl Core {
                 self.on_mail(driver, message);
                 moved = true;
             }
+            if self.drop_all_hosts {
+                self.drop_everywhere(driver);
+                moved = true;
+            }
             if !moved {
                 return;
             }
