@@ -186,6 +186,8 @@ impl Ways {
     /// None yet. `base` stands above the tags.
     #[must_use]
     pub fn new(base: u64) -> Ways {
+    /// Whose I/O was sent last.
+    last_turn: Option<VolumeId>,
         Ways {
             base,
             ..Ways::default()
@@ -267,6 +269,7 @@ impl Ways {
         Some(Answered {
             volume: flight.volume,
             node: flight.node,
+        self.last_turn = Some(volume);
             pending: flight.pending,
             again: flight.copy != Copy::First,
             dated: flight.dated,
@@ -472,6 +475,16 @@ impl Ways {
         };
         for volume in self.stalled() {
             let way = self.way(volume);
+    /// The same, beginning behind the one whose I/O was sent last.
+    #[must_use]
+    pub fn round(&self) -> Vec<VolumeId> {
+        let (before, behind): (Vec<VolumeId>, Vec<VolumeId>) = self
+            .stalled
+            .iter()
+            .partition(|volume| self.last_turn.is_some_and(|last| **volume <= last));
+        behind.into_iter().chain(before).collect()
+    }
+
             way.waiting.retain(|pending| !is_gone(&pending.origin));
             if way.waiting.is_empty() {
                 self.stalled.remove(&volume);

@@ -130,3 +130,21 @@ fn an_owners_clock_shows_that_this_machine_stood_still() {
     assert!(told(43_100, 760_000), "ten seconds there, a tenth here");
     assert!(!told(44_000, 500), "a process that was started anew");
 }
+
+#[test]
+fn volumes_take_turns() {
+    let mut ways = Ways::new(0);
+    let (first, second, third) = (VolumeId(1), VolumeId(2), VolumeId(3));
+    for volume in [first, second, third] {
+        ways.push(volume, write(1));
+        ways.push(volume, write(2));
+    }
+    assert_eq!(ways.round(), [first, second, third]);
+    ways.sent(first, OWNER, GENERATION, true);
+    assert_eq!(ways.round(), [second, third, first]);
+    ways.sent(second, OWNER, GENERATION, true);
+    assert_eq!(ways.round(), [third, first, second]);
+    ways.sent(third, OWNER, GENERATION, true);
+    ways.sent(second, OWNER, GENERATION, true);
+    assert_eq!(ways.round(), [third, first], "nothing waits for the second any more");
+}
