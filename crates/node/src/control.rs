@@ -62,6 +62,8 @@ pub enum ToCore {
         store: StoreId,
         /// By which path: a copy of it may be here as well.
         path: String,
+        /// As which mount.
+        mount: u64,
     },
     /// This node may not serve the store, or no longer: [`FromCore::StoreFailed`] follows.
     Retire {

@@ -26,12 +26,13 @@ use crate::token;
 use crate::view::View;
 use crate::ways::{FORWARDS, Ways};
 use amita_cluster::condition::Failing;
-use amita_cluster::{NodeId, StoreId, VolumeId};
+use amita_cluster::{Generation, NodeId, StoreId, VolumeId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_uss as uss;
 use peers::Peers;
 pub use peers::{REFUSED_FOR, SILENT_FOR};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
@@ -125,6 +126,8 @@ pub struct Core {
     receiving: forward::Receiving,
     /// An owner does not know this process as living: all hosts are dropped, on all cores.
     drop_all_hosts: bool,
+    /// The newest generation of each volume whose sequencer was to be dropped.
+    dropped: FxHashMap<VolumeId, Generation>,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
     /// Stores of this node that could not be mounted.
@@ -184,6 +187,7 @@ impl Core {
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
             drop_all_hosts: false,
+            dropped: FxHashMap::default(),
             local: Vec::new(),
             unmounted: 0,
             to_control: Vec::new(),
@@ -299,6 +303,7 @@ impl Core {
                 message => self.on_control(now, message),
             }
         }
+        self.drop_everywhere(driver);
         self.mail.begin_pass(now);
         let mut mail = std::mem::take(&mut self.taken);
         while mail.len() < MAIL_PER_PASS
@@ -521,7 +526,7 @@ impl Core {
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
             ToCore::Hold { holdings, stores } => self.stores.hold(now, holdings.as_ref(), &stores),
             ToCore::Observe(_) | ToCore::DropHosts(_) => unreachable!("taken out by the pass"),
-            ToCore::Admit { store, path } => self.stores.admit(store, &path),
+            ToCore::Admit { store, path, mount } => self.stores.admit(store, &path, mount),
             ToCore::Retire { path, why } => self.stores.retire(&path, why),
             ToCore::Describe => {
                 let text = self.describe(now);

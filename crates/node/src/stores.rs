@@ -100,9 +100,15 @@ impl Stores {
         self.held = true;
     }
 
-    /// The store at that path may serve.
-    pub fn admit(&mut self, store: StoreId, path: &str) {
-        let found = |host: &&mut Host| host.store.status().id == store && host.path.as_os_str() == path;
+    /// The store at that path may serve, as this mount.
+    pub fn admit(&mut self, store: StoreId, path: &str, mount: u64) {
+        let found = |host: &&mut Host| {
+            // It may have failed and be mounted anew since: that is to be settled anew.
+            host.announced == Announced::Mounted
+                && host.store.status().id == store
+                && host.path.as_os_str() == path
+                && host.store.mount_number() == mount
+        };
         if let Some(host) = self.hosts.iter_mut().find(found) {
             host.admitted = true;
             (self.touched, self.news) = (true, true);
@@ -164,6 +170,13 @@ impl Stores {
     #[must_use]
     pub fn serves(&self, store: StoreId) -> bool {
         self.by_id.contains_key(&store)
+    }
+
+    /// Is the store here, mounted anew, and not admitted yet?
+    #[must_use]
+    pub fn awaits(&self, store: StoreId) -> bool {
+        let mut waiting = self.hosts.iter().filter(|host| host.announced == Announced::Mounted);
+        waiting.any(|host| host.store.status().id == store)
     }
 
     /// The stores that serve.
@@ -301,6 +314,7 @@ impl Stores {
     /// that until the store is mounted anew.
     pub fn announce(&mut self, now: Time, tell: &mut Vec<FromCore>) {
         self.news = false;
+        let held = self.held;
         for (index, host) in self.hosts.iter_mut().enumerate() {
             tell_of_memo(host, tell);
             let path = || host.path.display().to_string();
@@ -328,6 +342,8 @@ impl Stores {
                     if host.admitted && matches!(host.announced, Announced::Nothing | Announced::Mounted) =>
                 {
                     let status = host.store.status();
+                    // Whoever wrote to the mount before is told nothing by this one.
+                    (host.memo, host.memo_answers) = (None, Vec::new());
                     self.by_id.insert(status.id, index);
                     host.announced = Announced::Serving;
                     host.failed = false;
@@ -347,9 +363,16 @@ impl Stores {
                     });
                 }
                 // It is being mounted anew.
-                State::Mounting if host.announced == Announced::Failed => host.announced = Announced::Nothing,
+                State::Mounting if host.announced == Announced::Failed => {
+                    host.announced = Announced::Nothing;
+                    if held {
+                        self.by_id.retain(|_, own| *own != index);
+                    }
+                }
                 State::Refused(why) if host.announced == Announced::Nothing => {
                     host.announced = Announced::Failed;
+                    host.admitted = !held;
+                    (host.memo, host.memo_answers) = (None, Vec::new());
                     let mut why = why.to_string();
                     if let State::Refused(error) = host.store.state()
                         && care::may_pass(error)
@@ -370,7 +393,10 @@ impl Stores {
                     let served = host.announced == Announced::Serving;
                     let why = why.clone() + &next(&host.care.fails(now, true, host.store.flush_failed()));
                     host.announced = Announced::Failed;
+                    // Its claim is given up: the next mount needs one of its own.
+                    host.admitted = !held;
                     host.failed = true;
+                    (host.memo, host.memo_answers) = (None, Vec::new());
                     tell.push(FromCore::StoreFailed {
                         store: served.then(|| host.store.status().id),
                         path: path(),
@@ -442,3 +468,6 @@ pub fn refusal(request: &Request, why: Refusal) -> Answer {
         result: Err(why),
     }
 }
+
+#[cfg(test)]
+mod tests;

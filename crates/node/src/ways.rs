@@ -53,6 +53,26 @@ const CLOCK_LASTS: Duration = Duration::from_secs(2);
 /// How soon an answer that helps nobody is asked for again, if nothing is heard meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// What an owner's clock said, and when that came. What came late says less than is: the best is kept.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    clock: u64,
+    at: Time,
+}
+
+impl Reading {
+    /// Takes in one that came later, unless it was on its way for longer than this one. That is known for a while only: the owner's
+    /// clock may have stood still, or been set back.
+    fn improve(&mut self, other: Reading, lasts: Duration) {
+        let since = other.at.since(self.at);
+        // Two clocks run apart.
+        let least = self.clock + (since - since / 4).as_nanos() as u64;
+        if other.clock >= least || since > lasts {
+            *self = other;
+        }
+    }
+}
+
 /// A piece of I/O that waits, or is with the owner.
 #[derive(Debug)]
 pub struct Pending {
@@ -166,16 +186,18 @@ pub struct Ways {
     ways: BTreeMap<VolumeId, Way>,
     /// Volumes with I/O that waits.
     stalled: BTreeSet<VolumeId>,
+    /// Whose I/O was sent last.
+    last_turn: Option<VolumeId>,
     /// In the order in which they were sent.
     flights: BTreeMap<u64, Flight>,
     /// Of those: how many are to be asked for again.
     lost_copies: usize,
     /// What is given up: its host is told that the outcome is unknown.
     given_up: Vec<Pending>,
-    /// What the owners' clocks said by each link, and when that came.
-    clocks: BTreeMap<Link, (u64, Time)>,
-    /// What the owners' clocks said last, whatever the link, and when that came.
-    last_clocks: BTreeMap<NodeId, (u64, Time)>,
+    /// The best that was heard of the owners' clocks by each link.
+    clocks: BTreeMap<Link, Reading>,
+    /// The same, whatever the link.
+    owner_clocks: BTreeMap<NodeId, Reading>,
     /// Links by which an owner has said that it knows this process as living.
     known_by: BTreeSet<Link>,
     /// Rules that are switched off to show that the simulator notices.
@@ -247,6 +269,7 @@ impl Ways {
     pub fn sent(&mut self, volume: VolumeId, node: NodeId, generation: Generation, dated: bool) {
         let tag = self.next_tag();
         self.count += 1;
+        self.last_turn = Some(volume);
         if let Some(pending) = self.next_pending(volume) {
             let flight = Flight {
                 node,
@@ -452,6 +475,16 @@ impl Ways {
         self.stalled.iter().copied().collect()
     }
 
+    /// The same, beginning behind the one whose I/O was sent last.
+    #[must_use]
+    pub fn round(&self) -> Vec<VolumeId> {
+        let (before, behind): (Vec<VolumeId>, Vec<VolumeId>) = self
+            .stalled
+            .iter()
+            .partition(|volume| self.last_turn.is_some_and(|last| **volume <= last));
+        behind.into_iter().chain(before).collect()
+    }
+
     /// Does anything wait?
     #[must_use]
     pub fn is_stalled(&self) -> bool {
@@ -488,19 +521,21 @@ impl Ways {
 
     /// The owner at the end of this link has said what its clock is.
     pub fn heard_clock(&mut self, link: Link, now: Time, clock: u64) {
-        self.clocks.insert(link, (clock, now));
+        let reading = Reading { clock, at: now };
+        self.clocks.entry(link).or_insert(reading).improve(reading, CLOCK_LASTS);
     }
 
     /// An owner has said what its clock is. True when so much more time has passed there than here that this machine has stood still,
-    /// clock and all, or its clock was set back: nothing that hosts have sent before can be dated by it.
+    /// clock and all, or its clock was set back: nothing that hosts have sent before can be dated by it. Judged by the best that was
+    /// heard before: an answer that came late says nothing of this machine, nor does the next one that does not.
     pub fn stood_still(&mut self, node: NodeId, now: Time, clock: u64, stale_after: Duration) -> bool {
-        let Some((clock_before, before)) = self.last_clocks.insert(node, (clock, now)) else {
-            return false;
-        };
+        let reading = Reading { clock, at: now };
+        let best = self.owner_clocks.entry(node).or_insert(reading);
         let (here, there) = (
-            now.since(before),
-            Duration::from_nanos(clock.saturating_sub(clock_before)),
+            now.since(best.at),
+            Duration::from_nanos(clock.saturating_sub(best.clock)),
         );
+        best.improve(reading, PATIENCE);
         // Two clocks run apart; and a process that was started anew begins at zero.
         there > here + here / 4 + stale_after
     }
@@ -525,7 +560,7 @@ impl Ways {
     /// What the clock at the end of a link shows, at the least; 0: unknown.
     #[must_use]
     pub fn clock(&self, link: Link, now: Time) -> u64 {
-        let Some((clock, at)) = self.clocks.get(&link) else {
+        let Some(Reading { clock, at }) = self.clocks.get(&link) else {
             return 0;
         };
         let since = now.since(*at);

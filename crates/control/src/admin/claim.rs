@@ -60,7 +60,11 @@ pub fn claim_store(meta: &dyn Transact, store: &Store, session: u64, number: u64
             // An answer that was lost, or a record that somebody has changed meanwhile.
             Some((known, _)) if *known == mount => {}
             Some((known, _)) if known.node == store.node && known.session == session => {
-                return Err(served(meta, store.id, known.node)?);
+                // Mounted anew before its failure was told here. Under another path it is a copy.
+                let same_path = old.as_ref().is_some_and(|(old, _)| old.path == store.path);
+                if number <= known.number || !same_path {
+                    return Err(served(meta, store.id, known.node)?);
+                }
             }
             Some((known, _)) => {
                 // Our own node's older sessions are gone: its lease is ours.
@@ -105,16 +109,16 @@ pub fn claim_store(meta: &dyn Transact, store: &Store, session: u64, number: u64
     Err(AdminError::TooManyRaces { key: mount_key })
 }
 
-/// Gives a store up that this session had claimed: whoever has its disk may serve it.
+/// Gives a store up that this session had claimed by this mount or an older one: whoever has its disk may serve it.
 ///
 /// # Errors
 /// The metadata is away or refuses.
-pub fn release_store(meta: &dyn Transact, store: StoreId, node: NodeId, session: u64) -> Result<()> {
+pub fn release_store(meta: &dyn Transact, store: StoreId, node: NodeId, session: u64, number: u64) -> Result<()> {
     let key = map::mount_key(store);
     let Some((mount, revision)) = get::<Mount>(meta, &key)? else {
         return Ok(());
     };
-    if (mount.node, mount.session) == (node, session) {
+    if (mount.node, mount.session) == (node, session) && mount.number <= number {
         let call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key, &Mount { session: 0, ..mount })],

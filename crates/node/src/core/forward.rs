@@ -11,13 +11,24 @@ use amita_uss::HostKey;
 use amita_uss::reservation::{self, Refusal};
 use amita_volume::{IoError, Op, Payload};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How often a core with hosts that other gateways serve as well looks at the clock.
 const PULSE: Duration = Duration::from_millis(250);
 /// What has come by forwarding and is not answered, on one core; more is answered as busy.
 const MAX_RECEIVED: usize = 64 << 10;
+
+/// What came of sending what waits for a volume.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// As much went as was to go.
+    Went,
+    /// The way to the owner has no room now.
+    Full,
+    /// Nothing more waits that can go now.
+    Nothing,
+}
 
 /// The numbers of outcomes in [`Forwarded::code`]: part of the protocol (docs/protocol-wire.md).
 mod code {
@@ -337,8 +348,38 @@ impl Core {
 
     /// Hands out what waits for a volume, as far as it can go.
     pub(super) fn settle_way(&mut self, now: Time, volume: VolumeId) {
-        if self.ways.front(volume).is_none() {
-            return;
+        self.settle_some(now, volume, usize::MAX);
+    }
+
+    /// What waits goes on by turns, a request of each volume, beginning behind the one that had the last turn: however much
+    /// waits for one, another's with the same owner go on.
+    fn go_round(&mut self, now: Time) {
+        let mut full: BTreeSet<NodeId> = BTreeSet::new();
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            for volume in self.ways.round() {
+                let State::There(node) = self.ways.state(volume) else {
+                    continue;
+                };
+                if full.contains(&node) {
+                    continue;
+                }
+                match self.settle_some(now, volume, 1) {
+                    Turn::Went => again = true,
+                    Turn::Full => {
+                        full.insert(node);
+                    }
+                    Turn::Nothing => {}
+                }
+            }
+        }
+    }
+
+    /// Hands out what waits for a volume, as far as it can go; to another gateway at most so much.
+    fn settle_some(&mut self, now: Time, volume: VolumeId, most: usize) -> Turn {
+        // Hosts go before anything else does.
+        if self.drop_all_hosts || self.ways.front(volume).is_none() {
+            return Turn::Nothing;
         }
         if self.shards.is_open(volume) {
             self.ways.set(volume, State::Unknown);
@@ -366,24 +407,25 @@ impl Core {
                     Work::Reserve => self.reserve_here(origin, volume, &payload),
                 }
             }
-            return;
+            return Turn::Nothing;
         }
         let state = match self.ways.state(volume) {
-            State::Pausing(until) if now < until => return,
-            State::Asking => return,
+            State::Pausing(until) if now < until => return Turn::Nothing,
+            State::Asking => return Turn::Nothing,
             State::There(node) => State::There(node),
             State::Unknown | State::Pausing(_) if self.is_out_of_reach(volume) => {
                 self.ways.set(volume, State::Unknown);
                 while let Some(pending) = self.ways.next_pending(volume) {
                     self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
                 }
-                return;
+                return Turn::Nothing;
             }
             State::Unknown | State::Pausing(_) => self.find_way(volume),
         };
         self.ways.set(volume, state);
-        if let State::There(node) = state {
-            self.forward(now, volume, node);
+        match state {
+            State::There(node) => self.forward(now, volume, node, most),
+            _ => Turn::Nothing,
         }
     }
 
@@ -438,18 +480,21 @@ impl Core {
         State::Asking
     }
 
-    /// Sends what waits for a volume to its owner.
-    fn forward(&mut self, now: Time, volume: VolumeId, node: NodeId) {
+    /// Sends what waits for a volume to its owner, at most so much.
+    fn forward(&mut self, now: Time, volume: VolumeId, node: NodeId, most: usize) -> Turn {
         if self.receiving.late || self.drop_all_hosts {
-            return;
+            return Turn::Nothing;
         }
         let generation = match self.view.volume_of(volume) {
             Some(record) if record.owner == Some(node) => record.generation,
             // The directory has read a newer record than this core has heard of.
-            _ => return self.ways.pause(now, volume),
+            _ => {
+                self.ways.pause(now, volume);
+                return Turn::Nothing;
+            }
         };
         if self.ask_again(now, node) {
-            return;
+            return Turn::Full;
         }
         let Some((link, holder)) = self.peers.route(node) else {
             // It comes up, or the node is found to be lost: both are told.
@@ -457,9 +502,13 @@ impl Core {
                 // Not at once: the directory may know of no other yet.
                 self.ways.pause(now, volume);
             }
-            return;
+            return Turn::Nothing;
         };
+        let mut went = 0;
         while let Some(front) = self.ways.front(volume) {
+            if went == most {
+                return Turn::Went;
+            }
             let origin = front.origin;
             if self.is_old_of_another_core(now, &origin) {
                 if let Some(pending) = self.ways.next_pending(volume) {
@@ -475,11 +524,12 @@ impl Core {
             }
             if holder != self.config.core {
                 let Some(pending) = self.ways.next_pending(volume) else {
-                    return;
+                    return Turn::Nothing;
                 };
                 let Pending {
                     origin, work, payload, ..
                 } = pending;
+                went += 1;
                 let message = match work {
                     Work::Io(op) => CoreMessage::Piece {
                         origin,
@@ -510,9 +560,12 @@ impl Core {
                 as_of,
             });
             match self.fabric.send(link, message, front.payload.clone()) {
-                Ok(()) => self.ways.sent(volume, node, generation, as_of > 0),
+                Ok(()) => {
+                    self.ways.sent(volume, node, generation, as_of > 0);
+                    went += 1;
+                }
                 // Answers make room; a link that is gone comes again, or its node is lost.
-                Err(SendError::Full | SendError::Closed) => return,
+                Err(SendError::Full | SendError::Closed) => return Turn::Full,
                 Err(why) => {
                     let text = format!("volume {volume} cannot be reached through node {node}: {why}");
                     self.to_control.push(crate::control::FromCore::Warning(text));
@@ -522,6 +575,7 @@ impl Core {
                 }
             }
         }
+        Turn::Nothing
     }
 
     /// Asks an owner again for what was on a link to it that broke, in the order in which that was sent first, and under the same tags.
@@ -614,9 +668,10 @@ impl Core {
         for node in self.ways.with_lost_copies() {
             self.ask_again(now, node);
         }
-        for volume in self.ways.stalled() {
-            self.settle_way(now, volume);
+        for volume in self.ways.round() {
+            self.settle_some(now, volume, 1);
         }
+        self.go_round(now);
         self.end_given_up(now);
     }
 
@@ -644,7 +699,8 @@ impl Core {
     pub(super) fn on_forwarded(&mut self, now: Time, link: Link, answer: Forwarded, payload: Slice) {
         self.ways.heard_clock(link, now, answer.clock);
         let Some(answered) = self.ways.answered(answer.tag) else {
-            return;
+            // Its host has gone, or it has ended otherwise: there is room all the same.
+            return self.go_round(now);
         };
         let Answered {
             volume,
@@ -724,11 +780,7 @@ impl Core {
         if answer.code != code::NOT_LIVING {
             self.ways.known_by(link);
         }
-        for volume in self.ways.stalled() {
-            if matches!(self.ways.state(volume), State::There(_)) {
-                self.settle_way(now, volume);
-            }
-        }
+        self.go_round(now);
     }
 
     /// Does an I/O lie inside the volume, as far as this core knows it?
@@ -895,6 +947,8 @@ impl Core {
             _ => {}
         }
         self.settle_way(now, volume);
+        // What was given up stands in nobody's way any more.
+        self.go_round(now);
         self.end_given_up(now);
     }
 

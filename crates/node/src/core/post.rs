@@ -198,6 +198,11 @@ impl Core {
     fn make_shard(&mut self, driver: &mut dyn Driver, opened: amita_volume::Opened) {
         let now = driver.now();
         let (volume, generation) = (opened.volume.id, opened.generation);
+        if self.dropped.get(&volume).is_some_and(|dropped| generation <= *dropped) {
+            // The word of its end came by another ring, and was quicker: it counts as made and dropped.
+            self.mail.send(0, CoreMessage::ShardMade { volume, generation });
+            return self.settle_way(now, volume);
+        }
         if let Some(older) = self.shards.generation(volume)
             && !self.planted.forget_old_shard()
         {
@@ -237,6 +242,8 @@ impl Core {
             self.reservations.lost(volume, generation);
             self.run_reservations();
         }
+        let dropped = self.dropped.entry(volume).or_default();
+        *dropped = generation.max(*dropped);
         if self.shards.generation(volume) != Some(generation) {
             return;
         }

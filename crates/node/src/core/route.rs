@@ -32,6 +32,10 @@ impl Core {
                 self.on_mail(driver, message);
                 moved = true;
             }
+            if self.drop_all_hosts {
+                self.drop_everywhere(driver);
+                moved = true;
+            }
             if !moved {
                 return;
             }
@@ -131,7 +135,7 @@ impl Core {
                 self.mail.send(core, CoreMessage::ToStore { link, request, payload });
             }
             _ => {
-                let why = if self.may_still_come() {
+                let why = if self.may_still_come() || self.stores.awaits(request.store) {
                     Refusal::Busy
                 } else {
                     Refusal::NoSuchStore

@@ -1,8 +1,10 @@
 use super::*;
+use crate::mail::Origin;
 use crate::planted::Planted;
 use crate::trace::TraceConfig;
+use crate::ways::Work;
 use amita_cluster::map::{self, PoolKind};
-use amita_cluster::{ClusterId, Epoch, Generation, GroupIndex, PoolId};
+use amita_cluster::{ClusterId, Epoch, Generation, GroupIndex, PoolId, TraceId};
 use amita_reactor::sim::{SimConfig, SimDriver, World};
 use amita_reactor::{Inbox, Outbox, Pool};
 use amita_uss::{Event, Flow, Front, FrontId, StorageService};
@@ -195,6 +197,53 @@ fn what_is_under_way_ends_when_a_newer_sequencer_overtakes_the_end_of_the_older_
     rig.pass();
     assert!(rig.ended().is_empty() && !rig.was_told_of_the_loss());
     assert_eq!(rig.core.shards.generation(VOLUME), Some(Generation(5)));
+}
+
+/// The word of a sequencer's end and the word to make it come by different rings.
+#[test]
+fn a_sequencer_that_was_dropped_before_it_was_made_is_not_made() {
+    let mut rig = Rig::new();
+    let end = CoreMessage::DropShard {
+        volume: VOLUME,
+        generation: Generation(3),
+        why: "lost".to_owned(),
+        handed_over: false,
+    };
+    rig.core.on_mail(&mut rig.driver, end);
+    rig.make_shard(3);
+    assert_eq!(rig.core.shards.generation(VOLUME), None);
+    rig.make_shard(4);
+    assert_eq!(rig.core.shards.generation(VOLUME), Some(Generation(4)));
+}
+
+/// Nothing of a host waits any more when the next message is looked at.
+#[test]
+fn hosts_are_dropped_before_mail_is_taken_in() {
+    let mut rig = Rig::new();
+    rig.make_shard(3);
+    let now = rig.driver.now();
+    let origin = Origin {
+        core: 0,
+        front: rig.front,
+        tag: 1,
+        arrived: now,
+        parsed: now,
+        trace: TraceId::NONE,
+        host: uss::HostKey(9),
+        generation: Generation(0),
+    };
+    let read = Op::Read {
+        offset: 0,
+        length: 4096,
+    };
+    rig.core.drop_all_hosts = true;
+    let work = Work::Io(read);
+    rig.core
+        .wait_for_way(now, VOLUME, origin, work, amita_reactor::Slice::default());
+    assert_eq!(rig.core.ways.counts(), (0, 1), "hosts go first");
+    rig.pass();
+    assert!(!rig.core.drop_all_hosts);
+    assert_eq!(rig.core.ways.counts(), (0, 0));
 }
 
 /// What that is for: without it the first write would never end.

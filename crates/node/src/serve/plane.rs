@@ -636,7 +636,10 @@ impl ControlThread {
         let text = format!("store {path} does not serve: {why}");
         (self.log)(Level::Error, &text);
         let (claims, gone) = (self.claims.clone(), path.clone());
-        self.agent.run(move |_| claims.release(&gone));
+        // It may be mounted anew, and claimed, before the agent comes to this.
+        if let Some(mount) = claims.failed(&path) {
+            self.agent.run(move |_| claims.release(&gone, mount));
+        }
         let mut objects = vec![path];
         if let Some(store) = store {
             self.agent.store_failed(store);

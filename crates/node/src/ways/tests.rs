@@ -1,6 +1,7 @@
 use super::{PATIENCE, Pending, State, Ways, Work};
 use crate::mail::Origin;
 use amita_cluster::{Generation, NodeId, TraceId, VolumeId};
+use amita_fabric::Link;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_uss::{FrontId, HostKey};
@@ -129,4 +130,48 @@ fn an_owners_clock_shows_that_this_machine_stood_still() {
     assert!(!told(43_000, 750_000), "clocks run apart");
     assert!(told(43_100, 760_000), "ten seconds there, a tenth here");
     assert!(!told(44_000, 500), "a process that was started anew");
+}
+
+/// A burst of lost packets holds answers up for longer than a freeze may last: that is no freeze of this machine, neither when they
+/// come nor when the next one comes at once.
+#[test]
+fn answers_that_come_late_do_not_look_like_a_machine_that_stood_still() {
+    let mut ways = Ways::new(0);
+    let at = |ms: u64| Time(ms * 1_000_000);
+    let stale_after = Duration::from_secs(1);
+    let link = Link(1);
+    let mut told = |here_ms: u64, there_ms: u64| {
+        ways.heard_clock(link, at(here_ms), there_ms * 1_000_000);
+        let stood_still = ways.stood_still(OWNER, at(here_ms), there_ms * 1_000_000, stale_after);
+        (stood_still, ways.clock(link, at(here_ms)) / 1_000_000)
+    };
+    assert_eq!(told(1000, 71_000), (false, 71_000));
+    // Sent a moment later, and 1.5 s on its way: dated by the better one before it.
+    assert_eq!(told(2500, 71_000), (false, 72_500));
+    assert_eq!(told(2501, 71_100), (false, 72_501));
+    assert_eq!(told(2510, 72_510), (false, 72_510), "the burst is over");
+    // This machine stood still for two seconds, clock and all.
+    assert!(told(2520, 74_520).0);
+    assert!(!told(2530, 74_530).0, "told once");
+    // The owner's machine was started anew.
+    assert_eq!(told(20_000, 500), (false, 500));
+    assert!(told(20_010, 2510).0);
+}
+
+#[test]
+fn volumes_take_turns() {
+    let mut ways = Ways::new(0);
+    let (first, second, third) = (VolumeId(1), VolumeId(2), VolumeId(3));
+    for volume in [first, second, third] {
+        ways.push(volume, write(1));
+        ways.push(volume, write(2));
+    }
+    assert_eq!(ways.round(), [first, second, third]);
+    ways.sent(first, OWNER, GENERATION, true);
+    assert_eq!(ways.round(), [second, third, first]);
+    ways.sent(second, OWNER, GENERATION, true);
+    assert_eq!(ways.round(), [third, first, second]);
+    ways.sent(third, OWNER, GENERATION, true);
+    ways.sent(second, OWNER, GENERATION, true);
+    assert_eq!(ways.round(), [third, first], "nothing waits for the second any more");
 }

@@ -109,15 +109,34 @@ fn a_disk_moves_to_another_host_when_its_node_is_gone() {
 fn a_store_that_was_given_up_may_move_while_its_node_lives() {
     let (meta, a, b) = two_nodes();
     claim_store(&meta, &at(a, "/dev/a"), 11, 4).unwrap();
-    release_store(&meta, STORE, b, 12).unwrap();
+    release_store(&meta, STORE, b, 12, 9).unwrap();
     assert!(
         claim_store(&meta, &at(b, "/dev/b"), 12, 5).is_err(),
         "it was not its own"
     );
-    release_store(&meta, STORE, a, 11).unwrap();
+    release_store(&meta, STORE, a, 11, 4).unwrap();
     claim_store(&meta, &at(b, "/dev/b"), 12, 5).unwrap();
-    release_store(&meta, STORE, a, 11).unwrap();
+    release_store(&meta, STORE, a, 11, 4).unwrap();
     assert_eq!(home(&meta).2.session, 12, "the old one gives up nothing of the new one");
+}
+
+/// The device failed for a moment, and the release of the first claim comes late.
+#[test]
+fn a_store_that_is_mounted_anew_replaces_its_own_sessions_claim() {
+    let (meta, a, b) = two_nodes();
+    claim_store(&meta, &at(a, "/dev/a"), 11, 4).unwrap();
+    assert!(
+        claim_store(&meta, &at(a, "/dev/copy"), 11, 5).is_err(),
+        "another path has a copy"
+    );
+    claim_store(&meta, &at(a, "/dev/a"), 11, 5).unwrap();
+    assert_eq!(home(&meta).2.number, 5);
+    assert!(claim_store(&meta, &at(a, "/dev/a"), 11, 4).is_err(), "the older mount");
+    release_store(&meta, STORE, a, 11, 4).unwrap();
+    assert_eq!(home(&meta).2.session, 11, "the newer mount keeps its claim");
+    assert!(claim_store(&meta, &at(b, "/dev/copy"), 12, 9).is_err());
+    release_store(&meta, STORE, a, 11, 5).unwrap();
+    claim_store(&meta, &at(b, "/dev/b"), 12, 9).unwrap();
 }
 
 #[test]
