@@ -190,7 +190,9 @@ impl Ledger {
             Fault::StalledDisk { node, for_ns } | Fault::HangingDisk { node, for_ns, .. } => {
                 (Kind::HungDisk, until(for_ns), bit(node))
             }
-            Fault::DiskErrors { node, for_ns, .. } | Fault::ReadErrors { node, for_ns, .. } => (Kind::DiskErrors, until(for_ns), bit(node)),
+            Fault::DiskErrors { node, for_ns, .. } | Fault::ReadErrors { node, for_ns, .. } => {
+                (Kind::DiskErrors, until(for_ns), bit(node))
+            }
             Fault::LyingDisk { node, .. } => (Kind::Rot, None, bit(node)),
             // Only what was really flipped counts.
             Fault::Rot { .. } => return,
@@ -214,7 +216,11 @@ impl Ledger {
         for trouble in self.troubles.iter_mut().filter(ours) {
             trouble.until.get_or_insert(now.plus(BEGINNING));
         }
-        let kind = if now == Time::default() { Kind::Beginning } else { Kind::Gone };
+        let kind = if now == Time::default() {
+            Kind::Beginning
+        } else {
+            Kind::Gone
+        };
         self.add(kind, now, Some(now.plus(BEGINNING)), bit(node));
     }
 
@@ -354,9 +360,7 @@ impl Ledger {
         };
         let any = |nodes: Nodes, kinds: &[Kind]| {
             let mut troubles = self.troubles.iter();
-            troubles.any(|trouble| {
-                kinds.contains(&trouble.kind) && trouble.nodes & nodes != 0 && is_in_time(trouble)
-            })
+            troubles.any(|trouble| kinds.contains(&trouble.kind) && trouble.nodes & nodes != 0 && is_in_time(trouble))
         };
         const STANDING: [Kind; 11] = [
             Kind::Process,

@@ -166,7 +166,10 @@ pub enum Kind {
 impl Kind {
     /// Does a store need its data for it? Fences have a patience of their own; promises and credits are given out of memory.
     pub fn is_work(&self) -> bool {
-        !matches!(self, Kind::Free | Kind::Fence { .. } | Kind::Confirm | Kind::Settle { .. })
+        !matches!(
+            self,
+            Kind::Free | Kind::Fence { .. } | Kind::Confirm | Kind::Settle { .. }
+        )
     }
 }
 

@@ -458,7 +458,12 @@ impl Player {
             if self.credit < cost {
                 if !self.asked.values().any(|(_, asked)| matches!(asked, Asked::Settle)) {
                     let (want, back) = (cost as u32, 0);
-                    self.ask(service, Asked::Settle, RequestBody::Settle { want, back }, Slice::default());
+                    self.ask(
+                        service,
+                        Asked::Settle,
+                        RequestBody::Settle { want, back },
+                        Slice::default(),
+                    );
                     self.hit("solo.credit_wait");
                 }
                 return false;

@@ -56,7 +56,9 @@ impl Sequencer {
                 continue;
             }
             let asked = self.tasks[slot].write().asked.has(position);
-            let said = store.full.is_some_and(|full| full.asked_at >= asked_at && want >= full.want);
+            let said = store
+                .full
+                .is_some_and(|full| full.asked_at >= asked_at && want >= full.want);
             // It was asked when we had waited for long, and had not enough.
             let too_long = store.settle_at >= patient_until && want >= store.settle_want && store.settle_want > 0;
             if said || too_long || (asked && self.config.planted.full_without_word()) {

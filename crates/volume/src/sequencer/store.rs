@@ -1,7 +1,7 @@
 //! Links, silence and promises: what belongs to a store and not to a group.
 
-use super::{NEVER, Sequencer};
 use super::state::ChunkState;
+use super::{NEVER, Sequencer};
 use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE, PROMISE_PERCENT};
 use crate::task::{Kind, Members, NIL};
 use amita_cluster::StoreId;
