@@ -433,7 +433,8 @@ fn metadata_whose_disk_is_full_is_read_and_comes_back_by_itself() {
     let mut file = std::fs::File::create(&filler).expect("a file");
     while std::io::Write::write_all(&mut file, &zeros).is_ok() {}
     let refused = run(&["node", "place", "g", "--rack", "r2"]);
-    assert_eq!(refused.status.code(), Some(1), "{}", refused.text);
+    // etcd may have made the change before it says so: an unknown outcome.
+    assert_eq!(refused.status.code(), Some(3), "{}", refused.text);
     assert!(refused.text.contains("space exceeded"), "{}", refused.text);
     let listed = run(&["node", "list", "--json"])
         .success()
