@@ -54,10 +54,18 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
                 | AdminError::InUse { .. }
+                | AdminError::IsOpen { .. }
+                | AdminError::OwnerSilent { .. }
+                | AdminError::Suspected { .. }
                 | AdminError::WouldWait { .. }
                 | AdminError::Attached { .. }
                 | AdminError::HasNamespaces { .. }
                 | AdminError::Allowed { .. }
+                | AdminError::NodeLives { .. }
+                | AdminError::NodeNeeded { .. }
+                | AdminError::NodeTaken { .. }
+                | AdminError::StoreServed { .. }
+                | AdminError::StoreOutdated { .. }
                 | AdminError::Full { .. }
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,

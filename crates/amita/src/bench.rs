@@ -34,6 +34,7 @@ pub mod usage;
 
 use crate::error::{Failure, Kind, Result};
 use crate::harness::{interrupt, tool};
+use crate::{say, say_line};
 use case::{Extent, Filter};
 use record::Run;
 use std::path::PathBuf;
@@ -146,7 +147,7 @@ pub enum Part {
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Some(Command::Compare { a, b }) => {
-            print!("{}", compare::markdown(&Run::read(a)?, &Run::read(b)?));
+            say!("{}", compare::markdown(&Run::read(a)?, &Run::read(b)?));
             return Ok(());
         }
         Some(Command::Plot { run, folder }) => return draw(&Run::read(run)?, folder),
@@ -167,7 +168,7 @@ fn draw(run: &Run, folder: &std::path::Path) -> Result<()> {
         if points.len() > 1 {
             let path = folder.join(format!("latency-{mix}.svg"));
             plot::write(&path, &curve::title(mix), &points)?;
-            println!("{}", path.display());
+            say_line!("{}", path.display());
             some = true;
         }
     }

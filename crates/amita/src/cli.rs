@@ -29,7 +29,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong command line, or a disk that cannot be looked at; 3 the metadata or a node cannot be \
-reached; 4 what was named does not exist; 5 it exists already or is in use.";
+reached; 4 what was named does not exist; 5 it exists already or is in use; 141 whoever read the answer has gone.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

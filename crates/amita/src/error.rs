@@ -24,6 +24,8 @@ pub enum Kind {
     Conflict,
     /// The person at the keyboard, or a signal, ended it. Exit code 130.
     Interrupted,
+    /// Whoever read the answer has gone. Exit code 141, as of a program that SIGPIPE has ended.
+    Unread,
 }
 
 impl Kind {
@@ -37,6 +39,7 @@ impl Kind {
             Kind::NotFound => 4,
             Kind::Conflict => 5,
             Kind::Interrupted => 130,
+            Kind::Unread => 141,
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod error;
 pub mod harness;
 pub mod logging;
 pub mod nodes;
+pub mod output;
 pub mod progress;
 pub mod size;
 pub mod table;

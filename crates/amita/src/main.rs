@@ -1,7 +1,9 @@
 //! The program `amita`: see the library of the same name.
 
+use amita::error::Kind;
 use amita::{cli, logging};
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -10,7 +12,10 @@ fn main() -> ExitCode {
     match cli::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("amita: {failure}");
+            // Whoever has closed the pipe knows. And nobody is left to tell when standard error is gone.
+            if failure.kind != Kind::Unread {
+                let _ = writeln!(std::io::stderr(), "amita: {failure}");
+            }
             failure.exit_code()
         }
     }

@@ -33,14 +33,14 @@ impl Steps {
         // On a terminal the line stands while the work goes on; in a file it comes once, when it is done.
         let terminal = std::io::stderr().is_terminal();
         if terminal {
-            eprint!("  ...    {what}");
             // A terminal that cannot be written to shows nothing, and the work is what counts.
-            let _ = std::io::stderr().flush();
+            let _ = write!(std::io::stderr(), "  ...    {what}").and_then(|()| std::io::stderr().flush());
         }
         let result = work();
         let mark = if result.is_ok() { "     " } else { " FAILED" };
         let back = if terminal { "\r" } else { "" };
-        eprintln!("{back}{:>6.1} s {what}{mark}", before.elapsed().as_secs_f64());
+        let seconds = before.elapsed().as_secs_f64();
+        let _ = writeln!(std::io::stderr(), "{back}{seconds:>6.1} s {what}{mark}");
         result
     }
 

@@ -1,6 +1,7 @@
 //! Tables on a terminal: columns as wide as their widest cell, numbers to the right.
 
 use crate::error::{Context, Result};
+use crate::{say, say_line};
 use serde::Serialize;
 
 /// Rows of text under a head.
@@ -103,9 +104,9 @@ impl Table {
 pub fn print<T: Serialize + ?Sized>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> Result<()> {
     if as_json {
         let json = serde_json::to_string_pretty(value).context(|| "cannot write JSON".to_owned())?;
-        println!("{json}");
+        say_line!("{json}");
     } else {
-        print!("{}", text());
+        say!("{}", text());
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ number!(
     /// The number of a group's membership; each change of membership raises it by compare-and-set in the metadata.
     Epoch, u64);
 number!(
-    /// The number of a volume's ownership; each takeover raises it. At most [`Generation::MAX`] (24 bits).
+    /// The number of a volume's ownership; each takeover raises it. Below [`Generation::DELETED`] (24 bits).
     Generation, u32);
 number!(
     /// A snapshot of a volume: 1, 2, 3, ... in the order in which they were made; never reused. What was written while
@@ -55,11 +55,14 @@ number!(
 impl Generation {
     /// The largest generation that fits a packed version.
     pub const MAX: Generation = Generation((1 << 24) - 1);
+    /// No owner ever has this one: a store that knows a volume by it knows that the volume is deleted, for good.
+    pub const DELETED: Generation = Generation::MAX;
 
     /// The next one, or `None` when the space is used up.
     #[must_use]
     pub fn next(self) -> Option<Generation> {
-        (self < Self::MAX).then_some(Generation(self.0 + 1))
+        let next = Generation(self.0.saturating_add(1));
+        (next < Self::DELETED).then_some(next)
     }
 }
 

@@ -4,6 +4,8 @@
 //! bare integer crosses a module's border.
 #![deny(unsafe_code)]
 
+pub mod condition;
+pub mod holdings;
 pub mod id;
 pub mod layout;
 pub mod map;
@@ -22,4 +24,4 @@ pub use layout::{
 };
 pub use sum::crc32c;
 pub use trace::TraceId;
-pub use version::Version;
+pub use version::{MAX_AHEAD, Version};

@@ -89,6 +89,19 @@ pub struct Store {
     pub duty: StoreDuty,
 }
 
+/// `/amita/mounts/UUID`: who serves a store. Each mount of a store raises a counter on its disk before anything else is
+/// written there, and each number is claimed once: who comes with the same number or an older one has a copy of the disk, or
+/// the disk as it once was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// The node.
+    pub node: NodeId,
+    /// Its session, as in [`Live`]; 0: it serves the store no more, and says so.
+    pub session: u64,
+    /// The number of the mount, as it is on the disk.
+    pub number: u64,
+}
+
 /// What the operator wants of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -207,6 +220,18 @@ pub struct Scrub {
     /// What was found.
     #[serde(default)]
     pub report: ScrubReport,
+    /// Whose copies were not looked at: stores that should hold groups and were not in sync.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Unread>,
+}
+
+/// A store whose copies a scrub has not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unread {
+    /// The store.
+    pub store: StoreId,
+    /// In how many groups.
+    pub groups: u32,
 }
 
 /// What a look at all copies of a volume has found.
@@ -341,6 +366,22 @@ pub struct Move {
     pub refused: Option<String>,
 }
 
+/// `/amita/closing/VOLUME_ID`: the operator wants the volume's owner to stop serving it, because it is to be deleted, or is. The
+/// owner carries it out and removes the record, once nothing more is acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closing {
+    /// The volume's name.
+    pub volume: String,
+    /// Whose it was.
+    pub owner: NodeId,
+    /// Also where clients use it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+    /// How many clients use it, so that it goes on: whoever waits tells the operator, and removes the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u64>,
+}
+
 /// `/amita/life`: how often the metadata was rebuilt from the stores. There is none before the first time. Revisions,
 /// epochs and generations of different lives do not compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -360,6 +401,16 @@ pub struct Suspect {
     pub why: String,
 }
 
+/// The prefix of who serves the stores.
+#[must_use]
+pub fn mounts_prefix() -> String {
+    format!("{PREFIX}mounts/")
+}
+/// The key of who serves a store.
+#[must_use]
+pub fn mount_key(store: StoreId) -> String {
+    format!("{PREFIX}mounts/{store}")
+}
 /// The prefix of the subsystems.
 #[must_use]
 pub fn subsystems_prefix() -> String {
@@ -389,6 +440,16 @@ pub fn moves_prefix() -> String {
 #[must_use]
 pub fn move_key(volume: VolumeId) -> String {
     format!("{PREFIX}moves/{volume}")
+}
+/// The prefix of the operator's wishes that owners close volumes.
+#[must_use]
+pub fn closings_prefix() -> String {
+    format!("{PREFIX}closing/")
+}
+/// The key of the operator's wish that its owner close a volume.
+#[must_use]
+pub fn closing_key(volume: VolumeId) -> String {
+    format!("{PREFIX}closing/{volume}")
 }
 /// The key of a volume's reservation.
 #[must_use]

@@ -185,6 +185,14 @@ pub enum RequestBody {
     },
     /// Nothing but a promise is wanted (R4).
     Confirm,
+    /// Credits (R7): some are given back that are not needed at present, or more are wanted.
+    Settle {
+        /// Blocks that a write waits for; 0: nothing waits.
+        want: u32,
+        /// Blocks that the sender's account is to have less. It has taken them out of its own count before it sent this, so
+        /// that what is behind this on the link rests on the rest.
+        back: u32,
+    },
     /// List the volume's chunks of the scope's group that the store holds, in order of their index.
     Chunks {
         /// The first index to list.
@@ -345,6 +353,12 @@ pub enum AnswerBody {
     },
     /// Only the promise was wanted.
     Confirmed,
+    /// Answer to [`RequestBody::Settle`].
+    Settled {
+        /// There is not as much as is wanted, and nothing is on its way back: the store is full. Else the answer's credits
+        /// are what can be granted now; where that is too little, it is worth asking again.
+        full: bool,
+    },
     /// Chunks.
     Chunks {
         /// In order of their index; at most [`MAX_LISTED_CHUNKS`].

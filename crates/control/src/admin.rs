@@ -3,11 +3,14 @@
 //! Every change is a compare-and-set that says what it was based on, so that two operators at once cannot undo each
 //! other; a lost race is read anew and tried again a few times.
 
+mod claim;
 mod client;
+mod deletion;
 mod error;
 mod host;
 mod moves;
 mod namespace;
+mod node;
 mod nqn;
 mod pool;
 mod recovery;
@@ -16,10 +19,13 @@ mod resize;
 mod scrub;
 mod status;
 mod subsystem;
+mod thresholds;
 mod topology;
 mod volume;
 
+pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
+pub use deletion::{Deleted, Deletion, delete_volume};
 pub use error::AdminError;
 pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
@@ -29,6 +35,7 @@ pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,
 };
+pub use node::{register_as, remove_node, reserve_node};
 pub use nqn::{MAX_NQN_BYTES, check_nqn};
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
@@ -40,11 +47,12 @@ pub use subsystem::{
     MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn, delete_subsystem, set_subsystem,
     subsystem, subsystems,
 };
+pub use thresholds::{set_thresholds, thresholds};
 pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
     maintain_node, place_node, replace_store, weigh_store,
 };
-pub use volume::{MAX_VOLUME_BYTES, create_volume, delete_volume, volume, volumes};
+pub use volume::{MAX_VOLUME_BYTES, create_volume, volume, volumes};
 
 use amita_cluster::map::{self, Cluster, Node, Store};
 use amita_cluster::{ClusterId, NodeId, StoreId};
@@ -153,34 +161,16 @@ pub struct Served<'a> {
 /// # Errors
 /// As [`register_node`].
 pub fn register(meta: &dyn Transact, name: &str, served: &Served<'_>) -> Result<Node> {
-    check_name("node", name)?;
-    let key = map::node_key(name);
     for _ in 0..RACES {
-        let found = get::<Node>(meta, &key)?;
-        let (id, revision) = match &found {
-            Some((node, revision)) => (node.id, *revision),
-            None => (NodeId(number(next_number(meta, "nodes")?, "nodes")?), 0),
-        };
-        // Where it stands, and whether it is in maintenance, is the operator's.
-        let old = found.as_ref().map(|(node, _)| node);
-        let node = Node {
-            site: old.map(|node| node.site.clone()).unwrap_or_default(),
-            rack: old.map(|node| node.rack.clone()).unwrap_or_default(),
-            maintenance: old.is_some_and(|node| node.maintenance),
-            client: false,
-            id,
-            name: name.to_owned(),
-            fabric: served.fabric.to_owned(),
-            nbd: served.nbd.map(str::to_owned),
-            nvme: served.nvme.map(str::to_owned),
-            metrics: served.metrics.map(str::to_owned),
-            cores: served.cores,
-        };
-        if found.as_ref().is_some_and(|(old, _)| *old == node) || put_if(meta, &key, revision, &node)? {
-            return Ok(node);
+        match register_as(meta, name, reserve_node(meta, name)?, served) {
+            // Somebody was faster: the number stays with the name.
+            Err(AdminError::NodeTaken { .. }) => {}
+            other => return other,
         }
     }
-    Err(AdminError::TooManyRaces { key })
+    Err(AdminError::TooManyRaces {
+        key: map::node_key(name),
+    })
 }
 
 /// The number of a node, given now if it has none: its addresses are registered once they are known.
@@ -204,20 +194,25 @@ pub fn register_store(meta: &dyn Transact, store: &Store) -> Result<()> {
     for _ in 0..RACES {
         let found = get::<Store>(meta, &key)?;
         let (old, revision) = found.map_or((None, 0), |(old, revision)| (Some(old), revision));
-        // The weight, the class and the duty are the operator's once they are set.
-        let mut store = store.clone();
-        if let Some(old) = &old {
-            store.weight = old.weight;
-            store.duty = old.duty;
-            if !old.class.is_empty() {
-                store.class.clone_from(&old.class);
-            }
-        }
+        let store = settled_store(store, old.as_ref());
         if old.as_ref() == Some(&store) || put_if(meta, &key, revision, &store)? {
             return Ok(());
         }
     }
     Err(AdminError::TooManyRaces { key })
+}
+
+/// A store's record as it is to be written: the weight, the class and the duty are the operator's once they are set.
+fn settled_store(store: &Store, old: Option<&Store>) -> Store {
+    let mut store = store.clone();
+    if let Some(old) = old {
+        store.weight = old.weight;
+        store.duty = old.duty;
+        if !old.class.is_empty() {
+            store.class.clone_from(&old.class);
+        }
+    }
+    store
 }
 
 /// All nodes by name.
@@ -234,6 +229,12 @@ pub fn nodes(meta: &dyn Transact) -> Result<Vec<Node>> {
 /// As [`nodes`].
 pub fn stores(meta: &dyn Transact) -> Result<Vec<Store>> {
     list(meta, &format!("{}stores/", map::PREFIX))
+}
+
+/// A node's name; where there is none, its number.
+fn node_name(meta: &dyn Transact, node: NodeId) -> Result<String> {
+    let found = nodes(meta)?.into_iter().find(|known| known.id == node);
+    Ok(found.map_or_else(|| format!("number {node}"), |known| known.name))
 }
 
 /// The next number of a counter: never given twice.

@@ -93,12 +93,20 @@ pub enum Notice {
         /// The metadata's.
         revision: u64,
     },
+    /// All that has changed together was told.
+    Seen,
     /// A call of [`Agent::call`] ended.
     Reply {
         /// Its number.
         call: u64,
         /// How.
         result: Result<Reply, Error>,
+    },
+    /// The lease has ended, and a new one is taken when all clones of the sender are gone: before, hosts are to be dropped, which may
+    /// have gone on by other gateways meanwhile.
+    Lapsed {
+        /// Held by whoever has hosts to drop.
+        dropped: Sender<usize>,
     },
     /// An operator should see this.
     Warn(String),

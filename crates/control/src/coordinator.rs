@@ -16,6 +16,7 @@
 //! * [`learn`]: what is known, and how records change it.
 //! * [`evict`]: who must leave because it is gone.
 //! * [`health`]: who must leave because it is slow.
+//! * [`space`]: which stores are nearly full, and which no longer.
 //! * [`reconcile`]: who may join, who is up to date, who is no longer wanted.
 //! * [`claims`]: whether all owners say that a syncing store is whole.
 //! * [`plan`]: which stores should hold the groups.
@@ -35,6 +36,7 @@ mod health;
 mod learn;
 mod plan;
 mod reconcile;
+mod space;
 mod warning;
 
 pub use reconcile::{Concurrency, Recovery};
@@ -249,6 +251,7 @@ pub struct Coordinator {
     /// Nothing is deleted before this moment.
     tidy_at: Moment,
     health: health::Health,
+    spaces: space::Spaces,
     /// What was warned of and still is so.
     standing: BTreeSet<Warning>,
     /// Something has changed that evictions rest on.

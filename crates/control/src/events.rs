@@ -136,6 +136,20 @@ kinds! {
     Repaired "repaired" Info,
     /// A store answers much slower than its peers.
     SlowStore "slow-store" Warning,
+    /// A store has got over the threshold for near full.
+    StoreNearFull "store-near-full" Warning,
+    /// A store has got over the threshold for full: writes fail when nothing is left.
+    StoreFull "store-full" Error,
+    /// A store that was full, or near full, has space again.
+    StoreRoomy "store-roomy" Info,
+    /// The metadata is older than what a store knows: no volume is opened.
+    MetadataOlder "metadata-older" Error,
+    /// Writes, reads or the opening of a volume fail at a gateway.
+    VolumeFails "volume-fails" Error,
+    /// What had failed at a volume has not failed for half a minute.
+    VolumeWorks "volume-works" Info,
+    /// Another node or process serves a store that this one served.
+    StoreTaken "store-taken" Error,
 }
 
 impl Kind {

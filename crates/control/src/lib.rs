@@ -4,8 +4,10 @@
 //! * [`coordinator`]: a pure state machine that sees liveness and groups and says what to change.
 //! * [`candidates`]: which stores may hold a pool's groups.
 //! * [`events`]: what happened, and why: a log that can be asked.
+//! * [`health`]: what is so, how much that matters, and what to do about it.
 //! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
 //!   run the coordinator while this node is elected.
+//! * [`ledger`]: what stores may hold, so that they drop what nothing needs any more.
 //! * [`records`]: a copy of the metadata, as every store keeps one.
 //! * [`regress`]: is the metadata older than what a store knows?
 //! * [`recover`]: the metadata is rebuilt from what stores know.
@@ -16,6 +18,8 @@ pub mod agent;
 pub mod candidates;
 pub mod coordinator;
 pub mod events;
+pub mod health;
+pub mod ledger;
 pub mod records;
 pub mod recover;
 pub mod regress;

@@ -28,10 +28,20 @@ pub struct Records {
 }
 
 /// Is this key worth keeping? Not what says who is there at this moment, what follows from the rest, what happened, or what
-/// was wished of owners: nobody owns a volume when the records come back.
+/// was wished of owners: nobody owns a volume, or serves a store, when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 6] = ["live/", "events/", "whole/", "raised/", "suspect/", "moves/"];
+    const LEFT_OUT: [&str; 9] = [
+        "live/",
+        "events/",
+        "whole/",
+        "raised/",
+        "suspect/",
+        "moves/",
+        "closing/",
+        "mounts/",
+        "condition/",
+    ];
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;
     };

@@ -79,6 +79,15 @@ pub fn compare(now: &Records, source: &Source) -> Verdict {
         .map(|volume| (volume.id, volume))
         .collect();
     let volumes_given = given("volumes");
+    for volume in volumes.values().filter(|volume| source.knows_deleted(volume.id)) {
+        found.push(format!("volume {}: the store knows that it was deleted", volume.name));
+    }
+    let last_deleted = source.deleted.iter().map(|(_, last)| last.0).max();
+    if let Some(last) = last_deleted.filter(|last| *last > volumes_given) {
+        found.push(format!(
+            "the store knows that volume {last} was deleted, and the metadata has never known a volume of that number"
+        ));
+    }
     for known in &source.volumes {
         let more = match volumes.get(&known.volume) {
             Some(volume) if known.generation > volume.generation => format!(

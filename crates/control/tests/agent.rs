@@ -99,7 +99,8 @@ fn sink() -> (Sink, Arc<Mutex<Heard>>) {
         match notice {
             Notice::Record { key, value, .. } => drop(heard.records.insert(key, value)),
             Notice::Reply { call, result } => heard.replies.push((call, result)),
-            Notice::Settled { .. } => {}
+            // Nobody has hosts to drop.
+            Notice::Settled { .. } | Notice::Seen | Notice::Lapsed { .. } => {}
             Notice::Warn(text) => heard.warnings.push(text),
             Notice::Info(text) => heard.infos.push(text),
         }

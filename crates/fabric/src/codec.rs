@@ -178,6 +178,8 @@ kinds! {
     Verify = 0x1f, request::VERIFY_BYTES, 0;
     /// Request: as `Fence`, of a volume that was handed over.
     Succeed = 0x20, request::SUCCEED_BYTES, 0;
+    /// Request: credits are given back, or wanted.
+    Settle = 0x21, request::SETTLE_BYTES, 0;
 
     /// Answer to `Fence`.
     Fenced = 0x40, answer::PLAIN_BYTES, 0;
@@ -203,6 +205,8 @@ kinds! {
     Mended = 0x4a, answer::MENDED_BYTES, 0;
     /// Answer to `Verify`.
     Verified = 0x4b, answer::VERIFIED_BYTES, 0;
+    /// Answer to `Settle`.
+    Settled = 0x4c, answer::SETTLED_BYTES, 0;
 }
 
 impl Kind {
@@ -355,7 +359,8 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Mend
         | Kind::Whole
         | Kind::Verify
-        | Kind::Succeed => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
+        | Kind::Succeed
+        | Kind::Settle => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
         Kind::Fenced
         | Kind::Opened
         | Kind::Done
@@ -367,7 +372,8 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Held
         | Kind::Joined
         | Kind::Mended
-        | Kind::Verified => answer::get(prefix, reader).map(|answer| Frame::Message(Message::Answer(answer))),
+        | Kind::Verified
+        | Kind::Settled => answer::get(prefix, reader).map(|answer| Frame::Message(Message::Answer(answer))),
     }
 }
 

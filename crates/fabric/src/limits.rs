@@ -51,11 +51,13 @@ pub const WINDOW_REQUESTS: u32 = 1024;
 /// the little more is for the heads, so that four of the largest messages fit.
 pub const WINDOW_BYTES: u32 = 4 * MAX_CHARGE_BYTES;
 
-/// Requests that may wait in the fabric for the window of one link, by default.
-pub const QUEUE_REQUESTS: usize = 4096;
+/// Requests that may wait in the fabric for the window of one link, by default. Senders bound what they have under way (a sequencer 2 MiB
+/// of writes a store, hosts their queues) and keep it until it is answered, so that what waits costs a reference. But there are as many of
+/// them as volumes: a queue that they can fill breaks its link, and what is sent again fills the next one.
+pub const QUEUE_REQUESTS: usize = 1 << 20;
 
 /// Bytes (as charged to the window) that may wait in the fabric for the window of one link, by default.
-pub const QUEUE_BYTES: usize = 16 << 20;
+pub const QUEUE_BYTES: usize = 4 << 30;
 
 /// Requests for release that may be unanswered on a link, in each direction. They are one per volume that moves.
 pub const MAX_RELEASES: u32 = 256;
@@ -116,6 +118,10 @@ pub const SEND_STALL: Duration = Duration::from_secs(10);
 
 /// The first pause before connecting again; each further one is twice as long.
 pub const BACKOFF_FIRST: Duration = Duration::from_millis(10);
+
+/// A peer that refuses is dialled again after [`BACKOFF_FIRST`] so many times, before pauses grow: its host answers at once, so
+/// this costs next to nothing, and the sooner several refusals are there, the sooner it is known that its process is dead.
+pub const QUICK_REFUSALS: u32 = 8;
 
 /// A link that was up for so long has carried something, and is not given up on when it breaks.
 pub const USEFUL_LINK: Duration = Duration::from_millis(100);

@@ -22,6 +22,7 @@ mod connection;
 mod exchange;
 mod watch;
 
+pub use exchange::told_no_space;
 pub use watch::{Waited, Watch, WatchStop};
 
 /// The most endpoints of one client: a metadata cluster has three or five members.

@@ -13,5 +13,5 @@ pub mod server;
 mod wire;
 
 pub use call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_CALL_BYTES, MAX_OPS, Op, OpReply, Reply};
-pub use client::{Client, Lease, Options, Transact, Waited, Watch, WatchStop};
+pub use client::{Client, Lease, Options, Transact, Waited, Watch, WatchStop, told_no_space};
 pub use error::{Error, Refusal};

@@ -21,6 +21,7 @@ mod disk;
 mod engine;
 mod grpc;
 mod service;
+mod space;
 
 /// The most connections; more are closed at once.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -94,7 +95,10 @@ pub enum StartError {
         what: String,
     },
     /// The file is damaged.
-    #[error("the metadata file {path} is damaged: {what}; restore it from a copy")]
+    #[error(
+        "the metadata file {path} is damaged: {what}; restore it from a copy, or rebuild it from what the stores know: move it \
+         away, start an empty server, and run `amita recover --from-stores`"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -33,6 +33,7 @@ pub(crate) mod words {
     pub const EMPTY_KEY: &str = "etcdserver: key is not provided";
     pub const TOO_MANY_OPS: &str = "etcdserver: too many operations in txn request";
     pub const TOO_LARGE: &str = "etcdserver: request is too large";
+    pub const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
     pub const TOO_MANY_REQUESTS: &str = "etcdserver: too many requests";
 }
 

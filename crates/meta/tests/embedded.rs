@@ -246,6 +246,27 @@ fn another_endpoint_serves_when_one_does_not() {
     assert!(Client::connect(&many).is_err());
 }
 
+/// A member of the metadata cluster that is frozen: its kernel takes everything, and nobody answers. What was sent there is
+/// unknown soon and not after the long time that a living server may take; the next call goes to another member.
+#[test]
+fn a_frozen_server_is_given_up_soon() {
+    let server = Server::start(Kind::Embedded);
+    let frozen = TcpListener::bind(ANY).unwrap();
+    let options = Options {
+        // Without asking whether it lives, this test would not end.
+        timeout: Duration::from_secs(24 * 3600),
+        ..Options::default()
+    };
+    let endpoints = [frozen.local_addr().unwrap().to_string(), server.address.to_string()];
+    let client = Client::connect_with(&endpoints, options).unwrap();
+    let error = client.txn(&Call::put("/k", "v")).unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error}");
+    assert!(client.txn(&Call::put("/k", "w")).is_ok(), "by the other one");
+    // What may be repeated is, at once.
+    let client = Client::connect_with(&endpoints, options).unwrap();
+    assert!(client.txn(&Call::get("/k")).is_ok());
+}
+
 #[test]
 fn long_history_is_forgotten_in_the_order_it_came() {
     let folder = tempfile::tempdir().unwrap();

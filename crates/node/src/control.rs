@@ -5,6 +5,8 @@
 //! metadata service.
 
 use amita_cluster::StoreId;
+use amita_cluster::VolumeId;
+use amita_cluster::holdings::Holdings;
 use amita_meta as meta;
 use amita_store::memo::{Content, Head};
 use amita_store::offline::{GroupLook, VolumeLook};
@@ -46,6 +48,33 @@ pub enum ToCore {
         /// The stores.
         stores: Arc<[StoreId]>,
     },
+    /// What the metadata says that stores may hold: these stores, as far as this core serves them, drop what nothing needs any
+    /// more (R13). `None`: the metadata is not to be believed, and they stop.
+    Hold {
+        /// What they may hold.
+        holdings: Option<Arc<Holdings>>,
+        /// The stores.
+        stores: Arc<[StoreId]>,
+    },
+    /// This node has claimed the store: it may serve. To the core that has it; the others do nothing.
+    Admit {
+        /// The store.
+        store: StoreId,
+        /// By which path: a copy of it may be here as well.
+        path: String,
+        /// As which mount.
+        mount: u64,
+    },
+    /// This node may not serve the store, or no longer: [`FromCore::StoreFailed`] follows.
+    Retire {
+        /// By which path.
+        path: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The node's lease has lapsed: hosts may have gone on by other gateways, and what they had sent must not be carried out once the
+    /// node is known as living again. Every connection of a host is dropped, and then this is answered with the core's number.
+    DropHosts(std::sync::mpsc::Sender<usize>),
     /// Describe what is under way, by [`FromCore::Description`]: for a person who looks for a fault.
     Describe,
     /// Say what was counted, straight to whoever asks.
@@ -61,6 +90,18 @@ pub enum FromCore {
         call: CallId,
         /// What.
         request: meta::Call,
+    },
+    /// A store was mounted, and waits for [`ToCore::Admit`] before it serves (where stores are held:
+    /// [`crate::stores::Stores::await_admission`]).
+    StoreMounted {
+        /// Its UUID.
+        store: StoreId,
+        /// The path that it was opened by.
+        path: String,
+        /// Its capacity for data.
+        size_bytes: u64,
+        /// The number of the mount, from its disk: it goes up with each.
+        mount: u64,
     },
     /// A store was mounted and serves.
     StoreServes {
@@ -92,6 +133,8 @@ pub enum FromCore {
         groups: Vec<GroupLook>,
         /// The volumes that it knows.
         volumes: Vec<VolumeLook>,
+        /// The volumes that it knows to be deleted, as ranges.
+        deleted: Vec<(VolumeId, VolumeId)>,
     },
     /// A store has kept a copy of the metadata, durably.
     Kept {
@@ -99,6 +142,20 @@ pub enum FromCore {
         store: StoreId,
         /// The metadata's revision that the copy is of.
         revision: u64,
+    },
+    /// Hosts meet with failures at a volume.
+    VolumeFails {
+        /// Its name.
+        volume: String,
+        /// What fails, and why.
+        text: String,
+    },
+    /// They have met with none for a while.
+    VolumeWorks {
+        /// Its name.
+        volume: String,
+        /// What no longer fails.
+        text: String,
     },
     /// Something that the operator should see.
     Warning(String),

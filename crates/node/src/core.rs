@@ -25,11 +25,14 @@ use crate::stores::{Reply, Stores};
 use crate::token;
 use crate::view::View;
 use crate::ways::{FORWARDS, Ways};
-use amita_cluster::{NodeId, StoreId, VolumeId};
+use amita_cluster::condition::Failing;
+use amita_cluster::{Generation, NodeId, StoreId, VolumeId};
 use amita_fabric::Fabric;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_uss as uss;
 use peers::Peers;
+pub use peers::{REFUSED_FOR, SILENT_FOR};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
@@ -47,6 +50,15 @@ const INLINE_ROUNDS: usize = 3;
 /// How long a pass that lacks buffers waits before it tries again.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
 
+/// What no longer happens.
+fn word(failing: Failing) -> &'static str {
+    match failing {
+        Failing::Writes => "no write has failed",
+        Failing::Reads => "no read has failed",
+        Failing::Opening => "no opening has failed",
+    }
+}
+
 /// What a core must know at its start.
 #[derive(Clone, Debug)]
 pub struct CoreConfig {
@@ -62,7 +74,7 @@ pub struct CoreConfig {
     /// Connections to each peer: that many cores hold one, other ones for each peer ([`crate::lanes`]); the rest goes
     /// through them.
     pub links_per_peer: usize,
-    /// A peer whose port refuses connections for so long is taken for dead.
+    /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead.
     pub silent_for: Duration,
@@ -112,6 +124,10 @@ pub struct Core {
     /// What NVMe hosts see may have changed.
     catalog_due: bool,
     receiving: forward::Receiving,
+    /// An owner does not know this process as living: all hosts are dropped, on all cores.
+    drop_all_hosts: bool,
+    /// The newest generation of each volume whose sequencer was to be dropped.
+    dropped: FxHashMap<VolumeId, Generation>,
     /// Which core of this node serves which of its stores.
     local: Vec<(StoreId, usize)>,
     /// Stores of this node that could not be mounted.
@@ -170,6 +186,8 @@ impl Core {
             settled: false,
             ways: Ways::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
+            drop_all_hosts: false,
+            dropped: FxHashMap::default(),
             local: Vec::new(),
             unmounted: 0,
             to_control: Vec::new(),
@@ -195,6 +213,9 @@ impl Core {
     pub fn plant(&mut self, planted: Planted) {
         self.planted = planted;
         self.ways.planted = planted;
+        self.directory.planted = planted;
+        self.reservations.planted = planted;
+        self.shards.planted = planted;
     }
 
     /// Listens for peers.
@@ -215,6 +236,16 @@ impl Core {
             self.mail.broadcast(|| CoreMessage::StoreUnmounted);
         }
         opened
+    }
+
+    /// From now on the cluster is told how full the stores are, and what hosts meet with (`/amita/condition/NODE/CORE`).
+    pub fn report_condition(&mut self) {
+        self.news.report_condition();
+    }
+
+    /// From now on stores that are opened wait, once they are mounted, for [`ToCore::Admit`].
+    pub fn hold_stores(&mut self) {
+        self.stores.await_admission();
     }
 
     /// A message of the control plane, handled in the next pass.
@@ -262,9 +293,18 @@ impl Core {
             self.stirred = true;
             match message {
                 ToCore::Observe(question) => self.observe(driver, &question),
+                ToCore::DropHosts(dropped) => {
+                    if !self.planted.keep_when_lapsed() {
+                        self.drop_hosts(driver);
+                    }
+                    // Whoever asks may have lost patience.
+                    let _ = dropped.send(self.config.core);
+                }
                 message => self.on_control(now, message),
             }
         }
+        self.drop_everywhere(driver);
+        self.mail.begin_pass(now);
         let mut mail = std::mem::take(&mut self.taken);
         while mail.len() < MAIL_PER_PASS
             && let Some(message) = self.mail.take()
@@ -278,6 +318,7 @@ impl Core {
             self.on_mail(driver, message);
         }
         self.taken = mail;
+        self.drop_everywhere(driver);
         if std::mem::take(&mut self.tell_settings) {
             self.fronts.event_to_all(driver, || uss::Event::Settings);
         }
@@ -369,7 +410,34 @@ impl Core {
             self.to_control.push(FromCore::Warning(event.to_string()));
             self.news.stir(now);
         }
-        if let Some((call, request)) = self.news.tick(now, &mut self.shards, &self.view) {
+        if self.stores.take_asked() {
+            self.news.stir_space(now);
+        }
+        for (volume, failing, why) in self.shards.take_troubles() {
+            self.trouble(now, volume, failing, &why);
+        }
+        for (volume, why) in self.directory.take_unopened() {
+            let id = self
+                .view
+                .volumes()
+                .find(|known| known.name == volume)
+                .map(|known| known.id);
+            if let Some(id) = id {
+                self.trouble(now, id, Failing::Opening, &why);
+            }
+        }
+        for ended in self.news.ended_troubles(now) {
+            let name = self.name_of(ended.0);
+            let what = word(ended.1);
+            self.to_control.push(FromCore::VolumeWorks {
+                volume: name.clone(),
+                text: format!("volume {name}: {what} for half a minute"),
+            });
+        }
+        if let Some(why) = self.fronts.take_turned_away(now) {
+            self.to_control.push(FromCore::Warning(why));
+        }
+        if let Some((call, request)) = self.news.tick(now, &mut self.shards, &self.view, &self.stores) {
             self.to_control.push(FromCore::Metadata { call, request });
         }
         if self.fabric.deadline().is_some_and(|at| at <= now) {
@@ -380,6 +448,27 @@ impl Core {
         self.make_catalog();
         if self.ways.has_given_up() || self.ways.deadline().is_some_and(|at| at <= now) {
             self.settle_ways(now);
+        }
+    }
+
+    fn name_of(&self, volume: VolumeId) -> String {
+        let found = self.view.volume_of(volume);
+        found.map_or_else(|| volume.to_string(), |found| found.name.clone())
+    }
+
+    /// Something fails at a volume: it is said when it begins, and stands in the cluster's status until it ends.
+    fn trouble(&mut self, now: Time, volume: VolumeId, failing: Failing, why: &str) {
+        if self.news.trouble(now, volume, failing, why) {
+            let volume = self.name_of(volume);
+            let what = match failing {
+                Failing::Writes => "writes fail",
+                Failing::Reads => "reads fail",
+                Failing::Opening => "it could not be opened",
+            };
+            self.to_control.push(FromCore::VolumeFails {
+                text: format!("volume {volume}: {what}: {why}"),
+                volume,
+            });
         }
     }
 
@@ -399,6 +488,7 @@ impl Core {
             self.rest_due,
             self.ways.deadline(),
             self.receiving.pulse(),
+            self.mail.deadline(),
             starved,
         ];
         let Some(next) = deadlines.into_iter().flatten().min() else {
@@ -434,7 +524,10 @@ impl Core {
             }
             ToCore::Recall(store) => self.stores.recall(store),
             ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
-            ToCore::Observe(_) => unreachable!("taken out by the pass"),
+            ToCore::Hold { holdings, stores } => self.stores.hold(now, holdings.as_ref(), &stores),
+            ToCore::Observe(_) | ToCore::DropHosts(_) => unreachable!("taken out by the pass"),
+            ToCore::Admit { store, path, mount } => self.stores.admit(store, &path, mount),
+            ToCore::Retire { path, why } => self.stores.retire(&path, why),
             ToCore::Describe => {
                 let text = self.describe(now);
                 self.to_control.push(FromCore::Description(text));
@@ -492,8 +585,18 @@ impl Core {
     fn on_record(&mut self, now: Time, record: &Record) {
         let change = self.view.apply(record);
         self.catalog_due |= change.concerns_hosts();
+        for volume in self.view.take_deleted() {
+            if self.config.core == 0 {
+                self.directory.deleted(now, volume);
+            }
+        }
         match change {
-            crate::view::Change::Nothing | crate::view::Change::Hosts | crate::view::Change::Reservation => {}
+            crate::view::Change::Nothing | crate::view::Change::Hosts => {}
+            crate::view::Change::Reservation(volume, revision) => {
+                let state = Some(self.view.reservation(volume).cloned().unwrap_or_default());
+                let adopted = crate::reservations::Adopted { revision, state };
+                self.shards.reservation_changed(volume, adopted);
+            }
             crate::view::Change::Node(node, address) => {
                 if node != self.config.node && self.peers.holds(node) {
                     // Each core of a peer listens on a port of its own: dial the one with our number, so that the
@@ -504,8 +607,12 @@ impl Core {
                     self.fabric.set_peer(now, node, address);
                 }
             }
-            crate::view::Change::Store(store, node) => {
-                if node != self.config.node && self.peers.route(node).is_some() {
+            crate::view::Change::Store { store, node, moved } => {
+                // A record is rewritten for much that concerns no link: a duty, a weight, a size. To be told of a new link
+                // where the old one stands would have sequencers begin anew on it, with credits that the store does not
+                // count anew, and with answers on the way that belong to what was before.
+                let moved = moved || self.planted.up_at_each_record();
+                if moved && node != self.config.node && self.peers.route(node).is_some() {
                     self.shards.store_up(now, store);
                 }
             }
@@ -531,9 +638,17 @@ impl Core {
                 }
                 self.look_again(now, volume);
             }
+            crate::view::Change::Closing => {
+                if self.config.core == 0 {
+                    self.directory.carry_out_closings(now, &self.view);
+                }
+            }
             crate::view::Change::Health => self.news.stir(now),
             crate::view::Change::Recovery(settings) => self.shards.set_recovery(&settings),
             crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,13 @@
 //! and gives it away when another gateway asks and nobody uses it here ("take over only from an owner that consents or
 //! whose promises ran out", R10).
 
+mod closings;
 mod moves;
 
 use crate::claims::Claims;
 use crate::duty::Duty;
 use crate::mail::{Origin, Sought};
+use crate::planted::Planted;
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -21,7 +23,10 @@ use amita_reactor::driver::Time;
 use amita_uss as uss;
 use amita_volume::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
+/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from it.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
 /// Openers that run at one time; more wait for nothing and are refused.
 const MAX_OPENERS: usize = 1024;
 /// The numbers in the ids of calls that are not an opener's.
@@ -29,6 +34,7 @@ const CLAIMS: u32 = 0xf_ffff;
 const SCRUBS: u32 = 0xf_fffe;
 const MOVES: u32 = 0xf_fffd;
 const RESERVATIONS: u32 = 0xf_fffc;
+const CLOSINGS: u32 = 0xf_fffb;
 
 /// What stands above the count in the ids of calls about reservations.
 #[must_use]
@@ -60,8 +66,14 @@ pub enum Act {
         why: String,
         handed_over: bool,
     },
+    /// Every core ends its sequencer of it, whatever its generation, and says so.
+    EndShards { volume: VolumeId, why: String },
     /// Every core ends what is under way, and holds back what comes.
-    Leave { volume: VolumeId, generation: Generation },
+    Leave {
+        volume: VolumeId,
+        generation: Generation,
+        attempt: u64,
+    },
     /// It stays after all.
     Stay { volume: VolumeId },
     /// A core has asked where a volume's I/O goes.
@@ -108,6 +120,8 @@ enum State {
     Leaving {
         info: uss::VolumeInfo,
         generation: Generation,
+        /// Which attempt it is.
+        attempt: u64,
         missing: BTreeSet<usize>,
         asker: Asker,
         until: Time,
@@ -139,11 +153,25 @@ pub struct Directory {
     changed: bool,
     /// Volumes that the operator wants here, and when they are tried again.
     wanted: BTreeMap<VolumeId, Time>,
+    closings: closings::Closings,
     calls: u64,
+    /// Attempts to hand a volume over, counted.
+    attempts: u64,
+    /// Volumes that could not be opened for a host, and why.
+    unopened: Vec<(String, String)>,
     acts: VecDeque<Act>,
+    /// When volumes were taken from this gateway.
+    taken: BTreeMap<VolumeId, Time>,
+    /// Rules that are switched off to show that the simulator notices.
+    pub planted: Planted,
 }
 
 impl Directory {
+    /// Volumes that could not be opened for a host since this was last asked, and why.
+    pub fn take_unopened(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.unopened)
+    }
+
     /// Nothing is open.
     #[must_use]
     pub fn new(node: NodeId, cores: usize, config: OpenerConfig) -> Directory {
@@ -161,8 +189,13 @@ impl Directory {
             handed_over: BTreeMap::new(),
             changed: false,
             wanted: BTreeMap::new(),
+            closings: closings::Closings::default(),
             calls: 0,
+            attempts: 0,
+            unopened: Vec::new(),
             acts: VecDeque::new(),
+            taken: BTreeMap::new(),
+            planted: Planted::default(),
         }
     }
 
@@ -198,15 +231,23 @@ impl Directory {
         }
     }
 
-    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more.
-    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) {
+    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more,
+    /// and whether their ports refuse.
+    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[(NodeId, bool)], view: &View) {
         let way = self.find(now, core, volume, lost, view);
         if let Some(way) = way {
             self.acts.push_back(Act::Sought { core, volume, way });
         }
     }
 
-    fn find(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[NodeId], view: &View) -> Option<Sought> {
+    fn find(
+        &mut self,
+        now: Time,
+        core: usize,
+        volume: VolumeId,
+        lost: &[(NodeId, bool)],
+        view: &View,
+    ) -> Option<Sought> {
         let Some(record) = view.volume_of(volume) else {
             return Some(Sought::Nowhere);
         };
@@ -227,7 +268,10 @@ impl Directory {
         if let Some(owner) = record.owner
             && owner != self.node
             && view.lives(owner)
-            && !lost.contains(&owner)
+            && match lost.iter().find(|(node, _)| *node == owner) {
+                None => true,
+                Some((_, refused)) => !refused && self.was_taken(now, volume),
+            }
         {
             return Some(Sought::There(owner));
         }
@@ -244,10 +288,16 @@ impl Directory {
         None
     }
 
+    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
+    fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
+        let taken = self.taken.get(&volume).filter(|_| !self.planted.depose_alone());
+        taken.is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
+    }
+
     /// Runs an opener.
     fn begin(&mut self, now: Time, name: &str, waiting: Waiting, consent: Consent) {
         let number = self.next_opener;
-        self.next_opener = (self.next_opener + 1) % RESERVATIONS;
+        self.next_opener = (self.next_opener + 1) % CLOSINGS;
         // The opener's number is part of its ids, between the directory's mark and its own count.
         let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
         let mut config = self.config.clone();
@@ -393,7 +443,7 @@ impl Directory {
     }
 
     /// A sequencer has found that the volume is no longer ours.
-    pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
+    pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) {
         self.claims.lost(volume, generation);
         let name = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
@@ -408,6 +458,8 @@ impl Directory {
             _ => None,
         });
         let Some(name) = name else { return };
+        self.taken.retain(|_, at| now < at.plus(TAKEN_PATIENCE));
+        self.taken.insert(volume, now);
         let removed = self.volumes.remove(&name);
         if let Some(State::Leaving { asker, .. }) = removed {
             return self.reply(asker, ReleaseOutcome::NotOwner);
@@ -437,6 +489,7 @@ impl Directory {
         }
         self.end_late_leaves(now);
         self.carry_out_moves(now, view);
+        self.carry_out_closings(now, view);
         let looks = std::mem::take(&mut self.look);
         for state in self.volumes.values().take_while(|_| looks) {
             if let State::Open { info, generation, .. } = state
@@ -473,6 +526,7 @@ impl Directory {
         [
             openers,
             self.wanted.values().min().copied(),
+            self.closings.deadline(),
             self.volumes
                 .values()
                 .filter_map(|state| match state {
@@ -527,7 +581,14 @@ impl Directory {
         let Some(State::Opening { waiting }) = self.volumes.remove(&name) else {
             return;
         };
-        match *result {
+        let result = match *result {
+            Ok(opened) if self.closings.is_gone(opened.volume.id) => {
+                let name = name.clone();
+                Err(OpenError::NoSuchVolume { name })
+            }
+            result => result,
+        };
+        match result {
             Ok(opened) => {
                 let opened = Box::new(opened);
                 self.claims.opened(&opened);
@@ -542,6 +603,19 @@ impl Directory {
                 );
             }
             Err(why) => {
+                // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
+                let is_trouble = match &why {
+                    OpenError::NoSuchPool { .. }
+                    | OpenError::GenerationsUsedUp { .. }
+                    | OpenError::Metadata { .. }
+                    | OpenError::BadRecord { .. }
+                    | OpenError::Contended => true,
+                    OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. } => false,
+                    _ => true,
+                };
+                if is_trouble && !waiting.fronts.is_empty() {
+                    self.unopened.push((name, why.to_string()));
+                }
                 for (core, volume) in waiting.cores {
                     let way = match &why {
                         OpenError::Busy { owner } => Sought::There(*owner),
@@ -569,3 +643,6 @@ fn refuse(why: &OpenError) -> uss::OpenError {
         _ => uss::OpenError::Unavailable(why.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

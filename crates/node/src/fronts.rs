@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Sessions that one core takes; more are closed as they come.
 pub const MAX_SESSIONS: usize = 8192;
@@ -118,6 +119,9 @@ struct Session {
     dirty: bool,
 }
 
+/// That hosts are turned away is said so often, at most.
+const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(60);
+
 /// The sessions of one core.
 pub struct Fronts {
     sessions: FxHashMap<u64, Session>,
@@ -132,6 +136,12 @@ pub struct Fronts {
     pub asks: Asks,
     /// Fronts that are gone, of hosts that other gateways serve as well.
     gone: Vec<FrontId>,
+    /// A connection could not be accepted: why.
+    turned_away: Option<String>,
+    /// That is not said again before.
+    quiet_until: Time,
+    /// Sessions with a socket.
+    sockets: usize,
 }
 
 impl Default for Fronts {
@@ -145,6 +155,9 @@ impl Default for Fronts {
             next_tick: None,
             asks: Asks::default(),
             gone: Vec::new(),
+            turned_away: None,
+            quiet_until: Time(0),
+            sockets: 0,
         }
     }
 }
@@ -166,16 +179,19 @@ impl Fronts {
         Ok(bound)
     }
 
-    /// Are there hosts that other gateways serve as well?
+    /// Are there hosts that may go on by another connection: of NVMe another path, of NBD one here or at another gateway?
     #[must_use]
-    pub fn has_shared(&self) -> bool {
-        !self.asks.hosts.is_empty()
+    pub fn has_hosts(&self) -> bool {
+        self.sockets > 0 || !self.asks.hosts.is_empty()
     }
 
-    /// Ends the sessions of hosts that other gateways serve as well, and all that was read from them; how many.
-    pub fn drop_shared(&mut self, driver: &mut dyn Driver) -> usize {
-        let mut fronts: Vec<FrontId> = self.asks.hosts.keys().copied().collect();
+    /// Ends the sessions of all hosts but those inside this process, and all that was read from them; how many.
+    pub fn drop_hosts(&mut self, driver: &mut dyn Driver) -> usize {
+        let with_socket = self.sessions.iter().filter(|(_, session)| session.socket.is_some());
+        let mut fronts: Vec<FrontId> = with_socket.map(|(id, _)| FrontId(*id)).collect();
+        fronts.extend(self.asks.hosts.keys());
         fronts.sort_unstable();
+        fronts.dedup();
         for front in &fronts {
             self.end(driver, front.0);
         }
@@ -220,6 +236,17 @@ impl Fronts {
         Some(act(session.front.as_mut(), &mut self.asks))
     }
 
+    /// Were hosts turned away? What is to be said of it: now and then, as long as it goes on.
+    pub fn take_turned_away(&mut self, now: Time) -> Option<String> {
+        let why = self.turned_away.take().filter(|_| now >= self.quiet_until)?;
+        self.quiet_until = now.plus(TURNED_AWAY_PAUSE);
+        Some(format!(
+            "new hosts are turned away ({why}); {} are served here and go on: let the process open more files (`ulimit -n`, \
+             LimitNOFILE= of its unit) and start it anew, or disconnect hosts",
+            self.sessions.len()
+        ))
+    }
+
     /// How many sessions there are.
     #[must_use]
     pub fn sessions(&self) -> usize {
@@ -232,6 +259,7 @@ impl Fronts {
         let id = token::low(completion.token);
         match (token::kind(completion.token), completion.outcome) {
             (ACCEPT, Outcome::Accepted { socket, peer }) => self.accepted(driver, now, id, socket, peer),
+            (ACCEPT, Outcome::AcceptFailed { error }) => self.turned_away = Some(error.to_string()),
             (ACCEPT, _) => {}
             (RECEIVE, Outcome::Received { buffer, result }) => {
                 let Some(session) = self.sessions.get_mut(&id) else {
@@ -276,6 +304,7 @@ impl Fronts {
             ..Session::new(front, Some(socket))
         };
         self.sessions.insert(id, session);
+        self.sockets += 1;
         // The front may have spoken first (NBD does), and wants input in any case.
         self.mark(id);
     }
@@ -343,6 +372,7 @@ impl Fronts {
             self.gone.push(FrontId(id));
         }
         if let Some(socket) = session.socket {
+            self.sockets -= 1;
             driver.close(socket);
         }
     }

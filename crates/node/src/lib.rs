@@ -28,7 +28,7 @@ pub mod usage;
 pub mod view;
 pub mod ways;
 
-pub use crate::core::{Core, CoreConfig};
+pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};
 
 /// Does this build hold what only builds of the simulator may: rules that can be switched off (the feature `planted` of any
 /// crate of the I/O path), or points for mischief?

@@ -8,6 +8,7 @@ use amita_cluster::message::{Answer, Request};
 use amita_cluster::{Generation, NodeId, StoreId, TraceId, VolumeId};
 use amita_fabric::{Link, Message};
 use amita_reactor::Slice;
+use amita_reactor::buggify::{IS_BUILT, Point, slow};
 use amita_reactor::driver::Time;
 use amita_reactor::mailbox::{Receiver, Sender};
 use amita_store::LinkId;
@@ -127,8 +128,8 @@ pub enum CoreMessage {
         core: usize,
         /// The volume.
         volume: VolumeId,
-        /// Owners that this core has found to be lost.
-        lost: Vec<NodeId>,
+        /// Owners that this core has found to be lost; and whether surely so, by their ports.
+        lost: Vec<(NodeId, bool)>,
     },
     /// A host has gone that other gateways serve as well, and what it asked for goes with it (R9).
     HostGone {
@@ -137,6 +138,8 @@ pub enum CoreMessage {
         /// Its front.
         front: amita_uss::FrontId,
     },
+    /// The cluster does not know this node as living: all hosts are dropped.
+    DropHosts,
     /// From the directory: there.
     Sought {
         /// The volume.
@@ -150,18 +153,22 @@ pub enum CoreMessage {
         volume: VolumeId,
         /// The generation under which it is open.
         generation: amita_cluster::Generation,
+        /// Which attempt to hand it over: the directory counts them.
+        attempt: u64,
     },
     /// To all cores: it is not handed over after all.
     Stay {
         /// The volume.
         volume: VolumeId,
     },
-    /// To the directory: nothing is under way any more on a core.
+    /// To the directory: nothing is under way any more on a core. Said once for each attempt.
     Left {
         /// The volume.
         volume: VolumeId,
         /// The generation under which it is open.
         generation: amita_cluster::Generation,
+        /// The attempt: word of an earlier one, after which the core took I/O in again, does not count for a later one.
+        attempt: u64,
         /// The core.
         core: usize,
     },
@@ -252,6 +259,20 @@ pub enum CoreMessage {
         /// It was handed over: hosts go on, by the new owner.
         handed_over: bool,
     },
+    /// To all cores: the volume is deleted, or about to be.
+    EndShard {
+        /// The volume.
+        volume: VolumeId,
+        /// Why.
+        why: String,
+    },
+    /// To the directory: a core's sequencer of the volume is there no more.
+    ShardEnded {
+        /// The volume.
+        volume: VolumeId,
+        /// The core.
+        core: usize,
+    },
     /// A store of this node serves now, on this core.
     StoreServes {
         /// The store.
@@ -272,6 +293,16 @@ pub enum CoreMessage {
     PeerDown {
         /// The peer.
         peer: NodeId,
+    },
+    /// To the cores that hold links to the peer: the port at the end of the sender's refuses, for so long and so often that it
+    /// counts; or it does not.
+    PeerRefused {
+        /// The peer.
+        peer: NodeId,
+        /// The core that says so.
+        core: usize,
+        /// Does it?
+        refused: bool,
     },
     /// The peer is to be taken for dead.
     PeerLost {
@@ -418,6 +449,9 @@ pub struct Mail {
     /// The ring to take from: until it is empty, then the next, so that with many cores a message does not cost a look at
     /// the rings of all.
     turn: usize,
+    /// Only in simulations: rings from which nothing is taken until then, and what time it is.
+    held: Vec<Time>,
+    now: Time,
 }
 
 impl Mail {
@@ -431,6 +465,8 @@ impl Mail {
             overflow: vec![VecDeque::new()],
             own: VecDeque::new(),
             turn: 0,
+            held: Vec::new(),
+            now: Time(0),
         }
     }
 
@@ -449,6 +485,8 @@ impl Mail {
             overflow,
             own: VecDeque::new(),
             turn: 0,
+            held: Vec::new(),
+            now: Time(0),
         }
     }
 
@@ -484,6 +522,10 @@ impl Mail {
             return Some(message);
         }
         for _ in 0..self.receivers.len() {
+            if IS_BUILT && self.held.get(self.turn).is_some_and(|until| *until > self.now) {
+                self.turn = (self.turn + 1) % self.receivers.len();
+                continue;
+            }
             let found = self.receivers[self.turn].as_mut().and_then(Receiver::pop);
             if found.is_some() {
                 return found;
@@ -491,6 +533,31 @@ impl Mail {
             self.turn = (self.turn + 1) % self.receivers.len();
         }
         None
+    }
+
+    /// A pass begins: a simulation may hold rings back, each by itself. Elsewhere this does nothing.
+    pub fn begin_pass(&mut self, now: Time) {
+        if !IS_BUILT {
+            return;
+        }
+        self.now = now;
+        self.held.resize(self.receivers.len(), Time(0));
+        for (receiver, held) in self.receivers.iter_mut().zip(&mut self.held) {
+            if let Some(receiver) = receiver
+                && *held <= now
+                && receiver.has_any()
+                && let Some(time) = slow(Point::SlowMail)
+            {
+                *held = now.plus(time);
+            }
+        }
+    }
+
+    /// When a ring that is held back may be taken from.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let held = self.held.iter().filter(|until| **until > self.now);
+        held.min().copied().filter(|_| IS_BUILT)
     }
 
     /// The next message that this core sent to itself.

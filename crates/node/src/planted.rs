@@ -1,4 +1,4 @@
-//! Faults that the simulator plants: each switches one part of R9 off. Without the feature `planted` there is nothing to
+//! Faults that the simulator plants: each switches one rule off, most of them a part of R9. Without the feature `planted` there is nothing to
 //! switch, and every question is answered `false` at compile time.
 
 macro_rules! planted {
@@ -27,6 +27,8 @@ macro_rules! planted {
 }
 
 planted! {
+    /// Each new text of a store's record counts as a new link to the store.
+    up_at_each_record,
     /// A core that did not run keeps its hosts and what they had sent.
     no_pulse,
     /// An owner carries out what comes from a gateway whose session has ended.
@@ -39,6 +41,28 @@ planted! {
     keep_for_gone_hosts,
     /// A compare-and-write that may have been carried out is sent again.
     repeat_compare,
+    /// A write that may have been carried out is sent again as a new one, to whoever owns the volume.
+    carry_out_again,
+    /// An owner does not know what it has carried out.
+    no_window,
+    /// What the owner finds to be old is sent again with a fresh date.
+    date_again,
+    /// A gateway that is not known as living keeps its hosts.
+    keep_when_lapsed,
+    /// A gateway that is asked for a volume gives it away with I/O of NVMe hosts under way.
+    cut_on_release,
+    /// A gateway that reaches nobody deposes an owner that lives.
+    depose_alone,
     /// What was sent by a link that broke is answered as failed at once, though the owner may still carry it out.
     fail_at_once,
+    /// A core's word that it has nothing under way counts for whichever attempt to hand a volume over is under way.
+    any_attempt,
+    /// What another core of the node has taken in is carried out, or passed on, however long ago that was.
+    any_age_between_cores,
+    /// A volume that is opened again takes the place of its older sequencer, which is not ended first.
+    forget_old_shard,
+    /// A command about a reservation whose outcome is unknown is applied to what is there then.
+    apply_again,
+    /// A reservation's record that cannot be read counts as none.
+    unreadable_is_none,
 }

@@ -6,13 +6,20 @@
 //! core answers when no I/O is under way that it forbids. Only then is the host answered. So from the moment that a
 //! command is acknowledged no host's I/O is carried out that it forbids, through whatever gateway it comes. A new owner
 //! reads the record together with the groups, after it has raised the generation.
+//!
+//! A command is carried out once. Where nobody knows whether the record was written, the state that was meant is kept: found
+//! again, it was, and the command has succeeded; as long as what it was based on is still there, the same is written again, under
+//! the same condition. (Applied to its own outcome a command may do something else: a second preemption finds nobody, and is
+//! refused; a registration that another host has preempted in between would come back.) Where neither is there, nobody knows, and
+//! the host is told so.
 
 use crate::mail::Origin;
+use crate::planted::Planted;
 use amita_cluster::map;
 use amita_cluster::{Generation, NodeId, VolumeId};
 use amita_meta::{self as meta, Call, Compare, Op};
 use amita_uss::HostKey;
-use amita_uss::reservation::{Command, Refusal, State};
+use amita_uss::reservation::{Access, Command, Refusal, State};
 use amita_volume::CallId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -49,14 +56,39 @@ pub enum Act {
 pub struct Adopted {
     /// The modification revision of its record: a later one counts.
     pub revision: u64,
-    /// What is reserved.
-    pub state: Arc<State>,
+    /// What is reserved; none: its record cannot be read. Then nobody knows who may do what, and nobody may.
+    pub state: Option<Arc<State>>,
+}
+
+impl Adopted {
+    /// What a volume's record says, as who opened the volume has read it; and why it cannot be read, where it cannot.
+    #[must_use]
+    pub fn read(record: &[u8], revision: u64) -> (Adopted, Option<String>) {
+        let (state, why) = match serde_json::from_slice(record) {
+            Ok(state) => (Some(Arc::new(state)), None),
+            Err(why) => (None, Some(why.to_string())),
+        };
+        (Adopted { revision, state }, why)
+    }
+
+    /// May the host do that?
+    #[must_use]
+    pub fn allows(&self, host: HostKey, access: Access) -> bool {
+        self.state.as_ref().is_some_and(|state| state.allows(host, access))
+    }
 }
 
 enum Step {
     Reading,
-    Writing(State),
+    Writing(Meant),
     Adopting { state: State, missing: BTreeSet<usize> },
+}
+
+/// What a command makes of the record.
+struct Meant {
+    state: State,
+    /// The modification revision of the record that it was applied to.
+    base: u64,
 }
 
 struct Volume {
@@ -66,6 +98,19 @@ struct Volume {
     step: Option<Step>,
     call: Option<CallId>,
     rounds: u32,
+    /// The record may have been written so by the present command, or may still be: nobody knows.
+    meant: Option<Meant>,
+}
+
+impl Volume {
+    /// What the first host is told when its command cannot go on.
+    fn unavailable(&self) -> Refusal {
+        match self.step {
+            Some(Step::Writing(_) | Step::Adopting { .. }) => Refusal::Unknown,
+            _ if self.meant.is_some() => Refusal::Unknown,
+            _ => Refusal::Unavailable,
+        }
+    }
 }
 
 /// All of them.
@@ -76,6 +121,8 @@ pub struct Reservations {
     count: u64,
     volumes: BTreeMap<VolumeId, Volume>,
     acts: VecDeque<Act>,
+    /// Rules that are switched off to show that tests notice.
+    pub planted: Planted,
 }
 
 impl Reservations {
@@ -89,6 +136,7 @@ impl Reservations {
             count: 0,
             volumes: BTreeMap::new(),
             acts: VecDeque::new(),
+            planted: Planted::default(),
         }
     }
 
@@ -106,6 +154,7 @@ impl Reservations {
             step: None,
             call: None,
             rounds: 0,
+            meant: None,
         });
         entry.generation = generation;
         if entry.waiting.len() >= MAX_WAITING {
@@ -116,12 +165,21 @@ impl Reservations {
         self.advance(volume);
     }
 
-    /// The volume is not ours any more.
-    pub fn lost(&mut self, volume: VolumeId) {
+    /// The volume is not ours any more under this generation. (It may be under a newer one: the word of each core comes.)
+    pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
+        if self
+            .volumes
+            .get(&volume)
+            .is_none_or(|entry| entry.generation > generation)
+        {
+            return;
+        }
         if let Some(entry) = self.volumes.remove(&volume) {
-            let ended = entry.waiting.into_iter();
-            self.acts
-                .extend(ended.map(|asked| Act::Ended(asked.origin, Err(Refusal::Unavailable))));
+            let first = entry.unavailable();
+            let others = std::iter::repeat(Refusal::Unavailable);
+            for (asked, why) in entry.waiting.into_iter().zip(std::iter::once(first).chain(others)) {
+                self.acts.push_back(Act::Ended(asked.origin, Err(why)));
+            }
         }
     }
 
@@ -138,6 +196,7 @@ impl Reservations {
             return;
         }
         entry.rounds = 0;
+        entry.meant = None;
         self.read(volume);
     }
 
@@ -157,7 +216,8 @@ impl Reservations {
         };
         entry.rounds += 1;
         if entry.rounds > ROUNDS {
-            return self.end(volume, Err(Refusal::Unavailable));
+            let why = entry.unavailable();
+            return self.end(volume, Err(why));
         }
         let mut request = Call::get(map::volume_key(&entry.name));
         request.then.push(Op::Get {
@@ -176,24 +236,40 @@ impl Reservations {
         entry.call = None;
         match (entry.step.take(), result) {
             (Some(Step::Reading), Ok(reply)) => self.apply(volume, reply),
-            (Some(Step::Writing(state)), Ok(reply)) if reply.succeeded => {
-                let adopted = Adopted {
-                    revision: reply.revision,
-                    state: Arc::new(state.clone()),
-                };
-                let missing = (0..self.cores).collect();
-                entry.step = Some(Step::Adopting { state, missing });
-                self.acts.push_back(Act::Adopt(volume, adopted));
+            (Some(Step::Writing(meant)), Ok(reply)) if reply.succeeded => {
+                self.adopt(volume, meant.state, reply.revision);
+            }
+            (Some(Step::Writing(meant)), Err(meta::Error::Unknown { .. })) => {
+                entry.meant = Some(meant).filter(|_| !self.planted.apply_again());
+                self.read(volume);
             }
             // Somebody else was quicker, or nobody knows: what is there now is looked at.
             (Some(_), Ok(_) | Err(meta::Error::Unknown { .. })) => self.read(volume),
-            (_, Err(_)) | (None, _) => self.end(volume, Err(Refusal::Unavailable)),
+            (_, Err(_)) | (None, _) => {
+                let why = entry.unavailable();
+                self.end(volume, Err(why));
+            }
         }
         true
     }
 
+    /// The record says this: every core goes by it before the host hears of it.
+    fn adopt(&mut self, volume: VolumeId, state: State, revision: u64) {
+        let Some(entry) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        let adopted = Adopted {
+            revision,
+            state: Some(Arc::new(state.clone())),
+        };
+        let missing = (0..self.cores).collect();
+        entry.step = Some(Step::Adopting { state, missing });
+        self.acts.push_back(Act::Adopt(volume, adopted));
+    }
+
     fn apply(&mut self, volume: VolumeId, reply: &meta::Reply) {
         let Some(entry) = self.volumes.get(&volume) else { return };
+        let unavailable = entry.unavailable();
         let record = reply.value(0).and_then(|found| {
             let record = found.json::<map::Volume>().ok()?;
             Some((record, found.mod_revision))
@@ -202,22 +278,33 @@ impl Reservations {
             .filter(|(record, _)| record.owner == Some(self.node) && record.generation == entry.generation)
             .map(|(_, revision)| revision);
         let (Some(volume_revision), Some(asked)) = (owned, entry.waiting.front()) else {
-            return self.end(volume, Err(Refusal::Unavailable));
+            return self.end(volume, Err(unavailable));
         };
         let (mut state, revision) = match reply.value(1) {
             None => (State::default(), 0),
             Some(found) => match found.json::<State>() {
                 Ok(state) => (state, found.mod_revision),
-                // What nobody can read nobody may change.
-                Err(_) => return self.end(volume, Err(Refusal::Unavailable)),
+                // What nobody can read nobody may change: the host is told as it is of its I/O.
+                Err(_) if entry.meant.is_none() => return self.end(volume, Err(Refusal::Conflict)),
+                Err(_) => return self.end(volume, Err(unavailable)),
             },
         };
+        match &entry.meant {
+            Some(meant) if meant.state == state && revision > 0 => return self.adopt(volume, state, revision),
+            // Neither what was meant nor what it was based on: an operator has changed it since, or before.
+            Some(meant) if meant.base != revision => return self.end(volume, Err(unavailable)),
+            _ => {}
+        }
         let before = state.clone();
         if let Err(refusal) = state.apply(asked.host, &asked.command) {
             return self.end(volume, Err(refusal));
         }
         if state == before {
-            return self.end(volume, Ok(state));
+            // An earlier command may have brought that about without an answer, and no core goes by it yet.
+            return match revision {
+                0 => self.end(volume, Ok(state)),
+                _ => self.adopt(volume, state, revision),
+            };
         }
         let key = map::reservation_key(volume);
         let compare = |key: String, equals| Compare::ModRevision { key, equals };
@@ -233,7 +320,7 @@ impl Reservations {
             }],
             otherwise: Vec::new(),
         };
-        self.call(volume, Step::Writing(state), request);
+        self.call(volume, Step::Writing(Meant { state, base: revision }), request);
     }
 
     /// A core goes by the state, and nothing is under way there that it forbids.

@@ -5,8 +5,8 @@
 //! short by a takeover begins again at the new owner, because the request still stands.
 
 use crate::view::View;
-use amita_cluster::map::{self, ScrubReport};
-use amita_cluster::{Generation, VolumeId};
+use amita_cluster::map::{self, ScrubReport, Unread};
+use amita_cluster::{Generation, StoreId, VolumeId};
 use amita_meta::{Call, Compare, Error, Op, Reply};
 use amita_reactor::driver::Time;
 use amita_volume::CallId;
@@ -24,8 +24,16 @@ struct Scrub {
     /// Cores that have ended.
     ended: BTreeSet<usize>,
     report: ScrubReport,
+    /// Stores that were not in sync when it began, and in how many groups.
+    absent: BTreeMap<StoreId, u32>,
     call: Option<CallId>,
     retry: Option<Time>,
+}
+
+/// The stores whose copies of the volume are not looked at, since they are not in sync.
+fn absent(view: &View, volume: VolumeId) -> BTreeMap<StoreId, u32> {
+    let volume = view.volume_of(volume);
+    volume.map(|volume| view.absent(&volume.pool)).unwrap_or_default()
 }
 
 /// All of them.
@@ -62,6 +70,7 @@ impl Scrubs {
             number: wanted.requested,
             ended: BTreeSet::new(),
             report: ScrubReport::default(),
+            absent: absent(view, volume),
             call: None,
             retry: None,
         };
@@ -93,9 +102,16 @@ impl Scrubs {
             let Some((known, revision)) = view.scrub(id).filter(|(known, _)| known.finished < scrub.number) else {
                 continue;
             };
+            // Only what was in sync all the time was looked at for sure.
+            for (store, groups) in absent(view, id) {
+                let known = scrub.absent.entry(store).or_default();
+                *known = groups.max(*known);
+            }
+            let unread = scrub.absent.iter().map(|(&store, &groups)| Unread { store, groups });
             let record = map::Scrub {
                 finished: scrub.number,
                 report: scrub.report,
+                unread: unread.collect(),
                 ..known.clone()
             };
             let key = map::scrub_key(id);

@@ -4,15 +4,17 @@
 //! registration of stores) runs on ordinary threads: it is slow, may block, and never touches an I/O. The two talk by
 //! queues.
 
+mod claim;
 pub(crate) mod core_thread;
 mod error;
 mod keeper;
+mod look;
 pub(crate) mod plane;
 mod settings;
 mod watch;
 
 pub use error::ServeError;
-pub use settings::{MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
+pub use settings::{LEASE_S, MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 
 use crate::control::ToCore;
 use amita_cluster::NodeId;
@@ -26,6 +28,9 @@ use std::time::{Duration, Instant};
 
 /// How long a start waits for the stores to be mounted; mounting is bounded by a store's log, so this is plenty.
 pub(crate) const MOUNT_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How often a start that waits looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Where the node's messages for the operator go.
 pub type Log = Arc<dyn Fn(Level, &str) + Send + Sync>;
@@ -91,18 +96,29 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         nvme: started.nvme,
         stores: 0,
     };
-    let until = Instant::now() + MOUNT_PATIENCE;
-    while !running
-        .plane
-        .mounts
-        .hear(until.saturating_duration_since(Instant::now()))
-        && Instant::now() < until
-    {}
-    running.stores = running.plane.mounts.end()?;
-    Ok(running)
+    match running.await_mounts(config) {
+        Ok(stores) => {
+            running.stores = stores;
+            Ok(running)
+        }
+        Err(why) => {
+            drop(running);
+            joined.leave_nothing(config);
+            Err(why)
+        }
+    }
 }
 
 impl Running {
+    /// Waits until all stores have been heard of; how many serve.
+    fn await_mounts(&mut self, config: &ServeConfig) -> Result<usize, ServeError> {
+        let until = Instant::now() + MOUNT_PATIENCE;
+        while Instant::now() < until && !self.plane.mounts.hear(LOOK) {
+            config.check_interrupted()?;
+        }
+        self.plane.mounts.end()
+    }
+
     /// Has every core write to the log what it has under way.
     pub fn describe(&self) {
         for core in 0..self.cores.len() {

@@ -1,11 +1,13 @@
 //! The sequencers of one core: for each open volume the one that orders this core's chunks.
 
 use crate::mail::Origin;
+use crate::planted::Planted;
 use crate::reservations::Adopted;
 use crate::token;
 use crate::trace::{Ended, TraceConfig, Traces};
 use crate::usage::Usage;
-use amita_cluster::map::{ScrubReport, WholeMember};
+use amita_cluster::condition::Failing;
+use amita_cluster::map::{self, ScrubReport, WholeMember};
 use amita_cluster::message::Answer;
 use amita_cluster::recovery::{Recovery, StoreHealth};
 use amita_cluster::{Generation, StoreId, VolumeId};
@@ -18,7 +20,6 @@ use amita_volume::{CallId, Care, Config, Effect, IoError, IoId, Op, Opened, Payl
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
 pub const DIRECTORY: u16 = u16::MAX;
@@ -32,8 +33,10 @@ struct Shard {
     dirty: bool,
     /// I/O that has not ended.
     under_way: usize,
-    /// It is to be handed over: nothing is taken in.
-    leaving: bool,
+    /// It is to be handed over, by this attempt: nothing is taken in.
+    leaving: Option<u64>,
+    /// The directory has been told that nothing is under way any more.
+    said_left: bool,
     /// What I/O is held against.
     reserved: Option<Adopted>,
     /// The earliest time at which it stands in the list of those that are due.
@@ -45,6 +48,11 @@ struct Shard {
 const NEVER: Time = Time(u64::MAX);
 
 impl Shard {
+    /// Is it to be handed over, and has I/O under way, or has not said yet that it has none?
+    fn is_still_leaving(&self) -> bool {
+        self.leaving.is_some() && !self.said_left
+    }
+
     /// Puts it into the list of those that are due, unless it stands there early enough.
     fn note_due(&mut self, number: u16, list: &mut BinaryHeap<Reverse<(Time, u16)>>) {
         if let Some(at) = self.sequencer.deadline()
@@ -134,13 +142,28 @@ pub struct Shards {
     /// When shards are due, the first one on top. One may stand there several times: its own note says which counts.
     due: BinaryHeap<Reverse<(Time, u16)>>,
     care: Care,
-    /// How many are to be handed over.
+    /// How many are to be handed over and have not said yet that nothing is under way.
     leaving: usize,
+    /// I/O that failed for a reason that an operator should hear of: the last of each kind.
+    troubles: Vec<(VolumeId, Failing, String)>,
     /// The traces of this core.
     pub traces: Traces,
+    /// Rules that are switched off to show that tests notice.
+    pub planted: Planted,
+}
+
+/// What fails, if it is for a reason that an operator can do something about.
+fn trouble(op: &Op, error: IoError) -> Option<Failing> {
+    let failing = if op.is_write() { Failing::Writes } else { Failing::Reads };
+    matches!(error, IoError::NoSpace | IoError::Unavailable | IoError::Damaged).then_some(failing)
 }
 
 impl Shards {
+    /// What has failed since this was last asked.
+    pub fn take_troubles(&mut self) -> Vec<(VolumeId, Failing, String)> {
+        std::mem::take(&mut self.troubles)
+    }
+
     /// None yet.
     #[must_use]
     pub fn new(core: usize, config: Config, trace: TraceConfig) -> Shards {
@@ -155,24 +178,41 @@ impl Shards {
             dirty: Vec::new(),
             due: BinaryHeap::new(),
             leaving: 0,
+            troubles: Vec::new(),
             traces: Traces::new(trace, core),
+            planted: Planted::default(),
         }
     }
 
-    /// Makes the sequencer of a volume that was opened under `opened.generation`, in place of an older one.
-    pub fn make(&mut self, now: Time, opened: Opened, local: &[StoreId], up: &[StoreId], lost: &[StoreId]) {
+    /// Makes the sequencer of a volume that was opened under `opened.generation`, in place of an older one. Returns what a
+    /// person has to see to before the volume can be used.
+    pub fn make(
+        &mut self,
+        now: Time,
+        opened: Opened,
+        local: &[StoreId],
+        up: &[StoreId],
+        lost: &[StoreId],
+    ) -> Option<String> {
         let volume = opened.volume.id;
         let generation = opened.generation;
         let pool = opened.pool.id;
         let chunk_bytes = opened.pool.chunk_bytes;
-        let reserved = opened.reservation.as_ref().and_then(|(record, revision)| {
-            // Who opened it has looked at it.
-            let state = serde_json::from_slice(record).ok()?;
-            Some(Adopted {
-                revision: *revision,
-                state: Arc::new(state),
-            })
-        });
+        let (mut reserved, mut warning) = (None, None);
+        if let Some((record, revision)) = &opened.reservation {
+            let (adopted, why) = Adopted::read(record, *revision);
+            reserved = Some(adopted).filter(|_| why.is_none() || !self.planted.unreadable_is_none());
+            warning = why.map(|why| {
+                format!(
+                    "volume {}: the record of its reservation, {}, cannot be read ({why}): all I/O is refused as a reservation \
+                     conflict until somebody has corrected the record, or removed it (`amita volume reservation {} --clear \
+                     --force`)",
+                    opened.volume.name,
+                    map::reservation_key(volume),
+                    opened.volume.name,
+                )
+            });
+        }
         self.remove(volume);
         while self.next >= crate::ways::FORWARDS || self.shards.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
@@ -199,7 +239,8 @@ impl Shards {
                 chunk_bytes,
                 dirty: false,
                 under_way: 0,
-                leaving: false,
+                leaving: None,
+                said_left: false,
                 reserved,
                 due: NEVER,
                 usage: Usage::default(),
@@ -207,6 +248,7 @@ impl Shards {
         );
         self.by_volume.insert(volume, number);
         self.mark(number);
+        warning
     }
 
     /// Forgets a volume's sequencer. Its pending I/O is gone with it: call [`Shards::stop`] first where there may be
@@ -214,7 +256,7 @@ impl Shards {
     pub fn remove(&mut self, volume: VolumeId) {
         if let Some(number) = self.by_volume.remove(&volume) {
             let gone = self.shards.remove(&number);
-            self.leaving -= usize::from(gone.is_some_and(|shard| shard.leaving));
+            self.leaving -= usize::from(gone.is_some_and(|shard| shard.is_still_leaving()));
         }
     }
 
@@ -234,33 +276,51 @@ impl Shards {
     #[must_use]
     pub fn is_open(&self, volume: VolumeId) -> bool {
         let shard = self.by_volume.get(&volume).and_then(|number| self.shards.get(number));
-        shard.is_some_and(|shard| !shard.leaving)
+        shard.is_some_and(|shard| shard.leaving.is_none())
     }
 
-    /// A volume is to be handed over: what is under way ends, nothing more is taken in; or it stays after all.
-    pub fn leave(&mut self, volume: VolumeId, leaving: bool) {
+    /// A volume is to be handed over: what is under way ends, nothing more is taken in.
+    pub fn leave(&mut self, volume: VolumeId, attempt: u64) {
+        self.set_leaving(volume, Some(attempt));
+    }
+
+    /// It stays after all.
+    pub fn stay(&mut self, volume: VolumeId) {
+        self.set_leaving(volume, None);
+    }
+
+    fn set_leaving(&mut self, volume: VolumeId, attempt: Option<u64>) {
         let number = self.by_volume.get(&volume);
         if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
-            self.leaving -= usize::from(shard.leaving);
-            shard.leaving = leaving;
-            self.leaving += usize::from(shard.leaving);
+            self.leaving -= usize::from(shard.is_still_leaving());
+            shard.leaving = attempt;
+            shard.said_left = false;
+            self.leaving += usize::from(shard.is_still_leaving());
         }
     }
 
-    /// Is a volume to be handed over?
+    /// Is a volume to be handed over of which [`Shards::take_left`] has not told?
     #[must_use]
     pub fn is_any_leaving(&self) -> bool {
         self.leaving > 0
     }
 
-    /// The volumes that are to be handed over and have nothing under way.
-    #[must_use]
-    pub fn left(&self) -> Vec<(VolumeId, Generation)> {
-        let left = self
-            .shards
-            .values()
-            .filter(|shard| shard.leaving && shard.under_way == 0);
-        left.map(|shard| (shard.volume, shard.generation)).collect()
+    /// The volumes that are to be handed over and have nothing under way any more, with the attempt; each once.
+    pub fn take_left(&mut self) -> Vec<(VolumeId, Generation, u64)> {
+        let mut left = Vec::new();
+        for shard in self.shards.values_mut() {
+            if let Some(attempt) = shard.leaving
+                && !shard.said_left
+                && shard.under_way == 0
+            {
+                shard.said_left = true;
+                self.leaving -= 1;
+                left.push((shard.volume, shard.generation, attempt));
+            }
+        }
+        // What is told must not hang on a table's order.
+        left.sort_unstable();
+        left
     }
 
     /// From now on I/O is held against this, unless what is known is newer.
@@ -276,6 +336,17 @@ impl Shards {
         }
     }
 
+    /// The record of a volume's reservation has changed. Where it could not be read before, I/O is held against it from now
+    /// on; else what the volume's owner has written is known already.
+    pub fn reservation_changed(&mut self, volume: VolumeId, adopted: Adopted) {
+        let number = self.by_volume.get(&volume);
+        let shard = number.and_then(|number| self.shards.get(number));
+        let reserved = shard.and_then(|shard| shard.reserved.as_ref());
+        if reserved.is_some_and(|reserved| reserved.state.is_none()) {
+            self.reserve(volume, adopted);
+        }
+    }
+
     /// Is something under way that the volume's reservation forbids?
     #[must_use]
     pub fn offends(&self, volume: VolumeId) -> bool {
@@ -285,7 +356,7 @@ impl Shards {
         let reserved = self.shards.get(number).and_then(|shard| shard.reserved.as_ref());
         let Some(reserved) = reserved else { return false };
         let mut under_way = self.ios.slots.iter().flatten().filter(|io| io.shard == *number);
-        under_way.any(|io| !reserved.state.allows(io.origin.host, access(&io.op)))
+        under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op)))
     }
 
     /// A piece of I/O for a volume.
@@ -300,14 +371,14 @@ impl Shards {
         let Some(&number) = self.by_volume.get(&volume) else {
             return Err(Declined::Elsewhere(payload));
         };
-        let Some(shard) = self.shards.get_mut(&number).filter(|shard| !shard.leaving) else {
+        let Some(shard) = self.shards.get_mut(&number).filter(|shard| shard.leaving.is_none()) else {
             return Err(Declined::Elsewhere(payload));
         };
         if !origin.may_act_under(shard.generation) {
             return Err(Declined::Elsewhere(payload));
         }
         let reserved = shard.reserved.as_ref();
-        if reserved.is_some_and(|reserved| !reserved.state.allows(origin.host, access(&op))) {
+        if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op))) {
             return Err(Declined::Reserved);
         }
         shard.under_way += 1;
@@ -475,6 +546,16 @@ impl Shards {
                         shard.under_way -= 1;
                         self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
+                        if let Err(error) = result
+                            && let Some(failing) = trouble(&io.op, error)
+                        {
+                            let same = |(volume, known, _): &(VolumeId, Failing, String)| {
+                                (*volume, *known) == (shard.volume, failing)
+                            };
+                            if !self.troubles.iter().any(same) {
+                                self.troubles.push((shard.volume, failing, error.to_string()));
+                            }
+                        }
                         let ended = Ended {
                             origin: &io.origin,
                             began: io.began,
@@ -538,3 +619,6 @@ impl Shards {
         self.shards.values().map(|s| (s.volume, &s.sequencer))
     }
 }
+
+#[cfg(test)]
+mod tests;

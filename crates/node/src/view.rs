@@ -9,7 +9,7 @@ use amita_cluster::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeI
 use amita_uss::reservation;
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct View {
     nodes: BTreeMap<NodeId, map::Node>,
     names: BTreeMap<String, NodeId>,
     stores: FxHashMap<StoreId, NodeId>,
+    /// The same by node: a core asks for a node's stores for each volume that it opens and each link that breaks.
+    stores_by_node: BTreeMap<NodeId, BTreeSet<StoreId>>,
     volumes: BTreeMap<String, map::Volume>,
     pools: BTreeMap<String, PoolId>,
     chunk_bytes: BTreeMap<String, u32>,
@@ -36,6 +38,10 @@ pub struct View {
     moves: BTreeMap<VolumeId, (map::Move, u64)>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
+    /// The operator's wishes that owners close volumes, with their modification revision.
+    closings: BTreeMap<VolumeId, (map::Closing, u64)>,
+    /// Volumes that are gone since somebody looked.
+    deleted: Vec<VolumeId>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
 }
@@ -47,6 +53,8 @@ pub struct Membership {
     pub epoch: Epoch,
     /// Who is being brought up to date.
     pub syncing: Vec<map::Syncing>,
+    /// Who should hold it and is not in sync.
+    pub absent: Vec<StoreId>,
 }
 
 /// What a record changed that somebody must be told of.
@@ -56,8 +64,15 @@ pub enum Change {
     Nothing,
     /// A node came, moved or went: dial it at this address, or no longer.
     Node(NodeId, Option<SocketAddr>),
-    /// A store is served by this node.
-    Store(StoreId, NodeId),
+    /// A store's record was written.
+    Store {
+        /// Which.
+        store: StoreId,
+        /// Who serves it.
+        node: NodeId,
+        /// Another node than before, or nobody was known.
+        moved: bool,
+    },
     /// A node came or went.
     Life,
     /// A look at a volume's copies was asked for, or has ended.
@@ -68,10 +83,12 @@ pub enum Change {
     Volume(VolumeId, amita_cluster::Generation),
     /// Something that NVMe hosts see.
     Hosts,
-    /// What is reserved of a volume.
-    Reservation,
+    /// What is reserved of a volume, by this revision of its record.
+    Reservation(VolumeId, u64),
     /// The operator wants a volume to be owned by another gateway, or no longer.
     Move(VolumeId),
+    /// The operator wants owners to close volumes, or no longer.
+    Closing,
     /// A node finds a store slow, or no longer.
     Health,
     /// How hard background work may press.
@@ -87,7 +104,7 @@ impl Change {
         matches!(
             self,
             Change::Hosts
-                | Change::Reservation
+                | Change::Reservation(..)
                 | Change::Node(..)
                 | Change::Life
                 | Change::Volume(..)
@@ -119,6 +136,7 @@ impl View {
             "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
             "moves" => self.apply_move(rest, record),
+            "closing" => self.apply_closing(rest, record),
             "nvme" => self.apply_nvme(rest, record),
             "reservations" => self.apply_reservation(rest, record),
             _ => Change::Nothing,
@@ -148,16 +166,36 @@ impl View {
     fn store(&mut self, id: &str, record: &Record) -> Change {
         let Some(value) = &record.value else {
             if let Ok(id) = id.parse() {
-                self.stores.remove(&id);
+                let was = self.stores.remove(&id);
+                self.take_from(was, id);
             }
             return Change::Nothing;
         };
         match parse::<map::Store>(&record.key, value) {
             Ok(store) => {
-                self.stores.insert(store.id, store.node);
-                Change::Store(store.id, store.node)
+                let before = self.stores.insert(store.id, store.node);
+                let moved = before != Some(store.node);
+                self.take_from(before.filter(|before| *before != store.node), store.id);
+                self.stores_by_node.entry(store.node).or_default().insert(store.id);
+                Change::Store {
+                    store: store.id,
+                    node: store.node,
+                    moved,
+                }
             }
             Err(why) => Change::Unreadable(why),
+        }
+    }
+
+    /// A store is not that node's any more.
+    fn take_from(&mut self, node: Option<NodeId>, store: StoreId) {
+        if let Some(node) = node
+            && let Some(stores) = self.stores_by_node.get_mut(&node)
+        {
+            stores.remove(&store);
+            if stores.is_empty() {
+                self.stores_by_node.remove(&node);
+            }
         }
     }
 
@@ -165,14 +203,21 @@ impl View {
         let Some(value) = &record.value else {
             if let Some(gone) = self.volumes.remove(name) {
                 self.volume_names.remove(&gone.id);
+                self.deleted.push(gone.id);
             }
             return Change::Nothing;
         };
         match parse::<map::Volume>(&record.key, value) {
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
-                self.volume_names.insert(volume.id, name.to_owned());
-                self.volumes.insert(name.to_owned(), volume);
+                let id = volume.id;
+                self.volume_names.insert(id, name.to_owned());
+                let before = self.volumes.insert(name.to_owned(), volume);
+                if let Some(before) = before.filter(|before| before.id != id) {
+                    // Deleted and made anew while nobody watched.
+                    self.volume_names.remove(&before.id);
+                    self.deleted.push(before.id);
+                }
                 change
             }
             Err(why) => Change::Unreadable(why),
@@ -281,7 +326,7 @@ impl View {
             Some(Err(why)) => return Change::Unreadable(why),
             None => drop(self.reservations.remove(&volume)),
         }
-        Change::Reservation
+        Change::Reservation(volume, record.revision)
     }
 
     fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
@@ -300,6 +345,22 @@ impl View {
         Change::Move(volume)
     }
 
+    fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        let wish = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Closing>(&record.key, value));
+        match wish {
+            Some(Ok(wish)) => drop(self.closings.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.closings.remove(&volume)),
+        }
+        Change::Closing
+    }
+
     fn apply_group(&mut self, rest: &str, record: &Record) -> Change {
         let (Some(value), Some((pool, _))) = (&record.value, rest.split_once('/')) else {
             return Change::Nothing;
@@ -316,6 +377,9 @@ impl View {
                 *count += usize::from(!group.syncing.is_empty());
                 known.epoch = group.epoch;
                 known.syncing.clone_from(&group.syncing);
+                known.absent.clear();
+                let absent = group.members.iter().filter(|store| !group.in_sync.contains(store));
+                known.absent.extend(absent);
                 Change::Group(group, pool)
             }
             (Err(why), _) => Change::Unreadable(why),
@@ -329,9 +393,10 @@ impl View {
         self.stores.get(&store).copied()
     }
 
-    /// The stores that a node serves.
+    /// The stores that a node serves, in order: what is told to sequencers must not hang on a table's order.
     pub fn stores_of(&self, node: NodeId) -> impl Iterator<Item = StoreId> {
-        self.stores.iter().filter(move |(_, n)| **n == node).map(|(s, _)| *s)
+        let stores = self.stores_by_node.get(&node).into_iter().flatten();
+        stores.inspect(|_| look()).copied()
     }
 
     /// A node's record.
@@ -356,6 +421,21 @@ impl View {
     #[must_use]
     pub fn group(&self, pool: PoolId, index: GroupIndex) -> Option<&Membership> {
         self.groups.get(&GroupId { pool, index })
+    }
+
+    /// The stores that should hold groups of the pool and are not in sync there, and in how many.
+    #[must_use]
+    pub fn absent(&self, pool: &str) -> BTreeMap<StoreId, u32> {
+        let mut absent = BTreeMap::new();
+        let Some(&pool) = self.pools.get(pool) else {
+            return absent;
+        };
+        let index = |index| GroupId { pool, index };
+        let groups = self.groups.range(index(GroupIndex(0))..=index(GroupIndex(u32::MAX)));
+        for store in groups.flat_map(|(_, group)| &group.absent) {
+            *absent.entry(*store).or_default() += 1;
+        }
+        absent
     }
 
     /// Is a store being brought up to date in some group of the pool?
@@ -400,6 +480,18 @@ impl View {
         self.moves
             .iter()
             .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// The operator's wishes that owners close volumes, with their record's modification revision.
+    pub fn closings(&self) -> impl Iterator<Item = (VolumeId, &map::Closing, u64)> {
+        self.closings
+            .iter()
+            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// The volumes that are gone since this was last asked.
+    pub fn take_deleted(&mut self) -> Vec<VolumeId> {
+        std::mem::take(&mut self.deleted)
     }
 
     /// Bytes of a chunk of a pool's volumes.
@@ -470,3 +562,14 @@ fn recovery(record: &Record) -> Change {
 fn resolve(address: &str) -> Option<SocketAddr> {
     address.parse().ok().or_else(|| address.to_socket_addrs().ok()?.next())
 }
+
+/// Counts looks at stores, in tests: the same number on every machine.
+#[cfg(not(test))]
+#[inline(always)]
+fn look() {}
+
+#[cfg(test)]
+use tests::look;
+
+#[cfg(test)]
+mod tests;

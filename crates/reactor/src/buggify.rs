@@ -54,7 +54,13 @@ points! {
     Reread = "buggify.reread",
     /// A store that owes an answer is taken for lost.
     LoseStore = "buggify.lose_store",
+    /// What one core of a node has for another is held back for a while, as by a core that stands still in the middle of a
+    /// pass; what comes from other cores is not.
+    SlowMail = "buggify.slow_mail",
 }
+
+/// Are the points compiled into this build? For what exists only for them.
+pub const IS_BUILT: bool = cfg!(feature = "buggify");
 
 /// Is mischief to be done at this point, this time?
 #[cfg(not(feature = "buggify"))]
@@ -72,21 +78,37 @@ pub fn narrow(_: Point) -> bool {
     false
 }
 
+/// Is something held back at this point, this time, and for how long?
+#[cfg(not(feature = "buggify"))]
+#[inline(always)]
+#[must_use]
+pub fn slow(_: Point) -> Option<std::time::Duration> {
+    None
+}
+
 #[cfg(feature = "buggify")]
-pub use armed::{arm, buggify, disarm, narrow};
+pub use armed::{arm, buggify, disarm, narrow, slow, steer};
 
 #[cfg(feature = "buggify")]
 mod armed {
     use super::{PATHS, Point};
     use crate::sim::Random;
     use std::cell::RefCell;
+    use std::time::Duration;
 
     /// So many of a hundred points are used by a run.
     const USED_PERCENT: u64 = 30;
     /// How often a point that is used says yes, of a thousand; each run draws one of these for each of its points.
     const PER_MILLE: [u64; 4] = [2, 10, 50, 250];
 
+    /// What is held back is held for so long at most; each run draws one of these.
+    const SLOWEST_US: [u64; 3] = [100, 2_000, 20_000];
+    /// The points up to here draw from the run's first source, those that came later from another one: what runs of the same
+    /// seed do elsewhere stays as it was.
+    const FIRST_POINTS: usize = Point::LoseStore as usize + 1;
+
     struct Source {
+        slowest: Duration,
         random: Random,
         per_mille: Vec<u64>,
         met: Vec<u64>,
@@ -99,15 +121,50 @@ mod armed {
     /// From now on this thread's points are asked.
     pub fn arm(seed: u64) {
         let mut random = Random::new(seed);
-        let per_mille = PATHS
-            .iter()
-            .map(|_| {
+        let mut later = Random::new(seed ^ 0x51c0_u64 << 40);
+        let per_mille = (0..PATHS.len())
+            .map(|point| {
+                let random = if point < FIRST_POINTS { &mut random } else { &mut later };
                 let (used, rate) = (random.below(100) < USED_PERCENT, random.below(PER_MILLE.len() as u64));
                 if used { PER_MILLE[rate as usize] } else { 0 }
             })
             .collect();
+        let slowest = SLOWEST_US[later.below(SLOWEST_US.len() as u64) as usize];
         let met = vec![0; PATHS.len()];
-        SOURCE.set(Some(Source { random, per_mille, met }));
+        SOURCE.set(Some(Source {
+            slowest: Duration::from_micros(slowest),
+            random,
+            per_mille,
+            met,
+        }));
+    }
+
+    /// A scenario needs this point: it says yes so often of a thousand, and holds back for so long at most. Arms the thread if
+    /// nothing else has, with this seed and no other point.
+    pub fn steer(seed: u64, point: Point, per_mille: u64, slowest: Duration) {
+        SOURCE.with_borrow_mut(|source| {
+            let source = source.get_or_insert_with(|| Source {
+                slowest,
+                random: Random::new(seed),
+                per_mille: vec![0; PATHS.len()],
+                met: vec![0; PATHS.len()],
+            });
+            source.slowest = slowest;
+            source.per_mille[point as usize] = per_mille;
+        });
+    }
+
+    /// Is something held back at this point, this time, and for how long?
+    #[must_use]
+    pub fn slow(point: Point) -> Option<Duration> {
+        if !buggify(point) {
+            return None;
+        }
+        SOURCE.with_borrow_mut(|source| {
+            let source = source.as_mut()?;
+            let most = source.slowest.as_nanos() as u64;
+            Some(Duration::from_nanos(1 + source.random.below(most)))
+        })
     }
 
     /// Nothing is done any more. Returns how often each point said yes since [`arm`].

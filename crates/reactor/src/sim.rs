@@ -26,6 +26,7 @@
 //! Nothing in here reads a clock or an address: the same seed and the same calls give the same run, and
 //! [`World::trace`] is a hash of everything that happened, to prove it.
 
+mod clock;
 mod coverage;
 pub mod disk;
 mod driver;
@@ -222,6 +223,17 @@ impl World {
         engine.freeze(node, until);
     }
 
+    /// As [`World::freeze`], with a clock that does not count the time: a paused virtual machine, as some hypervisors do it,
+    /// or a suspended host whose clock is `CLOCK_MONOTONIC`.
+    pub fn suspend(&mut self, node: u32, length: Duration) {
+        self.shared.borrow_mut().engine.suspend(node, length);
+    }
+
+    /// The host's clock runs at so many millionths of the world's time from now on, for all its processes.
+    pub fn set_clock(&mut self, node: u32, rate: u64) {
+        self.shared.borrow_mut().engine.set_clock(node, rate);
+    }
+
     // Disks.
 
     /// Adds a disk full of zeros, which nodes open by its name.
@@ -241,7 +253,9 @@ impl World {
 
     /// Changes how a disk fails from now on.
     pub fn disk_faults(&mut self, name: impl AsRef<Path>, change: impl FnOnce(&mut DiskFaults)) {
-        change(self.shared.borrow_mut().disks.faults(name.as_ref()));
+        let Shared { engine, disks, .. } = &mut *self.shared.borrow_mut();
+        change(disks.faults(name.as_ref()));
+        disks.release(engine, name.as_ref());
     }
 
     /// Nothing completes on the disk for a time.

@@ -102,6 +102,11 @@ impl Timers {
         Some(token)
     }
 
+    /// When each of them fires, in no order.
+    pub fn armed(&self) -> impl Iterator<Item = Time> + '_ {
+        self.heap.iter().map(|entry| entry.at)
+    }
+
     /// How many are armed.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -47,13 +47,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Polls in a row that may return inline completions without handing started operations over.
 const MAX_HELD_BACK: u32 = 2;
 
 /// After a failed accept (no descriptors left, say) the listener rests, so that failing does not become a loop.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// Connections that are turned away at one time: a bound for the work of one pass.
+const MOST_TURNED_AWAY: usize = 64;
 
 /// Settings of a driver.
 #[derive(Clone, Debug)]
@@ -105,7 +107,7 @@ impl Default for UringConfig {
 }
 
 /// When the first driver of this process was made: all of them count their time from there, so that cores can compare.
-static STARTED: OnceLock<Instant> = OnceLock::new();
+static STARTED: OnceLock<u64> = OnceLock::new();
 
 /// What an operation of the ring belongs to.
 enum Meta {
@@ -181,7 +183,8 @@ pub struct UringDriver {
     files: Vec<OpenFile>,
     discarder: Option<Discarder>,
     timers: Timers,
-    started: Instant,
+    /// In nanoseconds of the machine's clock.
+    started: u64,
     now: Time,
     pool: Pool,
     config: UringConfig,
@@ -191,6 +194,8 @@ pub struct UringDriver {
     pace: Pace,
     /// Completions that did not come from the ring.
     ready: Vec<Completion>,
+    /// A descriptor that is held for the moment when no other is left: see [`UringDriver::turn_away`].
+    spare: Option<OwnedFd>,
     reaped: Vec<Reaped>,
     vectors: sys::Vectors,
     /// Of what this poll has collected, sends that ended as they were handed over, which nobody waits for.
@@ -218,7 +223,7 @@ impl UringDriver {
             files: Vec::new(),
             discarder: None,
             timers: Timers::new(),
-            started: *STARTED.get_or_init(Instant::now),
+            started: *STARTED.get_or_init(sys::clock_ns),
             now: Time(0),
             pool,
             config,
@@ -227,6 +232,7 @@ impl UringDriver {
             wake_armed: false,
             pace: Pace::default(),
             ready: Vec::new(),
+            spare: sys::event_file().ok(),
             reaped: Vec::new(),
             vectors: sys::Vectors::default(),
             sent_at_once: 0,
@@ -239,7 +245,7 @@ impl UringDriver {
     }
 
     fn update_time(&mut self) {
-        self.now = Time(self.started.elapsed().as_nanos() as u64);
+        self.now = Time(sys::clock_ns().saturating_sub(self.started));
     }
 
     fn complete(&mut self, token: Token, outcome: Outcome) {

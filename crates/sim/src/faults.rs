@@ -44,6 +44,54 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// One core of its process stands still, and the others go on.
+    CoreFreeze {
+        /// Which.
+        node: Member,
+        /// Which of its cores.
+        core: usize,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Its machine is suspended: as a freeze, and a clock that does not count such times stands still.
+    Suspend {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Its machine is paused, and none of its clocks shows it.
+    Pause {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Operations of one of the node's disks do not end, others do.
+    HangingDisk {
+        /// Which.
+        node: Member,
+        /// So many reads of a thousand.
+        reads: u32,
+        /// So many writes and flushes of a thousand.
+        writes: u32,
+        /// How long.
+        for_ns: u64,
+    },
+    /// Some reads of the node's disks fail, those of a mount too.
+    ReadErrors {
+        /// Which.
+        node: Member,
+        /// So many of a thousand.
+        per_mille: u32,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The metadata service has no space for changes: it says so after it has made one, and then before.
+    MetadataFull {
+        /// How long.
+        for_ns: u64,
+    },
     /// All connections between two nodes break, in the middle of whatever they carry.
     Cut {
         /// One.
@@ -132,6 +180,37 @@ pub enum Fault {
         /// How many blocks are hit.
         blocks: u64,
     },
+    /// Nothing passes between a gateway and some of the hosts, or all.
+    HostsApart {
+        /// Which gateway.
+        gateway: Member,
+        /// Which host; none: all of them.
+        host: Option<u32>,
+        /// Which direction is lost; outgoing: what the gateway sends.
+        lost: Lost,
+        /// How long.
+        for_ns: u64,
+    },
+    /// A gateway reaches nobody, and nobody reaches it: neither hosts nor other nodes. It runs.
+    Isolated {
+        /// Which.
+        gateway: Member,
+        /// Which direction is lost; outgoing: what the gateway sends.
+        lost: Lost,
+        /// Is the metadata service out of reach, too?
+        metadata: bool,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The network between a gateway and hosts is slow.
+    HostsSlow {
+        /// Which.
+        gateway: Member,
+        /// On top of the usual delay.
+        extra_ns: u64,
+        /// How long.
+        for_ns: u64,
+    },
     /// The hosts go to another gateway, which takes the volume over.
     Move {
         /// Which.
@@ -141,6 +220,20 @@ pub enum Fault {
     PlannedMove {
         /// Which.
         gateway: Member,
+    },
+    /// The operator has the node's stores drained, and changes his mind after a while.
+    Drain {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The operator says that the node is in maintenance, and that it is not any more.
+    Maintenance {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
     },
     /// The connections of hosts with several paths to this gateway break.
     HostsCut {
@@ -287,6 +380,120 @@ impl Plan {
                 2 if kinds[2] => Fault::Freeze {
                     node: any,
                     for_ns: random.within(200 * MS, limits.eviction_ns * 4),
+                },
+                _ => continue,
+            };
+            self.steps.push(Step {
+                after_operations: random.below(u64::from(limits.operations)) as u32,
+                delay_ns: random.below(20 * MS),
+                fault,
+            });
+        }
+        self.steps.sort_by_key(|step| step.after_operations);
+    }
+
+    /// Work that an operator plans: nothing of it may be seen by a client.
+    pub fn add_planned_work(&mut self, random: &mut Random, limits: Limits) {
+        for _ in 0..random.within(1, 5) {
+            let node = random.below(limits.nodes as u64) as usize;
+            let for_ns = random.within(50 * MS, 3000 * MS);
+            let fault = if random.percent(75) {
+                Fault::Drain { node, for_ns }
+            } else {
+                Fault::Maintenance { node, for_ns }
+            };
+            self.steps.push(Step {
+                after_operations: random.below(u64::from(limits.operations)) as u32,
+                delay_ns: random.below(20 * MS),
+                fault,
+            });
+        }
+        self.steps.sort_by_key(|step| step.after_operations);
+    }
+
+    /// More of what machines do: single cores and whole hosts that stand still, disks and single operations that hang, disks
+    /// that cannot be read for a while, a metadata service that is full. `paused`: clocks may not show it.
+    pub fn add_of_machines(&mut self, random: &mut Random, limits: Limits, paused: bool) {
+        let kinds: Vec<u64> = (0..5).filter(|_| random.percent(40)).collect();
+        if kinds.is_empty() || self.steps.is_empty() {
+            // A run without faults stays one.
+            return;
+        }
+        for _ in 0..random.within(1, 5) {
+            let any = random.below(limits.nodes as u64) as usize;
+            let victim = self.victims.first().copied();
+            // As in other plans: what may cost a place strikes those that can be spared.
+            let long = limits.eviction_ns * random.within(2, 12) / 2;
+            let (node, for_ns) = match victim {
+                Some(victim) if random.percent(60) => (victim, long),
+                _ => (any, random.within(MS, limits.eviction_ns / 3)),
+            };
+            let fault = match *random.pick(&kinds) {
+                0 => Fault::CoreFreeze {
+                    node,
+                    core: random.below(2) as usize,
+                    for_ns,
+                },
+                1 if paused => Fault::Pause { node, for_ns },
+                1 => Fault::Suspend { node, for_ns },
+                2 => Fault::HangingDisk {
+                    node,
+                    reads: *random.pick(&[0, 0, 20, 1000]),
+                    writes: *random.pick(&[5, 50, 1000]),
+                    for_ns: for_ns * random.within(1, 4),
+                },
+                3 => Fault::ReadErrors {
+                    node: any,
+                    per_mille: random.within(10, 600) as u32,
+                    for_ns: random.within(MS, 2000 * MS),
+                },
+                _ => Fault::MetadataFull {
+                    for_ns: random.within(100 * MS, 3000 * MS),
+                },
+            };
+            self.steps.push(Step {
+                after_operations: random.below(u64::from(limits.operations)) as u32,
+                delay_ns: random.below(20 * MS),
+                fault,
+            });
+        }
+        self.steps.sort_by_key(|step| step.after_operations);
+    }
+
+    /// More of what concerns hosts with connections: their links to gateways, gateways that are cut off from everybody, planned
+    /// moves.
+    pub fn add_for_fronts(&mut self, random: &mut Random, limits: Limits) {
+        let kinds = [
+            random.percent(50),
+            random.percent(50),
+            random.percent(40),
+            random.percent(40),
+            random.percent(30),
+        ];
+        let lost = |random: &mut Random| *random.pick(&[Lost::Both, Lost::Both, Lost::Outgoing, Lost::Incoming]);
+        for _ in 0..random.within(1, 8) {
+            let gateway = random.below(limits.nodes as u64) as usize;
+            let for_ns = random.within(10 * MS, 8000 * MS);
+            let fault = match random.below(5) {
+                0 if kinds[0] => Fault::HostsCut { gateway },
+                1 if kinds[1] => Fault::HostsApart {
+                    gateway,
+                    host: random.percent(50).then(|| random.below(6) as u32),
+                    lost: lost(random),
+                    for_ns,
+                },
+                // It costs stores their place where it lasts: only whom the cluster can spare.
+                2 if kinds[2] && self.victims.contains(&gateway) => Fault::Isolated {
+                    gateway,
+                    lost: lost(random),
+                    metadata: random.percent(50),
+                    for_ns,
+                },
+                3 if kinds[3] => Fault::PlannedMove { gateway },
+                4 if kinds[4] => Fault::HostsSlow {
+                    gateway,
+                    extra_ns: random.within(MS, 400 * MS),
+                    for_ns,
                 },
                 _ => continue,
             };

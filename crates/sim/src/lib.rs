@@ -17,6 +17,7 @@
 pub mod campaign;
 pub mod cluster;
 pub mod coverage;
+pub mod excuse;
 pub mod faults;
 pub mod history;
 pub mod linear;

@@ -64,7 +64,7 @@ pub enum Action {
         /// What they held; others are not looked at.
         values: Values,
     },
-    /// May have written the same again, any number of times: see [`check_repeated`].
+    /// May have written the same again, once: its host has sent it again before it was answered.
     Again {
         /// Which sectors.
         sectors: Width,
@@ -148,30 +148,6 @@ impl std::error::Error for Violation {}
 pub fn check(steps: &[Step]) -> Result<(), Violation> {
     let steps = reduce(steps)?;
     Search::new(&steps).run()
-}
-
-/// As [`check`], where a write may be carried out more than once before it is answered: what was forwarded to an owner by a
-/// link that broke is forwarded again, as often as links break, and nobody knows whether an earlier one was carried out.
-pub fn check_repeated(steps: &[Step]) -> Result<(), Violation> {
-    let once = check(steps);
-    if once.is_ok() {
-        return once;
-    }
-    check(&with_repetitions(steps))
-}
-
-/// For every write, others that may have happened by its answer.
-fn with_repetitions(steps: &[Step]) -> Vec<Step> {
-    let again = |step: &Step| match step.action {
-        Action::Write { sectors, stamp } if stamp != Stamp::ZERO => Some(Step {
-            completed: None,
-            void_after: step.completed.or(step.void_after),
-            action: Action::Again { sectors, stamp },
-            ..*step
-        }),
-        _ => None,
-    };
-    steps.iter().copied().chain(steps.iter().filter_map(again)).collect()
 }
 
 fn agrees(register: &Values, sectors: Width, values: &Values) -> bool {
@@ -385,8 +361,6 @@ impl Configuration {
         let step = &steps[index];
         if step.completed.is_some() {
             self.placed.put(index);
-        } else if matches!(step.action, Action::Again { .. }) {
-            // As often as needed.
         } else if let Err(at) = self.used.binary_search(&index) {
             self.used.insert(at, index);
         }
@@ -414,7 +388,7 @@ struct Search<'a> {
     /// What something may have found that did not expect it, by index.
     may_be_found: Vec<bool>,
     /// The writes that may happen again, so that what is gone may come back.
-    again: BTreeMap<Stamp, usize>,
+    again: BTreeMap<Stamp, Vec<usize>>,
     /// What was used up when each was visited.
     seen: FxHashMap<(Placed, Values), Vec<Vec<usize>>>,
     visited: usize,
@@ -446,14 +420,16 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        let again = optional.iter().filter_map(|index| match steps[*index].action {
-            Action::Again { stamp, .. } => Some((stamp, *index)),
-            _ => None,
-        });
+        let mut again: BTreeMap<Stamp, Vec<usize>> = BTreeMap::new();
+        for index in &optional {
+            if let Action::Again { stamp, .. } = steps[*index].action {
+                again.entry(stamp).or_default().push(*index);
+            }
+        }
         let miscompares = Miscompares::of(steps);
         Search {
             steps,
-            again: again.collect(),
+            again,
             readers,
             may_be_found: steps.iter().map(|step| miscompares.may_find(step)).collect(),
             optional,
@@ -597,7 +573,7 @@ impl<'a> Search<'a> {
                 && !self
                     .again
                     .get(&stamp)
-                    .is_some_and(|index| here.may_use(self.steps, *index))
+                    .is_some_and(|again| again.iter().any(|index| here.may_use(self.steps, *index)))
                 && self.readers.get(&stamp).is_some_and(|readers| {
                     readers.iter().any(|reader| {
                         !here.placed.has(*reader)

@@ -1,7 +1,7 @@
 //! `amita-sim`: runs the simulated cluster over many seeds, replays one, plays the named scenarios.
 
 use amita_sim::campaign::{MAX_FAILURES, Run, Summary, run_all, run_caught};
-use amita_sim::{cluster, mutants, paths, scale, scenarios, solo};
+use amita_sim::{cluster, excuse, mutants, paths, scale, scenarios, solo};
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -238,7 +238,12 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
         summary.trace
     );
     report(&summary, profile);
-    let missing = if arguments.any_coverage || until.is_some() {
+    let (table, within) = excuse::table(&summary.coverage);
+    if profile == Profile::Cluster {
+        print!("{table}");
+    }
+    let any = arguments.any_coverage || until.is_some();
+    let missing = if any {
         Vec::new()
     } else {
         summary.coverage.missing(profile.required())
@@ -246,7 +251,7 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
     for path in &missing {
         println!("NEVER TAKEN: {path}: no seed tests it; change the fault plans, or ask why it cannot be reached");
     }
-    summary.failures.is_empty() && missing.is_empty()
+    summary.failures.is_empty() && missing.is_empty() && (within || any)
 }
 
 fn report(summary: &Summary, profile: Profile) {

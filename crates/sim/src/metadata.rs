@@ -26,9 +26,13 @@ const CALL_TIMEOUT_NS: u64 = 1500 * MS;
 const WATCH_NS: (u64, u64) = (300_000, 20 * MS);
 /// How late after its time-out a call may still be carried out.
 const LATE_NS: u64 = 500 * MS;
+/// And now and then: a leader that is cut off from the others keeps a proposal for as long as it takes to find that out.
+const VERY_LATE_NS: u64 = 30_000 * MS;
 /// The time to live of a node's session, in seconds, and how often it is renewed.
 pub const SESSION_TTL_S: u64 = 2;
 const RENEW_NS: u64 = 650 * MS;
+/// How long a node takes from a lease that has ended to the next one.
+const RELEASE_NS: u64 = 20 * MS;
 
 /// What the service has for a node.
 #[derive(Clone, Debug)]
@@ -43,6 +47,13 @@ pub enum Delivery<T> {
         tag: T,
         /// How it ended.
         result: Result<Reply, Error>,
+    },
+    /// The node's lease has ended, and it is about to take another.
+    Lapsed {
+        /// The node.
+        node: NodeId,
+        /// Its process.
+        process: u64,
     },
     /// Keys changed.
     Changes {
@@ -70,6 +81,8 @@ pub struct Counts {
     pub unknown_late: u64,
     /// Compare-and-sets that lost.
     pub compares_failed: u64,
+    /// Changes that met a full service before they were made.
+    pub no_space: u64,
     /// Sessions that ran out.
     pub sessions_lapsed: u64,
 }
@@ -114,6 +127,8 @@ pub struct Metadata<T> {
     due: BTreeMap<(Time, u64), Due<T>>,
     order: u64,
     away_until: Time,
+    /// Until then there is no space for changes.
+    full_until: Time,
     /// In percent: calls whose answer never comes.
     lossy_percent: u64,
     cut_off_until: BTreeMap<NodeId, Time>,
@@ -142,6 +157,7 @@ impl<T: Clone> Metadata<T> {
             due: BTreeMap::new(),
             order: 0,
             away_until: Time::default(),
+            full_until: Time::default(),
             lossy_percent: 0,
             cut_off_until: BTreeMap::new(),
             watchers: BTreeMap::new(),
@@ -190,6 +206,11 @@ impl<T: Clone> Metadata<T> {
         *at = until.max(*at);
     }
 
+    /// There is no space for changes until then.
+    pub fn full_until(&mut self, until: Time) {
+        self.full_until = self.full_until.max(until);
+    }
+
     /// So many calls of a hundred lose their answer from now on.
     pub fn lose_answers(&mut self, percent: u64) {
         self.lossy_percent = percent;
@@ -198,6 +219,7 @@ impl<T: Clone> Metadata<T> {
     /// All faults end.
     pub fn heal(&mut self) {
         self.away_until = Time::default();
+        self.full_until = Time::default();
         self.cut_off_until.clear();
         self.lossy_percent = 0;
     }
@@ -248,7 +270,12 @@ impl<T: Clone> Metadata<T> {
             0 => self.counts.unknown_not_done += 1,
             1 => {
                 self.counts.unknown_late += 1;
-                let at = CALL_TIMEOUT_NS + self.random.below(LATE_NS);
+                let late_ns = if self.random.below(4) == 0 {
+                    VERY_LATE_NS
+                } else {
+                    LATE_NS
+                };
+                let at = CALL_TIMEOUT_NS + self.random.below(late_ns);
                 self.push(
                     now,
                     at,
@@ -350,11 +377,24 @@ impl<T: Clone> Metadata<T> {
                     call,
                     answer_ns,
                 } => {
-                    let result = self.state.txn(&call).map_err(Error::from);
+                    let full = now < self.full_until && !call.is_read_only();
+                    if full && self.random.percent(50) {
+                        // It had said so before, and takes no changes any more.
+                        if let Some(answer_ns) = answer_ns {
+                            self.counts.no_space += 1;
+                            self.answer(now, answer_ns, node, process, tag, Err(no_space()));
+                        }
+                        continue;
+                    }
+                    let mut result = self.state.txn(&call).map_err(Error::from);
                     if let Ok(reply) = &result {
                         self.counts.compares_failed += u64::from(!reply.succeeded);
                         self.made_at.insert(reply.revision, now);
                         self.remember(node, &tag, &call, reply);
+                    }
+                    if full {
+                        // It has made the change, and says that there is no space.
+                        result = Err(no_space());
                     }
                     if let Some(answer_ns) = answer_ns {
                         self.counts.answered += 1;
@@ -432,6 +472,12 @@ impl<T: Clone> Metadata<T> {
             let kept = session
                 .lease
                 .is_some_and(|lease| self.state.lease_keepalive(clock, lease).is_ok());
+            if !kept && session.lease.take().is_some() {
+                // The agent has hosts dropped before it takes another.
+                self.push(now, 0, Due::Deliver(Delivery::Lapsed { node, process }));
+                self.push(now, RELEASE_NS, Due::Renew { node, process });
+                return;
+            }
             if !kept && let Ok(lease) = self.state.lease_grant(clock, SESSION_TTL_S, None) {
                 session.lease = Some(lease);
                 let key = amita_cluster::map::live_key(node);
@@ -522,6 +568,11 @@ impl<T: Clone> Metadata<T> {
     fn one_way(&mut self) -> u64 {
         self.random.within(ONE_WAY_NS.0, ONE_WAY_NS.1)
     }
+}
+
+/// What the client makes of it when the service says that it has no space.
+fn no_space() -> Error {
+    amita_meta::told_no_space("simulation")
 }
 
 fn unknown() -> Error {

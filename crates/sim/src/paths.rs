@@ -33,14 +33,25 @@ pub const CLUSTER: &[&str] = &[
     "net.connect_held",
     "fault.partition",
     "fault.slow_network",
+    "fault.drain",
+    "fault.maintenance",
     "fault.metadata_away",
     "fault.metadata_cut_off",
     "fault.metadata_lossy",
+    "fault.metadata_full",
+    "fault.core_frozen",
+    "fault.suspended",
+    "fault.paused",
+    "fault.hanging_disk",
+    "disk.hung",
+    "node.clock_stopped",
+    "node.store_returned",
     // The metadata.
     "metadata.unavailable",
     "metadata.unknown_not_done",
     "metadata.unknown_done",
     "metadata.unknown_late",
+    "metadata.no_space",
     "metadata.compare_failed",
     "metadata.session_lapsed",
     // Stores.
@@ -56,6 +67,7 @@ pub const CLUSTER: &[&str] = &[
     // Sequencers.
     "volume.adopted",
     "volume.confirms",
+    "volume.settles",
     "volume.credit_waits",
     "volume.damaged",
     "volume.evicted",
@@ -93,10 +105,15 @@ pub const CLUSTER: &[&str] = &[
     "buggify.read_anywhere",
     "buggify.reread",
     "buggify.lose_store",
+    "buggify.slow_mail",
     // Coordinators.
     "coordinator.elected",
     "coordinator.evicted",
     "coordinator.lost_race",
+    // The operator.
+    "operator.grow",
+    "operator.scrub",
+    "operator.scrub_copies",
     // Hosts.
     "hosts.gateway_died",
     "hosts.gave_up",
@@ -106,13 +123,24 @@ pub const CLUSTER: &[&str] = &[
     "hosts.unknown_outcome",
     "hosts.volume_lost",
     "io.lost",
+    // Hosts that speak NVMe/TCP or NBD.
+    "fronted.connects",
+    "fronted.repeated_after_error",
+    "fronted.repeated_after_loss",
+    "fault.hosts_apart",
+    "fault.hosts_slow",
+    "fault.isolated",
     // Whole runs.
     "run.recovered",
     "node.restarted_to_heal",
     "run.evicted",
     "run.taken_over",
     "judge.blocks_compared",
+    "judge.blocks_explained",
     "judge.damaged_copy",
+    "judge.epoch_fenced",
+    "judge.generation_fenced",
+    "judge.taken_over_unanswered",
 ];
 
 /// Of a store on its own.

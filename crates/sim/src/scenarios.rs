@@ -6,6 +6,7 @@
 //! interleaving, and that the checkers see it.
 
 mod cluster_plays;
+mod machine_plays;
 mod store_plays;
 
 use crate::campaign::{Run, Summary, run_all};
@@ -108,6 +109,7 @@ pub const NOT_YET: &[(&str, &str)] = &[
 pub fn all() -> Vec<Scenario> {
     let mut all = store_plays::all();
     all.extend(cluster_plays::all());
+    all.extend(machine_plays::all());
     all.sort_by_key(|scenario| scenario.name);
     all
 }

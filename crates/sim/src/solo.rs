@@ -28,6 +28,10 @@ const STORE: StoreId = StoreId(0x5107_e000_0000_0000_0000_0000_0000_0001);
 const CLUSTER: ClusterId = ClusterId(0xc105_7e50_0000_0000_0000_0000_0000_0001);
 /// Nothing may take longer than this in virtual time: a mount, a fence that waits for a promise, a write.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// One run of so many has large chunks.
+const WIDE_ONE_IN: u64 = 10;
+/// After so many passes of the store everything in it is looked at; its sums are after every one.
+const LOOK_EVERY: u64 = 7;
 
 /// What a run does.
 #[derive(Clone, Debug)]
@@ -82,7 +86,7 @@ impl Profile {
     /// A profile of its own for each seed.
     #[must_use]
     pub fn draw(random: &mut Random) -> Profile {
-        Profile {
+        let mut profile = Profile {
             chunks: random.within(1, 6),
             blocks_per_chunk: *random.pick(&[4, 16, 32]),
             store_bytes: *random.pick(&[2 << 20, 4 << 20]),
@@ -105,7 +109,15 @@ impl Profile {
             kill_percent: *random.pick(&[0, 30, 60]),
             rot_percent: *random.pick(&[0, 0, 0, 30]),
             pause_percent: *random.pick(&[0, 1, 2]),
+        };
+        // By chance of its own: chunks of several leaves, and many of them.
+        let mut wide = random.fork(2);
+        if wide.below(WIDE_ONE_IN) == 0 {
+            profile.blocks_per_chunk = *wide.pick(&[256, 512, 1024]);
+            profile.chunks = wide.within(2, 12);
+            profile.store_bytes = 8 << 20;
         }
+        profile
     }
 
     /// Few slots and a short log, so that freed slots are soon wanted again and the log goes round.
@@ -154,6 +166,8 @@ struct Solo {
     running: Option<(SimDriver, StoreService)>,
     player: Player,
     coverage: Coverage,
+    /// Of the store, in all of its lives.
+    passes: u64,
 }
 
 impl Solo {
@@ -185,6 +199,7 @@ impl Solo {
             running: None,
             player,
             coverage: Coverage::new(),
+            passes: 0,
         }
     }
 
@@ -304,6 +319,13 @@ impl Solo {
         service.set_world_time(now);
         let mut completions = Vec::new();
         driver.run(service, &mut completions);
+        self.passes += 1;
+        let everything = self.passes.is_multiple_of(LOOK_EVERY);
+        service.check(everything);
+        if cfg!(feature = "planted") {
+            let path = if everything { "check.store" } else { "check.store_sums" };
+            self.coverage.hit(path);
+        }
         true
     }
 

@@ -69,6 +69,16 @@ impl Profile {
         }
     }
 
+    /// Large chunks, sparsely written: many leaves of the index with little in each, and many pages of the log.
+    pub fn widen(&mut self, random: &mut Random, blocks: u64, blocks_per_chunk: u64) {
+        (self.blocks, self.blocks_per_chunk) = (blocks, blocks_per_chunk);
+        self.hot_blocks = random.within(4, 40);
+        self.hot_percent = *random.pick(&[20, 50, 80]);
+        self.read_percent = self.read_percent.min(40);
+        self.operations = self.operations.max(500);
+        self.max_blocks = *random.pick(&[1, 2, 8, 32]);
+    }
+
     /// Few operations with long pauses between them: hours of virtual time.
     pub fn live_long(&mut self, random: &mut Random) {
         self.operations = self.operations.min(300);
@@ -105,6 +115,8 @@ pub struct Workload {
     hot: Vec<u64>,
     clients: Vec<Client>,
     asked: u32,
+    /// Blocks of each volume now.
+    sizes: Vec<u64>,
     /// What the sectors were last heard to hold: what compare-and-writes expect.
     heard: BTreeMap<Sector, Stamp>,
 }
@@ -124,6 +136,7 @@ impl Workload {
             })
             .collect();
         Workload {
+            sizes: vec![profile.blocks; profile.volumes as usize],
             profile,
             hot,
             clients,
@@ -142,6 +155,11 @@ impl Workload {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.asked >= self.profile.operations
+    }
+
+    /// A volume has so many blocks from now on.
+    pub fn resize(&mut self, volume: u64, blocks: u64) {
+        self.sizes[volume as usize] = blocks;
     }
 
     /// Nothing more is asked for.
@@ -185,16 +203,14 @@ impl Workload {
             .find(|c| c.under_way < profile.depth && c.next_at <= now)?;
         let random = &mut client.random;
         let volume = u64::from(client.number) % profile.volumes;
+        let size = self.sizes[volume as usize];
         let block = if random.percent(profile.hot_percent) {
-            *random.pick(hot)
+            *random.pick(hot) % size
         } else {
-            random.below(profile.blocks)
+            random.below(size)
         };
         let left = profile.blocks_per_chunk - block % profile.blocks_per_chunk;
-        let blocks = random
-            .within(1, profile.max_blocks)
-            .min(left)
-            .min(profile.blocks - block);
+        let blocks = random.within(1, profile.max_blocks).min(left).min(size - block);
         let block = volume * profile.blocks + block;
         let kind = match random.below(100) {
             _ if client.number < profile.readers => Kind::Read,

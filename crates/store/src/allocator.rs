@@ -89,6 +89,19 @@ impl Allocator {
         true
     }
 
+    /// What must hold between events: each level says where the one below has a free slot.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn check(&self) {
+        let free: u32 = self.levels[0].iter().map(|word| word.count_ones()).sum();
+        assert_eq!(free, self.free, "free slots are counted");
+        for pair in self.levels.windows(2) {
+            for (at, below) in pair[0].iter().enumerate() {
+                let says = pair[1][at / 64] >> (at % 64) & 1 == 1;
+                assert_eq!(says, *below != 0, "word {at} of a level, and the level above it");
+            }
+        }
+    }
+
     fn unset(&mut self, slot: u32) {
         let mut at = slot as usize;
         for level in &mut self.levels {
@@ -257,6 +270,12 @@ impl Freed {
     /// How many slots wait.
     pub fn slots(&self) -> u32 {
         self.slots
+    }
+
+    /// All of them, in the order in which they come back.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.queue.iter().map(|waiting| waiting.run)
     }
 
     pub fn push(&mut self, slot: Slot, position: u64, reads: u64) {

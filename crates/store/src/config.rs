@@ -63,6 +63,8 @@ pub enum Plant {
     NoPromiseWait,
     /// R6: a fence is answered at once, what was accepted under the older generation still under way.
     NoDrain,
+    /// R7: what an ended account had in flight is granted to others at once.
+    GrantsEndAtOnce,
     /// R8: a resend is answered at once, before the original is durable.
     ResendAtOnce,
     /// D1: a freed slot is reused at once.
@@ -73,6 +75,12 @@ pub enum Plant {
     ChainUnchecked,
     /// D4: the first bad log page is taken for the end of the log, whatever follows it.
     EndAtFirstBad,
+    /// D4: a page that cannot be read is taken for one that was never written whole.
+    UnreadableIsTorn,
+    /// R6: fences wait for room, like everything else.
+    FenceWaitsForRoom,
+    /// R6: parts of roll-forwards that came by different links are taken for one.
+    RollsOfAnyLink,
     /// D6: a slot that a read is under way on may be reused.
     NoPin,
     /// D6: a slot that is being discarded may be written.
@@ -105,6 +113,14 @@ pub enum Plant {
     ServesSyncing,
     /// R5: what is pulled or repaired replaces whatever entry is there.
     MendsAnything,
+    /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
+    LosesSlots,
+    /// R13: chunks that nothing needs are dropped though nothing durable says why.
+    DropUnfenced,
+    /// R13: chunks are dropped on the word of an epoch that the store has gone beyond.
+    DropRelisted,
+    /// R13: a chunk that is on its way out is there as long as it is.
+    GoingIsThere,
 }
 
 /// The rules that are switched off. Without the feature `planted` there are none, and asking costs nothing.

@@ -10,6 +10,8 @@ use amita_cluster::message::{MemberSet, Refusal, Scope};
 use amita_cluster::{Epoch, Generation, GroupId, NodeId, StoreId, VolumeId};
 use amita_reactor::Time;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Names a volume that the store knows.
@@ -43,6 +45,8 @@ pub(crate) struct Group {
     pub blocks_per_chunk: u16,
     /// Is this store in sync? Else it serves nothing (rule R5).
     serves: bool,
+    /// Does the group name this store at all?
+    pub holds: bool,
 }
 
 /// What a request may count on.
@@ -62,6 +66,12 @@ pub(crate) struct Fences {
     own: StoreId,
     volumes: Vec<Volume>,
     by_volume: FxHashMap<VolumeId, VolumeKey>,
+    /// Volumes that are deleted, for good: the first and the last number of each range. They stay for ever, so that no owner of
+    /// old can come back; as numbers are never given twice, the ranges grow together, and there are never more of them than
+    /// volumes that live, and one.
+    deleted: BTreeMap<VolumeId, VolumeId>,
+    /// How many of `volumes` are among them.
+    dead: usize,
     groups: Vec<Group>,
     by_group: FxHashMap<GroupId, u32>,
     /// After a start no newer generation is accepted before this: promises of before the start may still hold (R4).
@@ -119,6 +129,10 @@ impl Fences {
         &self.groups
     }
 
+    pub fn group(&self, group: GroupId) -> Option<&Group> {
+        self.by_group.get(&group).map(|&at| &self.groups[at as usize])
+    }
+
     /// May this request be looked at?
     pub fn check(&self, scope: &Scope) -> Result<Right, Refusal> {
         let Some(&group) = self.by_group.get(&scope.group) else {
@@ -129,8 +143,12 @@ impl Fences {
             return Err(Refusal::StaleEpoch { epoch: group.epoch });
         }
         let Some(key) = self.find(scope.volume) else {
-            return Err(Refusal::NotFenced);
+            return Err(self.unknown(scope.volume));
         };
+        if !group.holds {
+            // Nobody who knows this epoch asks here: the chunks may be going.
+            return Err(Refusal::Incomplete);
+        }
         let volume = self.volume(key);
         let newest = volume.generation.max(volume.closing);
         if scope.generation < newest {
@@ -170,10 +188,17 @@ impl Fences {
         }
         let Some(key) = self.find(fence.volume) else {
             // Nothing was ever promised for a volume that is not known.
-            return Verdict::Log;
+            return match self.unknown(fence.volume) {
+                Refusal::NotFenced => Verdict::Log,
+                refusal => Verdict::Refuse(refusal),
+            };
         };
         let not_before = self.not_before;
         let volume = self.volume_mut(key);
+        if volume.closing == Generation::DELETED {
+            let generation = Generation::DELETED;
+            return Verdict::Refuse(Refusal::Fenced { generation });
+        }
         if fence.generation < volume.generation {
             let generation = volume.generation;
             return Verdict::Refuse(Refusal::Fenced { generation });
@@ -204,12 +229,89 @@ impl Fences {
 
     /// A fence is durable (or read from the log).
     pub fn adopt(&mut self, fence: &Fence) {
-        self.adopt_volume(fence.volume, fence.generation, fence.owner);
+        match fence.deleted() {
+            Some(range) => self.adopt_deleted(range),
+            None => self.adopt_volume(fence.volume, fence.generation, fence.owner),
+        }
         self.adopt_group(fence);
+    }
+
+    /// What is said of a volume that has no fence: it was never heard of, or it is deleted.
+    fn unknown(&self, volume: VolumeId) -> Refusal {
+        match self.is_deleted(volume) {
+            true => Refusal::Fenced {
+                generation: Generation::DELETED,
+            },
+            false => Refusal::NotFenced,
+        }
+    }
+
+    /// Is this volume durably known to be deleted?
+    pub fn is_deleted(&self, volume: VolumeId) -> bool {
+        let below = self.deleted.range(..=volume).next_back();
+        below.is_some_and(|(_, last)| volume <= *last)
+    }
+
+    /// The volumes that are, as ranges.
+    pub fn deleted(&self) -> &BTreeMap<VolumeId, VolumeId> {
+        &self.deleted
+    }
+
+    /// The first range of them from this number on.
+    pub fn deleted_from(&self, volume: VolumeId) -> Option<(VolumeId, VolumeId)> {
+        let around = self.deleted.range(..=volume).next_back();
+        let around = around.filter(|(_, last)| **last >= volume);
+        let next = around.or_else(|| self.deleted.range(volume..).next());
+        next.map(|(&first, &last)| (first.max(volume), last))
+    }
+
+    /// A volume turns out to be deleted: from now on nothing is accepted for it.
+    pub fn close_deleted(&mut self, key: VolumeKey) {
+        self.volume_mut(key).closing = Generation::DELETED;
+    }
+
+    /// These are durably deleted.
+    pub fn adopt_deleted(&mut self, range: RangeInclusive<VolumeId>) {
+        let (mut first, mut last) = range.into_inner();
+        // Whichever is less: the numbers, or what is known.
+        let few = last.0 - first.0 < self.volumes.len() as u64;
+        let known: Vec<VolumeKey> = match few {
+            true => (first.0..=last.0).filter_map(|id| self.find(VolumeId(id))).collect(),
+            false => {
+                let within = |volume: &Volume| first <= volume.id && volume.id <= last;
+                let keys = (0..).zip(&self.volumes).filter(|(_, volume)| within(volume));
+                keys.map(|(key, _)| VolumeKey(key)).collect()
+            }
+        };
+        for key in known {
+            let volume = self.volume_mut(key);
+            let new = volume.generation != Generation::DELETED;
+            (volume.generation, volume.closing) = (Generation::DELETED, Generation::DELETED);
+            self.dead += usize::from(new);
+        }
+        // It grows together with those that it touches.
+        let touched = self.deleted.range(..=VolumeId(last.0.saturating_add(1)));
+        let touched: Vec<(VolumeId, VolumeId)> = touched
+            .rev()
+            .take_while(|(_, end)| end.0.saturating_add(1) >= first.0)
+            .map(|(&start, &end)| (start, end))
+            .collect();
+        for (start, end) in touched {
+            self.deleted.remove(&start);
+            (first, last) = (first.min(start), last.max(end));
+        }
+        self.deleted.insert(first, last);
+    }
+
+    /// How many lines a checkpoint needs for volumes.
+    pub fn volume_lines(&self) -> usize {
+        self.volumes.len() - self.dead + self.deleted.len()
     }
 
     pub fn adopt_volume(&mut self, id: VolumeId, generation: Generation, owner: NodeId) {
         match self.find(id) {
+            // An older page of the log is replayed onto a newer checkpoint.
+            _ if self.is_deleted(id) => {}
             Some(key) => {
                 let volume = self.volume_mut(key);
                 if generation >= volume.generation {
@@ -239,6 +341,7 @@ impl Fences {
             in_sync: fence.in_sync.clone(),
             syncing: fence.syncing.clone(),
             serves: fence.in_sync.contains(&self.own),
+            holds: fence.in_sync.contains(&self.own) || fence.syncing.contains(&self.own),
             blocks_per_chunk: fence.blocks_per_chunk,
         };
         match self.by_group.get(&fence.group) {

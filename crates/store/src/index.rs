@@ -6,6 +6,8 @@
 //! leaves that have changed since (`states`).
 
 mod arena;
+#[cfg(any(test, feature = "planted"))]
+mod check;
 mod leaves;
 mod listing;
 mod look;

@@ -85,6 +85,12 @@ impl Store {
         volumes.retain(|look| look.volume != VOLUME);
         volumes
     }
+
+    /// The volumes that the store knows to be deleted: the first and the last number of each range, ascending.
+    #[must_use]
+    pub fn known_deleted(&self) -> Vec<(VolumeId, VolumeId)> {
+        crate::offline::deleted_of(self)
+    }
 }
 
 #[cfg(test)]

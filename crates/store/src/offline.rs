@@ -13,7 +13,7 @@ mod problem;
 
 pub use check::{CheckOptions, Progress, check};
 pub use look::{ChunkLook, Counts, GroupLook, LogLook, PartEntries, PartLook, StateLook, VolumeLook};
-pub(crate) use look::{groups_of, volumes_of};
+pub(crate) use look::{deleted_of, groups_of, volumes_of};
 pub use memo::MemoCopy;
 pub use pages::{AnyPage, CheckpointItem, LogPlace, checkpoint_items, log_pages, page_at};
 pub use problem::{DataFault, LeafFault, Problem, Report, Seen, User};
@@ -313,12 +313,19 @@ fn log_backwards(reader: &impl ReadAt, superblock: &Superblock, first: u64) -> B
 
 /// Does what the mount asks for: reads from the reader, writes into memory.
 fn carry_out(store: &mut Store, reader: &impl ReadAt) {
-    let now = Time::default();
+    let mut now = Time::default();
     let mut written: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     loop {
         let effects: Vec<Effect> = store.effects().collect();
         if effects.is_empty() {
-            return;
+            let Some(due) = store.deadline().filter(|_| *store.state() == State::Mounting) else {
+                return;
+            };
+            // Something could not be read, and is read again.
+            std::thread::sleep(due.since(now));
+            now = due;
+            store.tick(now);
+            continue;
         }
         for effect in effects {
             match effect {

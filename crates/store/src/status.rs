@@ -20,6 +20,8 @@ pub enum State {
 /// What a mount found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountReport {
+    /// Reads that had to be made again because they had failed.
+    pub read_again: u64,
     /// Records of the log that were replayed.
     pub records_replayed: u64,
     /// Records that lay beyond the verified mark, so that their data was read back.
@@ -57,6 +59,8 @@ pub struct Counters {
     pub joins: u64,
     /// Entries replaced to bring the store up to date or to repair it.
     pub mended: u64,
+    /// Chunks dropped because nothing needs them any more.
+    pub swept: u64,
     /// Fences answered.
     pub fences: u64,
     /// Requests refused.
@@ -100,7 +104,7 @@ pub struct Counters {
 impl Counters {
     /// Each event with its name, in their order.
     #[must_use]
-    pub fn events(&self) -> [(&'static str, u64); 22] {
+    pub fn events(&self) -> [(&'static str, u64); 23] {
         // All of them are named, so that a new one is not forgotten: here, or by `bytes`.
         let Counters {
             reads,
@@ -111,6 +115,7 @@ impl Counters {
             clones,
             joins,
             mended,
+            swept,
             fences,
             refused,
             resends,
@@ -140,6 +145,7 @@ impl Counters {
             ("clones", clones),
             ("joins", joins),
             ("mended", mended),
+            ("swept", swept),
             ("fences", fences),
             ("refused", refused),
             ("resends", resends),

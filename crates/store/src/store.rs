@@ -16,10 +16,14 @@
 //! | `fence` | fences wait, drain and are logged |
 //! | `discard` | the device is told what holds nothing any more |
 //! | `trace` | how long answers take, and with what |
+//! | `sweep` | chunks that nothing needs any more are dropped |
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
 //! | `mount`, `replay` | superblock, checkpoint, log: the way back |
+//! | `check` | what must hold between events, looked at in tests only |
 
+#[cfg(any(test, feature = "planted"))]
+mod check;
 mod checkpoint;
 mod commit;
 mod discard;
@@ -40,12 +44,13 @@ mod replay;
 mod roll;
 mod snapshot;
 mod space;
+mod sweep;
 mod trace;
 mod verify;
 mod write;
 
 use crate::allocator::{Allocator, Freed, ReadWindow};
-use crate::config::Config;
+use crate::config::{Config, Plant::FenceWaitsForRoom};
 use crate::credits::{AccountId, Credits};
 use crate::fences::{Fences, VolumeKey};
 use crate::format::record::Fence;
@@ -62,9 +67,6 @@ use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
 
 pub use trace::Times;
-
-/// What is left to be granted, as an answer in a simulated run pretends: a share of it still holds the longest write.
-const FEW_BLOCKS: u64 = 8 * amita_cluster::MAX_IO_BLOCKS as u64;
 
 /// Who asks: answers and credits go by it. Never reused while the store is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,6 +144,7 @@ pub struct Store {
     now: Time,
     effects: VecDeque<Effect>,
     ios: io::Ios,
+    flush_failed: bool,
 
     id: StoreId,
     superblock: Superblock,
@@ -168,6 +171,7 @@ pub struct Store {
     reads: read::Reads,
     log: commit::Log,
     checkpoint: checkpoint::Writer,
+    sweep: sweep::Sweep,
     counters: Counters,
     times: Times,
     /// Of what is being answered.
@@ -187,6 +191,7 @@ impl Store {
             now: Time::default(),
             effects: VecDeque::new(),
             ios: io::Ios::default(),
+            flush_failed: false,
             id: StoreId::default(),
             superblock: no_superblock(),
             mount: None,
@@ -208,12 +213,19 @@ impl Store {
             reads: read::Reads::default(),
             log: commit::Log::default(),
             checkpoint: checkpoint::Writer::default(),
+            sweep: sweep::Sweep::default(),
             counters: Counters::default(),
             times: Times::default(),
             course: trace::Course::default(),
         };
         store.mount_start();
         store
+    }
+
+    /// Mounts what is on the file anew. What was learnt of the file holds on: where it has holes, every write is flushed (rule
+    /// D3).
+    pub fn mount_anew(&mut self) {
+        *self = Store::open(self.config.clone(), self.file.clone(), self.pool.clone());
     }
 
     /// A sequencer asks. `payload` is what travels beside the request.
@@ -237,7 +249,13 @@ impl Store {
         if let Some(refusal) = refusal {
             return self.refuse(asker, refusal);
         }
-        if self.waiting_requests() >= self.config.max_requests || buggify(Point::StoreBusy) {
+        let room = if matches!(request.body, RequestBody::Fence { .. }) && !self.config.planted.has(FenceWaitsForRoom) {
+            // Whoever takes over is let in whatever the old owners ask for: fences have room of their own.
+            self.fence_queue.len() < self.config.max_requests
+        } else {
+            self.waiting_requests() < self.config.max_requests
+        };
+        if !room || buggify(Point::StoreBusy) {
             return self.refuse(asker, Refusal::Busy);
         }
         if let RequestBody::Fence {
@@ -266,8 +284,9 @@ impl Store {
             Err(refusal) => return self.refuse(asker, refusal),
         };
         asker.volume = Some(right.volume);
-        self.credits
-            .open(AccountId::new(link, request.id), scope.volume, scope.generation);
+        let account = AccountId::new(link, request.id);
+        let ended = self.credits.open(account, scope.volume, scope.generation);
+        self.linger(ended);
         self.dispatch(asker, &scope, right, request.body, payload);
     }
 
@@ -287,11 +306,13 @@ impl Store {
         scope
     }
 
-    /// The asker is gone: its credits return (rule R7). What it asked for goes on.
+    /// The asker is gone: its credits return, after a while (rule R7). What it asked for goes on.
     pub fn link_closed(&mut self, now: Time, link: LinkId) {
         self.now = now;
-        self.credits.close(link);
+        let in_flight = self.credits.close(link);
+        self.linger(in_flight);
         self.drop_staged_of(link);
+        self.forget_fence_askers(link);
     }
 
     /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
@@ -301,6 +322,7 @@ impl Store {
         match self.state {
             State::Serving => {
                 self.advance_fences();
+                self.sweep_step();
                 self.commit();
                 self.checkpoint_step();
                 self.evict_leaves();
@@ -308,7 +330,8 @@ impl Store {
                 self.discard_step();
                 self.flush_step();
             }
-            State::Mounting | State::Refused(_) | State::Poisoned(_) => {}
+            State::Mounting => self.mount_read_again(),
+            State::Refused(_) | State::Poisoned(_) => {}
         }
     }
 
@@ -320,10 +343,13 @@ impl Store {
     /// When [`Store::tick`] is to be called next; `None`: only when something happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        [self.fence_deadline(), self.mark_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let deadlines = [
+            self.fence_deadline(),
+            self.mark_deadline(),
+            self.sweep_deadline(),
+            self.mount_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     fn waiting_requests(&self) -> usize {
@@ -341,6 +367,12 @@ impl Store {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The number of this mount, once it serves: it goes up with each, and is on the disk before anything else is written.
+    #[must_use]
+    pub fn mount_number(&self) -> u64 {
+        self.superblock.mount
     }
 
     /// Its figures.
@@ -376,6 +408,15 @@ impl Store {
     }
 
     fn answer(&mut self, asker: Asker, body: AnswerBody, payload: Slice) {
+        // Who writes is topped up. What came with the answers to reads would lie idle, and be given back each time.
+        let credit_blocks = match body {
+            AnswerBody::Done | AnswerBody::Fenced => self.grant(&asker, 0),
+            _ => 0,
+        };
+        self.answer_granting(asker, body, payload, credit_blocks);
+    }
+
+    fn answer_granting(&mut self, asker: Asker, body: AnswerBody, payload: Slice, credit_blocks: u32) {
         let promise_ms = match asker.volume {
             Some(_) if buggify(Point::NoPromise) => 0,
             Some(volume) => self
@@ -383,27 +424,22 @@ impl Store {
                 .promise(volume, asker.generation, self.now, self.config.promise),
             None => 0,
         };
-        self.push_answer(asker, promise_ms, Ok(body), payload);
+        self.push_answer(asker, promise_ms, credit_blocks, Ok(body), payload);
     }
 
     fn refuse(&mut self, asker: Asker, refusal: Refusal) {
         self.counters.refused += 1;
-        self.push_answer(asker, 0, Err(refusal), Slice::default());
+        self.push_answer(asker, 0, 0, Err(refusal), Slice::default());
     }
 
-    fn push_answer(&mut self, asker: Asker, promise_ms: u16, result: Result<AnswerBody, Refusal>, payload: Slice) {
-        let credit_blocks = match self.state {
-            State::Serving => {
-                let spare = self.spare_blocks();
-                let spare = if buggify(Point::SmallGrant) {
-                    spare.min(FEW_BLOCKS)
-                } else {
-                    spare
-                };
-                self.credits.grant(AccountId::new(asker.link, asker.id), spare)
-            }
-            _ => 0,
-        };
+    fn push_answer(
+        &mut self,
+        asker: Asker,
+        promise_ms: u16,
+        credit_blocks: u32,
+        result: Result<AnswerBody, Refusal>,
+        payload: Slice,
+    ) {
         let trace = self.time_answer(&asker, &result);
         let answer = Answer {
             id: asker.id,
@@ -431,8 +467,9 @@ impl Store {
         askers.extend(self.resends.drain(..).map(|resend| resend.asker));
         askers.extend(self.reads.drain());
         askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));
-        askers.extend(self.fence_queue.drain(..).map(|pending| pending.asker));
+        askers.extend(self.fence_queue.drain(..).filter_map(|pending| pending.asker));
         self.rolls.clear();
+        self.sweep = sweep::Sweep::default();
         self.log.abandon();
         for asker in askers {
             self.refuse(asker, Refusal::Poisoned);

@@ -3,8 +3,8 @@
 mod common;
 
 use amita_cluster::BlockRange;
-use amita_cluster::ChunkIndex;
 use amita_cluster::message::{AnswerBody, RequestBody};
+use amita_cluster::{ChunkIndex, Version};
 use amita_reactor::{FileInfo, Pool, Slice, Time};
 use amita_store::{Config, Discard, State};
 use common::{Asker, BLOCK, Disk, Flight, Rig, Rng, image, params, version};
@@ -210,6 +210,116 @@ fn a_file_is_punched_only_on_demand_and_flushed_from_then_on() {
         let counters = rig.store.status().counters;
         assert_eq!(counters.discarded_bytes > 0, punches, "{discard:?}");
         assert_eq!(counters.flushes > 0, punches, "{discard:?}");
+        // Also when the store is mounted anew.
+        rig.store.mount_anew();
+        rig.run();
+        assert_eq!(*rig.store.state(), State::Serving);
+        asker.fence(&mut rig).unwrap();
+        let counters = rig.store.status().counters;
+        assert_eq!(counters.discarded_bytes, 0);
+        assert_eq!(counters.flushes > 0, punches, "{discard:?}");
+    }
+}
+
+/// What is granted finds its slots while a discard lasts.
+#[test]
+fn what_is_granted_is_not_discarded() {
+    let mut test = Test::new(1, Config::default());
+    let Test { rig, asker, .. } = &mut test;
+    let blocks = |rig: &Rig| rig.store.status().blocks;
+    let capacity = rig.store.status().capacity_bytes / BLOCK as u64;
+    let bytes = vec![7; 32 * BLOCK];
+    // The first ten are cleared, and most of the rest stays.
+    let mut at = 0;
+    while blocks(rig) + 80 < capacity {
+        let (chunk, first) = (at / 10, at % 10 * 32);
+        let previous = if at % 10 == 0 {
+            Version::NONE
+        } else {
+            version(1, at % 10)
+        };
+        asker
+            .write(
+                rig,
+                chunk,
+                first as u32 * BLOCK as u32,
+                &bytes,
+                version(1, at % 10 + 1),
+                previous,
+            )
+            .unwrap();
+        at += 1;
+    }
+    let back = asker.request(RequestBody::Settle { want: 0, back: 4096 });
+    asker.ask(rig, back, Slice::default());
+    let clear = asker.request(RequestBody::Clear {
+        chunk: ChunkIndex(0),
+        range: BlockRange::new(0, 320),
+        version: version(1, 11),
+        previous: version(1, 10),
+    });
+    rig.send(asker.link, clear, Slice::default());
+    // Others take all that there is before a discard of what was cleared begins.
+    let mut others: Vec<(Asker, u32)> = (10..30).map(|link| (Asker::new(link), 0)).collect();
+    let discarding = |rig: &Rig| {
+        rig.flights
+            .iter()
+            .any(|flight| matches!(flight, Flight::Discard { .. }))
+    };
+    for _ in 0..100 {
+        for (other, granted) in &mut others {
+            let want = other.request(RequestBody::Settle { want: 32, back: 0 });
+            let id = want.id;
+            rig.send(other.link, want, Slice::default());
+            *granted += rig.take(other.link, id).expect("at once").answer.credit_blocks;
+        }
+        match rig
+            .flights
+            .iter()
+            .position(|flight| !matches!(flight, Flight::Discard { .. }))
+        {
+            Some(at) => rig.complete(at),
+            None => {
+                rig.advance(std::time::Duration::from_millis(100));
+                if discarding(rig) {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(others.iter().map(|(_, granted)| granted).sum::<u32>() > 100);
+    let mut asked = Vec::new();
+    for (other, granted) in &mut others {
+        let (mut counter, chunk) = (0, 100 + other.link.0);
+        while *granted > 0 {
+            let count = (*granted).min(32);
+            let previous = if counter == 0 {
+                Version::NONE
+            } else {
+                version(1, counter)
+            };
+            let bytes = &bytes[..count as usize * BLOCK];
+            let write = other.write_request(chunk, 0, bytes, version(1, counter + 1), previous);
+            asked.push((other.link, write.id));
+            rig.send(other.link, write, Slice::copy_from(bytes));
+            (counter, *granted) = (counter + 1, *granted - count);
+        }
+    }
+    for _ in 0..1000 {
+        rig.store.end_pass(rig.now);
+        rig.pump();
+        let Some(at) = rig
+            .flights
+            .iter()
+            .position(|flight| !matches!(flight, Flight::Discard { .. }))
+        else {
+            break;
+        };
+        rig.complete(at);
+    }
+    for (link, id) in asked {
+        let told = rig.take(link, id).expect("it is answered");
+        assert_eq!(told.answer.result, Ok(AnswerBody::Done));
     }
 }
 

@@ -19,7 +19,7 @@ fn config(plant: Plant) -> Config {
 
 /// Plays until the fault shows; says in which seed.
 fn found(plant: Plant) {
-    for seed in 0..40 {
+    for seed in 0..160 {
         let mut rules = Rules::new(seed, 5_000);
         rules.config = config(plant);
         if catch_unwind(AssertUnwindSafe(|| play(rules))).is_err() {
@@ -78,6 +78,11 @@ fn r2_fence_not_persisted() {
 #[test]
 fn replay_unverified() {
     found(Plant::ReplayUnverified);
+}
+
+#[test]
+fn d5_loses_slots() {
+    found(Plant::LosesSlots);
 }
 
 fn rig_with(config: Config) -> (Rig, Asker) {

@@ -228,8 +228,10 @@ pub enum Refusal {
     Invalid,
     /// [`MAX_REGISTRANTS`] are registered.
     Full,
-    /// The volume cannot be reached now.
+    /// The volume cannot be reached now; nothing was done.
     Unavailable,
+    /// It may have been carried out: nobody knows. A report shows what is reserved now.
+    Unknown,
 }
 
 /// The key of the host with that identifier; never [`HostKey::NONE`]. (FNV-1a: the same in every version and everywhere.)

@@ -127,6 +127,12 @@ impl<T: Default> Slots<T> {
         Some(SlotId(index as u16))
     }
 
+    /// The least of what `key` gives for the busy slots.
+    pub fn oldest<K: Ord>(&self, key: impl Fn(&T) -> K) -> Option<K> {
+        let busy = self.slots.iter().filter(|slot| slot.busy);
+        busy.map(|slot| key(&slot.value)).min()
+    }
+
     /// The tag of a piece.
     ///
     /// # Panics

@@ -98,6 +98,10 @@ impl Bench {
                         }
                     }
                     RequestBody::Confirm => AnswerBody::Confirmed,
+                    RequestBody::Settle { .. } => AnswerBody::Settled { full: false },
+                    RequestBody::Allocation { .. } => AnswerBody::Allocation {
+                        allocated: Box::default(),
+                    },
                     _ => AnswerBody::Done,
                 };
                 let answer = Answer {

@@ -22,10 +22,12 @@ mod shared;
 pub use shared::Care;
 
 use crate::histogram::Histogram;
+use crate::table::Table;
 use amita_cluster::StoreId;
 use amita_cluster::recovery::StoreHealth;
 use amita_reactor::Time;
 use judge::{Seen, Verdict};
+use rustc_hash::FxHashMap;
 use std::time::Duration;
 
 /// What is counted apart.
@@ -140,7 +142,8 @@ impl std::fmt::Display for HealthEvent {
 /// The health of all stores, as one core sees it.
 #[derive(Debug)]
 pub struct Health {
-    watches: Vec<Watch>,
+    watches: Table<Watch>,
+    numbers: FxHashMap<StoreId, usize>,
     ends: Time,
     /// What a late read may cost: hundredths of a second read.
     extra: u32,
@@ -151,7 +154,8 @@ pub struct Health {
 impl Default for Health {
     fn default() -> Health {
         Health {
-            watches: Vec::new(),
+            watches: Table::new(),
+            numbers: FxHashMap::default(),
             ends: Time(0),
             extra: EXTRA_MOST * 100,
             hedge: None,
@@ -163,9 +167,10 @@ impl Default for Health {
 impl Health {
     /// The number by which a store is named from now on.
     pub fn number(&mut self, store: StoreId) -> usize {
-        if let Some(at) = self.watches.iter().position(|watch| watch.store == store) {
+        if let Some(&at) = self.numbers.get(&store) {
             return at;
         }
+        self.numbers.insert(store, self.watches.len());
         self.watches.push(Watch {
             store,
             round: Default::default(),

@@ -310,6 +310,18 @@ pub enum Warning {
         /// The block.
         block: BlockIndex,
     },
+    /// A chunk cannot be gone on with: the versions that its copies claim are such as no history of writes has. Its I/O
+    /// fails; nothing was changed.
+    #[error(
+        "chunk {chunk} is not served: {why}; its I/O fails. One of its stores lies or has lost its memory: check them with \
+         `amita store check`, and have the one that is wrong formatted anew"
+    )]
+    Implausible {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Who claims what.
+        why: String,
+    },
     /// The metadata refused a call, or cannot be reached; it is tried again.
     #[error("the membership of a group cannot be changed: {error}; trying again")]
     Metadata {

@@ -18,6 +18,7 @@ mod opener;
 pub mod pace;
 mod planted;
 mod sequencer;
+mod table;
 mod task;
 
 use amita_reactor::histogram;

@@ -37,10 +37,21 @@ planted! {
     give_back_unasked,
     /// R6: the opener reads the groups before it raises the generation.
     read_groups_before_raise,
+    /// R1: members are believed whatever versions they claim.
+    any_jump,
     /// R6: each part of a roll-forward is applied by itself.
     roll_in_parts,
     /// R7: versions are given out without looking at credits.
     no_credits,
+    /// R7: a store that was asked, and has granted too little, is taken to be full.
+    full_without_word,
+    /// R7: a clear of a chunk that was never written gets a version like any other.
+    clear_what_is_not_there,
+    /// R7: credits that are not used are never given back.
+    keep_credits,
+    /// D7: a member that cannot carry out a write, because what it is merged with has rotted, and cannot be evicted, is sent
+    /// the write again and again.
+    no_catch_up,
     /// R8: reads name no least version.
     no_least,
     /// R10: a group is served when those of its members that can be reached are fenced.
@@ -75,6 +86,12 @@ planted! {
     ignore_lost,
     /// R4: a promise is counted from the answer that carries it.
     promise_from_arrival,
+    /// R4: all of a promise counts, as if clocks ran alike.
+    whole_promise,
+    /// R12: what a store answers out of its memory shows that its disk lives.
+    memory_is_life,
+    /// R12: `Busy` is silence, whatever the store has done before.
+    busy_is_silence,
     /// R6: a chunk is opened at the longest version, and the shorter members are left as they are.
     open_without_roll,
     /// R6: a compare-and-set of unknown outcome is taken for done.
@@ -89,4 +106,6 @@ planted! {
     trust_base,
     /// R5: reads go to syncing members, too.
     read_from_syncing,
+    /// Some of the bytes that are under way to a store are counted for good: a limit that nobody reaches in a short run.
+    forget_bytes,
 }

@@ -13,15 +13,17 @@
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
 //! * `write`, `read`: the path of an I/O.
 //! * `sync`, `join`, `mend`: members that have missed something are brought up to date; `progress`: how far they have come.
+//! * `catch_up`: a member whose block has rotted under a write of a part of it.
 //! * `care`: clients are spared, and slow stores noticed.
 //! * `scrub`: copies are looked at, and damaged blocks repaired.
-//! * `store`: links, silence, promises, credits.
+//! * `store`: links, silence, promises; `credits`: what stores have granted.
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
 //! * `state`, `status`: what is known of stores, groups and chunks; what an operator sees.
 
 mod answer;
 mod care;
+mod catch_up;
 mod exchange;
 mod group;
 mod join;
@@ -44,6 +46,7 @@ pub use status::{Counters, Status};
 
 use crate::config::Config;
 use crate::io::{CallId, Course, Effect, IoError, Opened, Payload, StopReason};
+use crate::table::Table;
 use crate::task::{Kind, Members, NIL, Tasks};
 use amita_cluster::map::{self, PoolKind};
 use amita_cluster::message::MAX_MEMBERS;
@@ -53,8 +56,8 @@ use amita_reactor::{Slice, Time};
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 use state::{Chunk, Group, Store};
-use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The sequencer. See the module.
 #[derive(Debug)]
@@ -71,12 +74,12 @@ pub struct Sequencer {
     blocks_per_chunk: u16,
     min_copies: usize,
     id_base: u64,
-    stores: Vec<Store>,
+    stores: Table<Store>,
     store_index: FxHashMap<StoreId, u32>,
-    groups: Vec<Group>,
+    groups: Table<Group>,
     /// Groups that were touched, in order.
     touched: Vec<u32>,
-    chunks: Vec<Chunk>,
+    chunks: Table<Chunk>,
     chunk_index: FxHashMap<ChunkIndex, u32>,
     tasks: Tasks,
     /// I/Os that were submitted and have not ended.
@@ -86,16 +89,23 @@ pub struct Sequencer {
     /// Chunks whose queues could not be emptied; looked at again when something has changed.
     blocked: VecDeque<u32>,
     retry_blocked: bool,
-    /// Openings under way, and whether one has ended since others had to wait.
+    /// Openings under way, and the groups with chunks that wait until one of them has ended.
     openings: usize,
-    retry_openings: bool,
+    starved: VecDeque<u32>,
     /// Reads that have their answer and lack promises.
     unpromised: Vec<u32>,
     /// Groups with members to be brought up to date, which must be touched for it.
     to_touch: Vec<u32>,
+    /// Groups in which writes wait because too few members are left.
+    stuck: BTreeSet<u32>,
+    silence: store::Silence,
     syncs: sync::Syncs,
     scrubs: scrub::Scrubs,
     care: crate::health::Care,
+    /// When stores are asked again for credits that they did not have.
+    settle_again: Time,
+    /// Before that no store has credits that have not been used for a while.
+    credits_due: Time,
     /// Members that are left alone until then.
     pauses: Vec<(Time, u32, usize)>,
     metadata: metadata::Metadata,
@@ -138,11 +148,11 @@ impl Sequencer {
             given_back: opened.given_back,
             pool: opened.pool,
             id_base,
-            stores: Vec::new(),
+            stores: Table::new(),
             store_index: FxHashMap::default(),
-            groups: Vec::new(),
+            groups: Table::new(),
             touched: Vec::new(),
-            chunks: Vec::new(),
+            chunks: Table::new(),
             chunk_index: FxHashMap::default(),
             tasks: Tasks::new(id_base),
             ios: 0,
@@ -150,12 +160,16 @@ impl Sequencer {
             blocked: VecDeque::new(),
             retry_blocked: false,
             openings: 0,
-            retry_openings: false,
+            starved: VecDeque::new(),
             unpromised: Vec::new(),
             to_touch: Vec::new(),
+            stuck: BTreeSet::new(),
+            silence: store::Silence::default(),
             syncs: sync::Syncs::default(),
             scrubs: scrub::Scrubs::default(),
             care: crate::health::Care::new(&amita_cluster::recovery::Recovery::default(), 1),
+            settle_again: NEVER,
+            credits_due: NEVER,
             pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
             wake: NEVER,
@@ -200,9 +214,14 @@ impl Sequencer {
             in_doubt: false,
             fence: NIL,
             opening: Vec::new(),
+            waiting: VecDeque::new(),
+            starved: false,
+            opens: false,
             busy: Vec::new(),
+            chunks: Vec::new(),
         });
         let group = self.groups.len() as u32 - 1;
+        self.count_behind(now, group, true);
         if !self.groups[group as usize].record.syncing.is_empty() {
             self.seat_newcomers(now, group);
             self.to_touch.push(group);
@@ -223,18 +242,34 @@ impl Sequencer {
             lost_at: now,
             unfit: false,
             awaited: 0,
+            via: NIL,
+            owes: false,
+            missed: 0,
+            behind_in: 0,
             writes: 0,
             bytes: 0,
             heard: now,
+            poisoned: false,
             refusing: false,
+            worked: false,
+            served: Time(0),
+            owes_since: now,
+            look_at: now.plus(self.config.store_timeout),
+            stuck: false,
             credit: 0,
             in_doubt: Vec::new(),
             promise_until: Time(0),
             promise: std::time::Duration::ZERO,
+            confirmed: Time(0),
             watch: self.care.health().number(id),
+            charged_at: now,
             confirm: NIL,
-            confirm_failed: false,
             confirm_at: Time(0),
+            idle_since: NEVER,
+            settle: NIL,
+            settle_at: Time(0),
+            settle_want: 0,
+            full: None,
         });
         self.store_index.insert(id, number);
         number
@@ -295,12 +330,11 @@ impl Sequencer {
     /// What an operator sees.
     #[must_use]
     pub fn status(&self) -> Status {
-        let stuck = |group: &&Group| group.touched && !group.missed.and(group.current).is_empty();
         Status {
             stopped: self.stopped,
             ios: self.ios,
             chunks: self.chunks.len(),
-            stuck_groups: self.groups.iter().filter(stuck).map(|group| group.id).collect(),
+            stuck_groups: self.stuck.iter().map(|&group| self.groups[group as usize].id).collect(),
             syncs: self.progress(NEVER).collect(),
             counters: self.counters,
         }
@@ -353,21 +387,30 @@ impl Sequencer {
 
     /// Every event ends here: what has become possible is done.
     fn finish(&mut self, now: Time) {
-        if !self.stopped {
-            self.recheck_promises(now);
-            self.advance_background(now);
-            self.retry_openings(now);
-            self.retry_blocked(now);
-            if buggify(Point::Reread)
-                && let Some(&group) = self.touched.first()
-            {
-                self.reread(group);
-            }
-            self.reconfigure(now);
+        self.go_on(now);
+        self.look_over();
+    }
+
+    fn go_on(&mut self, now: Time) {
+        if self.stopped {
+            return;
         }
+        self.recheck_promises(now);
+        self.advance_background(now);
+        self.retry_openings(now);
+        self.retry_blocked(now);
+        if buggify(Point::Reread)
+            && let Some(&group) = self.touched.first()
+        {
+            self.reread(group);
+        }
+        self.reconfigure(now);
+    }
+
+    fn look_over(&self) {
         #[cfg(test)]
-        if self.tasks.len() < 3000 {
-            self.check();
+        if self.tasks.len() < 3000 && self.groups.len() + self.chunks.len() < 500 {
+            crate::table::without_counting(|| self.check());
         }
     }
 
@@ -381,14 +424,26 @@ impl Sequencer {
             // It was we who stood still (a frozen process): nobody is blamed for that time.
             for store in &mut self.stores {
                 store.heard = store.heard.plus(late).min(now);
+                store.owes_since = now;
+                if store.idle_since != NEVER {
+                    store.idle_since = store.idle_since.plus(late).min(now);
+                }
             }
         }
         self.wake = NEVER;
         self.end_pauses(now);
         self.hedge(now);
         self.listen_for_silence(now);
-        self.finish(now);
-        self.arm_again(now);
+        if now >= self.settle_again {
+            self.settle_again = NEVER;
+            self.retry_blocked = true;
+        }
+        self.return_credits(now);
+        self.go_on(now);
+        if !self.stopped {
+            self.arm_again(now);
+        }
+        self.look_over();
     }
 
     /// Sets the next moment at which something is due.
@@ -396,16 +451,17 @@ impl Sequencer {
         if let Some(slot) = self.tasks.oldest() {
             self.arm(self.tasks[slot].asked_at.plus(self.hedge_after()));
         }
-        for index in 0..self.pauses.len() {
-            self.arm(self.pauses[index].0);
-        }
+        self.arm(self.due());
         self.arm_silence(now);
-        if let Some(at) = self.metadata.due() {
-            self.arm(at);
-        }
-        if let Some(at) = self.sync_due() {
-            self.arm(at);
-        }
+    }
+
+    /// The next moment at which something is due, besides looking for members that are slow or silent.
+    fn due(&self) -> Time {
+        let pauses = self.pauses.iter().map(|&(at, ..)| at);
+        let asked = [self.metadata.due(), self.sync_due()].into_iter().flatten();
+        asked
+            .chain(pauses)
+            .fold(self.settle_again.min(self.credits_due), Time::min)
     }
 
     /// Ends it: nothing is acknowledged any more, whatever arrives.
@@ -445,5 +501,6 @@ fn call_id(id_base: u64, count: u64) -> CallId {
 #[cfg(any(test, feature = "planted"))]
 mod check;
 mod compare;
+mod credits;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 
 use crate::config::MAX_TASKS;
 use crate::io::{IoId, Op};
+use crate::table::Table;
 use amita_cluster::message::{MAX_MEMBERS, Sums};
 use amita_cluster::{BlockRange, Epoch, RequestId, TraceId, Version};
 use amita_reactor::{Slice, Time};
@@ -83,10 +84,10 @@ pub struct Write {
     pub payload: Slice,
     /// Members to whose account of credits it has been charged on their present link (R7).
     pub charged: Members,
-    /// Members that were asked for credits while nothing else was to bring any.
+    /// Members that were asked for credits on its behalf while nothing else was to bring any.
     pub asked: Members,
-    /// It is counted as one that waited for credits.
-    pub waited: bool,
+    /// Since when it has been the first of its chunk and short of credits; none: it has not.
+    pub short_since: Option<Time>,
     pub refusals: u8,
     /// Its client has been told. Only planted faults tell before the write is committed.
     pub told: bool,
@@ -144,8 +145,12 @@ pub enum Kind {
     },
     /// A step of the chunk's opening; which, is in the chunk.
     Open(Step),
-    /// Only a promise, or credits, are wanted.
+    /// Only a promise is wanted.
     Confirm,
+    /// Credits are wanted, or so many blocks of them are given back.
+    Settle {
+        back: u64,
+    },
     /// A syncing member is to go on with the chunk's history from here (R5).
     Join,
     /// A step of bringing a member up to date.
@@ -156,6 +161,16 @@ pub enum Kind {
     },
     /// A read that was answered by another member; it is kept so that a member that never answers is noticed.
     Orphan,
+}
+
+impl Kind {
+    /// Does a store need its data for it? Fences have a patience of their own; promises and credits are given out of memory.
+    pub fn is_work(&self) -> bool {
+        !matches!(
+            self,
+            Kind::Free | Kind::Fence { .. } | Kind::Confirm | Kind::Settle { .. }
+        )
+    }
 }
 
 /// A request of a chunk's opening.
@@ -206,7 +221,7 @@ pub struct Task {
     /// Neighbours in the order of reads by age.
     older: u32,
     newer: u32,
-    /// When the read was last sent to some member.
+    /// When the read was last sent to some member; when the write was asked for.
     pub asked_at: Time,
     /// Its I/O's trace.
     pub trace: TraceId,
@@ -270,11 +285,13 @@ const _: () = assert!(MAX_TASKS <= 1 << SLOT_BITS);
 /// All tasks.
 #[derive(Debug)]
 pub struct Tasks {
-    tasks: Vec<Task>,
+    tasks: Table<Task>,
     free: Vec<u32>,
     id_base: u64,
     /// Reads that await an answer, the one that was sent longest ago first.
     aging: List,
+    /// How many tasks each group has: where there are none, nobody need walk through all.
+    of_group: Vec<u32>,
 }
 
 impl Tasks {
@@ -285,10 +302,11 @@ impl Tasks {
             "the low {ID_BITS} bits are the sequencer's"
         );
         Tasks {
-            tasks: Vec::new(),
+            tasks: Table::new(),
             free: Vec::new(),
             id_base,
             aging: List::default(),
+            of_group: Vec::new(),
         }
     }
 
@@ -299,6 +317,12 @@ impl Tasks {
 
     pub fn slots(&self) -> impl Iterator<Item = u32> + use<> {
         0..self.tasks.len() as u32
+    }
+
+    /// Slots among which all tasks of a group are; none where it has none.
+    pub fn slots_of(&self, group: u32) -> impl Iterator<Item = u32> + use<> {
+        let any = self.of_group.get(group as usize).is_some_and(|count| *count > 0);
+        0..if any { self.tasks.len() as u32 } else { 0 }
     }
 
     pub fn add(&mut self, kind: Kind, group: u32, chunk: u32) -> u32 {
@@ -337,6 +361,10 @@ impl Tasks {
         task.answered = (Time(0), NIL);
         task.missed = NIL;
         debug_assert!(task.waiting.is_empty() && task.sent.is_empty());
+        if self.of_group.len() <= group as usize {
+            self.of_group.resize(group as usize + 1, 0);
+        }
+        self.of_group[group as usize] += 1;
         slot
     }
 
@@ -349,6 +377,7 @@ impl Tasks {
         assert!(!matches!(kind, Kind::Free), "a task ends once");
         task.sent = Members::NONE;
         task.stamp = (task.stamp + 1) & ((1 << STAMP_BITS) - 1);
+        self.of_group[task.group as usize] -= 1;
         self.free.push(slot);
         kind
     }

@@ -121,6 +121,10 @@ impl Stores {
                         }
                     }
                     RequestBody::Confirm => AnswerBody::Confirmed,
+                    RequestBody::Settle { .. } => AnswerBody::Settled { full: false },
+                    RequestBody::Allocation { .. } => AnswerBody::Allocation {
+                        allocated: Box::default(),
+                    },
                     _ => AnswerBody::Done,
                 };
                 let answer = Answer {

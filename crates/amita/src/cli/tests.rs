@@ -76,6 +76,25 @@ fn the_reference_of_the_events_is_up_to_date() {
     }
 }
 
+/// So are the kinds of facts that `amita status` tells.
+#[test]
+fn the_reference_of_the_facts_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/health.md");
+    let written = std::fs::read_to_string(path).expect("the page is there");
+    let (before, rest) = written.split_once("<!-- facts -->\n").expect("where the facts begin");
+    let (_, after) = rest.split_once("<!-- end -->\n").expect("where they end");
+    let table = crate::commands::status::kinds().markdown();
+    let text = format!("{before}<!-- facts -->\n{table}<!-- end -->\n{after}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &text).expect("written");
+    } else {
+        assert!(
+            written == text,
+            "docs/operating/health.md is not what the program says: run this with UPDATE_DOCS=1"
+        );
+    }
+}
+
 fn describe(command: &mut clap::Command, name: &str, text: &mut String) {
     // Values of this machine's environment are no part of a reference.
     let mut shown = command.clone().mut_args(|argument| argument.hide_env_values(true));

@@ -33,6 +33,11 @@ pub enum Command {
     Class(ClassArguments),
     /// Take a store that nobody needs any more out of the cluster's records
     Forget(StoreArguments),
+    /// Let an older copy of a store serve in its place, when the store itself is lost
+    ///
+    /// A disk that was copied, or set back to an earlier state, is refused: what was written since is missing on it. Where
+    /// nothing newer is left, this lets it in at its node's next start. It is refused while the store is served.
+    Adopt(StoreArguments),
 }
 
 /// `amita disk drain`.
@@ -140,6 +145,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Weight(arguments) => duty::weigh(arguments, metadata),
         Command::Class(arguments) => duty::classify(arguments, metadata),
         Command::Forget(arguments) => duty::forget(arguments, metadata),
+        Command::Adopt(arguments) => duty::adopt(arguments, metadata),
         Command::List(arguments) => list::paths(&arguments.paths, arguments.json),
     }
 }

@@ -5,6 +5,7 @@ use crate::cli::Endpoints;
 use crate::error::{Failure, Kind, Result};
 use crate::harness::interrupt;
 use crate::logging::timestamp;
+use crate::say_line;
 use crate::table::{Table, print};
 use amita_control::events::{self, Event, Query};
 use amita_meta::{Call, Waited};
@@ -77,7 +78,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     let reply =
         amita_meta::Transact::txn(client, &Call::prefix(events::prefix())).map_err(|why| metadata_failure(&why))?;
     for event in reply.values(0).iter().filter_map(events::parse) {
-        show(&event, &query, arguments.json);
+        show(&event, &query, arguments.json)?;
     }
     if !arguments.follow {
         return Ok(());
@@ -91,7 +92,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
                     if let amita_meta::Event::Put(record) = event
                         && let Some(event) = events::parse(&record)
                     {
-                        show(&event, &query, arguments.json);
+                        show(&event, &query, arguments.json)?;
                     }
                 }
             }
@@ -103,14 +104,14 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     Ok(())
 }
 
-fn show(event: &Event, query: &Query, as_json: bool) {
+fn show(event: &Event, query: &Query, as_json: bool) -> Result<()> {
     if !query.takes(event) {
-        return;
+        return Ok(());
     }
     if as_json {
-        println!("{}", serde_json::to_string(event).unwrap_or_default());
+        say_line!("{}", serde_json::to_string(event).unwrap_or_default());
     } else {
-        println!(
+        say_line!(
             "{}  {:<7}  {:<18}  {}",
             timestamp(event.unix_ms / 1000, (event.unix_ms % 1000) as u32),
             event.severity,
@@ -118,6 +119,7 @@ fn show(event: &Event, query: &Query, as_json: bool) {
             event.text
         );
     }
+    Ok(())
 }
 
 fn kinds(as_json: bool) -> Result<()> {

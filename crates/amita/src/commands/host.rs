@@ -5,6 +5,7 @@ mod keys;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::error::{Context, Failure, Kind, Result};
+use crate::say_line;
 use crate::table::{Table, print};
 use amita_cluster::map::{Host, Subsystem};
 use amita_control::admin::{self, HostKeys, Secret};
@@ -182,7 +183,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Allow { subsystem, nqn } => {
             let found = admin::allow_host(client, subsystem, nqn).described()?;
-            println!("Host {nqn} may connect to {}.", found.nqn);
+            say_line!("Host {nqn} may connect to {}.", found.nqn);
             Ok(())
         }
         Command::Deny { subsystem, nqn } => {
@@ -192,7 +193,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             } else {
                 ""
             };
-            println!("Host {nqn} may not connect to {}{yet}.", found.nqn);
+            say_line!("Host {nqn} may not connect to {}{yet}.", found.nqn);
             Ok(())
         }
         Command::List { json } => {
@@ -209,7 +210,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Remove { nqn, force } => {
             admin::remove_host(client, nqn, *force).described()?;
-            println!("Host {nqn} is forgotten, and its keys.");
+            say_line!("Host {nqn} is forgotten, and its keys.");
             Ok(())
         }
         Command::Reseal { seal_key } => reseal(client, seal_key),
@@ -254,7 +255,7 @@ fn reseal(client: &amita_meta::Client, file: &std::path::Path) -> Result<()> {
             }
         }
     }
-    println!("{count} keys are sealed with {} now.", key.id());
+    say_line!("{count} keys are sealed with {} now.", key.id());
     Ok(())
 }
 
@@ -278,7 +279,7 @@ fn make_seal_key(file: &std::path::Path) -> Result<()> {
     }
     let key = SealKey::generate();
     key.save(file).context(|| "cannot make the sealing key".to_owned())?;
-    println!(
+    say_line!(
         "The sealing key {} is in {}. Give the file to every gateway (`amita serve --seal-key`), and keep a copy: without \
          it the keys of hosts cannot be opened.",
         key.id(),

@@ -4,7 +4,8 @@ use crate::error::{Failure, Kind, Result};
 use crate::harness::interrupt;
 use amita_meta::server::{self, StartError};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 /// `amita meta`.
 #[derive(Debug, clap::Args)]
@@ -33,6 +34,7 @@ pub struct Arguments {
 /// When it cannot start.
 pub fn run(arguments: &Arguments) -> Result<()> {
     interrupt::catch();
+    warn_of_loose_mode(&arguments.data);
     let handle = server::start(server::Config::new(arguments.listen, &arguments.data)).map_err(|error| {
         let kind = match error {
             StartError::PortOccupied { .. } | StartError::Locked { .. } => Kind::Conflict,
@@ -49,4 +51,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     handle.stop();
     log::info!("the metadata server has ended");
     Ok(())
+}
+
+/// All records of the cluster are in it.
+fn warn_of_loose_mode(path: &Path) {
+    let Ok(found) = std::fs::metadata(path) else { return };
+    let mode = found.permissions().mode() & 0o777;
+    if found.is_file() && mode & 0o077 != 0 {
+        log::warn!(
+            "the metadata file {path} can be read or written by others (mode {mode:04o}): `chmod 600 {path}` mends that",
+            path = path.display()
+        );
+    }
 }

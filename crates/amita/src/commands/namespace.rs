@@ -4,6 +4,7 @@ use super::subsystem::table_of;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::error::Result;
+use crate::say_line;
 use crate::table::print;
 use amita_control::admin;
 
@@ -73,7 +74,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Remove { subsystem, nsid } => {
             admin::remove_namespace(client, subsystem, *nsid).described()?;
-            println!("Subsystem {subsystem} has no namespace {nsid} any more; its volume stays.");
+            say_line!("Subsystem {subsystem} has no namespace {nsid} any more; its volume stays.");
             Ok(())
         }
         Command::List { subsystem, json } => {

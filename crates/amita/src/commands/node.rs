@@ -5,6 +5,7 @@ use crate::cli::Endpoints;
 use crate::commands::outlook;
 use crate::error::Result;
 use crate::table::{Table, print};
+use crate::{say, say_line};
 use amita_cluster::map::Node;
 use amita_control::admin;
 
@@ -29,6 +30,16 @@ pub enum Command {
         /// Also when writes of some groups will wait while it is away
         #[arg(long)]
         force: bool,
+    },
+    /// Take a node that is not coming back out of the cluster's records, with its stores
+    ///
+    /// It is refused while the node lives, and while groups still need its stores: drain them first.
+    Remove {
+        /// The node's name
+        node: String,
+        /// Say what was removed as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Say where a node stands, so that copies are kept apart
     Place {
@@ -60,6 +71,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     match command {
         Command::List { json } => list(*json, metadata),
         Command::Maintenance { state, node, force } => maintain(*state, node, *force, metadata),
+        Command::Remove { node, json } => remove(node, *json, metadata),
         Command::Place { node, site, rack } => place(node, site.as_deref(), rack.as_deref(), metadata),
     }
 }
@@ -69,17 +81,25 @@ fn maintain(state: State, node: &str, force: bool, metadata: &Endpoints) -> Resu
     admin::maintain_node(admin.client(), node, state == State::On, force).described()?;
     match state {
         State::On => {
-            println!("Node {node} is in maintenance: it may be stopped, and its stores are not replaced meanwhile.")
+            say_line!("Node {node} is in maintenance: it may be stopped, and its stores are not replaced meanwhile.")
         }
-        State::Off => println!("Node {node} is no longer in maintenance."),
+        State::Off => say_line!("Node {node} is no longer in maintenance."),
     }
     Ok(())
+}
+
+fn remove(name: &str, as_json: bool, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let node = admin::remove_node(admin.client(), name).described()?;
+    print(as_json, &node, || {
+        format!("The cluster knows node {name} (number {}) no more.\n", node.id)
+    })
 }
 
 fn place(node: &str, site: Option<&str>, rack: Option<&str>, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
     let (record, found) = admin::place_node(admin.client(), node, site, rack).described()?;
-    print!("Node {node} stands in {}.\n{}", stands(&record), outlook(found));
+    say!("Node {node} stands in {}.\n{}", stands(&record), outlook(found));
     Ok(())
 }
 

@@ -19,6 +19,11 @@ pub enum Command {
     ///
     /// It is refused when the rule could not be met with the stores that there are.
     Set(SetArguments),
+    /// Show, or set, from where on stores count as near full, and as full
+    ///
+    /// It is for all pools. `amita status` says of a pool that it is near full, or full, when one of its stores is; an event
+    /// is written when a store gets over a threshold, and when it is 2 % below it again.
+    Thresholds(ThresholdsArguments),
     /// List the pools, and how their groups are
     List {
         /// As JSON
@@ -48,6 +53,20 @@ pub struct CreateArguments {
     #[arg(long, value_name = "CLASS")]
     pub class: Option<String>,
     /// Say what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita pool thresholds`.
+#[derive(Debug, clap::Args)]
+pub struct ThresholdsArguments {
+    /// Percent of a store's capacity at which it is time to add disks [default: as it was; at first 85]
+    #[arg(long, value_name = "PERCENT")]
+    pub near_full: Option<u8>,
+    /// Percent of a store's capacity at which writes will fail soon [default: as it was; at first 95]
+    #[arg(long, value_name = "PERCENT")]
+    pub full: Option<u8>,
+    /// As JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -110,8 +129,28 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     match command {
         Command::Create(arguments) => create(arguments, metadata),
         Command::Set(arguments) => set(arguments, metadata),
+        Command::Thresholds(arguments) => thresholds(arguments, metadata),
         Command::List { json } => list(*json, metadata),
     }
+}
+
+fn thresholds(arguments: &ThresholdsArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let found = if arguments.near_full.is_some() || arguments.full.is_some() {
+        admin::set_thresholds(admin.client(), |own| {
+            own.near_full_percent = arguments.near_full.unwrap_or(own.near_full_percent);
+            own.full_percent = arguments.full.unwrap_or(own.full_percent);
+        })
+    } else {
+        admin::thresholds(admin.client())
+    };
+    let found = found.described()?;
+    print(arguments.json, &found, || {
+        format!(
+            "A store is near full at {} %, and full at {} %.\n",
+            found.near_full_percent, found.full_percent
+        )
+    })
 }
 
 fn create(arguments: &CreateArguments, metadata: &Endpoints) -> Result<()> {

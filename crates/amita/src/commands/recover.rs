@@ -5,6 +5,7 @@ mod read;
 use crate::admin::{Admin, metadata_failure};
 use crate::cli::Endpoints;
 use crate::error::{Context, Failure, Kind, Result};
+use crate::say_line;
 use crate::size;
 use crate::table::print;
 use amita_cluster::StoreId;
@@ -84,7 +85,7 @@ fn collect(arguments: &CollectArguments) -> Result<()> {
     let sources: Vec<Source> = held.into_iter().map(|held| held.source).collect();
     let text = serde_json::to_string(&Bundle::new(&sources)).context(|| "what the stores know".to_owned())?;
     read::write_new(&arguments.out, &text)?;
-    println!(
+    say_line!(
         "{} holds what {} stores know. Bring it to where you run `amita recover`, and pass it with --from.",
         arguments.out.display(),
         sources.len()

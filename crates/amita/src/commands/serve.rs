@@ -2,20 +2,24 @@
 
 use crate::admin::{Described, metadata_failure};
 use crate::cli::Endpoints;
-use crate::error::{Failure, Kind, Result};
+use crate::error::{Context, Failure, Kind, Result};
 use crate::harness::interrupt;
 use crate::size;
 use amita_control::admin::AdminError;
-use amita_node::serve::{Level, Log, ServeConfig, ServeError, serve};
+use amita_node::serve::{LEASE_S, Level, Log, Running, ServeConfig, ServeError, serve};
 use amita_seal::SealKey;
 use amita_uss::nbd::{TlsAcceptor, TlsFiles, TlsMode};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// How often the main thread looks whether the node is well, and whether it is told to end.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a start that is told to end may take to end by itself. Nothing is at stake: no store serves yet.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// `amita serve`.
 #[derive(Debug, clap::Args)]
@@ -84,11 +88,16 @@ pub struct Arguments {
     /// flushed
     #[arg(long, env = "AMITA_DISCARD", value_name = "WHERE", value_enum, default_value_t = Discard::Devices)]
     pub discard: Discard,
+    /// Confirm each read with the copies' nodes instead of counting on clocks: for machines that may be paused without
+    /// their clocks showing it
+    #[arg(long, env = "AMITA_CONFIRM_READS")]
+    pub confirm_reads: bool,
     /// Look at all copies of each volume, and repair what is damaged, every so many days; 0: only on demand
     #[arg(long, env = "AMITA_SCRUB_DAYS", value_name = "DAYS", default_value_t = 14)]
     pub scrub_days: u32,
     /// A node that does not renew its lease for so many seconds is taken for dead
-    #[arg(long, env = "AMITA_LEASE", value_name = "SECONDS", default_value_t = 5)]
+    #[arg(long, env = "AMITA_LEASE", value_name = "SECONDS", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(LEASE_S))]
     pub lease: u64,
     /// How often a core gives way to others before it sleeps, at most, while that pays [0: it sleeps at once]
     #[arg(long, env = "AMITA_YIELDS", value_name = "N", default_value_t = 1000)]
@@ -172,7 +181,9 @@ impl Arguments {
             Discard::Devices => amita_store::Discard::Devices,
             Discard::Always => amita_store::Discard::Always,
         };
+        config.confirm_reads = self.confirm_reads;
         config.lease_ttl_s = self.lease;
+        config.interrupted = interrupt::caught;
         config.scrub_every = (self.scrub_days > 0).then(|| Duration::from_secs(u64::from(self.scrub_days) * 24 * 3600));
         config.driver.yields = self.yields;
         if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
@@ -208,7 +219,11 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         };
         log::log!(target: "node", level, "{text}");
     });
-    let running = serve(&config, &log).map_err(failure)?;
+    raise_open_files();
+    let Some(running) = start(&config, &log)? else {
+        log::info!("the node ends: it was told to before it served");
+        return Ok(());
+    };
     let nbd = running
         .nbd
         .map_or_else(String::new, |address| format!(", NBD on {address}"));
@@ -241,6 +256,55 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     }
     log::info!("the node ends");
     running.stop().map_err(failure)
+}
+
+/// Starts the node; `None`: it was told to end meanwhile.
+///
+/// A start waits for much (the metadata, the lease of an earlier process, ports, disks), in part inside of calls that nothing
+/// ends. It goes on a thread of its own, then: whoever waits for it can go.
+fn start(config: &ServeConfig, log: &Log) -> Result<Option<Running>> {
+    let (to_main, started) = channel();
+    let (config, log) = (config.clone(), log.clone());
+    std::thread::Builder::new()
+        .name("amita-start".to_owned())
+        .spawn(move || {
+            // Nobody listens any more when the process ends.
+            let _ = to_main.send(serve(&config, &log));
+        })
+        .context(|| "cannot start a thread".to_owned())?;
+    let mut told_at: Option<Instant> = None;
+    loop {
+        match started.recv_timeout(LOOK) {
+            Ok(Ok(running)) => return Ok(Some(running)),
+            Ok(Err(ServeError::Interrupted)) => return Ok(None),
+            Ok(Err(why)) => return Err(failure(why)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new("the start ended without a word")
+                    .advice("This is a fault of the program. Start the node again, and report it."));
+            }
+        }
+        if interrupt::caught() && told_at.get_or_insert_with(Instant::now).elapsed() >= END_PATIENCE {
+            return Ok(None);
+        }
+    }
+}
+
+/// Each host and each peer is an open file, and a system's usual limit of 1,024 is soon reached: the process takes as many as it
+/// is allowed to.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(why) = setrlimit(Resource::Nofile, raised) {
+        log::warn!("the limit on open files stays at {:?}: {why}", limit.current);
+    }
 }
 
 fn failure(error: ServeError) -> Failure {

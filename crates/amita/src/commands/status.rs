@@ -5,7 +5,7 @@ use crate::cli::Endpoints;
 use crate::error::Result;
 use crate::table::{Table, print};
 use amita_cluster::map::StoreDuty;
-use amita_control::admin::{RecoveryStatus, Status};
+use amita_control::admin::{PoolStatus, RecoveryStatus, Status};
 
 /// `amita status`.
 #[derive(Debug, clap::Args)]
@@ -43,25 +43,16 @@ fn text(status: &Status) -> String {
             nvme.alive, nvme.gateways, nvme.subsystems, nvme.namespaces, nvme.hosts
         ));
     }
-    for line in &status.warnings {
-        out.push_str(&format!("  {line}\n"));
+    for fact in &status.facts {
+        out.push_str(&format!("  {}: {fact}\n", fact.severity));
     }
     for found in &status.recovery {
         out.push_str(&format!("  {}\n", recovering(found)));
     }
-    for found in &status.slow_stores {
-        out.push_str(&format!(
-            "  Store {} is slow, as {} of {} nodes that use it find, for {} s: {}. It is read from last.\n",
-            found.store,
-            found.slow.len(),
-            found.slow.len() + found.well.len(),
-            found.for_s,
-            found.why
-        ));
-    }
     if !status.pools.is_empty() {
         let head = [
-            "pool", "groups", "in sync", "degraded", "at min", "waiting", "below", "syncing", "to move",
+            "pool", "groups", "in sync", "degraded", "at min", "waiting", "below", "syncing", "to move", "used",
+            "fullest",
         ];
         let mut table = Table::new(&head);
         for found in &status.pools {
@@ -79,14 +70,15 @@ fn text(status: &Status) -> String {
             table.row(
                 [found.pool.name.clone()]
                     .into_iter()
-                    .chain(numbers.map(|number| number.to_string())),
+                    .chain(numbers.map(|number| number.to_string()))
+                    .chain([used(found), found.fullest_percent.map_or_else(String::new, percent)]),
             );
         }
         out.push_str(&format!("\n{}", table.text()));
     }
     if !status.stores.is_empty() {
         let head = [
-            "store", "node", "serves", "duty", "class", "weight", "groups", "in sync", "syncing",
+            "store", "node", "serves", "duty", "class", "weight", "groups", "in sync", "syncing", "used",
         ];
         let mut table = Table::new(&head);
         for found in &status.stores {
@@ -103,11 +95,39 @@ fn text(status: &Status) -> String {
                 found.groups.to_string(),
                 found.in_sync.to_string(),
                 found.syncing.to_string(),
+                found
+                    .space
+                    .map_or_else(String::new, |space| percent(space.used_percent())),
             ]);
         }
         out.push_str(&format!("\n{}", table.text()));
     }
     out
+}
+
+fn percent(percent: u8) -> String {
+    format!("{percent} %")
+}
+
+/// Of the pool's stores, all together.
+fn used(pool: &PoolStatus) -> String {
+    let used = u128::from(pool.used_bytes) * 100;
+    let part = used.checked_div(u128::from(pool.raw_bytes));
+    part.map_or_else(String::new, |part| percent(part.min(100) as u8))
+}
+
+/// All kinds of facts: for the documentation.
+#[cfg(test)]
+pub(crate) fn kinds() -> Table {
+    let mut table = Table::new(&["fact", "severity", "meaning"]);
+    for kind in amita_control::health::Kind::ALL {
+        table.row([
+            kind.name().to_owned(),
+            kind.severity().to_string(),
+            kind.meaning().to_owned(),
+        ]);
+    }
+    table
 }
 
 fn recovering(found: &RecoveryStatus) -> String {

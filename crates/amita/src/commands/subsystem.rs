@@ -3,6 +3,7 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::error::Result;
+use crate::say_line;
 use crate::size;
 use crate::table::{Table, print};
 use amita_cluster::map::Subsystem;
@@ -212,7 +213,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Delete { name, force } => {
             admin::delete_subsystem(client, name, *force).described()?;
-            println!("Subsystem {name} is deleted.");
+            say_line!("Subsystem {name} is deleted.");
             Ok(())
         }
     }

@@ -8,9 +8,10 @@ use crate::harness::interrupt;
 use crate::logging::timestamp;
 use crate::nodes::{Asked, Nodes};
 use crate::table::{Table, print};
+use crate::{say, say_line};
 use amita_node::observe::NodePage;
 use rates::Top;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Puts the cursor home; what is overwritten ends its lines, and the rest is cleared behind it.
@@ -46,7 +47,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     let mut before = look(&nodes)?;
     let on_terminal = std::io::stdout().is_terminal() && !arguments.once && !arguments.json;
     if on_terminal {
-        print!("{HOME}{CLEAR_BELOW}");
+        say!("{HOME}{CLEAR_BELOW}");
     }
     loop {
         interrupt::sleep(interval).or_else(|failure| {
@@ -63,16 +64,15 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
             return print(arguments.json, &top, || text(&top));
         }
         if arguments.json {
-            println!(
+            say_line!(
                 "{}",
                 serde_json::to_string(&top).context(|| "cannot write JSON".to_owned())?
             );
         } else if on_terminal {
             let lines = text(&top).replace('\n', END_OF_LINE);
-            print!("{HOME}{lines}{CLEAR_BELOW}");
-            let _ = std::io::stdout().flush();
+            say!("{HOME}{lines}{CLEAR_BELOW}");
         } else {
-            println!("{}", text(&top));
+            say_line!("{}", text(&top));
         }
     }
 }

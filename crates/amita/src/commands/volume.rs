@@ -8,13 +8,18 @@ mod reservation;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::error::Result;
+use crate::say_line;
 use crate::size;
 use crate::table::{Table, print};
 use amita_control::admin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the end of a scrub is looked for.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked whether a volume's owner has closed it, and how long that may take: it is done within milliseconds, and a
+/// node that is gone loses its liveness within this.
+const CLOSE_LOOK: Duration = Duration::from_millis(5);
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to do with volumes.
 #[derive(Debug, clap::Subcommand)]
@@ -67,7 +72,7 @@ pub struct CreateArguments {
 pub struct DeleteArguments {
     /// Its name
     pub name: String,
-    /// Also when a gateway that lives owns it, or it is a namespace: that goes too
+    /// Also where clients use it, or it is a namespace: that goes too
     #[arg(long)]
     pub force: bool,
 }
@@ -134,8 +139,20 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Reservation(arguments) => reservation::run(arguments, &metadata),
         Command::Scrub(arguments) => scrub(arguments, &metadata),
         Command::Delete(arguments) => {
-            admin::delete_volume(metadata.client(), &arguments.name, arguments.force).described()?;
-            println!("Volume {} is deleted.", arguments.name);
+            let until = Instant::now() + CLOSE_PATIENCE;
+            let mut pause = || {
+                std::thread::sleep(CLOSE_LOOK);
+                Instant::now() < until
+            };
+            let client = metadata.client();
+            let deleted = admin::delete_volume(client, &arguments.name, arguments.force, &mut pause).described()?;
+            say_line!("Volume {} is deleted; its space comes back by and by.", arguments.name);
+            if let Some(node) = deleted.unheard {
+                eprintln!(
+                    "Node {node} had it open and does not answer: until it hears of the deletion, it may go on serving clients \
+                     from stores that nobody else reaches."
+                );
+            }
             Ok(())
         }
     }
@@ -148,7 +165,7 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = admin::scrub_volume(client, &arguments.name, now).described()?;
         if arguments.no_wait {
-            println!("All copies of volume {} will be looked at.", arguments.name);
+            say_line!("All copies of volume {} will be looked at.", arguments.name);
             return Ok(());
         }
         while state()?.finished < number {
@@ -166,6 +183,13 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
             "{} copies of chunks of volume {name} were looked at: {} damaged blocks, {} repaired, {} blocks that differ.\n",
             report.copies, report.damaged, report.repaired, report.differing
         );
+        for unread in &state.unread {
+            text += &format!(
+                "The copies on store {} were not looked at, in {} groups: it is not in sync there. Look again when it is back \
+                 (`amita status`).\n",
+                unread.store, unread.groups
+            );
+        }
         if report.skipped > 0 {
             text += &format!(
                 "{} copies could not be looked at; their stores did not answer well (see `amita status`).\n",

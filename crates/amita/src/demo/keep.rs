@@ -8,6 +8,7 @@ use crate::harness::nbd::Client;
 use crate::harness::scratch::Scratch;
 use crate::harness::{interrupt, tool};
 use crate::progress::Steps;
+use crate::say_line;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -56,30 +57,31 @@ pub(super) fn start(arguments: &Arguments) -> Result<()> {
     interrupt::check()?;
     cluster.leave();
     scratch.keep();
-    say_what_to_try(&facts, scratch.folder());
-    Ok(())
+    say_what_to_try(&facts, scratch.folder())
 }
 
-fn say_what_to_try(facts: &Facts, folder: &Path) {
+fn say_what_to_try(facts: &Facts, folder: &Path) -> Result<()> {
     let (uri, last) = (&facts.volume.nbd[0], &facts.nodes[facts.nodes.len() - 1]);
     let shown = folder.display();
-    println!("\nThe cluster is up. {shown}/{FILE} says where everything is. Try:\n");
-    println!("  export AMITA_METADATA={}", facts.metadata.endpoint);
-    println!("  amita status");
-    println!("  amita volume list");
-    println!("  nbdinfo {uri}");
-    println!("  fio --name=try --ioengine=nbd --uri={uri} --rw=randwrite --bs=4k --iodepth=32 \\");
-    println!("      --time_based --runtime=20");
-    println!(
+    say_line!("\nThe cluster is up. {shown}/{FILE} says where everything is. Try:\n");
+    say_line!("  export AMITA_METADATA={}", facts.metadata.endpoint);
+    say_line!("  amita status");
+    say_line!("  amita volume list");
+    say_line!("  nbdinfo {uri}");
+    say_line!("  fio --name=try --ioengine=nbd --uri={uri} --rw=randwrite --bs=4k --iodepth=32 \\");
+    say_line!("      --time_based --runtime=20");
+    say_line!(
         "  kill -9 {}        # node {}, while fio runs: I/O goes on",
-        last.pid, last.name
+        last.pid,
+        last.name
     );
     let portals = facts.nodes.iter().filter_map(|node| node.nvme.as_deref());
     for (host, port) in portals.filter_map(|portal| portal.rsplit_once(':')).take(1) {
-        println!("  sudo modprobe nvme-tcp && sudo nvme connect-all --transport=tcp --traddr={host} --trsvcid={port}");
+        say_line!("  sudo modprobe nvme-tcp && sudo nvme connect-all --transport=tcp --traddr={host} --trsvcid={port}");
     }
-    println!("  tail -f {shown}/n1.log");
-    println!("\nEnd it with:\n  amita demo --stop --dir {shown}");
+    say_line!("  tail -f {shown}/n1.log");
+    say_line!("\nEnd it with:\n  amita demo --stop --dir {shown}");
+    Ok(())
 }
 
 /// Ends a cluster that was left, and removes its files.
@@ -125,7 +127,7 @@ pub(super) fn stop(folder: &Path) -> Result<()> {
         }
     }
     remove_if_empty(Some(folder));
-    println!("Ended {} processes.", ours.len());
+    say_line!("Ended {} processes.", ours.len());
     Ok(())
 }
 

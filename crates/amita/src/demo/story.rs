@@ -10,6 +10,7 @@ use crate::harness::scratch::Scratch;
 use crate::harness::workload::{Cost, job, workload};
 use crate::harness::{interrupt, tool};
 use crate::progress::Steps;
+use crate::say_line;
 use crate::size;
 use crate::table::Table;
 use std::time::{Duration, Instant};
@@ -98,12 +99,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         }
     })?;
     let ended = cluster.stop();
-    println!("\n{}", tables(&measured, scratch.kind()));
+    say_line!("\n{}", tables(&measured, scratch.kind()));
     drop(scratch);
     if !ended {
         return Err(Failure::new("a node did not end in order when it was asked to"));
     }
-    println!(
+    say_line!(
         "Everything that was written was read back and is right. It took {:.0} s.",
         steps.seconds()
     );

@@ -1,4 +1,4 @@
-//! Clients over NBD that write stamps, read them, trim and make zeros, many at once on the same few blocks, and note what
+//! What clients ask and see, and the clients over NBD (those over NVMe/TCP: [`crate::host`]): they write stamps, read them, trim and make zeros, many at once on the same few blocks, and note what
 //! they asked and what came of it. The simulator's checker judges (`amita_sim::history`): an operation lies between the
 //! moment before it was sent and the moment after its answer was read; one whose connection broke, that ended in an
 //! error, or that nobody waited for to its end, may happen at any time or never.
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const RETRY: Duration = Duration::from_millis(30);
 /// Clients of a cycle.
 pub const CLIENTS: usize = 12;
+/// Hosts of a cycle over NVMe/TCP, each with as many paths as there are gateways.
+pub const HOSTS: usize = 6;
 /// The most requests of one client under way.
 const MAX_DEPTH: u64 = 6;
 const CHUNK_BLOCKS: u64 = 1024;
@@ -76,11 +78,11 @@ impl Recorder {
         Time(self.started.elapsed().as_nanos() as u64)
     }
 
-    fn invoke(&self, client: u32, kind: Kind, first: Sector, sectors: u32) -> OperationId {
+    pub fn invoke(&self, client: u32, kind: Kind, first: Sector, sectors: u32) -> OperationId {
         lock(&self.history).invoke(self.now(), client, kind, first, sectors)
     }
 
-    fn complete(&self, id: OperationId, data: &[u8]) {
+    pub fn complete(&self, id: OperationId, data: &[u8]) {
         let (kind, first) = {
             let history = lock(&self.history);
             let operation = history.get(id);
@@ -97,7 +99,18 @@ impl Recorder {
         lock(&self.history).complete(self.now(), id, stamps);
     }
 
-    fn error(&self, what: String) {
+    /// A write or clear, whose outcome is not known, is sent once more, by another gateway: as that one. `broken`: its
+    /// connection broke.
+    pub fn repeat(&self, id: OperationId, broken: bool) -> OperationId {
+        let now = self.now();
+        let mut history = lock(&self.history);
+        match broken {
+            true => history.repeat_broken(now, id),
+            false => history.repeat(now, id),
+        }
+    }
+
+    pub fn error(&self, what: String) {
         *lock(&self.errors).entry(what).or_default() += 1;
     }
 
@@ -121,7 +134,8 @@ impl Recorder {
         if !corrupt.is_empty() {
             return Err(corrupt.join("\n"));
         }
-        lock(&self.history).check().map_err(|violation| violation.to_string())
+        let checked = lock(&self.history).check();
+        checked.map(drop).map_err(|violation| violation.to_string())
     }
 
     /// Reads all regions by one gateway.
@@ -150,6 +164,31 @@ impl Recorder {
         }
         client.close();
         Ok(())
+    }
+}
+
+/// Where an operation goes: mostly one block; sometimes a part of one, or many, over the end of a chunk too.
+pub fn place(random: &mut Random, kind: Kind) -> (Sector, u32) {
+    let chunk = *random.pick(&REGION_CHUNKS);
+    let start = region(chunk);
+    let per_block = SECTORS_PER_BLOCK as u64;
+    match random.below(10) {
+        // Clears are of whole blocks: of a part a trim may do nothing.
+        0 | 1 if kind != Kind::Clear => {
+            let block = start + random.below(REGION_BLOCKS);
+            let from = random.below(per_block);
+            let sectors = random.within(1, per_block - from);
+            (Sector(block * per_block + from), sectors as u32)
+        }
+        2 => {
+            let blocks = random.within(2, MAX_BLOCKS);
+            let block = start + random.below(REGION_BLOCKS - blocks + 1);
+            (Sector(block * per_block), (blocks * per_block) as u32)
+        }
+        _ => {
+            let block = start + random.below(REGION_BLOCKS);
+            (Sector(block * per_block), per_block as u32)
+        }
     }
 }
 
@@ -190,6 +229,34 @@ impl Crowd {
             })
             .collect();
         Crowd { stop, gateway, threads }
+    }
+
+    /// Starts hosts over NVMe/TCP, each with a path to every gateway.
+    pub fn start_hosts(recorder: &Arc<Recorder>, gateways: &[SocketAddr], subsystem: &str, seed: u64) -> Crowd {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..HOSTS as u32)
+            .map(|number| {
+                let mut random = Random::new(seed).fork(200 + u64::from(number));
+                let host = crate::host::Worker {
+                    number,
+                    recorder: Arc::clone(recorder),
+                    gateways: gateways.to_vec(),
+                    subsystem: subsystem.to_owned(),
+                    stop: Arc::clone(&stop),
+                    depth: random.within(1, MAX_DEPTH) as usize,
+                    random,
+                };
+                std::thread::Builder::new()
+                    .name(format!("host {number}"))
+                    .spawn(move || host.run())
+                    .expect("a thread")
+            })
+            .collect();
+        Crowd {
+            stop,
+            gateway: Arc::new(AtomicUsize::new(0)),
+            threads,
+        }
     }
 
     /// They go to another gateway.
@@ -310,7 +377,7 @@ impl Worker {
             50..88 => Kind::Read,
             _ => Kind::Clear,
         };
-        let (first, sectors) = self.place(kind);
+        let (first, sectors) = place(&mut self.random, kind);
         let (offset, bytes) = (first.0 * SECTOR_BYTES as u64, sectors * SECTOR_BYTES as u32);
         let id = self.recorder.invoke(self.number, kind, first, sectors);
         let mut data = Vec::new();
@@ -328,31 +395,6 @@ impl Worker {
         let handle = client.ask(ask)?;
         self.under_way.insert(handle, Some(id));
         Ok(())
-    }
-
-    /// Mostly one block; sometimes a part of one, or many, over the end of a chunk too.
-    fn place(&mut self, kind: Kind) -> (Sector, u32) {
-        let chunk = *self.random.pick(&REGION_CHUNKS);
-        let start = region(chunk);
-        let per_block = SECTORS_PER_BLOCK as u64;
-        match self.random.below(10) {
-            // Clears are of whole blocks: of a part a trim may do nothing.
-            0 | 1 if kind != Kind::Clear => {
-                let block = start + self.random.below(REGION_BLOCKS);
-                let from = self.random.below(per_block);
-                let sectors = self.random.within(1, per_block - from);
-                (Sector(block * per_block + from), sectors as u32)
-            }
-            2 => {
-                let blocks = self.random.within(2, MAX_BLOCKS);
-                let block = start + self.random.below(REGION_BLOCKS - blocks + 1);
-                (Sector(block * per_block), (blocks * per_block) as u32)
-            }
-            _ => {
-                let block = start + self.random.below(REGION_BLOCKS);
-                (Sector(block * per_block), per_block as u32)
-            }
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! every block is read through every gateway, and what all of them saw must have one order.
 
 use crate::clients::{Crowd, Recorder};
-use crate::plan::{Fault, Plan};
+use crate::plan::{Fault, Plan, Protocol};
 use crate::world::{NODES, PATIENCE, World};
 use amita::harness::fio::{self, Job};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn fio_job(world: &World, volume: &str, node: usize, seed: u64) -> Job {
 }
 
 /// Carries the plan out, while clients work.
-fn strike(world: &mut World, plan: &Plan, crowd: &Crowd) {
+fn strike(world: &mut World, plan: &Plan, volume: &str, crowd: &Crowd) {
     let started = Instant::now();
     let mut next = plan.strikes.iter().peekable();
     let mut lasting: Vec<(Duration, Fault)> = Vec::new();
@@ -47,7 +47,10 @@ fn strike(world: &mut World, plan: &Plan, crowd: &Crowd) {
         }
         while let Some(strike) = next.next_if(|strike| strike.at <= now) {
             if let Fault::Move(gateway) = strike.fault {
-                crowd.turn_to(gateway);
+                match plan.protocol {
+                    Protocol::Nbd => crowd.turn_to(gateway),
+                    Protocol::Nvme => world.ask_to_move(volume, gateway),
+                }
             }
             let fault = world.begin(strike.fault);
             lasting.push((strike.at + strike.length, fault));
@@ -91,8 +94,14 @@ pub fn play(world: &mut World, number: u32, plan: &Plan) -> Seen {
     job.run(&folder, PATIENCE).expect("fio writes");
 
     let recorder = Arc::new(Recorder::new(number));
-    let crowd = Crowd::start(&recorder, &gateways, &volume, plan.seed);
-    strike(world, plan, &crowd);
+    let crowd = match plan.protocol {
+        Protocol::Nbd => Crowd::start(&recorder, &gateways, &volume, plan.seed),
+        Protocol::Nvme => {
+            let subsystem = world.offer(&volume);
+            Crowd::start_hosts(&recorder, &world.portals(), &subsystem, plan.seed)
+        }
+    };
+    strike(world, plan, &volume, &crowd);
     crowd.finish();
 
     world.heal(&plan.poisons());

@@ -16,7 +16,7 @@ const LONG_PERCENT: u64 = 10;
 /// What nodes say as an error when a disk fails, and what a person has to look after then.
 const A_DISK_FAILED: &[&str] = &["does not serve"];
 
-/// So many cycles of a soak share a cluster.
+/// So many cycles of a soak or a replay share a cluster.
 const SHARED: usize = 10;
 
 /// Plays the cycles of these seeds: those with failing disks on one cluster, the others on another. After each cycle
@@ -100,7 +100,8 @@ fn number(name: &str) -> Option<u64> {
 fn replay() {
     let first = number("AMITA_CHAOS_SEED").expect("AMITA_CHAOS_SEED says which seed");
     let count = number("AMITA_CHAOS_CYCLES").unwrap_or(1);
-    play(&(first..first + count).collect::<Vec<_>>(), long_sometimes);
+    let seeds: Vec<u64> = (first..first + count).collect();
+    seeds.chunks(SHARED).for_each(|some| play(some, long_sometimes));
 }
 
 fn long_sometimes(seed: u64) -> Duration {

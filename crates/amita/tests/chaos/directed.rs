@@ -1,7 +1,7 @@
 //! Faults one at a time, where what is right is more than that one order explains the answers.
 
 use crate::cycle;
-use crate::plan::{Fault, Plan, Strike};
+use crate::plan::{Fault, Plan, Protocol, Strike};
 use crate::world::{PATIENCE, Shape, World, disks_missing};
 use amita::harness::fio::{self, Job};
 use amita::harness::nbd::{Ask, Client};
@@ -51,6 +51,7 @@ fn again_and_again(seed: u64, fault: impl Fn(usize) -> Fault, every: Duration, l
         seed,
         strikes: strikes.collect(),
         length: Duration::from_secs(1) + every * count as u32,
+        protocol: Protocol::Nbd,
     }
 }
 
@@ -120,6 +121,62 @@ fn a_frozen_gateway_that_wakes_changes_nothing_and_serves_nothing() {
         );
     }
     woken.close();
+    world.end(&[]);
+}
+
+/// Hosts with several paths, who repeat at once by another path what one does not answer in time.
+fn over_nvme(plan: Plan) -> Plan {
+    Plan {
+        protocol: Protocol::Nvme,
+        ..plan
+    }
+}
+
+/// A gateway whose cores and lease go on, and whom neither its hosts nor the owner can reach, has what hosts had sent it:
+/// they repeat it elsewhere, and go on. When it is reached again it may not carry that out any more. (It is cut off for longer
+/// than its hosts wait, 2 s, and its links to the owner last, and for less than it would itself take to miss its hosts.)
+#[test]
+fn what_a_gateway_held_while_it_was_cut_off_is_not_carried_out_late() {
+    let mut world = World::start(Shape::default(), 5);
+    // Its peers reach it again before its hosts do, whose word that they have gone TCP sends later and later.
+    let strikes = (0..6).flat_map(|number| {
+        let (at, node) = (Duration::from_millis(500 + 5500 * number as u64), number % 3);
+        let strike = |fault, length| Strike {
+            at,
+            fault,
+            length: Duration::from_millis(length),
+        };
+        [
+            strike(Fault::Isolated(node), 2800),
+            strike(Fault::HostsHeld(node, true, true), 3900),
+        ]
+    });
+    let plan = Plan {
+        seed: 5,
+        strikes: strikes.collect(),
+        length: Duration::from_secs(34),
+        protocol: Protocol::Nvme,
+    };
+    cycle::play(&mut world, 1, &plan);
+    world.end(&[]);
+}
+
+/// The same where one core stands still, and the process's other threads keep its lease.
+#[test]
+fn what_a_core_had_read_when_it_stood_still_is_not_carried_out_late() {
+    let mut world = World::start(Shape::default(), 6);
+    let plan = again_and_again(
+        6,
+        |number| Fault::CoreStopped(number % 3),
+        Duration::from_millis(5000),
+        Duration::from_millis(3500),
+        3,
+    );
+    cycle::play(&mut world, 1, &over_nvme(plan));
+    assert!(
+        world.cores_stopped() > 0,
+        "no core stood still: is tracing allowed here?"
+    );
     world.end(&[]);
 }
 

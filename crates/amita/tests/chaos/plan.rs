@@ -34,6 +34,14 @@ pub enum Fault {
     Mute(Member),
     /// Nothing passes between the node and the others.
     Isolated(Member),
+    /// All links between hosts and the gateway break in the middle of a frame.
+    HostsCut(Member),
+    /// What hosts say to the gateway stays on the way (the first), or what it says to them (the second), or both.
+    HostsHeld(Member, bool, bool),
+    /// Nothing passes between the node and anybody but the metadata, while its cores run.
+    CutOff(Member),
+    /// One core of the node stands still; the process's other threads, its lease among them, go on.
+    CoreStopped(Member),
     /// Some of the disk's operations fail: so many of a thousand.
     DiskErrors(Member, u32),
     /// The disk is gone.
@@ -86,11 +94,22 @@ pub struct Plan {
     pub strikes: Vec<Strike>,
     /// How long clients work, until everything heals.
     pub length: Duration,
+    /// What clients speak.
+    pub protocol: Protocol,
+}
+
+/// What the clients of a cycle speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// One connection each, to the gateway that most of them use.
+    Nbd,
+    /// NVMe/TCP with a path to every gateway.
+    Nvme,
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {}:", self.seed)?;
+        write!(f, "seed {}, {:?}:", self.seed, self.protocol)?;
         for strike in &self.strikes {
             write!(
                 f,
@@ -117,6 +136,10 @@ enum Kind {
     Deaf,
     Mute,
     Isolated,
+    HostsCut,
+    HostsHeld,
+    CutOff,
+    CoreStopped,
     DiskErrors,
     DiskLost,
     SlowDisk,
@@ -127,7 +150,7 @@ enum Kind {
     Move,
 }
 
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 22] = [
     Kind::Kill,
     Kind::KillAll,
     Kind::KillCoordinator,
@@ -138,6 +161,10 @@ const KINDS: [Kind; 18] = [
     Kind::Deaf,
     Kind::Mute,
     Kind::Isolated,
+    Kind::HostsCut,
+    Kind::HostsHeld,
+    Kind::CutOff,
+    Kind::CoreStopped,
     Kind::DiskErrors,
     Kind::DiskLost,
     Kind::SlowDisk,
@@ -187,6 +214,14 @@ impl Plan {
                 Kind::Deaf => Fault::Deaf(node),
                 Kind::Mute => Fault::Mute(node),
                 Kind::Isolated => Fault::Isolated(node),
+                Kind::HostsCut => Fault::HostsCut(node),
+                Kind::HostsHeld => match random.below(4) {
+                    0 => Fault::HostsHeld(node, true, false),
+                    1 => Fault::HostsHeld(node, false, true),
+                    _ => Fault::HostsHeld(node, true, true),
+                },
+                Kind::CutOff => Fault::CutOff(node),
+                Kind::CoreStopped => Fault::CoreStopped(node),
                 Kind::DiskErrors => Fault::DiskErrors(node, random.within(1, 50) as u32),
                 Kind::DiskLost => Fault::DiskLost(node),
                 Kind::SlowDisk => Fault::SlowDisk(node, ms(&mut random, 2, 100)),
@@ -198,7 +233,7 @@ impl Plan {
                 Kind::Move => Fault::Move(random.below(nodes as u64) as usize),
             };
             let most = match kind {
-                Kind::Cut | Kind::Move => 1,
+                Kind::Cut | Kind::HostsCut | Kind::Move => 1,
                 Kind::KillAll => 500,
                 _ => longest.as_millis() as u64,
             };
@@ -214,7 +249,16 @@ impl Plan {
             at += random.within(REST_MS.0, REST_MS.1);
         }
         let length = Duration::from_millis(end.max(at) + random.within(REST_MS.0, REST_MS.1));
-        Plan { seed, strikes, length }
+        let protocol = match Random::new(seed).fork(4).percent(50) {
+            true => Protocol::Nvme,
+            false => Protocol::Nbd,
+        };
+        Plan {
+            seed,
+            strikes,
+            length,
+            protocol,
+        }
     }
 
     /// Does it need disks that fail on command?

@@ -1,5 +1,5 @@
-//! The network between nodes: each node's fabric is reached through a forwarder of ours, where bytes are delayed, held
-//! up, and cut off in the middle of a frame.
+//! The network between nodes, and between hosts and gateways: each port is reached through a forwarder of ours, where bytes
+//! are delayed, held up, and cut off in the middle of a frame.
 //!
 //! A forwarder knows who dials: the first frame of a link is the dialler's hello (docs/protocol-wire.md), which names its
 //! node. So the weather is set for each pair and each direction of asking. TCP keeps the order of bytes; a message that a
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// The dialler's node in its hello: a frame's prefix of 16 bytes, then cluster (16) and session (8).
 const HELLO_NODE: std::ops::Range<usize> = 40..44;
+/// Who dials, where that is not asked for: a host.
+pub const HOST: u32 = u32::MAX;
 /// How often a forwarder looks for new connections and for what it is told.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a quiet connection is waited for before it is cut all the same.
@@ -40,6 +42,15 @@ pub struct Weather {
 enum Way {
     Questions,
     Answers,
+}
+
+/// What is spoken on a forwarder's links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// The fabric: the dialler's hello says which node it is.
+    Fabric,
+    /// A protocol of hosts, which are not told apart: all of them count as [`HOST`]. (In NBD the server speaks first.)
+    Hosts,
 }
 
 /// One link through a forwarder.
@@ -148,12 +159,15 @@ impl Shared {
                 let kept = length - random.within(1, most as u64) as usize;
                 let _ = to.write_all(&bytes[..kept]);
                 self.cut_links.fetch_add(1, Ordering::Relaxed);
-                break;
+                return link.end();
             }
             if to.write_all(&bytes[..length]).is_err() {
                 break;
             }
         }
+        // Where nothing passes, word of the end does not pass either: the other one goes on believing in the link.
+        self.wait(link, Way::Questions, &mut random);
+        self.wait(link, Way::Answers, &mut random);
         link.end();
     }
 }
@@ -167,13 +181,13 @@ pub struct Proxy {
 
 impl Proxy {
     /// Listens at `address` and forwards to `target`.
-    pub fn start(address: SocketAddr, target: SocketAddr, seed: u64) -> Proxy {
+    pub fn start(address: SocketAddr, target: SocketAddr, speech: Speech, seed: u64) -> Proxy {
         let shared = Arc::new(Shared::default());
         shared.open.store(true, Ordering::Release);
         let behind = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("proxy".to_owned())
-            .spawn(move || listen(&behind, address, target, &Random::new(seed)))
+            .spawn(move || listen(&behind, address, target, speech, &Random::new(seed)))
             .expect("a thread");
         Proxy {
             shared,
@@ -241,7 +255,7 @@ impl Drop for Proxy {
     }
 }
 
-fn listen(shared: &Arc<Shared>, address: SocketAddr, target: SocketAddr, random: &Random) {
+fn listen(shared: &Arc<Shared>, address: SocketAddr, target: SocketAddr, speech: Speech, random: &Random) {
     let mut listener: Option<TcpListener> = None;
     let mut number = 0;
     while !shared.stop.load(Ordering::Acquire) {
@@ -270,24 +284,31 @@ fn listen(shared: &Arc<Shared>, address: SocketAddr, target: SocketAddr, random:
                 // It ends with the link; the links end with the forwarder.
                 let _ = std::thread::Builder::new()
                     .name("link".to_owned())
-                    .spawn(move || serve(&shared, dialler, target, &random));
+                    .spawn(move || serve(&shared, dialler, target, speech, &random));
             }
             Err(_) => std::thread::sleep(LOOK),
         }
     }
 }
 
-/// One link: the dialler's hello tells who it is, then both ways are carried.
-fn serve(shared: &Arc<Shared>, mut dialler: TcpStream, target: SocketAddr, random: &Random) {
+/// One link: the dialler's hello tells who it is, where it says one, then both ways are carried.
+fn serve(shared: &Arc<Shared>, mut dialler: TcpStream, target: SocketAddr, speech: Speech, random: &Random) {
     let prepared = dialler
         .set_nonblocking(false)
         .and_then(|()| dialler.set_nodelay(true))
         .and_then(|()| dialler.set_read_timeout(Some(Duration::from_secs(2))));
-    let mut hello = [0; HELLO_NODE.end];
-    if prepared.is_err() || dialler.read_exact(&mut hello).is_err() {
+    let mut hello = Vec::new();
+    let mut from = HOST;
+    if speech == Speech::Fabric {
+        hello.resize(HELLO_NODE.end, 0);
+        if dialler.read_exact(&mut hello).is_err() {
+            return;
+        }
+        from = u32::from_le_bytes(hello[HELLO_NODE].try_into().expect("four bytes"));
+    }
+    if prepared.is_err() {
         return;
     }
-    let from = u32::from_le_bytes(hello[HELLO_NODE].try_into().expect("four bytes"));
     let Ok(mut target) = TcpStream::connect_timeout(&target, Duration::from_secs(1)) else {
         return;
     };
@@ -363,7 +384,7 @@ mod tests {
 
     fn proxy() -> Proxy {
         let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
-        let proxy = Proxy::start(address, echo(), 1);
+        let proxy = Proxy::start(address, echo(), Speech::Fabric, 1);
         while TcpStream::connect(address).is_err() {
             std::thread::sleep(LOOK);
         }
@@ -397,6 +418,36 @@ mod tests {
         two.write_all(&[2; 100]).expect("sent");
         two.read_exact(&mut back).expect("the other link goes on");
         assert_eq!(proxy.counts().0, 1);
+    }
+
+    #[test]
+    fn word_of_a_links_end_is_held_too() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a listener");
+        let target = listener.local_addr().expect("bound");
+        let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+        let proxy = Proxy::start(address, target, Speech::Hosts, 1);
+        let host = loop {
+            match TcpStream::connect(address) {
+                Ok(stream) => break stream,
+                Err(_) => std::thread::sleep(LOOK),
+            }
+        };
+        let (mut gateway, _) = listener.accept().expect("a connection");
+        let held = Weather {
+            holds_questions: true,
+            ..Weather::default()
+        };
+        proxy.set(HOST, held);
+        drop(host);
+        gateway.set_read_timeout(Some(Duration::from_millis(300))).expect("set");
+        let heard = gateway.read(&mut [0]);
+        assert!(
+            heard.is_err(),
+            "it hears of the end through a network that is cut: {heard:?}"
+        );
+        proxy.clear();
+        gateway.set_read_timeout(None).expect("set");
+        assert!(matches!(gateway.read(&mut [0]), Ok(0) | Err(_)));
     }
 
     #[test]

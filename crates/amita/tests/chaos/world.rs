@@ -1,7 +1,8 @@
 //! A cluster whose links, disks and metadata can be made to fail, and what makes them fail.
 
+use crate::core::StoppedCore;
 use crate::plan::{Fault, Member};
-use crate::proxy::{Proxy, Weather};
+use crate::proxy::{HOST, Proxy, Speech, Weather};
 use amita::harness::cluster::{Cluster, Config, Metadata};
 use amita::harness::etcd::Etcd;
 use amita::harness::faulty_disk::{DiskFaults, FaultyDisk};
@@ -9,8 +10,10 @@ use amita::harness::observe::Observer;
 use amita::harness::ports;
 use amita::harness::scratch::Scratch;
 use amita::harness::shipped;
+use amita::harness::tool;
 use amita_cluster::NodeId;
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +40,12 @@ pub struct World {
     pub cluster: Cluster,
     etcd: Option<Etcd>,
     proxies: Vec<Proxy>,
+    /// Between hosts and gateways: NBD and NVMe/TCP of each node.
+    hosts: Vec<[Proxy; 2]>,
+    /// Cores that stand still.
+    stopped: BTreeMap<Member, StoppedCore>,
+    /// So many did, so far.
+    cores_stopped: u64,
     disks: Vec<FaultyDisk>,
     files: Vec<PathBuf>,
     numbers: Vec<NodeId>,
@@ -79,10 +88,17 @@ impl World {
         };
         let mut cluster = Cluster::without_nodes(config).expect("the metadata");
         let (mut proxies, mut disks, mut files) = (Vec::new(), Vec::new(), Vec::new());
+        let mut hosts = Vec::new();
         for node in 0..NODES {
             cluster.format_store(node).expect("a store");
             let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
-            proxies.push(Proxy::start(address, cluster.nodes()[node].fabric, seed ^ node as u64));
+            let fabric = cluster.nodes()[node].fabric;
+            proxies.push(Proxy::start(address, fabric, Speech::Fabric, seed ^ node as u64));
+            let served = [cluster.nodes()[node].nbd, cluster.nodes()[node].nvme];
+            hosts.push(served.map(|target| {
+                let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+                Proxy::start(address, target, Speech::Hosts, seed ^ 0x100 ^ node as u64)
+            }));
             cluster.advertise(node, address);
             files.push(cluster.nodes()[node].stores[0].clone());
             if shape.disks {
@@ -99,6 +115,9 @@ impl World {
             cluster,
             etcd,
             proxies,
+            hosts,
+            stopped: BTreeMap::new(),
+            cores_stopped: 0,
             disks,
             files,
             numbers,
@@ -123,9 +142,35 @@ impl World {
         self.done(&["volume", "create", name, "--pool", POOL, "--size", size]);
     }
 
+    /// Makes the volume a namespace, of blocks of 512 bytes, of a subsystem that any host may use; the subsystem's name.
+    pub fn offer(&self, volume: &str) -> String {
+        let made = self.done(&["subsystem", "create", volume, "--any-host", "--json"]);
+        self.done(&["namespace", "add", volume, volume, "--block-size", "512"]);
+        let made: serde_json::Value = serde_json::from_str(&made).expect("JSON");
+        made["nqn"].as_str().expect("a name").to_owned()
+    }
+
     /// Where clients reach the nodes.
     pub fn gateways(&self) -> Vec<SocketAddr> {
-        self.cluster.nodes().iter().map(|node| node.nbd).collect()
+        self.hosts.iter().map(|[nbd, _]| nbd.address()).collect()
+    }
+
+    /// Where hosts reach them by NVMe/TCP.
+    pub fn portals(&self) -> Vec<SocketAddr> {
+        self.hosts.iter().map(|[_, nvme]| nvme.address()).collect()
+    }
+
+    /// Asks for the volume to be owned by another node, and does not wait for it.
+    pub fn ask_to_move(&self, volume: &str, node: Member) {
+        let name = self.cluster.nodes()[node].name.clone();
+        let metadata = self.cluster.endpoint();
+        let arguments = ["volume", "move", volume, "--to", &name, "--metadata", metadata];
+        // It may not come true: nodes are down.
+        drop(tool::start(self.folder(), self.binary(), arguments));
+    }
+
+    fn binary(&self) -> &'static str {
+        shipped::binary(env!("CARGO_BIN_EXE_amita"))
     }
 
     pub fn disk(&self, node: Member) -> &FaultyDisk {
@@ -144,12 +189,15 @@ impl World {
         }
         self.cluster.kill_node(node);
         self.proxies[node].close();
+        self.hosts[node].iter().for_each(Proxy::close);
+        self.stopped.remove(&node);
     }
 
     /// Starts a node again, and does not wait for it.
     pub fn start_node(&mut self, node: Member) {
         if !self.runs(node) {
             self.proxies[node].open();
+            self.hosts[node].iter().for_each(Proxy::open);
             self.cluster.start_node(node).expect("it starts again");
         }
     }
@@ -213,6 +261,19 @@ impl World {
             Fault::Deaf(node) => self.weather(node, holds(true, false), holds(false, true)),
             Fault::Mute(node) => self.weather(node, holds(false, true), holds(true, false)),
             Fault::Isolated(node) => self.weather(node, holds(true, true), holds(true, true)),
+            Fault::HostsCut(node) => self.hosts[node].iter().for_each(|proxy| proxy.cut(None)),
+            Fault::HostsHeld(node, questions, answers) => self.hold_hosts(node, holds(questions, answers)),
+            Fault::CutOff(node) => {
+                self.weather(node, holds(true, true), holds(true, true));
+                self.hold_hosts(node, holds(true, true));
+            }
+            Fault::CoreStopped(node) => {
+                let process = self.cluster.nodes()[node].process.as_ref();
+                if let Some(core) = process.and_then(|process| StoppedCore::stop(process.pid())) {
+                    self.stopped.insert(node, core);
+                    self.cores_stopped += 1;
+                }
+            }
             Fault::DiskErrors(node, per_mille) => self.set_disk(
                 node,
                 DiskFaults {
@@ -254,6 +315,10 @@ impl World {
         fault
     }
 
+    fn hold_hosts(&self, node: Member, weather: Weather) {
+        self.hosts[node].iter().for_each(|proxy| proxy.set(HOST, weather));
+    }
+
     fn set_disk(&self, node: Member, faults: DiskFaults) {
         self.disk(node).set(faults);
     }
@@ -293,6 +358,12 @@ impl World {
             | Fault::Deaf(node)
             | Fault::Mute(node)
             | Fault::Isolated(node) => self.weather(node, Weather::default(), Weather::default()),
+            Fault::HostsHeld(node, ..) => self.hold_hosts(node, Weather::default()),
+            Fault::CutOff(node) => {
+                self.weather(node, Weather::default(), Weather::default());
+                self.hold_hosts(node, Weather::default());
+            }
+            Fault::CoreStopped(node) => drop(self.stopped.remove(&node)),
             Fault::DiskErrors(node, _)
             | Fault::DiskLost(node)
             | Fault::SlowDisk(node, _)
@@ -300,7 +371,7 @@ impl World {
             | Fault::FullDisk(node) => self.set_disk(node, DiskFaults::default()),
             Fault::MetadataKilled => self.start_metadata(),
             Fault::MetadataFrozen => self.signal_metadata(Signal::CONT),
-            Fault::KillCoordinator | Fault::Cut(_) | Fault::Move(_) => {}
+            Fault::KillCoordinator | Fault::Cut(_) | Fault::HostsCut(_) | Fault::Move(_) => {}
         }
     }
 
@@ -309,7 +380,8 @@ impl World {
     pub fn heal(&mut self, poisoned: &[Member]) {
         self.signal_metadata(Signal::CONT);
         self.start_metadata();
-        for proxy in &self.proxies {
+        self.stopped.clear();
+        for proxy in self.proxies.iter().chain(self.hosts.iter().flatten()) {
             proxy.clear();
         }
         for disk in &self.disks {
@@ -329,6 +401,11 @@ impl World {
         for node in 0..NODES {
             self.cluster.await_node(node).expect("it serves again");
         }
+    }
+
+    /// Cores that stood still.
+    pub fn cores_stopped(&self) -> u64 {
+        self.cores_stopped
     }
 
     /// Links that were cut in the middle of a frame.
@@ -351,14 +428,16 @@ impl World {
     /// What has been struck so far, for a person to read.
     pub fn struck(&self) -> String {
         let (mut cut, mut late, mut held) = (0, 0, 0);
-        for proxy in &self.proxies {
+        for proxy in self.proxies.iter().chain(self.hosts.iter().flatten()) {
             let counts = proxy.counts();
             (cut, late, held) = (cut + counts.0, late + counts.1, held + counts.2);
         }
         let failed: u64 = self.disks.iter().map(|disk| disk.counts().failed).sum();
         let delayed: u64 = self.disks.iter().map(|disk| disk.counts().delayed).sum();
         format!(
-            "{cut} links cut, {late} messages late, {held} held; {failed} operations of disks failed, {delayed} delayed"
+            "{cut} links cut, {late} messages late, {held} held; {cores} cores stood still; {failed} operations of disks \
+             failed, {delayed} delayed",
+            cores = self.cores_stopped,
         )
     }
 

@@ -1,6 +1,7 @@
 //! The operator's commands, as scripts use them.
 
 use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, VOLUME_BYTES, World, binary};
+use amita::harness::nbd::Client;
 use amita::harness::shipped;
 
 #[test]
@@ -48,10 +49,13 @@ fn a_volume_is_made_used_and_deleted() {
     assert_eq!(world.json(&["volume", "list"]).as_array().map(Vec::len), Some(2));
     let uri = world.uri(1).replace(VOLUME, "second");
     assert_eq!(world.done("nbdinfo", &["--size", &uri]).trim(), "8388608");
-    // The gateway that opened it owns it, and it lives.
+    // A client uses it at a gateway: both are named.
+    let client = Client::open(world.cluster.nodes()[1].nbd, "second", PATIENCE).expect("the volume opens");
     let refused = world.amita(&["volume", "delete", "second"]);
     assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
+    assert!(refused.text.contains("n2"), "{}", refused.text);
     world.amita_done(&["volume", "delete", "--force", "second"]);
+    drop(client);
     assert_eq!(world.json(&["volume", "list"]).as_array().map(Vec::len), Some(1));
     let gone = world.amita(&["volume", "delete", "second"]);
     assert_eq!(gone.status.code(), Some(4), "{}", gone.text);

@@ -11,6 +11,7 @@ mod healing;
 mod metadata;
 mod nvme;
 mod observe;
+mod operator;
 mod recover;
 mod stock_clients;
 mod store_tools;

@@ -27,6 +27,8 @@ const EXPECTED: &[&str] = &[
     "another gateway",
     "cannot be reached",
     "a connection is given up",
+    // Nodes are stopped one after the other, and nobody can be evicted by older metadata.
+    "writes wait until it is back",
 ];
 
 /// A metadata service whose data can be taken away.
@@ -343,6 +345,16 @@ fn restored(etcd: bool) {
     for node in 0..3 {
         refused_to_open(&test, node, VOLUME);
     }
+    // Who asks how the cluster is hears of it, and nothing is waited for that cannot come.
+    let status = test.world.json(&["status"]);
+    assert_eq!(status["health"], "blocked", "{status}");
+    let facts = status["facts"].as_array().expect("facts");
+    assert!(facts.iter().any(|fact| fact["name"] == "metadata-older"), "{status}");
+    let events = test.world.amita_done(&["events", "--json", "--kind", "metadata-older"]);
+    assert!(events.contains("the metadata is older than what store"), "{events}");
+    let moved = test.world.amita(&["volume", "move", VOLUME, "--to", "n2"]);
+    assert_eq!(moved.status.code(), Some(1), "{}", moved.text);
+    assert!(moved.text.contains("no volume is opened"), "{}", moved.text);
 
     let stores = [test.store(0), test.store(1), test.store(2)];
     let recover = [

@@ -27,6 +27,8 @@ pub const A_NODE_IS_GONE: &[&str] = &[
     "no longer holds its lease",
     "owners of volumes evicted store",
 ];
+/// And where too few are left.
+const WRITES_WAIT: &[&str] = &["does not serve, and only"];
 /// What a gateway says of a node that comes back: it is asked before its stores are mounted, or after it was evicted.
 pub const A_NODE_RETURNS: &[&str] = &["refused a request of group"];
 
@@ -128,12 +130,20 @@ impl World {
 
     /// The end of a test: the rest of the cluster ends in order, and no log holds what is not expected.
     pub fn end(mut self, expected: &[&str]) {
+        let unexpected = self.unexpected_lines(expected);
+        assert!(
+            unexpected.is_empty(),
+            "unexpected lines in the logs:\n{}",
+            unexpected.join("\n")
+        );
         assert!(
             self.cluster.stop(),
             "a process did not end in order:\n{}",
             self.cluster.last_words()
         );
-        let unexpected = self.unexpected_lines(expected);
+        // Nodes do not stop at one moment: those that stop last find the others gone.
+        let expected = [expected, A_NODE_IS_GONE, WRITES_WAIT].concat();
+        let unexpected = self.unexpected_lines(&expected);
         assert!(
             unexpected.is_empty(),
             "unexpected lines in the logs:\n{}",

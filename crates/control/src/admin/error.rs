@@ -1,7 +1,7 @@
 //! Why an operator's change was not made.
 
+use amita_cluster::StoreId;
 use amita_cluster::placement::PlacementError;
-use amita_cluster::{NodeId, StoreId};
 
 /// What, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,13 +77,40 @@ pub enum AdminError {
         /// What is wrong.
         what: &'static str,
     },
-    /// A volume that is open somewhere.
-    #[error("volume {name} is open on node {owner}; disconnect its hosts and stop that node, or use --force")]
+    /// A volume that is in use somewhere.
+    #[error("volume {name} is in use at node {node} ({clients} clients); disconnect them, or use --force")]
     InUse {
         /// The volume.
         name: String,
         /// Who has it.
-        owner: NodeId,
+        node: String,
+        /// How many use it there.
+        clients: u64,
+    },
+    /// A volume that is open somewhere.
+    #[error("volume {name} is open on node {node}; disconnect its hosts and stop that node, or use --force")]
+    IsOpen {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        node: String,
+    },
+    /// Nobody says whether a volume is in use.
+    #[error(
+        "volume {name} is open on node {node}, and that node does not say whether anybody uses it; look at it \
+         (`amita status`), try again, or use --force"
+    )]
+    OwnerSilent {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        node: String,
+    },
+    /// The metadata is not to be relied on.
+    #[error("no volume is made or deleted while the metadata is suspected: {why}")]
+    Suspected {
+        /// What was found.
+        why: String,
     },
     /// A volume that hosts may use.
     #[error(
@@ -176,12 +203,82 @@ pub enum AdminError {
         /// How many groups.
         groups: usize,
     },
+    /// The metadata is not to be believed: what needs a volume to be opened cannot be done.
+    #[error("no volume is opened, so none can be moved: {why}")]
+    NothingOpens {
+        /// What was found, and what to do.
+        why: String,
+    },
+    /// A node that is there.
+    #[error("node {name} holds its lease: stop it first, and wait until its lease has ended (`amita node list`)")]
+    NodeLives {
+        /// The node.
+        name: String,
+    },
+    /// A node whose stores groups still name.
+    #[error(
+        "node {name} has stores that groups still need: {}; move their data to others first (`amita disk drain STORE`), and \
+         wait for it",
+        of_stores(stores)
+    )]
+    NodeNeeded {
+        /// The node.
+        name: String,
+        /// Its stores that groups name, and how many groups do.
+        stores: Vec<(StoreId, usize)>,
+    },
+    /// Another process has registered under the name a moment ago.
+    #[error(
+        "another process has registered as node {name} at the same moment; give this node another name, or start it again"
+    )]
+    NodeTaken {
+        /// The node.
+        name: String,
+    },
+    /// A store that another living process serves.
+    #[error(
+        "store {store} is served by node {by} ({path}): this is a copy of it, or the same disk reached twice. Two must never \
+         serve one store: take this one away, or stop that node if its disk has moved here"
+    )]
+    StoreServed {
+        /// The store.
+        store: StoreId,
+        /// The node's name.
+        by: String,
+        /// Where it has it.
+        path: String,
+    },
+    /// A store that was served since, by the same disk or by a copy of it.
+    #[error(
+        "store {store} is an old copy: it was last served as mount {known} (by node {by}, {path}), and this is mount {mount}: \
+         what was written since is missing here. Serve the other one; if it is lost, `amita disk adopt {store}` lets this one \
+         in, without what it has missed"
+    )]
+    StoreOutdated {
+        /// The store.
+        store: StoreId,
+        /// The newest mount that was claimed.
+        known: u64,
+        /// This one.
+        mount: u64,
+        /// Who had it.
+        by: String,
+        /// Where.
+        path: String,
+    },
     /// Others changed the record each time.
     #[error("{key} was changed by others again and again; try again")]
     TooManyRaces {
         /// The record.
         key: String,
     },
+}
+
+fn of_stores(stores: &[(StoreId, usize)]) -> String {
+    let each = stores
+        .iter()
+        .map(|(store, groups)| format!("{store} ({groups} groups)"));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn how_to_make(what: &str) -> String {

@@ -53,6 +53,10 @@ pub fn move_volume(meta: &dyn Transact, name: &str, to: &str) -> Result<Move> {
     if !super::status::lives(meta)?.alive(node.id) {
         return Err(bad("it is not alive; start it, or choose another node"));
     }
+    // No gateway would carry it out: that is said at once, and not after a wait that ends nowhere.
+    if let Some(why) = super::status::suspects(meta)?.into_iter().next() {
+        return Err(AdminError::NothingOpens { why });
+    }
     let number = next_number(meta, "moves")?;
     for _ in 0..RACES {
         let (found, revision) = find_volume(meta, name)?;

@@ -99,7 +99,7 @@ pub struct SlowStatus {
 }
 
 /// Reads records `PREFIX/NODE/CORE` of living nodes.
-fn of_nodes<T: DeserializeOwned>(
+pub(super) fn of_nodes<T: DeserializeOwned>(
     meta: &dyn Transact,
     prefix: &str,
     alive: &BTreeSet<NodeId>,

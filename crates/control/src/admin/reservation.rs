@@ -25,14 +25,15 @@ pub fn clear_reservation(meta: &dyn Transact, name: &str, force: bool) -> Result
     if let Some(owner) = found.owner.filter(|_| !force)
         && super::status::lives(meta)?.alive(owner)
     {
-        return Err(AdminError::InUse {
+        return Err(AdminError::IsOpen {
             name: name.to_owned(),
-            owner,
+            node: super::node_name(meta, owner)?,
         });
     }
     let key = map::reservation_key(found.id);
     for _ in 0..RACES {
-        let Some((_, revision)) = get::<serde_json::Value>(meta, &key)? else {
+        // Whatever it says: one that nobody can read is removed by this, too.
+        let Some(revision) = meta.txn(&Call::get(&key))?.value(0).map(|found| found.mod_revision) else {
             return Ok(false);
         };
         let call = Call {

@@ -1,10 +1,12 @@
 //! The state of a cluster, as its metadata tells it.
 
-use super::recovery::{RecoveryStatus, SlowStatus, progress, slow};
+use super::recovery::{RecoveryStatus, SlowStatus, of_nodes, progress, slow};
 use super::topology::{Outlook, Topology};
-use super::{Result, cluster, hosts, list, subsystems, volumes};
+use super::{Result, cluster, hosts, list, subsystems, thresholds, volumes};
 use crate::agent::STOPPED;
-use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, StoreDuty, Subsystem, Volume};
+use crate::health::{self, Fact, Picture};
+use amita_cluster::condition::{Condition, StoreSpace, Trouble, condition_prefix};
+use amita_cluster::map::{self, Group, Live, Node, Pool, PoolKind, Store, Suspect, Volume};
 use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_meta::{Call, KeyValue, Transact};
 use serde::Serialize;
@@ -15,8 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Status {
     /// The cluster.
     pub cluster: ClusterId,
-    /// In one word: `ok`, `degraded` (copies are missing), `blocked` (writes of some groups wait).
+    /// In one word: `ok`, `degraded` (something is not as it should be, I/O goes on), `blocked` (I/O of some hosts waits or
+    /// fails). It follows from the facts: see [`health::word`].
     pub health: &'static str,
+    /// What is not as it should be, or not as it will be, and what to do about it; the worst first.
+    pub facts: Vec<Fact>,
     /// Nodes by name.
     pub nodes: Vec<NodeStatus>,
     /// Stores.
@@ -27,7 +32,7 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// What hosts can connect to by NVMe/TCP.
     pub nvme: NvmeCounts,
-    /// What is not as it should be, or not as it will be: a sentence each.
+    /// The facts' sentences.
     pub warnings: Vec<String>,
     /// Stores that are being brought up to date.
     pub recovery: Vec<RecoveryStatus>,
@@ -78,6 +83,9 @@ pub struct StoreStatus {
     pub syncing: usize,
     /// Groups that name it in whatever way: a store that is drained has none.
     pub named: usize,
+    /// How full it is, as the node that serves it has said last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<StoreSpace>,
 }
 
 /// How many groups of a pool are how.
@@ -109,6 +117,15 @@ pub struct PoolStatus {
     pub group_counts: GroupCounts,
     /// What the coordinator still has to do with it.
     pub outlook: Outlook,
+    /// The stores that its groups name.
+    pub stores: Vec<StoreId>,
+    /// Bytes for data of those of them that are served; other pools may use the same stores.
+    pub raw_bytes: u64,
+    /// Of them, bytes that hold something.
+    pub used_bytes: u64,
+    /// How full the fullest of them is: a write fails when one store of its group has nothing left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fullest_percent: Option<u8>,
 }
 
 /// A volume.
@@ -136,10 +153,14 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let homes: BTreeMap<StoreId, &Store> = topology.stores.iter().map(|store| (store.id, store)).collect();
     let is_alive = |store: &StoreId| homes.get(store).is_some_and(|store| lives.serve(store));
 
+    let living: BTreeSet<NodeId> = names.keys().copied().filter(|node| lives.alive(*node)).collect();
+    let (spaces, troubles) = conditions(meta, &living)?;
+
     let mut counts: BTreeMap<StoreId, Named> = BTreeMap::new();
     let mut pool_status = Vec::new();
     for pool in &topology.pools {
         let groups: Vec<Group> = list(meta, &map::groups_prefix(pool.id))?;
+        let mut stores: BTreeSet<StoreId> = BTreeSet::new();
         for group in &groups {
             let syncing: Vec<StoreId> = group.syncing.iter().map(|member| member.store).collect();
             let everybody: BTreeSet<StoreId> = group
@@ -149,18 +170,24 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 .chain(&syncing)
                 .copied()
                 .collect();
-            for store in everybody {
+            for &store in &everybody {
                 let own = counts.entry(store).or_default();
                 own.all += 1;
                 own.member += usize::from(group.members.contains(&store));
                 own.in_sync += usize::from(group.in_sync.contains(&store));
                 own.syncing += usize::from(syncing.contains(&store));
             }
+            stores.extend(everybody);
         }
+        let known = || stores.iter().filter_map(|store| spaces.get(store));
         pool_status.push(PoolStatus {
             group_counts: count(pool, &groups, is_alive),
             outlook: topology.outlook_of(pool, &groups),
             pool: pool.clone(),
+            raw_bytes: known().map(|space| space.capacity_bytes).sum(),
+            used_bytes: known().map(StoreSpace::used_bytes).sum(),
+            fullest_percent: known().map(StoreSpace::used_percent).max(),
+            stores: stores.into_iter().collect(),
         });
     }
     let store_status: Vec<StoreStatus> = topology
@@ -175,6 +202,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 in_sync: own.in_sync,
                 syncing: own.syncing,
                 named: own.all,
+                space: spaces.get(&store.id).copied(),
                 store: store.clone(),
             }
         })
@@ -189,10 +217,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         // A client that is gone is nobody's loss; its record goes when the next one comes.
         .filter(|found| found.alive || !found.node.client)
         .collect();
-    let health = health(&pool_status);
     let subsystems = subsystems(meta)?;
-    let mut warnings = warnings(&node_status, &store_status, &pool_status);
-    warnings.extend(unserved(&node_status, &subsystems));
     let serve_nvme = || node_status.iter().filter(|found| found.node.nvme.is_some());
     let nvme = NvmeCounts {
         gateways: serve_nvme().count(),
@@ -201,26 +226,66 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         namespaces: subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum(),
         hosts: hosts(meta)?.len(),
     };
-    let living: BTreeSet<NodeId> = names.keys().copied().filter(|node| lives.alive(*node)).collect();
+    let slow_stores = slow(meta, &living)?;
+    let volumes: Vec<VolumeStatus> = volumes(meta)?
+        .into_iter()
+        .map(|volume| VolumeStatus {
+            owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
+            owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
+            volume,
+        })
+        .collect();
+    let facts = health::judge(&Picture {
+        nodes: &node_status,
+        stores: &store_status,
+        pools: &pool_status,
+        volumes: &volumes,
+        subsystems: &subsystems,
+        slow_stores: &slow_stores,
+        suspects: &suspects(meta)?,
+        troubles: &troubles,
+        thresholds: thresholds(meta)?,
+    });
     Ok(Status {
         cluster: cluster.id,
-        health,
+        health: health::word(&facts),
+        warnings: facts.iter().map(Fact::to_string).collect(),
+        facts,
         nvme,
-        warnings,
         nodes: node_status,
         stores: store_status,
         recovery: progress(meta, &living)?,
-        slow_stores: slow(meta, &living)?,
+        slow_stores,
         pools: pool_status,
-        volumes: volumes(meta)?
-            .into_iter()
-            .map(|volume| VolumeStatus {
-                owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
-                owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
-                volume,
-            })
-            .collect(),
+        volumes,
     })
+}
+
+/// What living nodes say of the stores that they serve, and of what hosts meet with at them.
+type Conditions = (BTreeMap<StoreId, StoreSpace>, Vec<(NodeId, Trouble)>);
+
+fn conditions(meta: &dyn Transact, living: &BTreeSet<NodeId>) -> Result<Conditions> {
+    let mut spaces = BTreeMap::new();
+    let mut troubles: Vec<(NodeId, Trouble)> = Vec::new();
+    for (node, condition) in of_nodes::<Condition>(meta, &condition_prefix(), living)? {
+        spaces.extend(condition.stores.into_iter().map(|space| (space.store, space)));
+        for trouble in condition.troubles {
+            // The cores of a node meet with the same.
+            let same = |(by, known): &(NodeId, Trouble)| {
+                (*by, known.volume, known.what) == (node, trouble.volume, trouble.what)
+            };
+            if !troubles.iter().any(same) {
+                troubles.push((node, trouble));
+            }
+        }
+    }
+    Ok((spaces, troubles))
+}
+
+/// What was found against the metadata: while there is anything, no volume is opened.
+pub(super) fn suspects(meta: &dyn Transact) -> Result<Vec<String>> {
+    let found: Vec<Suspect> = list(meta, &map::suspect_prefix())?;
+    Ok(found.into_iter().map(|suspect| suspect.why).collect())
 }
 
 /// In how many groups a store is what.
@@ -230,100 +295,6 @@ struct Named {
     member: usize,
     in_sync: usize,
     syncing: usize,
-}
-
-/// What is not as it should be, a sentence each.
-fn warnings(nodes: &[NodeStatus], stores: &[StoreStatus], pools: &[PoolStatus]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for node in nodes {
-        let name = &node.node.name;
-        match (node.alive, node.node.maintenance) {
-            (false, true) => lines.push(format!("Node {name} is in maintenance and down.")),
-            (false, false) => lines.push(format!("Node {name} does not hold its lease: it is down, or cut off.")),
-            (true, true) => lines.push(format!("Node {name} is in maintenance: its stores get no new groups.")),
-            (true, false) => {}
-        }
-    }
-    let lives = |store: &StoreStatus| nodes.iter().any(|node| node.alive && node.node.id == store.store.node);
-    for store in stores.iter().filter(|store| !store.alive && lives(store)) {
-        lines.push(format!(
-            "Store {} is not served by node {}, which lives: see that node's log.",
-            store.store.id, store.node_name
-        ));
-    }
-    for store in stores.iter().filter(|store| store.store.duty == StoreDuty::Draining) {
-        let id = store.store.id;
-        lines.push(match store.named {
-            0 => format!("Store {id} is drained: it can be taken out (`amita disk forget {id}`)."),
-            left => format!("Store {id} is being drained: {left} groups to go."),
-        });
-    }
-    for pool in pools {
-        let (name, counts, all) = (&pool.pool.name, &pool.group_counts, pool.pool.groups);
-        let missing = counts.degraded + counts.at_min_copies;
-        if missing > 0 {
-            lines.push(format!(
-                "Pool {name}: {missing} of {all} groups lack a copy; I/O goes on."
-            ));
-        }
-        if counts.at_min_copies > 0 {
-            lines.push(format!(
-                "Pool {name}: {} of {all} groups have no copy to spare; one more failure, and their writes wait.",
-                counts.at_min_copies
-            ));
-        }
-        if counts.waiting > counts.below {
-            lines.push(format!(
-                "Pool {name}: {} of {all} groups name an in-sync store that is gone; I/O waits until it is evicted or back.",
-                counts.waiting - counts.below
-            ));
-        }
-        if counts.below > 0 {
-            lines.push(format!(
-                "Pool {name}: {} of {all} groups have too few copies that are there; their writes wait until the nodes of \
-                 the others are back.",
-                counts.below
-            ));
-        }
-        if counts.syncing > 0 {
-            lines.push(format!(
-                "Pool {name}: {} of {all} groups are being brought up to date; {} in all are not yet as they should be.",
-                counts.syncing, counts.moving
-            ));
-        }
-        if pool.outlook.unmet > 0 {
-            let class = pool
-                .pool
-                .class
-                .as_ref()
-                .map_or_else(String::new, |class| format!(" of class {class}"));
-            lines.push(format!(
-                "Pool {name}: the rule cannot be met for {} of {all} groups: not enough {}s with stores{class} that can take \
-                 a copy. They stay where they are: add stores, or end drains.",
-                pool.outlook.unmet, pool.pool.failure_domain
-            ));
-        }
-    }
-    lines
-}
-
-/// Subsystems with namespaces that no node serves now, a sentence each.
-fn unserved(nodes: &[NodeStatus], subsystems: &[Subsystem]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for subsystem in subsystems.iter().filter(|subsystem| !subsystem.namespaces.is_empty()) {
-        let serves = |found: &NodeStatus| {
-            let named = subsystem.gateways.is_empty() || subsystem.gateways.contains(&found.node.name);
-            named && found.alive && found.node.nvme.is_some()
-        };
-        if !nodes.iter().any(serves) {
-            let (name, who) = (&subsystem.name, subsystem.gateways.join(", "));
-            let who = if who.is_empty() { "any node".to_owned() } else { who };
-            lines.push(format!(
-                "Subsystem {name}: no node that lives serves it; start {who} with --nvme ADDRESS:PORT."
-            ));
-        }
-    }
-    lines
 }
 
 /// The nodes that hold their lease and have not said that they stop, and what they serve.
@@ -377,17 +348,4 @@ fn count(pool: &Pool, groups: &[Group], is_alive: impl Fn(&StoreId) -> bool) -> 
         counts.moving += usize::from(!same);
     }
     counts
-}
-
-fn health(pools: &[PoolStatus]) -> &'static str {
-    if pools.iter().any(|pool| pool.group_counts.waiting > 0) {
-        "blocked"
-    } else if pools
-        .iter()
-        .any(|pool| pool.group_counts.degraded + pool.group_counts.at_min_copies > 0)
-    {
-        "degraded"
-    } else {
-        "ok"
-    }
 }

@@ -1,4 +1,7 @@
+mod claim;
+mod node;
 mod nvme;
+mod status;
 mod topology;
 
 use super::*;
@@ -272,11 +275,8 @@ fn volumes_are_made_listed_and_deleted_and_their_numbers_are_never_given_again()
         "there is no volume named x; there are v, w"
     );
 
-    assert_eq!(delete_volume(&meta, "v", false).unwrap(), first);
-    assert!(matches!(
-        delete_volume(&meta, "v", false),
-        Err(AdminError::NoSuch { .. })
-    ));
+    assert_eq!(delete(&meta, "v", false).unwrap().volume, first);
+    assert!(matches!(delete(&meta, "v", false), Err(AdminError::NoSuch { .. })));
     let again = create_volume(&meta, "v", "main", 1 << 30).unwrap();
     assert!(again.id > first.id, "the number of a deleted volume is not given again");
 }
@@ -293,18 +293,131 @@ fn a_volume_that_is_open_is_not_deleted_by_mistake() {
     };
     meta.txn(&Call::put(map::volume_key("v"), serde_json::to_vec(&open).unwrap()))
         .unwrap();
+    // Nobody answers for it.
     assert_eq!(
-        delete_volume(&meta, "v", false),
-        Err(AdminError::InUse {
+        delete(&meta, "v", false),
+        Err(AdminError::OwnerSilent {
             name: "v".to_owned(),
-            owner: NodeId(2)
+            node: "n2".to_owned()
         })
     );
-    assert!(delete_volume(&meta, "v", true).is_ok());
-    meta.txn(&Call::put(map::volume_key("v"), serde_json::to_vec(&open).unwrap()))
+    // Its owner says that clients use it.
+    let key = map::closing_key(open.id);
+    let says = |clients| {
+        let (closing, _) = get::<map::Closing>(&meta, &key).unwrap().expect("it is asked");
+        assert_eq!((closing.owner, closing.force), (NodeId(2), clients == Some(9)));
+        match clients {
+            Some(9) | None => meta.txn(&Call {
+                then: vec![Op::Delete { key: key.clone() }],
+                ..Call::default()
+            }),
+            clients => meta.txn(&Call::put(key.clone(), json(&map::Closing { clients, ..closing }))),
+        }
         .unwrap();
+        true
+    };
+    assert_eq!(
+        delete_volume(&meta, "v", false, &mut || says(Some(2))),
+        Err(AdminError::InUse {
+            name: "v".to_owned(),
+            node: "n2".to_owned(),
+            clients: 2
+        })
+    );
+    assert!(volume(&meta, "v").is_ok(), "nothing was deleted so far");
+    // By force, it is waited for.
+    let deleted = delete_volume(&meta, "v", true, &mut || {
+        assert!(volume(&meta, "v").is_err(), "first the record goes");
+        says(Some(9))
+    });
+    assert_eq!(deleted.unwrap().unheard, None);
+    let put = |revision_of: &Volume| {
+        meta.txn(&Call::put(
+            map::volume_key("v"),
+            serde_json::to_vec(revision_of).unwrap(),
+        ))
+        .unwrap();
+    };
+    put(&open);
+    assert_eq!(delete(&meta, "v", true).unwrap().unheard, Some("n2".to_owned()));
+    // Nobody uses it: the owner closes it.
+    put(&open);
+    let deleted = delete_volume(&meta, "v", false, &mut || says(None));
+    assert_eq!(deleted.unwrap().unheard, None);
+    // Somebody opens it just then: it is asked anew.
+    put(&open);
+    let mut asked = 0;
+    let deleted = delete_volume(&meta, "v", false, &mut || {
+        asked += 1;
+        if asked == 1 {
+            let generation = Generation(2);
+            put(&Volume {
+                generation,
+                ..open.clone()
+            });
+        }
+        says(None)
+    });
+    assert_eq!((deleted.unwrap().volume.generation, asked), (Generation(2), 2));
+    put(&open);
     rise(&meta, NodeId(2), STOPPED);
-    assert!(delete_volume(&meta, "v", false).is_ok(), "its owner is gone");
+    assert!(delete(&meta, "v", false).is_ok(), "its owner is gone");
+    assert_eq!(
+        get::<map::Closing>(&meta, &key).unwrap(),
+        None,
+        "no wish is left behind"
+    );
+}
+
+/// Without patience.
+fn delete(meta: &dyn Transact, name: &str, force: bool) -> Result<Deleted> {
+    delete_volume(meta, name, force, &mut || false)
+}
+
+/// A number that was given out has its volume's record in the same revision: else stores would take it for a deleted one's.
+#[test]
+fn a_volume_and_its_number_come_at_once() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    struct Looking<'a>(&'a Mutex<State>, AtomicUsize);
+    impl Transact for Looking<'_> {
+        fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+            let reply = self.0.txn(call)?;
+            let given = get::<u64>(self.0, &map::counter_key("volumes")).unwrap();
+            let there = volumes(self.0).unwrap().len() as u64;
+            assert_eq!(given.map_or(0, |(given, _)| given), there);
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Ok(reply)
+        }
+    }
+    let looking = Looking(&meta, AtomicUsize::new(0));
+    for number in 0..5 {
+        create_volume(&looking, &format!("v{number}"), "main", 4096).unwrap();
+    }
+    assert!(create_volume(&looking, "v1", "main", 4096).is_err());
+    assert!(looking.1.load(Ordering::Relaxed) > 10);
+}
+
+#[test]
+fn nothing_is_made_or_deleted_while_the_metadata_is_suspected() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    create_volume(&meta, "v", "main", 4096).unwrap();
+    let why = "it went back".to_owned();
+    let key = map::suspect_key(NodeId(1));
+    meta.txn(&Call::put(key.clone(), json(&map::Suspect { why }))).unwrap();
+    for refused in [
+        create_volume(&meta, "w", "main", 4096).map(drop),
+        delete(&meta, "v", true).map(drop),
+    ] {
+        assert!(matches!(refused, Err(AdminError::Suspected { .. })));
+    }
+    let call = Call {
+        then: vec![Op::Delete { key }],
+        ..Call::default()
+    };
+    meta.txn(&call).unwrap();
+    assert_eq!(create_volume(&meta, "w", "main", 4096).unwrap().id.0, 2);
 }
 
 #[test]

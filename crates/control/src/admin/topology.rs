@@ -440,7 +440,12 @@ pub fn forget_store(meta: &dyn Transact, store: StoreId) -> Result<()> {
             key: key.clone(),
             equals: revision,
         }],
-        then: vec![Op::Delete { key: key.clone() }],
+        then: vec![
+            Op::Delete { key: key.clone() },
+            Op::Delete {
+                key: map::mount_key(store),
+            },
+        ],
         otherwise: Vec::new(),
     };
     match meta.txn(&call)?.succeeded {

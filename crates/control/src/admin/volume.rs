@@ -1,11 +1,10 @@
-//! Volumes: their names and sizes, and who may delete them.
+//! Volumes: their names and sizes.
 
-use super::namespace::{remove_namespace, use_of};
-use super::subsystem::{put, subsystems, unchanged, uses_guard};
-use super::{AdminError, RACES, Result, check_name, get, list, next_number, pools, put_if};
+use super::subsystem::{put, unchanged};
+use super::{AdminError, RACES, Result, check_name, get, list, pools};
 use amita_cluster::map::{self, Pool, Volume};
 use amita_cluster::{BLOCK_BYTES, Generation, VolumeId};
-use amita_meta::{Call, Op, Transact};
+use amita_meta::{Call, Transact};
 
 /// The largest volume.
 pub const MAX_VOLUME_BYTES: u64 = 1 << 56;
@@ -40,21 +39,45 @@ pub fn create_volume(meta: &dyn Transact, name: &str, pool: &str, size_bytes: u6
             name: name.to_owned(),
         });
     }
-    let volume = Volume {
-        id: VolumeId(next_number(meta, "volumes")?),
-        name: name.to_owned(),
-        pool: pool.to_owned(),
-        size_bytes,
-        generation: Generation(0),
-        owner: None,
-    };
-    if put_if(meta, &key, 0, &volume)? {
-        Ok(volume)
-    } else {
-        Err(AdminError::Exists {
-            what: "volume",
+    believable(meta)?;
+    let counter = map::counter_key("volumes");
+    for _ in 0..RACES {
+        let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+        let volume = Volume {
+            id: VolumeId(last + 1),
             name: name.to_owned(),
-        })
+            pool: pool.to_owned(),
+            size_bytes,
+            generation: Generation(0),
+            owner: None,
+        };
+        // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
+        // written last, so that nobody who is told one by one sees it before its volume.
+        let call = Call {
+            compares: vec![unchanged(&counter, revision), unchanged(&key, 0)],
+            then: vec![put(key.clone(), &volume), put(counter.clone(), &volume.id.0)],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(volume);
+        }
+        if get::<Volume>(meta, &key)?.is_some() {
+            return Err(AdminError::Exists {
+                what: "volume",
+                name: name.to_owned(),
+            });
+        }
+    }
+    Err(AdminError::TooManyRaces { key: counter })
+}
+
+/// While somebody suspects the metadata of being older than what stores know, its numbers may be those of other volumes, and what
+/// it says is there or not there may be wrong.
+pub(super) fn believable(meta: &dyn Transact) -> Result<()> {
+    let suspects: Vec<map::Suspect> = list(meta, &map::suspect_prefix())?;
+    match suspects.into_iter().next() {
+        Some(suspect) => Err(AdminError::Suspected { why: suspect.why }),
+        None => Ok(()),
     }
 }
 
@@ -102,57 +125,4 @@ pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u6
             })
         }
     }
-}
-
-/// Deletes a volume's record, with what the operator wished for it and who had reserved it. A gateway that has it open finds
-/// out with its next change of membership; its chunks on the stores stay until space reclamation knows of deleted volumes.
-///
-/// # Errors
-/// There is none of that name, or it is a namespace or owned by a node that lives (and `force` is not given; with it the
-/// namespace goes too); the metadata is away.
-pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool) -> Result<Volume> {
-    let guard_key = map::counter_key("namespaces");
-    for _ in 0..RACES {
-        let (guard, guard_revision) = uses_guard(meta)?;
-        let (volume, revision) = find_volume(meta, name)?;
-        let subsystems = subsystems(meta)?;
-        let used = use_of(&subsystems, volume.id);
-        if let Some((subsystem, namespace)) = used.as_ref().filter(|_| !force) {
-            return Err(AdminError::Attached {
-                volume: name.to_owned(),
-                subsystem: subsystem.clone(),
-                nsid: namespace.nsid,
-            });
-        }
-        if let Some(owner) = volume.owner.filter(|_| !force)
-            && super::status::lives(meta)?.alive(owner)
-        {
-            return Err(AdminError::InUse {
-                name: name.to_owned(),
-                owner,
-            });
-        }
-        if let Some((subsystem, namespace)) = used {
-            // First the hosts lose the disk, then it goes.
-            match remove_namespace(meta, &subsystem, namespace.nsid) {
-                Ok(_) | Err(AdminError::NoSuch { .. }) => continue,
-                Err(why) => return Err(why),
-            }
-        }
-        let key = map::volume_key(name);
-        let gone = [key.clone(), map::move_key(volume.id), map::reservation_key(volume.id)];
-        let mut then: Vec<Op> = gone.into_iter().map(|key| Op::Delete { key }).collect();
-        then.push(put(guard_key.clone(), &(guard + 1)));
-        let call = Call {
-            compares: vec![unchanged(&key, revision), unchanged(&guard_key, guard_revision)],
-            then,
-            otherwise: Vec::new(),
-        };
-        if meta.txn(&call)?.succeeded {
-            return Ok(volume);
-        }
-    }
-    Err(AdminError::TooManyRaces {
-        key: map::volume_key(name),
-    })
 }

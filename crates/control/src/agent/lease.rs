@@ -6,9 +6,12 @@ use amita_cluster::map::{self, Live};
 use amita_cluster::{NodeId, StoreId};
 use amita_meta::{Call, Client, Compare, Error, KeyValue, LeaseId, Op, Refusal};
 use std::collections::BTreeSet;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// For how long all cores together may take to drop their hosts.
+const DROP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a rewriting of the node's key that lost a race is tried again at once.
 const SHOWS: u32 = 8;
 
@@ -232,6 +235,9 @@ pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, s
                 sink(Notice::Warn(
                     "the node's lease had ended (it was renewed too late); taking a new one".to_owned(),
                 ));
+                if !drop_hosts(sink) {
+                    continue;
+                }
                 let stores = shared.lock().stores.clone();
                 match attempt(client, config, &stores) {
                     Ok(Taken::Held(lease)) => {
@@ -263,6 +269,29 @@ pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, s
         let _ = client.lease_revoke(shared.get());
     } else {
         stopped(client, config, shared.get());
+    }
+}
+
+/// While nobody took this node for living, its hosts may have gone on by other gateways, and what they had sent here must not be
+/// carried out once it lives again. False where they are still there: then the next attempt asks again.
+fn drop_hosts(sink: &Sink) -> bool {
+    let (dropped, gone) = channel();
+    sink(Notice::Lapsed { dropped });
+    let until = Instant::now() + DROP_PATIENCE;
+    loop {
+        match gone.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(_) => {}
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => {
+                let text = format!(
+                    "the node takes no new lease yet: a core has not dropped its hosts within {} s; it stands still, or its queue is \
+                     full",
+                    DROP_PATIENCE.as_secs()
+                );
+                sink(Notice::Warn(text));
+                return false;
+            }
+        }
     }
 }
 

@@ -78,6 +78,7 @@ pub(super) fn run(
                         }
                     }
                     let _ = events.send(lead::Input::Seen);
+                    sink(Notice::Seen);
                 }
                 // The history was compacted away, or the service is another: read everything anew.
                 Waited::Item(Err(why)) => {

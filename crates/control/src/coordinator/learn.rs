@@ -14,7 +14,7 @@ const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Coordinator {
     pub(super) fn record(&mut self, record: &KeyValue) {
-        if self.hear_of_health(record) {
+        if self.hear_of_health(record) || self.hear_of_space(record) {
             return;
         }
         let Some(kind) = Kind::of(&record.key) else { return };
@@ -280,7 +280,7 @@ impl Coordinator {
     }
 
     pub(super) fn gone(&mut self, key: &str, revision: u64) {
-        if self.health_gone(key) {
+        if self.health_gone(key) || self.space_gone(key) {
             return;
         }
         match Kind::of(key) {

@@ -3,6 +3,7 @@ mod game;
 mod health;
 mod plan;
 mod reconcile;
+mod space;
 
 use super::*;
 use amita_cluster::map::{Live, Pool, PoolKind, Raised, Store, Syncing, Volume, Whole, WholeMember};

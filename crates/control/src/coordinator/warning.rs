@@ -1,6 +1,7 @@
 //! What an operator should know.
 
 use crate::events::{Draft, Kind};
+use amita_cluster::condition::Fullness;
 use amita_cluster::{NodeId, StoreId};
 use std::fmt;
 
@@ -139,6 +140,15 @@ pub enum Warning {
         /// The store.
         store: StoreId,
     },
+    /// A store has got over a threshold of its space, or has come back below it.
+    StoreFills {
+        /// The store.
+        store: StoreId,
+        /// How much of it is used.
+        percent: u8,
+        /// What that is called now.
+        fullness: Fullness,
+    },
     /// A record that this build does not understand is left alone.
     Unreadable {
         /// Its key.
@@ -176,6 +186,7 @@ impl Warning {
                 | Warning::DrainBegun { .. }
                 | Warning::EvictedByOwners { .. }
                 | Warning::DroppedByOwners { .. }
+                | Warning::StoreFills { .. }
         )
     }
 
@@ -203,6 +214,14 @@ impl Warning {
             Warning::DrainBegun { store } => Draft::new(Kind::DrainBegun, [store], text),
             Warning::SlowStore { store, .. } => Draft::new(Kind::SlowStore, [store], text),
             Warning::Drained { store } => Draft::new(Kind::DrainDone, [store], text),
+            Warning::StoreFills { store, fullness, .. } => {
+                let kind = match fullness {
+                    Fullness::Roomy => Kind::StoreRoomy,
+                    Fullness::NearFull => Kind::StoreNearFull,
+                    Fullness::Full => Kind::StoreFull,
+                };
+                Draft::new(kind, [store], text)
+            }
             Warning::Unreadable { key, .. } => Draft::new(Kind::RecordUnreadable, [key], text),
         }
     }
@@ -222,6 +241,10 @@ impl Warning {
                 | Warning::VolumeTaken { .. }
                 | Warning::DrainBegun { .. }
                 | Warning::Drained { .. }
+                | Warning::StoreFills {
+                    fullness: Fullness::Roomy,
+                    ..
+                }
         )
     }
 }
@@ -353,6 +376,22 @@ impl fmt::Display for Warning {
             },
             Warning::DrainBegun { store } => write!(f, "store {store} is being drained"),
             Warning::Drained { store } => write!(f, "store {store} is drained: no group needs it, it can be taken out"),
+            Warning::StoreFills {
+                store,
+                percent,
+                fullness,
+            } => match fullness {
+                Fullness::Roomy => write!(f, "store {store} has space again: {percent} % of it is used"),
+                Fullness::NearFull => write!(
+                    f,
+                    "store {store} is near full: {percent} % of it is used; add stores, or delete or trim what is not needed"
+                ),
+                Fullness::Full => write!(
+                    f,
+                    "store {store} is full: {percent} % of it is used, and writes fail when nothing is left; add stores, or \
+                     delete or trim what is not needed"
+                ),
+            },
             Warning::Unreadable { key, what } => write!(f, "{key} is left alone: {what}"),
         }
     }

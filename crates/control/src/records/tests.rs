@@ -44,6 +44,8 @@ fn what_is_kept_and_what_is_not() {
         "/amita/whole/1/2",
         "/amita/suspect/3",
         "/amita/moves/1",
+        "/amita/mounts/00000000-0000-0000-0000-000000000001",
+        "/amita/condition/1/0",
         "/other/cluster",
     ] {
         assert!(!is_kept(key), "{key}");

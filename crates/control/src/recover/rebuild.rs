@@ -4,14 +4,20 @@ use super::{KnownGroup, Source};
 use crate::records::{Records, is_kept};
 use crate::regress::{all, groups, read, same};
 use amita_cluster::map::{self, Cluster, Group, Life, Node, Pool, Store, Volume};
-use amita_cluster::{ClusterId, Epoch, Generation, GroupId, GroupIndex, StoreId, VolumeId};
+use amita_cluster::{
+    BLOCK_BYTES, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_BLOCKS_PER_CHUNK, PoolId, StoreId, VolumeId,
+};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a loss is accepted, epochs go on so much higher: a store that was given up may know newer ones than were found.
 const EPOCHS_AFTER_LOSS: u64 = 1 << 20;
 /// The same for generations, of which there are fewer.
 const GENERATIONS_AFTER_LOSS: u32 = 1 << 10;
+
+/// The pool of a volume of which nobody knows it. No pool can have this name.
+const NO_POOL: &str = "?";
 
 /// Why nothing can be rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,6 +108,12 @@ pub enum RecoverError {
         /// The store.
         store: StoreId,
     },
+    /// A volume would count as deleted.
+    #[error("volume {volume} is known to a store and would be left without a record: it would count as deleted")]
+    Unrecorded {
+        /// Which.
+        volume: VolumeId,
+    },
     /// Numbers are used up.
     #[error("volume {name} has used all its generations")]
     GenerationsUsedUp {
@@ -161,7 +173,7 @@ pub struct Report {
     pub groups_ahead: usize,
     /// The volumes: name and generation.
     pub volumes: Vec<(String, Generation)>,
-    /// Volumes that no copy names, whose chunks were found: they got these names.
+    /// Volumes that no copy names, which stores know: they got these names.
     pub found_volumes: Vec<String>,
     /// Stores whose loss was accepted.
     pub lost: Vec<StoreId>,
@@ -227,6 +239,7 @@ pub fn rebuild(sources: &[Source], accept_loss: &[StoreId]) -> Result<Rebuilt, R
         present,
         lost,
         records: copy.values.clone(),
+        newer_pools: false,
         report: Report {
             cluster: first.cluster,
             copy_of: from.store,
@@ -336,6 +349,8 @@ struct Work<'a> {
     present: BTreeMap<StoreId, &'a Source>,
     lost: BTreeSet<StoreId>,
     records: BTreeMap<String, Vec<u8>>,
+    /// Stores know of pools that the copy does not know.
+    newer_pools: bool,
     report: Report,
 }
 
@@ -423,17 +438,21 @@ impl<'a> Work<'a> {
             return Err(RecoverError::NotNeeded { store });
         }
         self.report.lost = self.lost.iter().copied().collect();
-        for (id, _) in known.iter().filter(|(id, _)| !recorded.contains_key(id)) {
-            let given: u64 = read(self.copy, &map::counter_key("pools")).unwrap_or(0);
-            if u64::from(id.pool.0) > given {
-                let note = format!(
-                    "pool {} was made after the newest copy of the metadata, and is not rebuilt",
-                    id.pool
-                );
-                if !self.report.notes.contains(&note) {
-                    self.report.notes.push(note);
-                }
-            }
+        let key = map::counter_key("pools");
+        let given: u64 = read(self.copy, &key).unwrap_or(0);
+        let newer: BTreeSet<PoolId> = known
+            .keys()
+            .map(|id| id.pool)
+            .filter(|pool| u64::from(pool.0) > given)
+            .collect();
+        for pool in &newer {
+            self.report.notes.push(format!(
+                "pool {pool} was made after the newest copy of the metadata, and is not rebuilt; its number is not given again"
+            ));
+        }
+        if let Some(last) = newer.last() {
+            self.newer_pools = true;
+            self.records.insert(key, json(&u64::from(last.0)));
         }
         Ok(())
     }
@@ -477,43 +496,86 @@ impl<'a> Work<'a> {
             *generation = volume.generation.max(*generation);
             *last = volume.last_chunk.max(*last);
         }
+        let sources = self.sources.clone();
+        let is_deleted = |id| sources.iter().any(|source| source.knows_deleted(id));
         for mut volume in all::<Volume>(self.copy, "volumes/") {
+            if is_deleted(volume.id) {
+                self.report.notes.push(format!(
+                    "volume {} was deleted after the newest copy of the metadata was made: it stays deleted",
+                    volume.name
+                ));
+                self.records.remove(&map::volume_key(&volume.name));
+                continue;
+            }
             let (newest, last_chunk) = known.remove(&volume.id).unwrap_or_default();
             volume.generation = volume.generation.max(newest);
             self.grow(&mut volume, last_chunk);
             self.insert_volume(volume)?;
         }
-        // What is left was deleted, or made after the copy: the numbers tell.
+        // What is left was deleted, or made after the copy: the copy's numbers tell.
         let key = map::counter_key("volumes");
-        let mut given: u64 = read(self.copy, &key).unwrap_or(0);
-        let pools = all::<Pool>(self.copy, "pools/");
-        for (id, (generation, last_chunk)) in known {
-            if id.0 <= given {
-                continue;
-            }
-            let [pool] = &pools[..] else {
-                let note = format!(
-                    "volume {id} was made after the newest copy of the metadata: its name, its size and which of {} pools \
-                     it lies in are not known, so it is not rebuilt; its chunks stay on the stores",
-                    pools.len()
-                );
-                self.report.notes.push(note);
-                continue;
-            };
-            let name = format!("recovered-{id}");
-            self.report.found_volumes.push(name.clone());
-            self.insert_volume(Volume {
-                id,
-                name,
-                pool: pool.name.clone(),
-                size_bytes: (last_chunk.unwrap_or(0) + 1) * u64::from(pool.chunk_bytes),
-                generation,
-                owner: None,
-            })?;
-            given = given.max(id.0);
-            self.records.insert(key.clone(), json(&given));
+        let given: u64 = read(self.copy, &key).unwrap_or(0);
+        known.retain(|id, _| id.0 > given && !is_deleted(*id));
+        for (&id, &(generation, last_chunk)) in &known {
+            self.found_volume(id, generation, last_chunk)?;
+        }
+        // No number is given again that a store knows, be it a deleted volume's. Who counts as given and has no record is deleted (R13).
+        let recorded: BTreeSet<VolumeId> = self.records_of::<Volume>("volumes/").map(|volume| volume.id).collect();
+        if let Some(&volume) = known.keys().find(|id| !recorded.contains(id)) {
+            return Err(RecoverError::Unrecorded { volume });
+        }
+        let deleted = sources
+            .iter()
+            .flat_map(|source| &source.deleted)
+            .map(|(_, last)| last.0);
+        let last = known.keys().map(|id| id.0).chain(deleted).max().unwrap_or(0);
+        if last > given {
+            self.records.insert(key, json(&last));
         }
         Ok(())
+    }
+
+    fn records_of<T: DeserializeOwned>(&self, kind: &str) -> impl Iterator<Item = T> {
+        let prefix = format!("{}{kind}", map::PREFIX);
+        self.records
+            .iter()
+            .filter(move |(key, _)| key.starts_with(&prefix))
+            .filter_map(|(_, value)| serde_json::from_slice(value).ok())
+    }
+
+    /// A volume that was made after the copy. Where it is not known which pool it lies in, its record names none: that keeps its
+    /// number and its chunks.
+    fn found_volume(
+        &mut self,
+        id: VolumeId,
+        generation: Generation,
+        last_chunk: Option<u64>,
+    ) -> Result<(), RecoverError> {
+        let mut name = format!("recovered-{id}");
+        while self.records.contains_key(&map::volume_key(&name)) {
+            name.push('x');
+        }
+        let pools = all::<Pool>(self.copy, "pools/");
+        let (pool, chunk_bytes) = match &pools[..] {
+            [pool] if !self.newer_pools => (pool.name.clone(), u64::from(pool.chunk_bytes)),
+            _ => {
+                self.report.notes.push(format!(
+                    "volume {id} was made after the newest copy of the metadata: its name, its size and the pool that it lies in \
+                     are not known, so it cannot be opened; it stands as {name} in pool {NO_POOL}, which keeps its number and \
+                     its chunks on the stores until it is deleted"
+                ));
+                (NO_POOL.to_owned(), u64::from(MAX_BLOCKS_PER_CHUNK) * BLOCK_BYTES as u64)
+            }
+        };
+        self.report.found_volumes.push(name.clone());
+        self.insert_volume(Volume {
+            id,
+            name,
+            pool,
+            size_bytes: last_chunk.unwrap_or(0).saturating_add(1).saturating_mul(chunk_bytes),
+            generation,
+            owner: None,
+        })
     }
 
     /// A volume may have grown, and been written there, after the copy was made. Volumes never shrink, so a chunk that

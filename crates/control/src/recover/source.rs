@@ -19,6 +19,17 @@ pub struct Source {
     pub groups: Vec<KnownGroup>,
     /// The volumes that it has served.
     pub volumes: Vec<KnownVolume>,
+    /// The volumes that it knows to be deleted, for good: the first and the last number of each range.
+    pub deleted: Vec<(VolumeId, VolumeId)>,
+}
+
+impl Source {
+    /// Does the store know that this volume is deleted?
+    #[must_use]
+    pub fn knows_deleted(&self, volume: VolumeId) -> bool {
+        let mut ranges = self.deleted.iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&volume))
+    }
 }
 
 /// A group, as a store knows it.
@@ -76,6 +87,8 @@ pub struct Packed {
     copy: Option<String>,
     groups: Vec<KnownGroup>,
     volumes: Vec<KnownVolume>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    deleted: Vec<(VolumeId, VolumeId)>,
 }
 
 impl Bundle {
@@ -95,6 +108,7 @@ impl Bundle {
                 .map(|copy| String::from_utf8_lossy(&copy.encode()).into_owned()),
             groups: source.groups.clone(),
             volumes: source.volumes.clone(),
+            deleted: source.deleted.clone(),
         });
         Bundle {
             form: Bundle::FORM.to_owned(),
@@ -119,6 +133,7 @@ impl Bundle {
                 copy,
                 groups: packed.groups,
                 volumes: packed.volumes,
+                deleted: packed.deleted,
             })
         };
         self.stores.into_iter().map(unpack).collect()

@@ -118,6 +118,98 @@ fn source(store: StoreId, revision: u64) -> Source {
         copy: Some(records(revision)),
         groups: Vec::new(),
         volumes: Vec::new(),
+        deleted: Vec::new(),
+    }
+}
+
+/// What a store has forgotten because it was deleted does not come back, though the newest copy has it; nor is its number given
+/// again. And metadata in which it lives is older.
+#[test]
+fn what_a_store_knows_to_be_deleted_stays_deleted() {
+    let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+    all[1].deleted = vec![(VolumeId(2), VolumeId(4))];
+    all[2].volumes = vec![known_volume(2, 9, 7), known_volume(4, 2, 0)];
+    let rebuilt = rebuild(&all, &[]).expect("all are there");
+    let names: Vec<&str> = rebuilt.report.volumes.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["v1"], "{:?}", rebuilt.report);
+    assert!(!rebuilt.records.contains_key(&map::volume_key("v2")));
+    assert!(rebuilt.report.found_volumes.is_empty());
+    assert_eq!(rebuilt.records[&map::counter_key("volumes")], json(&4));
+    assert!(
+        rebuilt
+            .report
+            .notes
+            .iter()
+            .any(|note| note.contains("it stays deleted"))
+    );
+
+    let Verdict::Older(found) = compare(&records(5), &all[1]) else {
+        panic!("the metadata is older");
+    };
+    assert!(found[0].contains("v2") && found[1].contains("volume 4"), "{found:?}");
+    let restored = Records {
+        values: rebuilt.records.clone(),
+        ..records(6)
+    };
+    all[1].copy = None;
+    assert_eq!(compare(&restored, &all[1]), Verdict::Fine);
+}
+
+/// A volume was made after the copy, and then another one, which was deleted: the first one is not.
+#[test]
+fn a_deleted_volumes_number_does_not_take_a_living_one_with_it() {
+    let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+    all[0].volumes = vec![known_volume(3, 2, 1)];
+    all[1].deleted = vec![(VolumeId(4), VolumeId(4))];
+    let rebuilt = rebuild(&all, &[]).expect("all are there");
+    assert_eq!(rebuilt.report.found_volumes, ["recovered-3"]);
+    assert_eq!(read_volume(&rebuilt, "recovered-3").id, VolumeId(3));
+    assert_eq!(rebuilt.records[&map::counter_key("volumes")], json(&4));
+}
+
+/// Nobody knows which pool it lies in: its number is not given again, and its chunks are not dropped.
+#[test]
+fn a_volume_of_an_unknown_pool_keeps_its_number_and_its_chunks() {
+    let newer_group = KnownGroup {
+        pool: PoolId(4),
+        ..known(0, 1, &[A, B, C])
+    };
+    let mut copies = records(5);
+    let mut second: Pool = serde_json::from_slice(&copies.values[&map::pool_key("p")]).unwrap();
+    (second.id, second.name, second.groups) = (PoolId(2), "q".to_owned(), 1);
+    copies.values.insert(map::pool_key("q"), json(&second));
+    copies
+        .values
+        .insert(map::group_key(PoolId(2), GroupIndex(0)), json(&group(0, 1, &[A, B, C])));
+    copies.values.insert(map::counter_key("pools"), json(&2));
+    for (copy, groups) in [(copies, vec![]), (records(5), vec![newer_group])] {
+        let newer = !groups.is_empty();
+        let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+        for source in &mut all {
+            source.copy = Some(copy.clone());
+            source.groups = groups.clone();
+        }
+        all[0].volumes = vec![known_volume(5, 2, 1)];
+        let rebuilt = rebuild(&all, &[]).expect("all are there");
+        let found = read_volume(&rebuilt, "recovered-5");
+        assert_eq!((found.id, found.pool.as_str()), (VolumeId(5), "?"));
+        assert!(
+            admin::check_name("pool", &found.pool).is_err(),
+            "no pool can take it in"
+        );
+        assert_eq!(rebuilt.records[&map::counter_key("volumes")], json(&5));
+        let pools = if newer { 4 } else { 2 };
+        assert_eq!(rebuilt.records[&map::counter_key("pools")], json(&pools));
+        let notes = &rebuilt.report.notes;
+        assert!(notes.iter().any(|note| note.contains("volume 5")), "{notes:?}");
+        assert_eq!(notes.iter().any(|note| note.contains("pool 4")), newer, "{notes:?}");
+        let now = Records {
+            life: 1,
+            revision: 6,
+            values: rebuilt.records.clone(),
+        };
+        all[0].copy = None;
+        assert_eq!(compare(&now, &all[0]), Verdict::Fine);
     }
 }
 

@@ -21,6 +21,10 @@ wire! {
     /// `incomplete` is zero where the chunk is whole.
     RawOpened: 17 { version: u64, incomplete: u64, is_incomplete: u8, }
 }
+wire! {
+    /// `full` is 0 or 1.
+    RawSettled: 1 { full: u8, }
+}
 wire! { RawData: 8 { version: u64, } }
 wire! {
     /// `more` is [`NO_MORE`] at the end.
@@ -45,6 +49,7 @@ const fn from_to(least: usize, more: usize) -> (usize, usize) {
     (RawAnswer::BYTES + least, RawAnswer::BYTES + least + more)
 }
 
+pub(super) const SETTLED_BYTES: (usize, usize) = exactly(RawSettled::BYTES);
 pub(super) const PLAIN_BYTES: (usize, usize) = exactly(0);
 pub(super) const OPENED_BYTES: (usize, usize) = exactly(RawOpened::BYTES);
 pub(super) const DATA_BYTES: (usize, usize) = from_to(RawData::BYTES, MAX_IO_BLOCKS as usize * size_of::<u32>());
@@ -109,6 +114,10 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             Kind::Listed
         }
         AnswerBody::Confirmed => Kind::Confirmed,
+        &AnswerBody::Settled { full } => {
+            RawSettled { full: u8::from(full) }.put(out);
+            Kind::Settled
+        }
         AnswerBody::Allocation { allocated } => {
             for word in allocated.iter() {
                 out.extend_from_slice(&word.to_le_bytes());
@@ -241,6 +250,19 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
         Kind::Confirmed => {
             reader.end()?;
             AnswerBody::Confirmed
+        }
+        Kind::Settled => {
+            let RawSettled { full } = RawSettled::get(&mut reader)?;
+            reader.end()?;
+            match full {
+                0 | 1 => AnswerBody::Settled { full: full == 1 },
+                other => {
+                    return Err(DecodeError::Field {
+                        field: "is the store full",
+                        value: other.into(),
+                    });
+                }
+            }
         }
         Kind::Allocated => {
             let mut allocated = Box::new([0; BITMAP_WORDS]);

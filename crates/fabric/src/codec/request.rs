@@ -38,6 +38,7 @@ wire! {
     /// Before a fence of the owner to whom a volume was handed over: the generation that has ended.
     RawSucceed: 4 { given_back: u32, }
 }
+wire! { RawSettle: 8 { want: u32, back: u32, } }
 wire! { RawOpen: 8 { chunk: u64, } }
 wire! {
     /// The length is the payload's.
@@ -85,6 +86,7 @@ pub(super) const READ_BYTES: (usize, usize) = exactly(RawRead::BYTES);
 pub(super) const CHANGES_BYTES: (usize, usize) = exactly(RawChanges::BYTES);
 pub(super) const ROLL_BYTES: (usize, usize) = from_to(RawRoll::BYTES, MAX_CHANGES * CHANGE_BYTES);
 pub(super) const CONFIRM_BYTES: (usize, usize) = exactly(0);
+pub(super) const SETTLE_BYTES: (usize, usize) = exactly(RawSettle::BYTES);
 pub(super) const ALLOCATION_BYTES: (usize, usize) = exactly(RawAllocation::BYTES);
 pub(super) const KEEP_BYTES: (usize, usize) = from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
 pub(super) const CLONE_BYTES: (usize, usize) = exactly(RawClone::BYTES);
@@ -282,6 +284,12 @@ pub(super) fn put(
             Kind::Roll
         }
         RequestBody::Confirm => Kind::Confirm,
+        // An older store knows of no such thing, and grants with any answer; what is given back it counts on as granted.
+        RequestBody::Settle { .. } if version < FORWARD_VERSION => Kind::Confirm,
+        &RequestBody::Settle { want, back } => {
+            RawSettle { want, back }.put(out);
+            Kind::Settle
+        }
         RequestBody::Allocation { chunk, least } => {
             RawAllocation {
                 chunk: chunk.0,
@@ -461,6 +469,11 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, Decod
         Kind::Confirm => {
             reader.end()?;
             RequestBody::Confirm
+        }
+        Kind::Settle => {
+            let RawSettle { want, back } = RawSettle::get(&mut reader)?;
+            reader.end()?;
+            RequestBody::Settle { want, back }
         }
         Kind::Allocation => {
             let raw = RawAllocation::get(&mut reader)?;

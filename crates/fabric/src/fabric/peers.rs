@@ -6,7 +6,9 @@ use crate::codec::{Hello, Refuse, encode_hello};
 use crate::connection::{Connection, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
 use crate::handshake::{hello, judge};
-use crate::limits::{BROKEN_FAILURES, MAX_ATTEMPTS, MAX_WINDOW_BYTES, MAX_WINDOW_REQUESTS, USEFUL_LINK};
+use crate::limits::{
+    BROKEN_FAILURES, MAX_ATTEMPTS, MAX_WINDOW_BYTES, MAX_WINDOW_REQUESTS, QUICK_REFUSALS, USEFUL_LINK,
+};
 use crate::window::Window;
 use amita_cluster::NodeId;
 use amita_reactor::{Driver, SocketId, Time};
@@ -35,6 +37,8 @@ struct Lane {
     attempts: ArrayVec<Attempt, MAX_ATTEMPTS>,
     /// Attempts that failed since the link was last up for a while.
     failures: u32,
+    /// Attempts in a row that the peer's host has refused.
+    refusals: u32,
     /// When to try again; `None` while there is a connection, or an attempt that may still be in time.
     due: Option<Time>,
     /// Why the peer or this end refused the last time; told once.
@@ -66,6 +70,7 @@ impl Fabric {
                 up: false,
                 attempts: ArrayVec::new(),
                 failures: 0,
+                refusals: 0,
                 due: Some(now),
                 refused: None,
             });
@@ -201,6 +206,7 @@ impl Fabric {
             return;
         };
         if lane.attempts.iter().all(|attempt| attempt.patience.is_none()) {
+            lane.refusals = if certain { lane.refusals.saturating_add(1) } else { 0 };
             self.events.push_back(Event::Unreachable { peer: node, certain });
             self.dial_again(node, index);
         }
@@ -238,6 +244,7 @@ impl Fabric {
         connection.core = theirs.core;
         if let Some(lane) = self.lane_of(peer, |lane| lane.link == Some(link)) {
             lane.up = true;
+            lane.refusals = 0;
             lane.refused = None;
         }
         self.due_by(now.plus(self.config.timeouts.idle_ping));
@@ -312,13 +319,10 @@ impl Fabric {
             return;
         }
         let timeouts = &config.timeouts;
-        let due = now.plus(pause(
-            timeouts.backoff_first,
-            timeouts.backoff_last,
-            lane.failures,
-            jitter,
-        ));
-        lane.failures = lane.failures.saturating_add(1);
+        let is_quick = (1..=QUICK_REFUSALS).contains(&lane.refusals);
+        let failures = if is_quick { 0 } else { lane.failures };
+        let due = now.plus(pause(timeouts.backoff_first, timeouts.backoff_last, failures, jitter));
+        lane.failures = lane.failures.saturating_add(u32::from(!is_quick));
         lane.due = Some(due);
         *next = (*next).min(due);
     }

@@ -4,11 +4,12 @@ use super::connection::{Connection, Endpoint};
 use super::{MAX_ENDPOINTS, Options};
 use crate::call::LeaseId;
 use crate::error::{Error, Refusal};
-use crate::wire::words;
+use crate::wire::{path, words};
 use http::uri::PathAndQuery;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tonic::{Code, Request, Status};
@@ -16,6 +17,11 @@ use tonic_prost::ProstCodec;
 
 /// The most bytes of one answer: all keys of a very large cluster. More is refused by the decoder.
 pub(super) const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
+/// A server that owes an answer for so long is asked whether it lives, and one that does not answer that within as long is
+/// given up: a member that is frozen (its host hangs, its process is stopped) says nothing, and others do. One that lives
+/// may take its time, as in an election.
+const FROZEN_AFTER: Duration = Duration::from_millis(300);
 
 /// May a call be sent a second time when nobody knows what became of the first?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,10 +207,12 @@ impl Shared {
             } else {
                 deadline
             };
-            let (verdict, what) = match tokio::time::timeout_at(patience, send(connection.clone())).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(status)) => (judge(&status, context), words_of(&status)),
-                Err(_) => (Verdict::PerhapsDone, "no answer in time".to_owned()),
+            let call = tokio::time::timeout_at(patience, send(connection.clone()));
+            let (verdict, what) = match self.unless_frozen(&connection, call).await {
+                Some(Ok(Ok(answer))) => return Ok(answer),
+                Some(Ok(Err(status))) => (judge(&status, context), words_of(&status)),
+                Some(Err(_)) => (Verdict::PerhapsDone, "no answer in time".to_owned()),
+                None => (Verdict::PerhapsDone, "the server does not say anything".to_owned()),
             };
             if let Verdict::Refused(reason) = verdict {
                 return Err(reason.into());
@@ -226,6 +234,44 @@ impl Shared {
             endpoints: self.endpoints(),
         })
     }
+
+    /// Waits for a call's end; `None`: its server is frozen. Where there is no other endpoint there is nothing to be gained.
+    async fn unless_frozen<T>(&self, connection: &Connection, call: impl Future<Output = T>) -> Option<T> {
+        let mut call = pin!(call);
+        if self.endpoints.len() == 1 {
+            return Some(call.await);
+        }
+        loop {
+            if let Ok(ended) = tokio::time::timeout(FROZEN_AFTER, &mut call).await {
+                return Some(ended);
+            }
+            let mut grpc = connection.grpc(MAX_ANSWER_BYTES);
+            let question = PathAndQuery::from_static(path::STATUS);
+            let asked = grpc.unary(Request::new(()), question, ProstCodec::<(), ()>::new());
+            tokio::select! {
+                ended = &mut call => return Some(ended),
+                // Any answer will do, also that it does not know the question.
+                answer = tokio::time::timeout(FROZEN_AFTER, asked) => if answer.is_err() { return None },
+            }
+        }
+    }
+}
+
+/// What becomes of a change when etcd says that it has no space (for the simulator, whose metadata says so too).
+#[must_use]
+pub fn told_no_space(endpoint: &str) -> Error {
+    let status = Status::resource_exhausted(words::NO_SPACE);
+    match judge(&status, Context::default()) {
+        Verdict::Refused(reason) => reason.into(),
+        Verdict::NotDone => Error::Unavailable {
+            what: words_of(&status),
+            endpoints: endpoint.to_owned(),
+        },
+        Verdict::PerhapsDone => Error::Unknown {
+            what: words_of(&status),
+            endpoint: endpoint.to_owned(),
+        },
+    }
 }
 
 /// What a server's status, or a broken connection's, says of the call. In doubt it may have been done.
@@ -236,6 +282,9 @@ fn judge(status: &Status, context: Context) -> Verdict {
     };
     match (status.code(), status.message()) {
         (Code::Unavailable | Code::ResourceExhausted, words::TOO_MANY_REQUESTS) => Verdict::NotDone,
+        // etcd has no space any more and says so *after* it has applied the transaction that met that (its `applierV3`'s
+        // quota; an answer that is too large for us is told by the same code): what was asked for may have been done.
+        (Code::ResourceExhausted | Code::DataLoss, _) => Verdict::PerhapsDone,
         (Code::OutOfRange, words::COMPACTED) => Verdict::Refused(Refusal::Compacted {
             compacted: context.revision,
         }),
@@ -247,11 +296,9 @@ fn judge(status: &Status, context: Context) -> Verdict {
             | Code::NotFound
             | Code::AlreadyExists
             | Code::PermissionDenied
-            | Code::ResourceExhausted
             | Code::FailedPrecondition
             | Code::OutOfRange
             | Code::Unimplemented
-            | Code::DataLoss
             | Code::Unauthenticated,
             _,
         ) => Verdict::Refused(server()),
@@ -276,3 +323,6 @@ pub(super) fn words_of(status: &Status) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,8 +13,13 @@ use crate::model::{Saved, State};
 use crate::wire;
 use prost::Message;
 use redb::{Database, DatabaseError, ReadableTable, StorageError, TableDefinition};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
@@ -29,7 +34,8 @@ const CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The open file.
 pub(super) struct Disk {
-    database: Database,
+    /// `None`: it was closed, to be opened anew.
+    database: Option<Database>,
     /// What is durable.
     revision: u64,
     compacted: u64,
@@ -52,15 +58,18 @@ impl Disk {
     /// Opens the file, or makes it, and reads all of it.
     pub(super) fn open(path: &Path, now: Duration) -> Result<(Disk, State), StartError> {
         refuse_what_is_not_a_file(path)?;
-        let database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create(path)
-            .map_err(|error| open_error(path, error))?;
+        make_for_owner_only(path)?;
+        let opened = with_words_for_panics(path, || {
+            let database = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+            let saved = load(&database);
+            Ok((database, saved))
+        });
+        let (database, saved) = opened.map_err(|error| open_error(path, error))?;
         let damaged = |what: String| StartError::Damaged {
             path: path.to_owned(),
             what,
         };
-        let saved = load(&database).map_err(|problem| match problem {
+        let saved = saved.map_err(|problem| match problem {
             Problem::Foreign(what) => StartError::NotOurs {
                 path: path.to_owned(),
                 what,
@@ -72,7 +81,7 @@ impl Disk {
             None => State::new(),
         };
         let mut disk = Disk {
-            database,
+            database: Some(database),
             revision: state.revision(),
             compacted: state.compacted(),
         };
@@ -96,7 +105,8 @@ impl Disk {
     }
 
     fn write(&self, state: &State, changed: &Changed) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
+        let database = self.database.as_ref().ok_or(redb::Error::DatabaseClosed)?;
+        let transaction = database.begin_write()?;
         {
             let mut keys = transaction.open_table(KEYS)?;
             let mut history = transaction.open_table(HISTORY)?;
@@ -139,9 +149,27 @@ impl Disk {
         Ok(())
     }
 
+    /// Lets go of the file.
+    pub(super) fn close(&mut self) {
+        self.database = None;
+    }
+
     /// The newest revision that is durable.
     pub(super) fn revision(&self) -> u64 {
         self.revision
+    }
+}
+
+/// All records of the cluster are in it: a file that is made here is its owner's alone. One that was there stays as it is.
+fn make_for_owner_only(path: &Path) -> Result<(), StartError> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(StartError::File {
+            path: path.to_owned(),
+            what: error.to_string(),
+        }),
     }
 }
 
@@ -188,6 +216,32 @@ fn open_error(path: &Path, error: DatabaseError) -> StartError {
             what: error.to_string(),
         },
     }
+}
+
+/// redb asserts what it reads: a page that is rotten in the right place ends the process in its middle. It cannot be gone on
+/// from there, but whoever reads the log should know what it was, and what to do.
+fn with_words_for_panics<T>(path: &Path, read: impl FnOnce() -> T) -> T {
+    let words = StartError::Damaged {
+        path: path.to_owned(),
+        what: "a page does not hold what it must".to_owned(),
+    };
+    let words = words.to_string();
+    let before = Arc::new(panic::take_hook());
+    let also = Arc::clone(&before);
+    let reader = thread::current().id();
+    panic::set_hook(Box::new(move |found| {
+        if thread::current().id() == reader {
+            log::error!("{words}");
+        }
+        also(found);
+    }));
+    let read = read();
+    drop(panic::take_hook());
+    // Ours was the only other one that had it.
+    if let Ok(before) = Arc::try_unwrap(before) {
+        panic::set_hook(before);
+    }
+    read
 }
 
 enum Problem {

@@ -1,14 +1,19 @@
 //! The thread that owns the keys and the file: takes what waits, carries it out, commits once, answers.
 //!
-//! Nothing is answered, and no watch told, before it is durable. When a commit fails nobody knows what the file holds:
-//! the engine then answers nothing more with success until the server is started anew.
+//! Nothing is answered, and no watch told, before it is durable. When a commit fails nobody knows what the file holds: it
+//! is opened anew, and what is found there is what holds. Where that fails as well nothing is answered; it is tried again.
+//!
+//! A disk that is nearly full is noticed before it is: what would change something is refused, as etcd does when its space is
+//! used up, and leases that are over end when there is room again. Reads, and the renewal of leases, go on.
 
 use super::disk::{Changed, Disk};
+use super::space::Space;
 use super::{Config, StartError};
-use crate::call::{Batch, Call, LeaseId, Reply};
+use crate::call::{Batch, Call, LeaseId, Op, Reply};
 use crate::error::Refusal;
 use crate::model::State;
 use crate::wire::convert::Span;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -36,6 +41,8 @@ pub(super) enum Failure {
     CommitFailed(String),
     /// An earlier commit failed.
     Poisoned(String),
+    /// The disk is full: nothing was changed.
+    NoSpace,
     /// There are too many watches.
     TooManyWatches,
 }
@@ -103,7 +110,10 @@ impl Engine {
             disk,
             watchers: Vec::new(),
             history: config.history.max(1),
+            path: config.path.clone(),
             poisoned: None,
+            space: Space::new(&config.path),
+            over_since: None,
             changed: Changed::default(),
         };
         let thread = std::thread::Builder::new()
@@ -137,9 +147,19 @@ struct Work {
     disk: Disk,
     watchers: Vec<Watcher>,
     history: usize,
-    poisoned: Option<String>,
+    path: PathBuf,
+    /// A commit has failed, and the file could not be opened anew yet: why, and when that was tried last.
+    poisoned: Option<(String, Duration)>,
+    space: Space,
+    /// Leases are over, and there is no room to write that: when that was seen last.
+    over_since: Option<Duration>,
     changed: Changed,
 }
+
+/// How often is looked whether there is room again for what waits for it.
+const SPACE_PAUSE: Duration = Duration::from_secs(1);
+/// A file that cannot be opened anew is tried again after this.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// An answer that waits for the commit.
 type Ready = Box<dyn FnOnce(Option<&Failure>, u64)>;
@@ -149,11 +169,17 @@ impl Work {
         loop {
             let mut ready: Vec<Ready> = Vec::new();
             let mut stop = false;
-            let first = match self.state.deadline() {
+            let retry = self.poisoned.as_ref().map(|(_, tried)| *tried + REOPEN_PAUSE);
+            let deadline = match self.over_since {
+                Some(seen) => Some(seen + SPACE_PAUSE),
+                None => self.state.deadline(),
+            };
+            let first = match deadline.into_iter().chain(retry).min() {
                 None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(deadline) => waiting.recv_timeout(deadline.saturating_sub(self.now())),
             };
             let now = self.now();
+            self.reopen(now);
             match first {
                 Ok(ask) => {
                     let more = std::iter::once(ask).chain(waiting.try_iter().take(MOST_AT_ONCE - 1));
@@ -165,7 +191,7 @@ impl Work {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => stop = true,
             }
-            self.changed.ended.extend(self.state.tick(now));
+            self.end_leases(now);
             // Whatever was carried out in this pass and is not surely durable may be on the disk.
             let failure = self.commit().err().map(|failure| match failure {
                 Failure::Poisoned(what) => Failure::CommitFailed(what),
@@ -191,11 +217,28 @@ impl Work {
         self.started.elapsed()
     }
 
+    /// Ends the leases that are over, where there is room to write that.
+    fn end_leases(&mut self, now: Duration) {
+        self.over_since = None;
+        if self.state.deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        if self.space.is_left() {
+            self.changed.ended.extend(self.state.tick(now));
+        } else {
+            self.over_since = Some(now);
+        }
+    }
+
     /// Carries out one request on the model; the answer waits for the commit. A watch's first changes come before those
     /// of later requests, because it starts from a revision.
     fn take(&mut self, now: Duration, ask: Ask) -> Option<Ready> {
-        if let Some(what) = &self.poisoned {
+        if let Some((what, _)) = &self.poisoned {
             refuse(ask, &Failure::Poisoned(what.clone()));
+            return None;
+        }
+        if changes(&ask) && !self.space.is_left() {
+            refuse(ask, &Failure::NoSpace);
             return None;
         }
         match ask {
@@ -276,17 +319,50 @@ impl Work {
 
     /// Makes the model's changes durable, if there are any.
     fn commit(&mut self) -> Result<(), Failure> {
-        if let Some(what) = &self.poisoned {
+        if let Some((what, _)) = &self.poisoned {
             return Err(Failure::Poisoned(what.clone()));
         }
         if self.state.revision() == self.disk.revision() && self.changed.is_empty() {
             return Ok(());
         }
         let changed = std::mem::take(&mut self.changed);
+        let now = self.now();
         self.disk.commit(&self.state, &changed).map_err(|what| {
-            self.poisoned = Some(what.clone());
+            log::error!(
+                "the metadata file {} could not be written: {what}; nothing is changed until it can",
+                self.path.display()
+            );
+            self.poisoned = Some((what.clone(), now.saturating_sub(REOPEN_PAUSE)));
             Failure::CommitFailed(what)
         })
+    }
+
+    /// After a commit that failed: what the file has is what holds.
+    fn reopen(&mut self, now: Duration) {
+        let Some((what, tried)) = &mut self.poisoned else {
+            return;
+        };
+        if now < *tried + REOPEN_PAUSE {
+            return;
+        }
+        *tried = now;
+        // One process has the file open once.
+        self.disk.close();
+        match Disk::open(&self.path, now) {
+            Ok((disk, state)) => {
+                log::warn!(
+                    "the metadata file {} was opened anew, after: {what}; the metadata is at revision {}",
+                    self.path.display(),
+                    state.revision()
+                );
+                (self.disk, self.state) = (disk, state);
+                self.changed = Changed::default();
+                self.poisoned = None;
+                // They may have been told nothing that the file has not; but where they go on from, it has to be seen anew.
+                self.watchers.clear();
+            }
+            Err(why) => *what = why.to_string(),
+        }
     }
 
     /// Tells every watcher what it has not seen. One that is too slow is dropped.
@@ -303,6 +379,16 @@ impl Work {
             self.state.compact(to).expect("it lies within the history");
             // It reaches the file with the next commit: a restart before that only remembers more.
         }
+    }
+}
+
+/// Would it change what is in the file?
+fn changes(ask: &Ask) -> bool {
+    let writes = |op: &Op| matches!(op, Op::Put { .. } | Op::Delete { .. });
+    match ask {
+        Ask::Txn(call, _) => call.then.iter().chain(&call.otherwise).any(writes),
+        Ask::Grant { .. } | Ask::Revoke(..) | Ask::Compact(..) => true,
+        Ask::KeepAlive(..) | Ask::TimeToLive(..) | Ask::Leases(..) | Ask::Watch { .. } | Ask::Stop => false,
     }
 }
 

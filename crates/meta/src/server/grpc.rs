@@ -32,9 +32,12 @@ pub(super) fn status_of(failure: &Failure) -> Status {
             return Status::unknown(format!("the metadata file could not be written: {what}"));
         }
         Failure::Poisoned(what) => {
-            let message = format!("an earlier write of the metadata file failed ({what}); restart the server");
-            return Status::data_loss(message);
+            let message = format!(
+                "an earlier write of the metadata file failed ({what}); it is opened anew as soon as it can be"
+            );
+            return Status::unavailable(message);
         }
+        Failure::NoSpace => return Status::resource_exhausted(words::NO_SPACE),
         Failure::TooManyWatches => return Status::resource_exhausted("etcdserver: too many watches"),
     };
     let (code, message) = match refusal {

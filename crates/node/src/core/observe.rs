@@ -28,7 +28,7 @@ impl Core {
         let stores = self.stores.paths().map(|(path, store)| StoreReport {
             id: store.status().id,
             path: path.display().to_string(),
-            serves: matches!(store.state(), State::Serving),
+            serves: matches!(store.state(), State::Serving) && self.stores.serves(store.status().id),
             status: store.status(),
             times: store.times().clone(),
         });

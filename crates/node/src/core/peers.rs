@@ -1,4 +1,10 @@
 //! Which peers a core can reach, and for how long it could not reach the others.
+//!
+//! A process that was killed is found within [`REFUSED_FOR`]: its host closes its connections and refuses new ones. That is
+//! believed when each of this node's links to it was refused, by the address that it is known by, [`REFUSALS`] times in a
+//! row and for that long: a link that breaks and comes back, a process that starts anew within milliseconds, and something
+//! in between that refuses for a moment are none of that. All else (a frozen process, a host without power, a cut cable) is
+//! silence, which takes [`SILENT_FOR`] to be believed. (Decision 027.)
 
 use super::{Core, CoreConfig};
 use crate::lanes::Lanes;
@@ -6,8 +12,18 @@ use crate::mail::CoreMessage;
 use amita_cluster::{NodeId, StoreId};
 use amita_fabric::Link;
 use amita_reactor::driver::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// A peer whose port refuses for so long is taken for dead: four times what a process takes that is started again at once by
+/// its supervisor, and short beside what hosts notice.
+pub const REFUSED_FOR: Duration = Duration::from_millis(50);
+/// So many refusals in a row it takes as well: fewer may be one pause of whoever asks.
+pub const REFUSALS: u32 = 4;
+/// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted: with what it takes
+/// to do so, I/O stands still for less than 1.5 s when a node freezes. A packet that is lost is sent again after 0.2 s, and
+/// after 0.6 s when that one is lost, too.
+pub const SILENT_FOR: Duration = Duration::from_millis(1300);
 
 /// A peer as this core sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,8 +32,11 @@ struct Peer {
     link: Option<Link>,
     /// The core that holds it.
     holder: usize,
-    /// Since when its port has refused connections.
+    /// Since when its port has refused connections, and how often in a row.
     refused_since: Option<Time>,
+    refusals: u32,
+    /// The other cores with links to it were told that this one's is refused.
+    said_refused: bool,
     /// Since when it could not be reached in any way.
     away_since: Option<Time>,
     /// It was told to be lost, and has not been there since.
@@ -34,6 +53,8 @@ pub(super) struct Peers {
     refused_for: Duration,
     silent_for: Duration,
     peers: BTreeMap<NodeId, Peer>,
+    /// Which cores' links to a peer are refused, as they have said.
+    refused_at: BTreeMap<NodeId, BTreeSet<usize>>,
 }
 
 impl Peers {
@@ -46,6 +67,7 @@ impl Peers {
             refused_for: config.refused_for,
             silent_for: config.silent_for,
             peers: BTreeMap::new(),
+            refused_at: BTreeMap::new(),
         }
     }
 
@@ -70,6 +92,12 @@ impl Peers {
         self.peers.get(&peer).is_some_and(|known| known.lost)
     }
 
+    /// Does the peer's port refuse connections: is nobody there, surely?
+    pub(super) fn is_refused(&self, peer: NodeId) -> bool {
+        let known = self.peers.get(&peer);
+        known.is_some_and(|known| known.link.is_none() && known.refused_since.is_some())
+    }
+
     /// Is there a link to the peer, or could it not be reached?
     fn was_tried(&self, peer: NodeId) -> bool {
         let known = self.peers.get(&peer);
@@ -86,27 +114,31 @@ impl Peers {
         self.peers.iter().filter(|(_, p)| p.link.is_some()).map(|(n, _)| *n)
     }
 
-    fn is_due(&self, peer: &Peer, now: Time) -> bool {
-        !peer.lost
-            && peer.link.is_none()
-            && (peer
-                .refused_since
-                .is_some_and(|since| now >= since.plus(self.refused_for))
-                || peer.away_since.is_some_and(|since| now >= since.plus(self.silent_for)))
+    /// The cores that hold links to the peer.
+    fn holders(&self, peer: NodeId) -> BTreeSet<usize> {
+        (0..self.cores).map(|core| self.holder(peer, core)).collect()
+    }
+
+    /// Is every link of this node to the peer refused?
+    fn is_refused_everywhere(&self, peer: NodeId) -> bool {
+        let refused = self.refused_at.get(&peer);
+        refused.is_some_and(|refused| self.holders(peer).is_subset(refused))
+    }
+
+    /// When a peer that this core cannot reach is believed to refuse, and when to be silent.
+    fn due(&self, peer: &Peer) -> [Option<Time>; 2] {
+        if peer.lost || peer.link.is_some() {
+            return [None; 2];
+        }
+        let refused = peer.refused_since.map(|since| since.plus(self.refused_for));
+        let refused = refused.filter(|_| peer.refusals >= REFUSALS && !peer.said_refused);
+        [refused, peer.away_since.map(|since| since.plus(self.silent_for))]
     }
 
     /// When a peer is next to be taken for dead.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.peers
-            .iter()
-            .filter(|(peer, p)| !p.lost && p.link.is_none() && self.holds(**peer))
-            .flat_map(|(_, p)| {
-                let refused = p.refused_since.map(|since| since.plus(self.refused_for));
-                let silent = p.away_since.map(|since| since.plus(self.silent_for));
-                [refused, silent]
-            })
-            .flatten()
-            .min()
+        let held = self.peers.iter().filter(|(peer, _)| self.holds(**peer));
+        held.flat_map(|(_, peer)| self.due(peer)).flatten().min()
     }
 }
 
@@ -120,8 +152,48 @@ impl Core {
         }
     }
 
+    /// Sends to every core that holds a link to the peer, this one included.
+    fn tell_holders(&mut self, peer: NodeId, refused: bool) {
+        let core = self.config.core;
+        for holder in self.peers.holders(peer) {
+            self.mail.send(holder, CoreMessage::PeerRefused { peer, core, refused });
+        }
+    }
+
+    /// This core's link is not refused, or not any more.
+    fn take_back_refusal(&mut self, peer: NodeId) {
+        let known = self.peers.peers.get_mut(&peer);
+        if known.is_some_and(|known| std::mem::take(&mut known.said_refused)) {
+            self.tell_holders(peer, false);
+        }
+    }
+
+    /// A core that holds a link to the peer has said whether that one is refused.
+    pub(super) fn on_peer_refused(&mut self, peer: NodeId, core: usize, refused: bool) {
+        let at = self.peers.refused_at.entry(peer).or_default();
+        if !refused {
+            at.remove(&core);
+            return;
+        }
+        at.insert(core);
+        let own = self.peers.peers.get(&peer);
+        let agrees = own.is_some_and(|own| own.said_refused && own.link.is_none() && !own.lost);
+        if agrees && self.peers.is_refused_everywhere(peer) {
+            self.lose_peer(peer);
+        }
+    }
+
+    /// The cores that go through this one's link are told that the peer is to be taken for dead.
+    fn lose_peer(&mut self, peer: NodeId) {
+        self.tell_followers(peer, || CoreMessage::PeerLost { peer });
+        if let Some(known) = self.peers.peers.get_mut(&peer) {
+            known.lost = true;
+        }
+    }
+
     /// A connection of this core to a peer came up: the cores that go through it are told.
     pub(super) fn link_up(&mut self, peer: NodeId, link: Link) {
+        self.take_back_refusal(peer);
         self.tell_followers(peer, || CoreMessage::PeerUp { peer, link });
     }
 
@@ -171,9 +243,12 @@ impl Core {
         known.away_since.get_or_insert(now);
         if certain {
             known.refused_since.get_or_insert(now);
+            known.refusals = known.refusals.saturating_add(1);
         } else {
             // Something is there that does not refuse: only its silence counts.
             known.refused_since = None;
+            known.refusals = 0;
+            self.take_back_refusal(peer);
         }
     }
 
@@ -182,18 +257,20 @@ impl Core {
         if self.peers.deadline().is_none_or(|at| at > now) {
             return;
         }
-        let due: Vec<NodeId> = self
-            .peers
-            .peers
-            .iter()
-            .filter(|(peer, p)| self.peers.holds(**peer) && self.peers.is_due(p, now))
-            .map(|(n, _)| *n)
+        let held = self.peers.peers.iter().filter(|(peer, _)| self.peers.holds(**peer));
+        let due: Vec<(NodeId, [bool; 2])> = held
+            .map(|(peer, known)| (*peer, self.peers.due(known).map(|at| at.is_some_and(|at| now >= at))))
+            .filter(|(_, due)| due.contains(&true))
             .collect();
-        for peer in due {
-            self.tell_followers(peer, || CoreMessage::PeerLost { peer });
-            if let Some(known) = self.peers.peers.get_mut(&peer) {
-                known.lost = true;
+        for (peer, [_, silent]) in due {
+            if silent {
+                self.lose_peer(peer);
+                continue;
             }
+            if let Some(known) = self.peers.peers.get_mut(&peer) {
+                known.said_refused = true;
+            }
+            self.tell_holders(peer, true);
         }
     }
 
@@ -211,8 +288,6 @@ impl Core {
 
     /// The stores of a node, in order: what is told to sequencers must not hang on a table's order.
     pub(super) fn stores_of(&self, node: NodeId) -> Vec<StoreId> {
-        let mut stores: Vec<StoreId> = self.view.stores_of(node).collect();
-        stores.sort_unstable();
-        stores
+        self.view.stores_of(node).collect()
     }
 }

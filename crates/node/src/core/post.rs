@@ -4,11 +4,11 @@ use super::Core;
 use crate::control::FromCore;
 use crate::directory::Asker;
 use crate::mail::CoreMessage;
-use crate::ways::Work;
+use crate::ways::{Pending, Work};
 use amita_cluster::{StoreId, VolumeId};
 use amita_fabric::Message;
 use amita_reactor::Slice;
-use amita_reactor::driver::{Driver, Time};
+use amita_reactor::driver::Driver;
 use amita_uss as uss;
 
 impl Core {
@@ -30,7 +30,19 @@ impl Core {
                 volume,
                 op,
                 payload,
-            } => self.submit(now, origin, volume, op, payload),
+            } => {
+                if self.is_old_of_another_core(now, &origin) {
+                    let work = Work::Io(op);
+                    self.refuse_old(Pending {
+                        origin,
+                        work,
+                        payload,
+                        since: now,
+                    });
+                } else {
+                    self.submit(now, origin, volume, op, payload);
+                }
+            }
             CoreMessage::Acknowledged { trace, at } => self.shards.traces.close(at, trace),
             CoreMessage::Done {
                 origin,
@@ -65,7 +77,7 @@ impl Core {
             }
             CoreMessage::Open { origin, name } => self.directory.open(now, origin, &name),
             CoreMessage::Close { volume } => self.directory.close(volume),
-            CoreMessage::MakeShard { opened } => self.make_shard(now, *opened),
+            CoreMessage::MakeShard { opened } => self.make_shard(driver, *opened),
             CoreMessage::ShardMade { volume, generation } => self.directory.shard_made(volume, generation),
             CoreMessage::Whole {
                 volume,
@@ -86,12 +98,28 @@ impl Core {
                 why,
                 handed_over,
             } => self.drop_shard(driver, volume, generation, &why, handed_over),
+            CoreMessage::EndShard { volume, why } => {
+                if let Some(generation) = self.shards.generation(volume) {
+                    self.drop_shard(driver, volume, generation, &why, false);
+                }
+                let core = self.config.core;
+                self.mail.send(0, CoreMessage::ShardEnded { volume, core });
+            }
+            CoreMessage::ShardEnded { volume, core } => {
+                self.directory.shard_ended(volume, core);
+                self.directory.carry_out_closings(now, &self.view);
+            }
             CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
+            CoreMessage::DropHosts => drop(self.drop_hosts(driver)),
             CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
             CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
-            CoreMessage::Leave { volume, generation } => {
+            CoreMessage::Leave {
+                volume,
+                generation,
+                attempt,
+            } => {
                 if self.shards.generation(volume) == Some(generation) {
-                    self.shards.leave(volume, true);
+                    self.shards.leave(volume, attempt);
                 } else {
                     let core = self.config.core;
                     self.mail.send(
@@ -99,20 +127,22 @@ impl Core {
                         CoreMessage::Left {
                             volume,
                             generation,
+                            attempt,
                             core,
                         },
                     );
                 }
             }
             CoreMessage::Stay { volume } => {
-                self.shards.leave(volume, false);
+                self.shards.stay(volume);
                 self.settle_way(now, volume);
             }
             CoreMessage::Left {
                 volume,
                 generation,
+                attempt,
                 core,
-            } => self.directory.left(now, volume, generation, core),
+            } => self.directory.left(now, volume, (generation, attempt), core),
             CoreMessage::Reserve {
                 origin,
                 volume,
@@ -135,13 +165,17 @@ impl Core {
             }
             CoreMessage::Catalog(catalog) => self.on_catalog(catalog),
             CoreMessage::StoreServes { store, core } => {
-                self.local.push((store, core));
+                // One that was mounted anew is there already.
+                if !self.local.contains(&(store, core)) {
+                    self.local.push((store, core));
+                }
                 self.shards.store_up(now, store);
             }
             CoreMessage::StoreUnmounted => self.unmounted += 1,
             CoreMessage::LinkClosed { link } => self.stores.link_closed(now, link),
             CoreMessage::PeerUp { peer, link } => self.on_peer_up(now, peer, link),
             CoreMessage::PeerDown { peer } => self.on_peer_down(now, peer),
+            CoreMessage::PeerRefused { peer, core, refused } => self.on_peer_refused(peer, core, refused),
             CoreMessage::PeerLost { peer } => self.on_peer_lost(now, peer),
             CoreMessage::Release {
                 core,
@@ -161,8 +195,23 @@ impl Core {
         }
     }
 
-    fn make_shard(&mut self, now: Time, opened: amita_volume::Opened) {
+    fn make_shard(&mut self, driver: &mut dyn Driver, opened: amita_volume::Opened) {
+        let now = driver.now();
         let (volume, generation) = (opened.volume.id, opened.generation);
+        if self.dropped.get(&volume).is_some_and(|dropped| generation <= *dropped) {
+            // The word of its end came by another ring, and was quicker: it counts as made and dropped.
+            self.mail.send(0, CoreMessage::ShardMade { volume, generation });
+            return self.settle_way(now, volume);
+        }
+        if let Some(older) = self.shards.generation(volume)
+            && !self.planted.forget_old_shard()
+        {
+            // Another core has found it lost, and its word is on another ring: the directory was quicker, and the volume is
+            // ours again. What is under way under the older generation ends now, by the same steps; its word then finds
+            // nothing to do.
+            let why = "another gateway took the volume over for a moment";
+            self.drop_shard(driver, volume, older, why, false);
+        }
         let local: Vec<StoreId> = self.local.iter().map(|(store, _)| *store).collect();
         let mut up = local.clone();
         for peer in self.peers.up().collect::<Vec<_>>() {
@@ -172,7 +221,10 @@ impl Core {
         for peer in self.peers.lost().collect::<Vec<_>>() {
             lost.extend(self.stores_of(peer));
         }
-        self.shards.make(now, opened, &local, &up, &lost);
+        let warning = self.shards.make(now, opened, &local, &up, &lost);
+        // All cores have read the same.
+        let warning = warning.filter(|_| self.config.core == 0);
+        self.to_control.extend(warning.map(FromCore::Warning));
         self.mail.send(0, CoreMessage::ShardMade { volume, generation });
         self.settle_way(now, volume);
     }
@@ -186,10 +238,12 @@ impl Core {
         handed_over: bool,
     ) {
         if self.config.core == 0 {
-            self.directory.lost(volume, generation);
-            self.reservations.lost(volume);
+            self.directory.lost(driver.now(), volume, generation);
+            self.reservations.lost(volume, generation);
             self.run_reservations();
         }
+        let dropped = self.dropped.entry(volume).or_default();
+        *dropped = generation.max(*dropped);
         if self.shards.generation(volume) != Some(generation) {
             return;
         }
@@ -253,8 +307,22 @@ impl Core {
                         handed_over,
                     });
                 }
-                Act::Leave { volume, generation } => {
-                    self.mail.broadcast(|| CoreMessage::Leave { volume, generation });
+                Act::EndShards { volume, why } => {
+                    self.mail.broadcast(|| CoreMessage::EndShard {
+                        volume,
+                        why: why.clone(),
+                    });
+                }
+                Act::Leave {
+                    volume,
+                    generation,
+                    attempt,
+                } => {
+                    self.mail.broadcast(|| CoreMessage::Leave {
+                        volume,
+                        generation,
+                        attempt,
+                    });
                 }
                 Act::Stay { volume } => self.mail.broadcast(|| CoreMessage::Stay { volume }),
                 Act::Sought { core, volume, way } => self.mail.send(core, CoreMessage::Sought { volume, way }),

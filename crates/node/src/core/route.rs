@@ -32,6 +32,10 @@ impl Core {
                 self.on_mail(driver, message);
                 moved = true;
             }
+            if self.drop_all_hosts {
+                self.drop_everywhere(driver);
+                moved = true;
+            }
             if !moved {
                 return;
             }
@@ -131,7 +135,7 @@ impl Core {
                 self.mail.send(core, CoreMessage::ToStore { link, request, payload });
             }
             _ => {
-                let why = if self.may_still_come() {
+                let why = if self.may_still_come() || self.stores.awaits(request.store) {
                     Refusal::Busy
                 } else {
                     Refusal::NoSuchStore
@@ -196,8 +200,9 @@ impl Core {
             return;
         }
         self.stirred = true;
+        self.news.stir_space(self.pass_began);
         let before = self.to_control.len();
-        self.stores.announce(&mut self.to_control);
+        self.stores.announce(self.pass_began, &mut self.to_control);
         let serving: Vec<StoreId> = self.to_control[before..]
             .iter()
             .filter_map(|told| match told {

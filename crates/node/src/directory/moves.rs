@@ -14,7 +14,9 @@ use amita_volume::{CallId, Consent};
 use std::time::Duration;
 
 /// How long what is under way may take to end, of a volume that is to be handed over.
-const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
+pub(super) const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
+/// The same where another gateway asks because it was asked to open it: it waits for 300 ms ([`amita_volume::OpenerConfig`]).
+const RELEASE_PATIENCE: Duration = Duration::from_millis(200);
 /// For how long a volume that was handed over is not opened here again, unless its new owner has been heard of.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
 /// The pause between attempts to carry out a wish.
@@ -33,7 +35,11 @@ impl Directory {
         });
         let outcome = match held {
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
-            Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours),
+            Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours, LEAVE_PATIENCE),
+            // Hosts that have not opened it, by NVMe, may have I/O under way all the same: that ends first.
+            Some((name, ours, _)) if !self.planted.cut_on_release() => {
+                return self.leave(now, asker, name, ours, RELEASE_PATIENCE);
+            }
             Some((name, ours, _)) => {
                 self.volumes.remove(&name);
                 self.claims.lost(volume, ours);
@@ -53,32 +59,42 @@ impl Directory {
     }
 
     /// Begins to hand a volume over: every core ends what it has under way.
-    fn leave(&mut self, now: Time, asker: Asker, name: String, generation: Generation) {
+    fn leave(&mut self, now: Time, asker: Asker, name: String, generation: Generation, patience: Duration) {
         let Some(State::Open { info, .. }) = self.volumes.remove(&name) else {
             return;
         };
         let volume = info.id;
+        self.attempts += 1;
+        let attempt = self.attempts;
         let state = State::Leaving {
             info,
             generation,
+            attempt,
             missing: (0..self.cores).collect(),
             asker,
-            until: now.plus(LEAVE_PATIENCE),
+            until: now.plus(patience),
         };
         self.volumes.insert(name, state);
-        self.acts.push_back(Act::Leave { volume, generation });
+        self.acts.push_back(Act::Leave {
+            volume,
+            generation,
+            attempt,
+        });
     }
 
-    /// Nothing is under way any more on a core, of a volume that is to be handed over.
-    pub fn left(&mut self, now: Time, volume: VolumeId, generation: Generation, core: usize) {
+    /// Nothing is under way any more on a core, of a volume that is to be handed over by this attempt. A core's word about
+    /// an earlier attempt may come late; it has taken I/O in since, because the volume stayed, and its promises stand.
+    pub fn left(&mut self, now: Time, volume: VolumeId, (generation, attempt): (Generation, u64), core: usize) {
+        let any_attempt = self.planted.any_attempt();
         let found = self.volumes.iter_mut().find_map(|(name, state)| match state {
             State::Leaving {
                 info,
                 generation: ours,
+                attempt: present,
                 missing,
                 asker,
                 ..
-            } if info.id == volume && *ours == generation => {
+            } if info.id == volume && *ours == generation && (*present == attempt || any_attempt) => {
                 missing.remove(&core);
                 missing.is_empty().then(|| (name.clone(), *asker))
             }

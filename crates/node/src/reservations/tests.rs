@@ -172,8 +172,209 @@ fn what_waits_when_the_volume_is_lost_is_told() {
     let mut rig = Rig::new();
     rig.ask(1, 10, register(5));
     rig.ask(2, 10, Command::Report);
-    rig.reservations.lost(VOLUME);
+    // Word of an older generation's end, from a core that was slow to say so, ends nothing.
+    rig.reservations.lost(VOLUME, Generation(2));
+    rig.collect();
+    assert!(rig.ended.is_empty());
+    rig.reservations.lost(VOLUME, Generation(3));
     rig.collect();
     assert_eq!(rig.ended.len(), 2);
     assert!(rig.ended.iter().all(|(_, result)| *result == Err(Refusal::Unavailable)));
+}
+
+/// The record as it is.
+fn record(rig: &Rig) -> State {
+    let found = rig.metadata.get(&map::reservation_key(VOLUME)).expect("it was written");
+    found.json().expect("a state")
+}
+
+fn unknown() -> Error {
+    Error::Unknown {
+        what: "time-out".to_owned(),
+        endpoint: "m".to_owned(),
+    }
+}
+
+/// Two hosts are registered, and the first one holds the volume.
+fn held() -> Rig {
+    let mut rig = Rig::new();
+    let kind = Kind::WriteExclusive;
+    rig.ask(1, 10, register(5));
+    rig.ask(2, 11, register(6));
+    rig.ask(3, 10, Command::Acquire { key: 5, kind });
+    for _ in 0..3 {
+        rig.run();
+        rig.adopt();
+    }
+    assert!(rig.ended.iter().all(|(_, result)| result.is_ok()), "{:?}", rig.ended);
+    rig.ended.clear();
+    rig
+}
+
+fn preempt() -> Command {
+    Command::Preempt {
+        key: 6,
+        victim: 5,
+        kind: Kind::WriteExclusive,
+        abort: true,
+    }
+}
+
+/// The record was written and the answer lost: the second preemption would find nobody to preempt, and be refused.
+#[test]
+fn a_command_whose_outcome_is_unknown_is_not_applied_to_its_own_outcome() {
+    let commands = [
+        (11, preempt()),
+        (10, Command::Clear { key: 5 }),
+        (
+            10,
+            Command::Unregister {
+                key: 5,
+                ignore_key: false,
+                persist: None,
+            },
+        ),
+        (
+            10,
+            Command::Replace {
+                host_id: [5; 16],
+                key: 5,
+                new_key: 7,
+                ignore_key: false,
+                persist: None,
+            },
+        ),
+    ];
+    for (host, command) in commands {
+        let mut rig = held();
+        let adopted = rig.adopted;
+        rig.ask(4, host, command.clone());
+        rig.answer(|metadata, request| Ok(metadata.txn(request).unwrap()));
+        let before = record(&rig);
+        rig.answer(|metadata, request| {
+            assert!(metadata.txn(request).unwrap().succeeded);
+            Err(unknown())
+        });
+        let meant = record(&rig);
+        assert_ne!(before, meant);
+        rig.run();
+        assert!(
+            rig.ended.is_empty(),
+            "{command:?}: no core goes by it yet: {:?}",
+            rig.ended
+        );
+        assert_eq!(rig.adopted, adopted + 1);
+        rig.adopt();
+        assert_eq!(rig.ended, [(4, Ok(meant.clone()))], "{command:?}");
+        assert_eq!(record(&rig), meant, "{command:?} was done once");
+    }
+}
+
+/// Of the first attempt nobody knows; it was not carried out yet, and is in the middle of the second.
+#[test]
+fn what_is_carried_out_late_is_carried_out_once() {
+    for late in [false, true] {
+        let mut rig = held();
+        rig.ask(4, 11, preempt());
+        rig.answer(|metadata, request| Ok(metadata.txn(request).unwrap()));
+        let mut first = None;
+        rig.answer(|_, request| {
+            first = Some(request.clone());
+            Err(unknown())
+        });
+        // What was there is there still: the same is written again.
+        rig.answer(|metadata, request| Ok(metadata.txn(request).unwrap()));
+        if late {
+            let late = rig.metadata.txn(&first.expect("it was asked")).unwrap();
+            assert!(late.succeeded);
+        }
+        rig.run();
+        rig.adopt();
+        let meant = record(&rig);
+        assert_eq!(rig.ended, [(4, Ok(meant.clone()))], "late: {late}");
+        let holder = meant.held.and_then(|held| held.holder);
+        assert_eq!((holder, meant.registrants.len()), (Some(HostKey(11)), 1));
+    }
+}
+
+/// Somebody has removed the record meanwhile: whether the command was carried out before that, nobody knows.
+#[test]
+fn neither_what_was_meant_nor_what_was_there_is_an_unknown_outcome() {
+    for done in [false, true] {
+        let mut rig = held();
+        rig.ask(4, 11, preempt());
+        rig.answer(|metadata, request| Ok(metadata.txn(request).unwrap()));
+        rig.answer(|metadata, request| {
+            if done {
+                metadata.txn(request).unwrap();
+            }
+            let key = map::reservation_key(VOLUME);
+            let gone = Call {
+                then: vec![amita_meta::Op::Delete { key }],
+                ..Call::default()
+            };
+            metadata.txn(&gone).unwrap();
+            Err(unknown())
+        });
+        rig.run();
+        assert_eq!(rig.ended, [(4, Err(Refusal::Unknown))], "done: {done}");
+        assert!(
+            rig.metadata.get(&map::reservation_key(VOLUME)).is_none(),
+            "nothing came back"
+        );
+    }
+}
+
+/// The metadata went away after an unknown outcome: the host is told that, and not that nothing was done.
+#[test]
+fn an_unknown_outcome_stays_unknown_when_the_metadata_goes_away() {
+    let mut rig = held();
+    rig.ask(4, 11, preempt());
+    rig.answer(|metadata, request| Ok(metadata.txn(request).unwrap()));
+    rig.answer(|metadata, request| {
+        metadata.txn(request).unwrap();
+        Err(unknown())
+    });
+    rig.answer(|_, _| {
+        Err(Error::Unavailable {
+            what: "away".to_owned(),
+            endpoints: "m".to_owned(),
+        })
+    });
+    assert_eq!(rig.ended, [(4, Err(Refusal::Unknown))]);
+
+    // The host asks again: what is there counts from the moment that it is told of it, on every core.
+    let adopted = rig.adopted;
+    rig.ask(5, 11, Command::Report);
+    rig.run();
+    assert_eq!((rig.ended.len(), rig.adopted), (1, adopted + 1));
+    rig.adopt();
+    assert_eq!(rig.ended[1], (5, Ok(record(&rig))));
+}
+
+#[test]
+fn what_nobody_can_read_nobody_may_change() {
+    let mut rig = Rig::new();
+    let key = map::reservation_key(VOLUME);
+    rig.metadata.txn(&Call::put(&key, b"torn".to_vec())).unwrap();
+    rig.ask(1, 10, register(5));
+    rig.run();
+    assert_eq!(rig.ended, [(1, Err(Refusal::Conflict))]);
+    assert_eq!(rig.metadata.get(&key).unwrap().value, b"torn");
+}
+
+/// What the rule is for: without it the host is told that its preemption was refused, though it was carried out.
+#[test]
+fn a_command_that_is_applied_again_is_refused_though_it_was_carried_out() {
+    let mut rig = held();
+    rig.reservations.planted.apply_again = true;
+    rig.ask(4, 11, preempt());
+    rig.answer(|metadata, request| Ok(metadata.txn(request).unwrap()));
+    rig.answer(|metadata, request| {
+        metadata.txn(request).unwrap();
+        Err(unknown())
+    });
+    rig.run();
+    assert_eq!(rig.ended, [(4, Err(Refusal::Conflict))]);
+    assert_eq!(record(&rig).registrants.len(), 1, "it was carried out");
 }

@@ -253,6 +253,8 @@ impl Egg {
             Mail::new(self.core, starts, ends)
         };
         let mut core = Core::new(self.core_config(pool), mail);
+        core.hold_stores();
+        core.report_condition();
         let address = self.config.fabric_of(self.core);
         let bound = core
             .listen_fabric(&mut driver, address)
@@ -345,6 +347,7 @@ impl Egg {
             store,
             sequencer: amita_volume::Config {
                 store_timeout: self.config.silent_for,
+                confirm_reads: self.config.confirm_reads,
                 ..amita_volume::Config::default()
             },
             opener: amita_volume::OpenerConfig::new(self.node, ""),

@@ -1,5 +1,6 @@
 //! Why a node could not start, or ended.
 
+use amita_cluster::ClusterId;
 use amita_control::admin::AdminError;
 use amita_control::agent::NameTaken;
 use amita_reactor::core::Panicked;
@@ -63,6 +64,21 @@ pub enum ServeError {
         /// Why.
         why: io::Error,
     },
+    /// The metadata knows no cluster, and a store belongs to one.
+    #[error(
+        "the metadata holds no cluster, and the store {} belongs to cluster {cluster}: check the metadata's address. If the \
+         metadata was lost, `amita recover --from-stores` rebuilds it",
+        path.display()
+    )]
+    ClusterLost {
+        /// The store.
+        path: PathBuf,
+        /// Its cluster.
+        cluster: ClusterId,
+    },
+    /// It was told to end before it served.
+    #[error("the node was told to end before it served")]
+    Interrupted,
     /// No thread to be had.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

@@ -7,12 +7,18 @@
 //! ([`regress`]). Metadata that is older than a store was restored from an older copy: no copy is written any more (it
 //! would cost the newer one), by no node, and a record says to all nodes that no volume is to be opened. The same where the
 //! metadata's revision goes back while the node runs.
+//!
+//! **Space.** Stores that may be written are told what they may hold, and drop the rest (R13): soon after a volume was deleted, and
+//! some time after groups have moved. Nobody is told anything while anybody suspects the metadata.
 
 use super::core_thread::ToCores;
 use super::{Level, Log};
 use crate::control::ToCore;
 use amita_cluster::map::{self, Suspect};
-use amita_cluster::{ClusterId, NodeId, StoreId};
+use amita_cluster::{ClusterId, NodeId, StoreId, VolumeId};
+use amita_control::agent::Journal;
+use amita_control::events::{Draft, Kind};
+use amita_control::ledger::{Ledger, News};
 use amita_control::records::{Records, is_kept};
 use amita_control::recover::{KnownGroup, KnownVolume, Source};
 use amita_control::regress::{self, Verdict};
@@ -30,6 +36,10 @@ const AFTER_CHANGE: Duration = Duration::from_millis(200);
 const BETWEEN: Duration = Duration::from_secs(2);
 /// The pause between attempts to read the metadata, or to say what was found.
 const AGAIN: Duration = Duration::from_secs(1);
+/// After a volume was deleted, for the others that are deleted with it, until stores are told.
+const AFTER_DELETION: Duration = Duration::from_millis(50);
+/// After a group has changed: where one moves, many do, and nobody waits for the space of the copies that they leave.
+const AFTER_MOVE: Duration = Duration::from_secs(1);
 /// How long a node that stops waits for the last copy.
 const LAST_COPY_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -49,6 +59,8 @@ pub(super) enum Input {
         /// As of this revision.
         revision: u64,
     },
+    /// All that has changed together was told.
+    Seen,
     /// A store serves.
     Serves {
         /// The store.
@@ -66,6 +78,8 @@ pub(super) enum Input {
         groups: Vec<GroupLook>,
         /// Its volumes.
         volumes: Vec<VolumeLook>,
+        /// Those that it knows to be deleted, as ranges.
+        deleted: Vec<(VolumeId, VolumeId)>,
     },
     /// A store has kept a copy.
     Kept {
@@ -86,12 +100,18 @@ pub(super) struct Keeper {
     /// How many stores the node was told to serve.
     pub(super) stores: usize,
     pub(super) cores: ToCores,
+    pub(super) journal: Journal,
     pub(super) log: Log,
 }
 
 #[derive(Default)]
 struct State {
     records: Records,
+    /// What stores may hold; made with the first record.
+    ledger: Option<Ledger>,
+    /// When stores are to be told, and whether they are at work by what they were told.
+    hold: Option<Instant>,
+    holding: bool,
     /// Have all records been told?
     settled: bool,
     paths: BTreeMap<StoreId, String>,
@@ -118,7 +138,7 @@ impl Keeper {
     pub(super) fn run(&self, inputs: &Receiver<Input>) {
         let mut state = State::default();
         loop {
-            let next = [state.due, state.again].into_iter().flatten().min();
+            let next = [state.due, state.again, state.hold].into_iter().flatten().min();
             let input = match next {
                 Some(at) => inputs.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => inputs.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -142,6 +162,9 @@ impl Keeper {
             if state.due.is_some_and(|at| at <= now) {
                 self.copy(&mut state);
             }
+            if state.hold.is_some_and(|at| at <= now) {
+                self.hold(&mut state);
+            }
         }
     }
 
@@ -149,6 +172,8 @@ impl Keeper {
         match input {
             Input::Record { key, value, revision } => {
                 state.records.revision = state.records.revision.max(revision);
+                let ledger = state.ledger.get_or_insert_with(|| Ledger::new(self.cluster));
+                ledger.note(&key, value.as_deref(), revision);
                 if key.starts_with(&map::suspect_prefix()) {
                     match value {
                         Some(_) => drop(state.suspects.insert(key)),
@@ -179,7 +204,9 @@ impl Keeper {
                 state.settled = true;
                 state.records.revision = seen.max(revision);
                 state.changed();
+                self.seen(state);
             }
+            Input::Seen => self.seen(state),
             Input::Serves { store, path } => {
                 state.paths.insert(store, path);
                 self.everywhere(|| ToCore::Recall(store));
@@ -189,8 +216,10 @@ impl Keeper {
                 newest,
                 groups,
                 volumes,
+                deleted,
             } => {
-                let source = self.source(state, store, newest, &groups, &volumes);
+                let mut source = self.source(state, store, newest, &groups, &volumes);
+                source.deleted = deleted;
                 state.unchecked.push(source);
                 self.check(state);
             }
@@ -237,6 +266,7 @@ impl Keeper {
             }),
             groups: groups.collect(),
             volumes: volumes.collect(),
+            deleted: Vec::new(),
         }
     }
 
@@ -273,6 +303,7 @@ impl Keeper {
             }
             state.checked.insert(source.store);
             state.changed();
+            state.hold_after(AFTER_DELETION);
         }
         // What an earlier start of this node found stands no more, when all of its stores say so.
         let ours = map::suspect_key(self.node);
@@ -288,6 +319,9 @@ impl Keeper {
 
     fn suspect(&self, state: &mut State, why: String) {
         (self.log)(Level::Error, &why);
+        if state.suspicion.is_none() {
+            self.journal.tell(Draft::new(Kind::MetadataOlder, [self.node], &why));
+        }
         state.suspicion.get_or_insert(why);
         self.say(state);
     }
@@ -304,11 +338,63 @@ impl Keeper {
         }
     }
 
+    /// All that has changed together was told: is there something for the stores?
+    fn seen(&self, state: &mut State) {
+        let Some(ledger) = &mut state.ledger else { return };
+        ledger.seen();
+        let news = ledger.take_news();
+        let went_back = ledger.went_back().map(str::to_owned);
+        match news {
+            Some(News::Deleted) => state.hold_after(AFTER_DELETION),
+            Some(News::Group) => state.hold_after(AFTER_MOVE),
+            None => {}
+        }
+        if let Some(what) = went_back.filter(|_| state.suspicion.is_none()) {
+            self.suspect(
+                state,
+                format!(
+                    "{what}. Was the metadata restored from an older copy? No volume is opened. Put the newer metadata back, or \
+                     stop all nodes and run `amita recover --from-stores` with --replace"
+                ),
+            );
+        }
+        if state.holding && state.is_suspected() {
+            // At once: nothing more goes.
+            state.holding = false;
+            state.hold_after(AGAIN);
+            let stores: Arc<[StoreId]> = state.checked.iter().copied().collect();
+            self.everywhere(|| ToCore::Hold {
+                holdings: None,
+                stores: Arc::clone(&stores),
+            });
+        }
+    }
+
+    /// Tells the stores that may be written what they may hold.
+    fn hold(&self, state: &mut State) {
+        state.hold = None;
+        let Some(ledger) = state.ledger.as_mut().filter(|_| !state.checked.is_empty()) else {
+            return;
+        };
+        let Some(holdings) = ledger.holdings().filter(|_| state.settled && state.suspicion.is_none()) else {
+            // While all is not told, or something cannot be read, they keep what they have.
+            return state.hold_after(AGAIN);
+        };
+        let (holdings, stores) = (
+            Arc::new(holdings),
+            state.checked.iter().copied().collect::<Arc<[StoreId]>>(),
+        );
+        state.holding = true;
+        self.everywhere(|| ToCore::Hold {
+            holdings: Some(Arc::clone(&holdings)),
+            stores: Arc::clone(&stores),
+        });
+    }
+
     /// Gives every store that may be written the records as they are.
     fn copy(&self, state: &mut State) {
         state.due = None;
-        let suspected = state.suspicion.is_some() || !state.suspects.is_empty();
-        if !state.settled || suspected || state.checked.is_empty() {
+        if !state.settled || state.is_suspected() || state.checked.is_empty() {
             return;
         }
         state.records.life = state.records.said_life();
@@ -348,6 +434,16 @@ impl Keeper {
 }
 
 impl State {
+    fn is_suspected(&self) -> bool {
+        self.suspicion.is_some() || !self.suspects.is_empty()
+    }
+
+    /// Stores are to be told what they may hold, so much later at the latest.
+    fn hold_after(&mut self, pause: Duration) {
+        let at = Instant::now() + pause;
+        self.hold = Some(self.hold.map_or(at, |due| due.min(at)));
+    }
+
     /// A copy is due, not at once and not too often.
     fn changed(&mut self) {
         let soon = Instant::now() + AFTER_CHANGE;

@@ -3,14 +3,15 @@
 //!
 //! A node that serves ([`super::serve`]) and a client that runs its core by itself ([`crate::embed`]) share it.
 
+use super::claim::Claims;
 use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
-use super::{Level, Log, ServeConfig, ServeError, watch};
+use super::{Level, Log, ServeConfig, ServeError, look, watch};
 use crate::control::{FromCore, Record, ToCore};
 use crate::lanes;
 use crate::observe::Server;
 use crate::token;
-use amita_cluster::map::{self, Node};
+use amita_cluster::map::{self, Mount, Node};
 use amita_cluster::{ClusterId, NodeId, StoreId};
 use amita_control::admin::{self, AdminError};
 use amita_control::agent::{self, Agent, Notice};
@@ -39,6 +40,8 @@ pub(crate) enum Control {
     FromCore(FromCore),
     /// The record of this node is gone from the metadata.
     Forgotten,
+    /// Somebody else serves a store that this process had claimed.
+    Taken(StoreId),
     Stop,
 }
 
@@ -51,24 +54,36 @@ pub(crate) struct Joined {
     pub(crate) session: u64,
     /// Connections to each peer, over all cores.
     pub(crate) links: usize,
+    /// The cluster did not know the node before.
+    fresh: bool,
 }
 
 impl Joined {
-    /// Checks the settings, reaches the metadata, and takes a number.
+    /// Checks all that can be checked beforehand, reaches the metadata, and takes a number. Nothing is registered.
     pub(crate) fn join(config: &ServeConfig, log: &Log) -> Result<Joined, ServeError> {
         config.check()?;
+        let mut stores = look::look(&config.stores, log)?;
+        for address in config.listen_addresses() {
+            // The cores' sockets may share a port with each other; with another process they must not.
+            check_free(config, address)?;
+        }
         let client = Client::connect(&config.metadata).map_err(AdminError::from)?;
-        let cluster = reach(&client, config, log)?;
+        let cluster = reach(&client, config, &stores, log)?;
+        stores.refuse_others(cluster)?;
+        let known = admin::nodes(&client)?;
+        let known = known.iter().find(|known| known.name == config.name);
+        let own = known.map(|known| known.id);
+        stores.refuse(|found| match admin::check_claim(&client, found.store, own) {
+            Ok(()) => Ok(None),
+            Err(AdminError::Metadata(why)) => Err(AdminError::from(why).into()),
+            Err(why) => Ok(Some(why.to_string())),
+        })?;
         let node = if config.client {
             admin::forget_dead_clients(&client)?;
             admin::client_number(&client, &config.name)?
         } else {
-            admin::node_number(&client, &config.name)?
+            admin::reserve_node(&client, &config.name)?
         };
-        for address in config.listen_addresses() {
-            // The cores' sockets may share a port with each other; with another process they must not.
-            check_free(address)?;
-        }
         let session = RandomState::new().hash_one(node) | 1;
         let peers = admin::nodes(&client)?.iter().filter(|other| other.id != node).count();
         Ok(Joined {
@@ -77,15 +92,26 @@ impl Joined {
             cluster,
             node,
             session,
+            fresh: own.is_none() && !config.client,
         })
+    }
+
+    /// A start has failed after the node was registered: one that the cluster did not know before is forgotten again. Its
+    /// threads have ended.
+    pub(crate) fn leave_nothing(&self, config: &ServeConfig) {
+        if self.fresh {
+            // Where the metadata is away, `amita node remove` does it later.
+            let _ = admin::remove_node(&self.client, &config.name);
+        }
     }
 }
 
 /// Is nobody else listening there? A process that was killed a moment ago may seem to: the kernel ends its ring, and what
 /// the ring holds, a little later than the process.
-fn check_free(address: SocketAddr) -> Result<(), ServeError> {
+fn check_free(config: &ServeConfig, address: SocketAddr) -> Result<(), ServeError> {
     let until = Instant::now() + PORT_PATIENCE;
     loop {
+        config.check_interrupted()?;
         match TcpListener::bind(address) {
             Ok(_) => return Ok(()),
             Err(why) if why.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
@@ -97,13 +123,27 @@ fn check_free(address: SocketAddr) -> Result<(), ServeError> {
 }
 
 /// The cluster's record, waiting for the metadata if it is away.
-fn reach(client: &Client, config: &ServeConfig, log: &Log) -> Result<ClusterId, ServeError> {
+fn reach(client: &Client, config: &ServeConfig, stores: &look::Looked, log: &Log) -> Result<ClusterId, ServeError> {
     let until = Instant::now() + config.metadata_patience;
     let hasher = RandomState::new();
     let fresh = ClusterId(u128::from(hasher.hash_one(0)) << 64 | u128::from(RandomState::new().hash_one(1)));
     let mut said = false;
     loop {
-        match admin::init_cluster(client, fresh) {
+        config.check_interrupted()?;
+        // A store that belongs to a cluster is no reason to make another one.
+        let found = match stores.belongs() {
+            None => admin::init_cluster(client, fresh),
+            Some((path, cluster)) => match admin::cluster(client) {
+                Err(AdminError::NoCluster) => {
+                    return Err(ServeError::ClusterLost {
+                        path: path.to_owned(),
+                        cluster,
+                    });
+                }
+                found => found,
+            },
+        };
+        match found {
             Ok(cluster) if cluster.version > amita_cluster::map::METADATA_VERSION => {
                 return Err(ServeError::NewerCluster {
                     version: cluster.version,
@@ -164,12 +204,15 @@ impl Plane {
         // A client has no stores to keep a copy of the metadata on.
         let to_keeper = (!config.client).then_some(to_keeper);
         let settled = Arc::new(AtomicBool::new(false));
+        let claims = Claims::new(client.clone(), *node, *session, cores.senders.clone(), log.clone());
         let sink = Sink {
             cores: cores.senders.clone(),
             keeper: to_keeper.clone(),
             control: cores.to_control.clone(),
             own_key: config.client.then(|| map::node_key(&config.name)),
+            mounts: map::mounts_prefix(),
             settled: settled.clone(),
+            claims: claims.clone(),
             log: log.clone(),
         };
         let mut agent_config = agent::Config::new(*node, *session);
@@ -190,6 +233,7 @@ impl Plane {
                     node: *node,
                     stores: config.stores.len(),
                     cores: cores.senders.clone(),
+                    journal: agent.journal().clone(),
                     log: log.clone(),
                 };
                 let thread = std::thread::Builder::new()
@@ -204,6 +248,7 @@ impl Plane {
             agent,
             node: *node,
             record: record.clone(),
+            claims,
             log: log.clone(),
             keeper: keeper.as_ref().map(|(_, to_keeper)| to_keeper.clone()),
             mounted,
@@ -321,7 +366,7 @@ fn register(
         metrics,
         cores: config.cores as u32,
     };
-    let node = admin::register(client, &config.name, &served)?;
+    let node = admin::register_as(client, &config.name, joined.node, &served)?;
     if config.site.is_some() || config.rack.is_some() {
         admin::place_node(client, &config.name, config.site.as_deref(), config.rack.as_deref())?;
     }
@@ -372,7 +417,10 @@ struct Sink {
     control: Sender<Control>,
     /// The key of the record that must not go while the process runs.
     own_key: Option<String>,
+    /// The prefix of what says who serves a store.
+    mounts: String,
     settled: Arc<AtomicBool>,
+    claims: Claims,
     log: Log,
 }
 
@@ -393,6 +441,15 @@ impl Sink {
                     value: value.clone(),
                     revision,
                 });
+                if let Some(store) = key.strip_prefix(&self.mounts).and_then(|id| id.parse().ok())
+                    && let Some(mount) = value
+                        .as_deref()
+                        .and_then(|value| serde_json::from_slice::<Mount>(value).ok())
+                    && mount.session != 0
+                    && self.claims.heard(store, mount.node, mount.session, revision)
+                {
+                    let _ = self.control.send(Control::Taken(store));
+                }
                 if value.is_none() && self.own_key.as_ref() == Some(&key) {
                     let _ = self.control.send(Control::Forgotten);
                 }
@@ -403,6 +460,7 @@ impl Sink {
                 self.cores.send(0, ToCore::Settled);
                 self.tell_keeper(|| keeper::Input::Settled { revision });
             }
+            Notice::Seen => self.tell_keeper(|| keeper::Input::Seen),
             Notice::Reply { call, result } => {
                 self.cores.send(
                     token::id_core(call),
@@ -411,6 +469,11 @@ impl Sink {
                         result,
                     },
                 );
+            }
+            Notice::Lapsed { dropped } => {
+                for core in 0..self.cores.len() {
+                    self.cores.send(core, ToCore::DropHosts(dropped.clone()));
+                }
             }
             Notice::Warn(text) => (self.log)(Level::Warn, &text),
             Notice::Info(text) => (self.log)(Level::Info, &text),
@@ -447,6 +510,7 @@ struct ControlThread {
     agent: Agent,
     node: NodeId,
     record: Node,
+    claims: Claims,
     log: Log,
     keeper: Option<Sender<keeper::Input>>,
     /// Only the start listens, and only to the first word on each store.
@@ -466,20 +530,38 @@ impl ControlThread {
         let mut warnings = Allowance::default();
         for input in inputs {
             match input {
-                Control::Stop => return,
-                Control::Forgotten => self.remember(),
-                Control::FromCore(FromCore::Metadata { call, request }) => self.agent.call(call.0, request),
-                Control::FromCore(FromCore::StoreServes {
+                Control::Stop => {
+                    self.claims.end();
+                    return;
+                }
+                Control::Taken(store) => {
+                    let text = format!("store {store}: another node has claimed it; it serves no more here");
+                    self.agent.journal().tell(Draft::new(Kind::StoreTaken, [store], text));
+                }
+                Control::FromCore(FromCore::StoreMounted {
                     store,
                     path,
                     size_bytes,
-                    report,
+                    mount,
+                }) => self.claims.claim(store, path, size_bytes, mount),
+                Control::FromCore(FromCore::VolumeFails { volume, text }) => {
+                    (self.log)(Level::Warn, &text);
+                    self.agent.journal().tell(Draft::new(Kind::VolumeFails, [volume], text));
+                }
+                Control::FromCore(FromCore::VolumeWorks { volume, text }) => {
+                    (self.log)(Level::Info, &text);
+                    self.agent.journal().tell(Draft::new(Kind::VolumeWorks, [volume], text));
+                }
+                Control::Forgotten => self.remember(),
+                Control::FromCore(FromCore::Metadata { call, request }) => self.agent.call(call.0, request),
+                Control::FromCore(FromCore::StoreServes {
+                    store, path, report, ..
                 }) => {
                     let text = format!("store {store} on {path} serves: {report}");
                     (self.log)(Level::Info, &text);
                     self.agent.journal().tell(Draft::new(Kind::StoreServes, [store], text));
                     serving.insert(path.clone(), store);
-                    self.serves(store, path, size_bytes);
+                    self.serves(store, path);
                 }
                 Control::FromCore(FromCore::StoreFailed { store, path, why }) => {
                     let store = store.or_else(|| serving.remove(&path));
@@ -490,11 +572,13 @@ impl ControlThread {
                     newest,
                     groups,
                     volumes,
+                    deleted,
                 }) => self.tell_keeper(keeper::Input::Recalled {
                     store,
                     newest,
                     groups,
                     volumes,
+                    deleted,
                 }),
                 Control::FromCore(FromCore::Kept { store, revision }) => {
                     self.tell_keeper(keeper::Input::Kept { store, revision });
@@ -532,25 +616,14 @@ impl ControlThread {
         });
     }
 
-    fn serves(&mut self, store: StoreId, path: String, size_bytes: u64) {
-        let (log, mounted, services) = (self.log.clone(), self.mounted.clone(), self.agent.services());
+    fn serves(&mut self, store: StoreId, path: String) {
+        let (mounted, services) = (self.mounted.clone(), self.agent.services());
         services.serves(store);
-        self.tell_keeper(keeper::Input::Serves {
-            store,
-            path: path.clone(),
-        });
+        self.tell_keeper(keeper::Input::Serves { store, path });
         let first = self.untold > 0;
         self.untold -= usize::from(first);
-        let node = self.node;
+        // It was registered when it was claimed.
         self.agent.run(move |client| {
-            let record = admin::store_record(store, node, &path, size_bytes);
-            // It serves whether or not the metadata can be told now; the next start registers it again.
-            if let Err(why) = admin::register_store(client, &record) {
-                log(
-                    Level::Error,
-                    &format!("store {store} could not be registered: {why}; restart the node"),
-                );
-            }
             services.show(client);
             if first {
                 let _ = mounted.send(Ok(()));
@@ -562,6 +635,11 @@ impl ControlThread {
     fn failed(&mut self, store: Option<StoreId>, path: String, why: &str) {
         let text = format!("store {path} does not serve: {why}");
         (self.log)(Level::Error, &text);
+        let (claims, gone) = (self.claims.clone(), path.clone());
+        // It may be mounted anew, and claimed, before the agent comes to this.
+        if let Some(mount) = claims.failed(&path) {
+            self.agent.run(move |_| claims.release(&gone, mount));
+        }
         let mut objects = vec![path];
         if let Some(store) = store {
             self.agent.store_failed(store);

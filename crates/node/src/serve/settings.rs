@@ -3,6 +3,7 @@
 use super::{ServeError, is_dialable};
 use amita_uss::nbd;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,10 @@ use std::time::Duration;
 pub const MAX_CORES: usize = 256;
 /// The most stores of one core: completions have eight bits for the store.
 pub const MAX_STORES_PER_CORE: usize = 256;
+
+/// What a lease's time to live may be, in seconds. Below, no node could renew it three times in its life; above, a dead node
+/// is waited for longer than anybody waits.
+pub const LEASE_S: RangeInclusive<u64> = 1..=600;
 
 /// The most connections to each peer: a peer takes so many from one node on one of its cores, and it may have one only.
 pub const MAX_LINKS_PER_PEER: usize = amita_fabric::limits::MAX_CONNECTIONS_PER_PEER;
@@ -57,8 +62,10 @@ pub struct ServeConfig {
     pub index_bytes: u64,
     /// Where freed space is discarded.
     pub discard: amita_store::Discard,
-    /// The lease's time to live, in seconds.
+    /// The lease's time to live, in seconds: of [`LEASE_S`].
     pub lease_ttl_s: u64,
+    /// Is the process to end? A start that waits asks it.
+    pub interrupted: fn() -> bool,
     /// May this node be the coordinator?
     pub coordinate: bool,
     /// This is a client's process: it has no stores, others leave the background work to the rest, and its record goes
@@ -66,14 +73,16 @@ pub struct ServeConfig {
     pub client: bool,
     /// See [`amita_control::agent::Config::scrub_every`].
     pub scrub_every: Option<std::time::Duration>,
-    /// A peer whose port refuses connections for so long is taken for dead.
+    /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted: with
-    /// what it takes to do so, I/O stands still for less than two seconds when a node freezes.
+    /// what it takes to do so, I/O stands still for less than 1.5 s when a node freezes.
     pub silent_for: Duration,
     /// A core whose hosts have other paths drops them when it was not running for so long: below any patience of theirs, so
     /// that what they have repeated elsewhere is not carried out late.
     pub stale_after: Duration,
+    /// Reads are confirmed and do not rest on promises: see [`amita_volume::Config::confirm_reads`].
+    pub confirm_reads: bool,
     /// The settings of the NVMe target.
     pub nvme_config: amita_uss::nvme::Config,
     /// Which I/Os are traced, and kept.
@@ -109,17 +118,26 @@ impl ServeConfig {
             index_bytes: 8 << 30,
             discard: amita_store::Discard::default(),
             lease_ttl_s: 5,
+            interrupted: || false,
             coordinate: true,
             client: false,
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
-            refused_for: Duration::from_millis(150),
-            silent_for: Duration::from_millis(1700),
+            refused_for: crate::core::REFUSED_FOR,
+            silent_for: crate::core::SILENT_FOR,
             stale_after: Duration::from_millis(1000),
+            confirm_reads: false,
             nvme_config: amita_uss::nvme::Config::default(),
             trace: crate::trace::TraceConfig::default(),
             nbd_config: nbd::Config::default(),
             driver: amita_reactor::uring::UringConfig::default(),
         }
+    }
+
+    pub(super) fn check_interrupted(&self) -> Result<(), ServeError> {
+        if (self.interrupted)() {
+            return Err(ServeError::Interrupted);
+        }
+        Ok(())
     }
 
     /// All addresses that the node is going to listen on.
@@ -140,6 +158,13 @@ impl ServeConfig {
 
     pub(super) fn check(&self) -> Result<(), ServeError> {
         let bad = |setting: &'static str, why: String| Err(ServeError::Setting { setting, why });
+        if !LEASE_S.contains(&self.lease_ttl_s) {
+            let (least, most) = (LEASE_S.start(), LEASE_S.end());
+            return bad(
+                "lease",
+                format!("{} seconds; choose {least} to {most}", self.lease_ttl_s),
+            );
+        }
         if self.cores == 0 || self.cores > MAX_CORES {
             return bad("cores", format!("{} cores; choose 1 to {MAX_CORES}", self.cores));
         }

@@ -3,7 +3,8 @@
 //! A disk is an array of sectors of 512 bytes; it is named, and it survives its host. What each party may count on:
 //!
 //! * **Time.** Every operation takes a seeded time, with a long tail; so operations complete in another order than
-//!   they were started in. A slow factor stretches it, a stall holds every completion until it is over.
+//!   they were started in. A slow factor stretches it, a stall holds every completion until it is over. Single operations
+//!   may hang until somebody heals the disk or their process ends, while others go on.
 //! * **Reads** return what had completed when the read completes. A write to the same sectors that is still under way
 //!   is seen or not.
 //! * **Writes** take effect when they complete. On a disk without a volatile cache that is durable. With one, a write
@@ -18,7 +19,8 @@
 //!   the disk.
 //! * **A failed write** left all, nothing or some sectors of itself behind. A failed read says nothing. **After a failed
 //!   flush** some of the writes before it are gone at once: reads show what was there before them, and no later flush
-//!   brings them back (what Linux does with pages that it could not write).
+//!   brings them back (what a device does that drops its cache); or reads show them still, and only a power cut tells
+//!   (what Linux does with pages that it could not write: they count as clean).
 //! * **A write that finds no space, or ends short**, is an error too; a first part of it, in sectors, may be there.
 //! * **A discard** takes effect at some moment between its start and its completion. On a device each page of it then
 //!   reads as what was there, as zeros or as noise, until it is written again, and may read otherwise after a power cut;
@@ -108,6 +110,8 @@ struct Disk {
     /// Started operations so far.
     started: u64,
     operations: Vec<Option<Operation>>,
+    /// Operations that should have ended.
+    hung: Vec<u32>,
     free: Vec<u32>,
     faults: DiskFaults,
     stalled_until: Time,
@@ -171,6 +175,18 @@ impl Disk {
         }
     }
 
+    /// Does this operation hang, which should end now?
+    fn hangs(&self, engine: &mut Engine, operation: u32) -> bool {
+        let share = match self.operations[operation as usize]
+            .as_ref()
+            .map(|started| &started.kind)
+        {
+            Some(Kind::Read { .. }) => self.faults.read_hangs,
+            _ => self.faults.write_hangs,
+        };
+        share > 0 && engine.random.permille(share)
+    }
+
     fn take(&mut self, operation: u32) -> Option<Operation> {
         let taken = self.operations[operation as usize].take();
         if taken.is_some() {
@@ -215,6 +231,7 @@ impl Disks {
             completed: 0,
             started: 0,
             operations: Vec::new(),
+            hung: Vec::new(),
             free: Vec::new(),
             faults: DiskFaults::default(),
             stalled_until: Time(0),
@@ -231,6 +248,18 @@ impl Disks {
 
     pub fn faults(&mut self, name: &Path) -> &mut DiskFaults {
         &mut self.named(name).faults
+    }
+
+    /// What hangs ends, unless the disk still has operations hang.
+    pub fn release(&mut self, engine: &mut Engine, name: &Path) {
+        let index = self.names[name];
+        let disk = &mut self.disks[index as usize];
+        if disk.faults.read_hangs + disk.faults.write_hangs > 0 {
+            return;
+        }
+        for operation in std::mem::take(&mut disk.hung) {
+            engine.at(engine.now, Event::Disk { disk: index, operation });
+        }
     }
 
     pub fn stall(&mut self, name: &Path, until: Time) {
@@ -389,6 +418,10 @@ impl Disks {
             engine.coverage.count(Fault::DiskStalled);
             return engine.at(disk.stalled_until, Event::Disk { disk: index, operation });
         }
+        if disk.hangs(engine, operation) {
+            engine.coverage.count(Fault::DiskHung);
+            return disk.hung.push(operation);
+        }
         if let Some(at) = disk.take_effect(engine, operation) {
             return engine.at(at, Event::Disk { disk: index, operation });
         }
@@ -424,6 +457,7 @@ impl Disks {
     pub fn killed(&mut self, engine: &mut Engine, process: Process) {
         for disk in self.disks.iter_mut().filter(|disk| disk.opened_by == Some(process)) {
             disk.opened_by = None;
+            disk.hung.clear();
             for change in disk.abandon(engine) {
                 match engine.random.below(3) {
                     0 => {
@@ -449,6 +483,7 @@ impl Disks {
     pub fn power_cut(&mut self, engine: &mut Engine, process: Process) {
         for disk in self.disks.iter_mut().filter(|disk| disk.opened_by == Some(process)) {
             disk.opened_by = None;
+            disk.hung.clear();
             disk.lose_power(engine);
             if disk
                 .operations

@@ -1,5 +1,6 @@
 //! What disks and networks stand on: the clock, the queue of what is to happen, and the processes to tell.
 
+use super::clock::Clock;
 use super::coverage::{Coverage, Fault};
 use super::random::Random;
 use crate::driver::{Completion, Outcome, Time, Token};
@@ -45,7 +46,10 @@ pub(super) struct Node {
     pub powered: bool,
     frozen_until: Time,
     busy_until: Time,
+    /// What the host's clock showed when the process began: its own time counts from there.
     started: Time,
+    /// The host's: it stays when the process ends.
+    clock: Clock,
     run_at: Option<Time>,
     ready: Vec<Completion>,
     timers: Timers,
@@ -61,6 +65,7 @@ impl Node {
             frozen_until: Time(0),
             busy_until: Time(0),
             started: Time(0),
+            clock: Clock::default(),
             run_at: None,
             ready: Vec::new(),
             timers: Timers::new(),
@@ -158,11 +163,12 @@ impl Engine {
         let now = self.now;
         let node = self.node(number);
         assert!(!node.alive, "node {number} runs already: kill it first");
-        let life = node.life + 1;
+        let (life, clock) = (node.life + 1, node.clock);
         *node = Node {
             life,
             alive: true,
-            started: now,
+            started: clock.at(now),
+            clock,
             waker: Waker::new(Box::new(NoKick)),
             ..Node::off()
         };
@@ -175,10 +181,11 @@ impl Engine {
     pub fn stop(&mut self, number: u32, powered: bool) -> Option<Process> {
         let node = self.node(number);
         let was_alive = node.alive;
-        let life = node.life;
+        let (life, clock) = (node.life, node.clock);
         *node = Node {
             life,
             powered,
+            clock,
             ..Node::off()
         };
         was_alive.then_some(Process { node: number, life })
@@ -265,9 +272,40 @@ impl Engine {
         }
     }
 
+    /// The host's clock runs at another rate from now on, in millionths of the world's time.
+    pub fn set_clock(&mut self, number: u32, rate: u64) {
+        let now = self.now;
+        self.node(number).clock.set_rate(now, rate);
+        self.time_again(number);
+    }
+
+    /// The process stops for a time, and its host's clock with it.
+    pub fn suspend(&mut self, number: u32, length: Duration) {
+        let now = self.now;
+        self.freeze(number, now.plus(length));
+        self.coverage.count(Fault::ClockStopped);
+        self.node(number).clock.stand_still(now, length);
+        self.time_again(number);
+    }
+
+    /// Armed timers are due at other moments of the world than before.
+    fn time_again(&mut self, number: u32) {
+        let node = &self.nodes[number as usize];
+        let (life, clock, started) = (node.life, node.clock, node.started);
+        let due: Vec<Time> = node
+            .timers
+            .armed()
+            .map(|at| clock.when(Time(started.0 + at.0)))
+            .collect();
+        for at in due {
+            self.at(at, Event::Timers { node: number, life });
+        }
+    }
+
     /// The clock of a process starts with it.
     pub fn local_time(&self, process: Process) -> Time {
-        Time(self.now.since(self.nodes[process.node as usize].started).as_nanos() as u64)
+        let node = &self.nodes[process.node as usize];
+        Time(node.clock.at(self.now).since(node.started).as_nanos() as u64)
     }
 
     /// What a poll does: hands out completions and due timers. The pass that follows takes its time.
@@ -305,7 +343,7 @@ impl Engine {
     pub fn arm(&mut self, process: Process, at: Time, token: Token) -> TimerId {
         let node = &mut self.nodes[process.node as usize];
         let id = node.timers.arm(at, token);
-        let at = node.started.plus(Duration::from_nanos(at.0));
+        let at = node.clock.when(node.started.plus(Duration::from_nanos(at.0)));
         self.at(
             at,
             Event::Timers {

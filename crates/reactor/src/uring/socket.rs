@@ -2,12 +2,13 @@
 //! socket is closed; the descriptor goes only after the last of them.
 
 use super::ring::{Payload, Reaped, Ring, Target, Verb};
-use super::{ACCEPT_REST, Meta, UringDriver, is_passing, sys};
+use super::{ACCEPT_REST, MOST_TURNED_AWAY, Meta, UringDriver, is_passing, sys};
 use crate::buf::{BufMut, Segments};
 use crate::driver::{Outcome, SocketId, Time, Token};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -29,7 +30,7 @@ const CONNECT_REPEATS: i32 = 2;
 /// A listening socket.
 pub(super) struct Listener {
     /// Held open.
-    _socket: OwnedFd,
+    socket: OwnedFd,
     pub target: Target,
     token: Token,
     /// After a failed accept.
@@ -47,7 +48,7 @@ impl Listener {
         };
         Ok((
             Listener {
-                _socket: socket,
+                socket,
                 target,
                 token,
                 rests_until: None,
@@ -213,6 +214,9 @@ impl UringDriver {
             Err(error) if is_passing(&error) || error.raw_os_error() == Some(libc::ECONNABORTED) => {}
             Err(error) => {
                 rest = true;
+                if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+                    self.turn_away(index);
+                }
                 self.complete(token, Outcome::AcceptFailed { error });
             }
         }
@@ -223,6 +227,27 @@ impl UringDriver {
             } else {
                 self.accept(index);
             }
+        }
+    }
+
+    /// No descriptor is left for those who wait at a listener. In the kernel's queue they would wait for as long as they like,
+    /// for nobody: the spare descriptor is given up for a moment to accept each of them and close it.
+    fn turn_away(&mut self, listener: u32) {
+        let socket = &self.listeners[listener as usize].socket;
+        for _ in 0..MOST_TURNED_AWAY {
+            if !sys::wait_readable(socket, Duration::ZERO) {
+                break;
+            }
+            self.spare = None;
+            let refused = sys::accept_and_close(socket);
+            self.spare = sys::event_file().ok();
+            // Another core, or another thread, took the descriptor: it is tried again after the rest.
+            if refused.is_err() {
+                break;
+            }
+        }
+        if self.spare.is_none() {
+            self.spare = sys::event_file().ok();
         }
     }
 

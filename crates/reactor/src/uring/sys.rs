@@ -173,6 +173,22 @@ pub(super) fn peer_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     }
 }
 
+/// Takes a connection that waits, and closes it at once. It is called where one waits (it would block otherwise).
+pub(super) fn accept_and_close(listener: &OwnedFd) -> io::Result<()> {
+    // SAFETY: no memory involved; the new descriptor is nobody else's.
+    let socket = unsafe {
+        let flags = libc::SOCK_CLOEXEC;
+        OwnedFd::from_raw_fd(check(libc::accept4(
+            listener.as_raw_fd(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            flags,
+        ))?)
+    };
+    drop(socket);
+    Ok(())
+}
+
 /// Ends both directions, and with them every operation under way on the socket.
 pub(super) fn shutdown(socket: &OwnedFd) {
     // SAFETY: no memory involved. It fails where the connection is gone already, which is as good.
@@ -424,6 +440,16 @@ fn count(result: isize) -> io::Result<usize> {
     } else {
         Ok(result as usize)
     }
+}
+
+/// Time since the machine was started, in nanoseconds, the time included in which it was suspended (`CLOCK_BOOTTIME`): what
+/// others were promised runs out meanwhile. Read without entering the kernel, like the clock that stands still then.
+pub(super) fn clock_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that it is given, which lives until then.
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    assert_eq!(told, 0, "Linux has had this clock for longer than rings");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Processor time of this thread, in nanoseconds.

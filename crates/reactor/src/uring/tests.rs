@@ -2,6 +2,7 @@ use super::*;
 use crate::buf::{PoolConfig, Slice};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Instant;
 
 mod discards;
 mod files;
@@ -112,4 +113,20 @@ fn a_driver_may_move_to_its_thread() {
         matches!(bench.wait(7), Outcome::Accepted { .. })
     });
     assert!(thread.join().unwrap());
+}
+
+/// Nobody suspends a machine in a test. But the kernel tells for how long this one is up, with the time that it has slept
+/// since then: the clock that drivers read says the same.
+#[test]
+fn the_clock_counts_what_the_machine_sleeps() {
+    let up_ns = || {
+        let text = std::fs::read_to_string("/proc/uptime").unwrap();
+        let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
+        (seconds * 1e9) as u64
+    };
+    let rounded = 10_000_000;
+    let before = up_ns();
+    let read = super::sys::clock_ns();
+    let after = up_ns() + rounded;
+    assert!((before..=after).contains(&read), "{before}, {read}, {after}");
 }

@@ -1,9 +1,11 @@
 //! What is judged when a run is over.
 
+mod inside;
 mod membership;
 mod stores;
 
-use super::node::home;
+pub(super) use inside::Looks;
+
 use super::{Cluster, volume_name};
 use crate::faults::Member;
 use crate::solo::count_store;
@@ -24,23 +26,6 @@ impl Cluster {
                 count_sequencer(&mut self.coverage, &sequencer.status().counters);
             }
         }
-    }
-
-    /// Does some group wait for members that can neither serve nor lawfully be evicted?
-    pub(super) fn is_blocked_by_right(&self) -> bool {
-        self.groups().any(|id| {
-            let Ok(group) = self.group(id) else {
-                return false;
-            };
-            // What rots on an in-sync member may be just what the others need, or what it must have to go on.
-            let rotten = self.rotten();
-            let serves = |store| {
-                let member = home(store).0;
-                !self.nodes[member].failed.contains_key(&store) && rotten != Some(member)
-            };
-            let serving = group.in_sync.iter().filter(|store| serves(**store)).count();
-            serving < usize::from(self.setup.min_copies).min(group.in_sync.len())
-        })
     }
 
     /// The cluster in a few lines, for a failure's message.
@@ -98,6 +83,8 @@ fn count_sequencer(coverage: &mut crate::coverage::Coverage, counters: &amita_vo
     coverage.add("volume.held", counters.held);
     coverage.add("volume.unpromised", counters.unpromised);
     coverage.add("volume.confirms", counters.confirms);
+    coverage.add("volume.settles", counters.settles);
+    coverage.add("volume.caught_up", counters.caught_up);
     coverage.add("volume.credit_waits", counters.credit_waits);
     coverage.add("volume.hedged", counters.hedged);
     coverage.add("volume.stale_epochs", counters.stale_epochs);

@@ -1,11 +1,15 @@
 //! The hosts: each uses one volume and keeps a session at the gateway that all hosts of that volume use, asks what its client wants, and goes to another
 //! gateway when this one is gone or does not answer.
 //!
-//! Others use several gateways at once ([`shared`]).
+//! Others use several gateways at once ([`shared`]), or speak to gateways by their real protocols ([`fronted`]).
 //!
 //! A host that gives up on an operation does not know whether it was done, then or later; the history says so.
 
+mod fronted;
+mod linux;
+mod nbd;
 mod shared;
+mod wire;
 
 use super::node::Node;
 use super::session::Heard;
@@ -21,9 +25,11 @@ use amita_cluster::VolumeId;
 use amita_reactor::{Slice, Time};
 use amita_uss::{Event, FrontId, OpenError};
 use amita_volume::{IoError, Op, Payload};
+use fronted::FrontedHost;
+pub use linux::NQN;
 use shared::Shared;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,6 +57,27 @@ struct At {
     core: usize,
     front: FrontId,
     heard: Rc<RefCell<Heard>>,
+    /// When the session began.
+    since: Time,
+}
+
+/// An error that a host was told, or a wait that was too long for it: that needs a cause ([`crate::excuse`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// What it was told; none: nothing, for too long.
+    pub error: Option<IoError>,
+    /// What it had asked for.
+    pub operation: Option<OperationId>,
+    /// Since when something can have caused it.
+    pub since: Time,
+    /// When it was told.
+    pub at: Time,
+    /// The volume.
+    pub volume: u64,
+    /// The gateway.
+    pub member: Member,
+    /// Was it by one of several paths?
+    pub is_shared: bool,
 }
 
 /// A host.
@@ -68,6 +95,15 @@ struct Host {
     loyal: bool,
     /// It uses all gateways.
     shared: Option<Shared>,
+    /// It reaches gateways through their fronts.
+    fronted: Option<Box<FrontedHost>>,
+}
+
+impl Host {
+    fn pending(&self) -> usize {
+        let fronted = self.fronted.as_ref().map_or(0, |fronted| fronted.pending());
+        self.under_way.len() + self.waiting.len() + self.shared.as_ref().map_or(0, Shared::pending) + fronted
+    }
 }
 
 /// All hosts.
@@ -86,18 +122,20 @@ pub struct Hosts {
     patient: bool,
     /// The first thing that a host was told and should never be.
     pub violation: Option<String>,
-    /// A damaged block may be met: bits were flipped, or a disk lies.
-    pub rot: bool,
-    /// A block may be unreadable: a disk returned errors.
-    pub disk_errors: bool,
-    /// Disks may be full.
-    full: bool,
     /// What happened.
     pub coverage: Coverage,
     /// I/O of hosts that use several gateways may not fail: nothing is wrong with any.
     pub no_failures: bool,
     /// Where which volume was opened since somebody looked.
     pub opened_at: Vec<(Member, u64)>,
+    /// What hosts were told and did not want to hear, since somebody looked.
+    pub refused: Vec<Refused>,
+    /// Operations that met a block of which no copy is intact.
+    pub damaged: BTreeSet<OperationId>,
+    /// Operations that nobody waits for any more, because they may rightly wait for ever.
+    abandoned: BTreeSet<OperationId>,
+    /// Since somebody looked, hosts have gone to another gateway, or will.
+    pub has_moved: bool,
 }
 
 impl Hosts {
@@ -118,6 +156,7 @@ impl Hosts {
             waiting: Vec::new(),
             loyal: number < setup.loyal_hosts,
             shared: (number < setup.shared_hosts).then(|| Shared::new(setup, number)),
+            fronted: None,
         };
         Hosts {
             hosts: (0..setup.profile.clients).chain(closing).map(host).collect(),
@@ -129,12 +168,13 @@ impl Hosts {
             volume_sectors: setup.blocks * SECTORS_PER_BLOCK as u64,
             patient: false,
             violation: None,
-            rot: false,
-            disk_errors: false,
-            full: setup.expect_full,
             coverage: Coverage::new(),
             no_failures: setup.expect_no_failures,
             opened_at: Vec::new(),
+            refused: Vec::new(),
+            damaged: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
+            has_moved: false,
         }
     }
 
@@ -160,6 +200,7 @@ impl Hosts {
         let at = &mut self.gateways[volume as usize];
         if std::mem::replace(at, gateway) != gateway {
             self.coverage.hit("hosts.moved");
+            self.has_moved = true;
         }
         self.quiet_since[volume as usize] = now;
     }
@@ -167,16 +208,55 @@ impl Hosts {
     /// From now on they wait for as long as it takes.
     pub fn be_patient(&mut self) {
         self.patient = true;
+        // Those who stayed where they were go as well.
+        self.has_moved = true;
         self.hosts.iter_mut().for_each(|host| host.loyal = false);
     }
 
     /// Operations that hosts wait for.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.hosts
-            .iter()
-            .map(|host| host.under_way.len() + host.waiting.len() + host.shared.as_ref().map_or(0, Shared::pending))
-            .sum()
+        self.hosts.iter().map(Host::pending).sum()
+    }
+
+    /// Which.
+    #[must_use]
+    pub fn pending_operations(&self) -> Vec<OperationId> {
+        let each = self.hosts.iter().flat_map(|host| {
+            let waiting = host.waiting.iter().map(|ask| ask.id);
+            let shared = host.shared.iter().flat_map(Shared::pending_operations);
+            host.under_way.keys().copied().chain(waiting).chain(shared)
+        });
+        each.collect()
+    }
+
+    /// Nobody waits for these any more.
+    pub fn abandon(&mut self, operations: &BTreeSet<OperationId>, workload: &mut Workload) {
+        for host in &mut self.hosts {
+            let before = host.pending();
+            host.under_way.retain(|id, _| !operations.contains(id));
+            host.waiting.retain(|ask| !operations.contains(&ask.id));
+            host.shared.iter_mut().for_each(|shared| shared.abandon(operations));
+            let ended = before - host.pending();
+            if host.number < CLOSING_HOST {
+                (0..ended).for_each(|_| workload.ended(host.number));
+            }
+        }
+        self.abandoned.extend(operations);
+    }
+
+    /// An operation that has waited longer than `longest` at a gateway that runs.
+    #[must_use]
+    pub fn waits_too_long(&self, now: Time, longest: Duration, nodes: &[Node]) -> Option<String> {
+        let runs = |at: &At| nodes[at.member].is_up() && nodes[at.member].frozen_until <= now;
+        let hosts = self.hosts.iter().filter(|host| host.at.as_ref().is_some_and(runs));
+        let mut waits = hosts.flat_map(|host| host.under_way.iter().map(move |(id, asked)| (host.number, id, *asked)));
+        let (host, id, asked) = waits.find(|(_, _, asked)| now.since(*asked) > longest)?;
+        let asked = asked.0 / 1000;
+        Some(format!(
+            "operation {} of host {host}, asked at {asked} us, has waited longer than {longest:?} at a gateway that stands",
+            id.0
+        ))
     }
 
     /// The oldest of them, for a message.
@@ -189,7 +269,13 @@ impl Hosts {
         let states: Vec<String> = self
             .hosts
             .iter()
-            .map(|host| format!("host {} {:?} {} waiting", host.number, host.state, host.waiting.len()))
+            .map(|host| {
+                let (number, waiting) = (host.number, host.waiting.len());
+                match &host.fronted {
+                    Some(fronted) => format!("host {number} {fronted:?} {waiting} waiting"),
+                    None => format!("host {number} {:?} {waiting} waiting", host.state),
+                }
+            })
             .collect();
         match oldest.min() {
             Some((at, id, host)) => format!(
@@ -240,6 +326,7 @@ impl Hosts {
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let each = self.hosts.iter().filter_map(|host| match host.state {
+            _ if host.fronted.is_some() => host.fronted.as_ref()?.deadline(),
             _ if host.shared.is_some() => host.shared.as_ref()?.next(self.patient),
             State::Away { until } => self.wants(host).then_some(until),
             State::Opening { since } => Some(since.plus(OPEN_PATIENCE)),
@@ -257,6 +344,10 @@ impl Hosts {
     /// Everything that hosts can do now: hear, give up, open, ask.
     pub fn act(&mut self, now: Time, nodes: &mut [Node], workload: &mut Workload, history: &mut History) {
         for index in 0..self.hosts.len() {
+            if self.hosts[index].fronted.is_some() {
+                self.act_fronted(now, index, workload, history);
+                continue;
+            }
             if self.hosts[index].shared.is_some() {
                 self.act_shared(now, index, nodes, workload, history);
                 continue;
@@ -270,7 +361,9 @@ impl Hosts {
             self.hosts[host as usize].waiting.push(ask);
         }
         for index in 0..self.hosts.len() {
-            if self.hosts[index].shared.is_some() {
+            if self.hosts[index].fronted.is_some() {
+                self.send_fronted(now, index, workload, history);
+            } else if self.hosts[index].shared.is_some() {
                 self.send_shared(now, index, nodes, history);
             } else {
                 self.send(now, index, nodes, history);
@@ -283,6 +376,7 @@ impl Hosts {
             let Some(event) = at.heard.borrow_mut().events.pop_front() else {
                 return;
             };
+            let (since, member) = (at.since, at.member);
             match event {
                 Event::Opened { result, .. } => self.opened(now, index, nodes, workload, result),
                 Event::Done { tag, result, payload } => {
@@ -290,11 +384,16 @@ impl Hosts {
                     self.quiet_since[volume as usize] = now;
                     let id = OperationId(tag as u32);
                     if self.hosts[index].under_way.remove(&id).is_none() {
+                        if self.abandoned.contains(&id) {
+                            self.done(now, id, result, payload, history);
+                            continue;
+                        }
                         self.violation
                             .get_or_insert(format!("operation {tag} was answered twice, or never asked"));
                         return;
                     }
                     self.done(now, id, result, payload, history);
+                    self.note_refused(now, result, id, index, (since, member));
                     workload.learn(history, id);
                     if self.hosts[index].number < CLOSING_HOST {
                         workload.ended(self.hosts[index].number);
@@ -347,6 +446,45 @@ impl Hosts {
         }
     }
 
+    /// A host was told `result`, and `from` when on by which gateway that can have been caused.
+    fn note_refused(
+        &mut self,
+        now: Time,
+        result: Result<(), IoError>,
+        id: OperationId,
+        index: usize,
+        (since, member): (Time, Member),
+    ) {
+        let host = &self.hosts[index];
+        let (volume, is_shared) = (host.volume, host.shared.is_some());
+        if let Err(error) = result
+            && error != IoError::Miscompare
+        {
+            self.refused.push(Refused {
+                error: Some(error),
+                operation: Some(id),
+                since,
+                at: now,
+                volume,
+                member,
+                is_shared,
+            });
+        }
+    }
+
+    /// A host has waited since then, for longer than its patience.
+    fn note_too_long(&mut self, now: Time, index: usize, since: Time, member: Member) {
+        self.refused.push(Refused {
+            error: None,
+            operation: None,
+            since,
+            at: now,
+            volume: self.hosts[index].volume,
+            member,
+            is_shared: self.hosts[index].shared.is_some(),
+        });
+    }
+
     fn done(
         &mut self,
         now: Time,
@@ -375,9 +513,13 @@ impl Hosts {
             }
             Err(IoError::Lost) => self.coverage.hit("io.lost"),
             Err(IoError::Busy) => self.coverage.hit("io.busy"),
+            Err(IoError::OutOfRange) => self.coverage.hit("io.out_of_range"),
             Err(IoError::Unavailable) => self.coverage.hit("io.unavailable"),
-            Err(IoError::Damaged) if self.rot || self.disk_errors => self.coverage.hit("io.damaged"),
-            Err(IoError::NoSpace) if self.full => self.coverage.hit("io.no_space"),
+            Err(IoError::Damaged) => {
+                self.coverage.hit("io.damaged");
+                self.damaged.insert(id);
+            }
+            Err(IoError::NoSpace) => self.coverage.hit("io.no_space"),
             Err(error) => {
                 let what = format!("operation {} ({kind:?}) ended with: {error}", id.0);
                 self.violation.get_or_insert(what);
@@ -417,6 +559,7 @@ impl Hosts {
         let Some(at) = &host.at else { return };
         let (volume, gateway) = (host.volume, self.gateways[host.volume as usize]);
         let elsewhere = at.member != gateway && !host.loyal;
+        let member = at.member;
         let (too_long, busy) = match host.state {
             State::Away { .. } => return,
             State::Opening { since } => (now >= since.plus(OPEN_PATIENCE), false),
@@ -428,8 +571,13 @@ impl Hosts {
         };
         if too_long {
             self.coverage.hit("hosts.gave_up");
+            let since = match self.hosts[index].state {
+                State::Opening { since } => since,
+                _ => self.hosts[index].under_way.values().min().copied().unwrap_or(now),
+            };
+            self.note_too_long(now, index, since, member);
             // One is enough for all: they use the same gateway. But not one after the other.
-            if at.member == gateway && now >= self.quiet_since[volume as usize].plus(self.patience / 2) {
+            if member == gateway && now >= self.quiet_since[volume as usize].plus(self.patience / 2) {
                 self.choose(now, volume, nodes);
             }
         }
@@ -476,12 +624,13 @@ impl Hosts {
             core,
             front,
             heard,
+            since: now,
         });
         host.state = State::Opening { since: now };
         node.ask(core, front, |service| service.open(front, 0, &volume_name(volume)));
     }
 
-    fn send(&mut self, now: Time, index: usize, nodes: &mut [Node], history: &History) {
+    fn send(&mut self, now: Time, index: usize, nodes: &mut [Node], history: &mut History) {
         let host = &mut self.hosts[index];
         let (State::Open { volume }, Some(at)) = (&host.state, &host.at) else {
             return;
@@ -489,6 +638,7 @@ impl Hosts {
         for ask in host.waiting.drain(..) {
             let (op, payload) = request(ask, self.volume_sectors, history);
             host.under_way.insert(ask.id, now);
+            history.asked_of(ask.id, at.member);
             let (front, volume) = (at.front, *volume);
             nodes[at.member].ask(at.core, front, |service| {
                 service.submit(front, u64::from(ask.id.0), volume, op, payload);

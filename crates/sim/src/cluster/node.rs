@@ -1,29 +1,46 @@
 //! One simulated node: its process with one core or two, its disk, and the messages of its control plane.
 
 use super::session::{Heard, Session};
-use super::setup::Setup;
+use super::setup::{Protocol, Setup};
 use crate::faults::Member;
 use amita_cluster::{ClusterId, NodeId, StoreId};
+use amita_node::catalog::Cataloguer;
 use amita_node::control::{FromCore, ToCore};
+use amita_node::fronts::MakeFront;
 use amita_node::mail::{CoreMessage, Mail, ring_messages};
 use amita_node::{Core, CoreConfig};
 use amita_reactor::mailbox::{Receiver, Sender, channel};
 use amita_reactor::sim::{SimDriver, World};
 use amita_reactor::{Completion, Driver, Time, Wait};
+use amita_uss::nbd::NbdFront;
+use amita_uss::nvme::NvmeFront;
 use amita_uss::{FrontId, StorageService};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The cluster's UUID.
 pub const CLUSTER: ClusterId = ClusterId(0xa117_a000_0000_0000_0000_0000_0000_0001);
 const FABRIC_PORT: u16 = 7000;
+/// Where NVMe/TCP is spoken, on every core.
+pub const NVME_PORT: u16 = 4420;
+/// Where NBD is spoken, on the first core.
+pub const NBD_PORT: u16 = 10809;
 /// Store ids begin behind this one.
 const STORES: u128 = 0x5107_e000_0000_0000_0000_0000_0000_0000;
-/// Places of the world that one node takes: one for each core it may have.
+/// Cores of a node, at most.
+pub const MAX_CORES: usize = 4;
+/// Places of the world that the first cores of a node take, one for each.
 const PLACES: u32 = 2;
+/// Further cores have theirs behind those of all nodes: what runs with fewer cores do does not hang on how many there may be.
+const FURTHER: u32 = PLACES * MAX_NODES;
+/// Nodes, at most.
+const MAX_NODES: u32 = 5;
+/// The places of hosts that have connections begin behind this one.
+const HOSTS: u32 = 100;
 
 /// The node's number in the metadata.
 #[must_use]
@@ -53,19 +70,46 @@ pub fn disk(member: Member, store: usize) -> String {
 /// Its place in the world: every core is a place of its own.
 #[must_use]
 pub fn place(member: Member, core: usize) -> u32 {
-    member as u32 * PLACES + core as u32 + 1
+    let (member, core) = (member as u32, core as u32);
+    if core < PLACES {
+        member * PLACES + core + 1
+    } else {
+        FURTHER + member * PLACES + core - PLACES + 1
+    }
 }
 
 /// The member and core of a place.
 #[must_use]
 pub fn at_place(place: u32) -> (Member, usize) {
-    (((place - 1) / PLACES) as usize, ((place - 1) % PLACES) as usize)
+    let (place, first) = match place - 1 {
+        place @ FURTHER.. => (place - FURTHER, PLACES),
+        place => (place, 0),
+    };
+    ((place / PLACES) as usize, (place % PLACES + first) as usize)
+}
+
+/// The place of a host that has connections.
+#[must_use]
+pub fn host_place(number: u32) -> u32 {
+    HOSTS + number
+}
+
+/// The host of a place, if it is one.
+#[must_use]
+pub fn host_at(place: u32) -> Option<u32> {
+    place.checked_sub(HOSTS)
 }
 
 /// The address of its fabric.
 #[must_use]
 pub fn address(world: &World, member: Member) -> SocketAddr {
     SocketAddr::new(world.address(place(member, 0)), FABRIC_PORT)
+}
+
+/// The address where it speaks NVMe/TCP.
+#[must_use]
+pub fn nvme_address(world: &World, member: Member) -> SocketAddr {
+    SocketAddr::new(world.address(place(member, 0)), NVME_PORT)
 }
 
 struct Running {
@@ -136,6 +180,9 @@ impl Node {
                     .listen_fabric(&mut driver, address)
                     .expect("nobody else has the address");
             }
+            if let Some(fronted) = &setup.fronted {
+                listen(&mut service, &mut driver, node_id(self.member), core, fronted.protocol);
+            }
             // The first store is on the last core, so that with two cores half of the requests come over a ring.
             for store in (0..setup.stores).filter(|store| (cores - 1 + store) % cores == core) {
                 let disk = disk(self.member, store);
@@ -175,6 +222,7 @@ impl Node {
         let sequencer = amita_volume::Config {
             store_timeout: settings.store_timeout,
             hedge_ms: settings.hedge_ms,
+            confirm_reads: settings.confirm_reads && !setup.plants.trust_clocks,
             busy_pause: settings.busy_pause,
             planted: setup.plants.volume,
             ..amita_volume::Config::default()
@@ -196,7 +244,13 @@ impl Node {
             links_per_peer: setup.links_per_peer,
             refused_for: setup.refused_for,
             stale_after: std::time::Duration::from_secs(1),
-            nvme: amita_uss::nvme::Config::default(),
+            nvme: amita_uss::nvme::Config {
+                stale_after: match setup.plants.keep_silent_hosts {
+                    true => std::time::Duration::from_secs(3600),
+                    false => std::time::Duration::from_secs(1),
+                },
+                ..amita_uss::nvme::Config::default()
+            },
             silent_for: setup.silent_for,
             fabric,
             store,
@@ -295,6 +349,34 @@ impl Node {
             running.core.fronts.with(front, |front, service| front.closed(service));
             running.driver.again();
         }
+    }
+}
+
+/// Lets hosts in, as the product's cores do.
+fn listen(service: &mut Core, driver: &mut SimDriver, node: NodeId, core: usize, protocol: Protocol) {
+    let at = |port| SocketAddr::new(driver.ip(), port);
+    let (address, make): (SocketAddr, MakeFront) = match protocol {
+        Protocol::Nvme => {
+            let (address, port, number) = (at(NVME_PORT), service.nvme_port().clone(), core as u16);
+            let make = move |id, now, peer, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_uss::Front> {
+                Box::new(NvmeFront::accept(port.clone(), id, number, now, address, peer, outbox))
+            };
+            (address, Box::new(make))
+        }
+        Protocol::Nbd => {
+            let settings = Arc::new(amita_uss::nbd::Config::default());
+            let make = move |id, now, _, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_uss::Front> {
+                Box::new(NbdFront::accept(settings.clone(), id, now, outbox))
+            };
+            (at(NBD_PORT), Box::new(make))
+        }
+    };
+    if protocol == Protocol::Nvme || core == 0 {
+        let listening = service.fronts.listen(driver, address, make);
+        listening.expect("nobody else has the address");
+    }
+    if protocol == Protocol::Nvme && core == 0 {
+        service.serve_nvme(Cataloguer::new(node, CLUSTER, None));
     }
 }
 

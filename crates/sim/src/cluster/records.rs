@@ -1,6 +1,7 @@
 //! The records of the metadata that a run begins with, and calls and replies in words.
 
 use super::coordinator::Caller;
+use super::hosts::NQN;
 use super::node::{self, disk, node_id, store_id};
 use super::{Setup, pool_name, pool_of, volume_id, volume_name};
 use crate::metadata::Metadata;
@@ -53,7 +54,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             name: name.clone(),
             fabric: node::address(world, member).to_string(),
             nbd: None,
-            nvme: None,
+            nvme: setup.fronted.map(|_| node::nvme_address(world, member).to_string()),
             // Cores of a simulated node have no common address, so all links come in at the first one, and go out
             // from all of them.
             cores: 1,
@@ -103,12 +104,31 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             put(map::group_key(pool, index), json(&record));
         }
     }
+    put(map::counter_key("volumes"), json(&setup.volumes));
+    if setup.fronted.is_some() {
+        let namespaces = (0..setup.volumes).map(|number| map::Namespace {
+            nsid: number as u32 + 1,
+            volume: volume_id(number),
+            uuid: map::Namespace::uuid_of(node::CLUSTER, volume_id(number)),
+            block_bytes: crate::stamp::SECTOR_BYTES as u32,
+        });
+        let subsystem = map::Subsystem {
+            name: "simulated".into(),
+            nqn: NQN.into(),
+            serial: "1".into(),
+            gateways: Vec::new(),
+            any_host: true,
+            hosts: Vec::new(),
+            namespaces: namespaces.collect(),
+        };
+        put(map::subsystem_key(&subsystem.name), json(&subsystem));
+    }
     for number in 0..setup.volumes {
         let volume = map::Volume {
             id: volume_id(number),
             name: volume_name(number),
             pool: pool_name(pool_of(setup, number)),
-            size_bytes: setup.blocks * u64::from(amita_cluster::BLOCK_BYTES),
+            size_bytes: setup.chores.first_blocks.unwrap_or(setup.blocks) * u64::from(amita_cluster::BLOCK_BYTES),
             generation: Generation(0),
             owner: None,
         };

@@ -17,6 +17,8 @@ pub struct Settings {
     pub store_timeout: Duration,
     /// A read that is not answered for so long is sent to another member, too.
     pub hedge_ms: u32,
+    /// Reads rest on answers to what was sent after them, and not on promises.
+    pub confirm_reads: bool,
     /// How long a store is left alone that answers `Busy`.
     pub busy_pause: Duration,
     /// How long an owner may take to release its volume.
@@ -40,6 +42,7 @@ impl Default for Settings {
             idle_mark_after: store.idle_mark_after,
             store_timeout: volume.store_timeout,
             hedge_ms: volume.hedge_ms,
+            confirm_reads: volume.confirm_reads,
             busy_pause: volume.busy_pause,
             release_timeout: amita_volume::OpenerConfig::new(amita_cluster::NodeId(0), "").release_timeout,
             window_requests: limits.window_requests,
@@ -65,6 +68,7 @@ impl Settings {
             promise: one(usual.promise, &[40, 100, 600]),
             idle_mark_after: one(usual.idle_mark_after, &[5, 50, 5000]),
             store_timeout: one(usual.store_timeout, &[400, 900, 5000]),
+            confirm_reads: usual.confirm_reads,
             busy_pause: one(usual.busy_pause, &[1, 10, 40]),
             release_timeout: one(usual.release_timeout, &[30, 1000]),
             quiet: one(usual.quiet, &[100, 1500]),

@@ -1,6 +1,6 @@
 //! The plan's faults, as they strike and as they end.
 
-use super::node::{disk, node_id, place};
+use super::node::{disk, host_at, host_place, node_id, place, store_id};
 use super::records::json;
 use super::{Cluster, volume_id, volume_name};
 use crate::faults::{Fault, Lost, Member, Plan, Step};
@@ -19,8 +19,11 @@ enum End {
     Start(Member),
     Partition(u64),
     Network(Member),
+    Hosts(Member),
     Lossy,
     Disk(Member),
+    Drain(Member),
+    Maintenance(Member),
 }
 
 /// What is still to strike, and what is to end.
@@ -99,6 +102,8 @@ impl Cluster {
 
     fn strike_one(&mut self, now: Time, fault: Fault) {
         self.tell(|| format!("strikes: {fault:?}"));
+        self.struck.push((now, fault.clone()));
+        self.ledger.struck(now, &fault);
         match fault {
             Fault::PowerCut { node, for_ns } => self.strike_end(now, node, for_ns, true),
             Fault::CoordinatorPowerCut { for_ns } => {
@@ -114,6 +119,50 @@ impl Cluster {
                     }
                     self.nodes[node].frozen_until = Time(now.0 + for_ns);
                 }
+            }
+            Fault::CoreFreeze { node, core, for_ns } => {
+                if self.nodes[node].is_up() {
+                    let core = core % self.nodes[node].cores();
+                    self.world.freeze(place(node, core), Duration::from_nanos(for_ns));
+                    self.coverage.hit("fault.core_frozen");
+                }
+            }
+            Fault::Suspend { node, for_ns } => {
+                // The product's clock counts such times.
+                let counts = !self.setup.plants.clock_stands_still;
+                self.stand_still(now, node, for_ns, counts);
+                self.coverage.hit("fault.suspended");
+            }
+            Fault::Pause { node, for_ns } => {
+                self.stand_still(now, node, for_ns, false);
+                self.coverage.hit("fault.paused");
+            }
+            Fault::HangingDisk {
+                node,
+                reads,
+                writes,
+                for_ns,
+            } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| {
+                    faults.read_hangs = reads;
+                    faults.write_hangs = writes;
+                });
+                self.later(now, for_ns, End::Disk(node));
+                self.coverage.hit("fault.hanging_disk");
+            }
+            Fault::ReadErrors {
+                node,
+                per_mille,
+                for_ns,
+            } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| faults.read_errors = per_mille);
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::MetadataFull { for_ns } => {
+                self.metadata.full_until(Time(now.0 + for_ns));
+                self.coverage.hit("fault.metadata_full");
             }
             Fault::Cut { a, b } => self.cut(a, b),
             Fault::Partition {
@@ -167,13 +216,9 @@ impl Cluster {
                 per_mille,
                 for_ns,
             } => {
-                self.hosts.disk_errors = true;
                 let disk = self.any_disk(node);
-                // A last batch that a mount cannot read may have been torn by the power cut, so the store goes on without it:
-                // harmless where another member has it.
-                let read_errors = if self.setup.min_copies < 2 { 0 } else { per_mille };
                 self.world.disk_faults(disk, |faults| {
-                    faults.read_errors = read_errors;
+                    faults.read_errors = per_mille;
                     faults.write_errors = per_mille;
                     faults.flush_errors = per_mille;
                 });
@@ -184,15 +229,63 @@ impl Cluster {
                 per_mille,
                 for_ns,
             } => {
-                self.hosts.rot = true;
                 let disk = self.any_disk(node);
                 self.world.disk_faults(disk, |faults| faults.lost = per_mille);
                 self.later(now, for_ns, End::Disk(node));
             }
-            Fault::Rot { node, blocks } => self.rot(node, blocks),
+            Fault::Rot { node, blocks } => self.rot(now, node, blocks),
             Fault::HostsCut { gateway } => {
                 self.hosts.cut_paths(now, gateway, &mut self.nodes);
+                let pairs = self.host_pairs(gateway, Lost::Both, None);
+                for connection in self.world.connections() {
+                    if pairs.contains(&(connection.from, connection.to)) {
+                        self.world.reset(connection.connection);
+                    }
+                }
                 self.coverage.hit("fault.hosts_cut");
+            }
+            Fault::Drain { node, for_ns } => {
+                self.set_duty(now, node, map::StoreDuty::Draining);
+                self.later(now, for_ns, End::Drain(node));
+                self.coverage.hit("fault.drain");
+            }
+            Fault::Maintenance { node, for_ns } => {
+                self.set_maintenance(now, node, true);
+                self.later(now, for_ns, End::Maintenance(node));
+                self.coverage.hit("fault.maintenance");
+            }
+            Fault::HostsApart {
+                gateway,
+                host,
+                lost,
+                for_ns,
+            } => {
+                let pairs = self.host_pairs(gateway, lost, host);
+                self.part(now, pairs, for_ns);
+                self.coverage.hit("fault.hosts_apart");
+            }
+            Fault::Isolated {
+                gateway,
+                lost,
+                metadata,
+                for_ns,
+            } => {
+                let mut pairs = self.pairs(&[gateway], lost);
+                pairs.extend(self.host_pairs(gateway, lost, None));
+                self.part(now, pairs, for_ns);
+                if metadata {
+                    self.metadata.cut_off_until(node_id(gateway), Time(now.0 + for_ns));
+                }
+                self.coverage.hit("fault.isolated");
+            }
+            Fault::HostsSlow {
+                gateway,
+                extra_ns,
+                for_ns,
+            } => {
+                self.delay_hosts(gateway, Duration::from_nanos(extra_ns));
+                self.later(now, for_ns, End::Hosts(gateway));
+                self.coverage.hit("fault.hosts_slow");
             }
             Fault::PlannedMove { gateway } => {
                 let volume = self.random.below(self.setup.volumes);
@@ -208,6 +301,82 @@ impl Cluster {
                     }
                 }
             }
+        }
+    }
+
+    /// The operator changes what the node's stores are for.
+    fn set_duty(&mut self, now: Time, node: Member, duty: map::StoreDuty) {
+        for store in 0..self.setup.stores {
+            let key = map::store_key(store_id(node, store));
+            let record = self.metadata.state().get(&key).map(|value| value.json::<map::Store>());
+            if let Some(Ok(record)) = record {
+                let record = map::Store { duty, ..record };
+                self.metadata.operate(now, &amita_meta::Call::put(key, json(&record)));
+            }
+        }
+    }
+
+    /// The operator says whether somebody works on the node.
+    fn set_maintenance(&mut self, now: Time, node: Member, maintenance: bool) {
+        let key = map::node_key(&format!("node-{}", node + 1));
+        let record = self.metadata.state().get(&key).map(|value| value.json::<map::Node>());
+        if let Some(Ok(record)) = record {
+            let record = map::Node { maintenance, ..record };
+            self.metadata.operate(now, &amita_meta::Call::put(key, json(&record)));
+        }
+    }
+
+    /// All cores of a node stand still; its clock goes on, or does not.
+    fn stand_still(&mut self, now: Time, node: Member, for_ns: u64, counts: bool) {
+        if !self.nodes[node].is_up() {
+            return;
+        }
+        let length = Duration::from_nanos(for_ns);
+        for core in 0..self.nodes[node].cores() {
+            if counts {
+                self.world.freeze(place(node, core), length);
+            } else {
+                self.world.suspend(place(node, core), length);
+            }
+        }
+        self.nodes[node].frozen_until = Time(now.0 + for_ns);
+    }
+
+    /// Cuts directed pairs of places, for a while.
+    fn part(&mut self, now: Time, pairs: Vec<(u32, u32)>, for_ns: u64) {
+        for (from, to) in &pairs {
+            self.world.cut_link(*from, *to);
+        }
+        let id = self.strikes.order + 1;
+        self.later(now, for_ns, End::Partition(id));
+        self.strikes.partitions.insert(id, pairs);
+    }
+
+    /// The directed pairs of places between a gateway and hosts; of one host, if there is one of that number.
+    fn host_pairs(&self, gateway: Member, lost: Lost, host: Option<u32>) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        let clients = self.setup.profile.clients;
+        let host = host.map(|host| host % clients);
+        let hosts =
+            (0..clients).filter(|number| self.setup.fronted.is_some() && host.is_none_or(|host| host == *number));
+        for number in hosts {
+            debug_assert_eq!(host_at(host_place(number)), Some(number));
+            for core in 0..self.setup.cores[gateway] {
+                let (here, there) = (place(gateway, core), host_place(number));
+                if lost != Lost::Incoming {
+                    pairs.push((here, there));
+                }
+                if lost != Lost::Outgoing {
+                    pairs.push((there, here));
+                }
+            }
+        }
+        pairs
+    }
+
+    fn delay_hosts(&mut self, gateway: Member, delay: Duration) {
+        for (from, to) in self.host_pairs(gateway, Lost::Both, None) {
+            self.world.delay_link(from, to, delay);
         }
     }
 
@@ -237,11 +406,6 @@ impl Cluster {
             is_there
         });
         self.moves_since.len()
-    }
-
-    /// The node whose data rots.
-    pub(super) fn rotten(&self) -> Option<Member> {
-        self.strikes.rotten
     }
 
     /// One of the node's disks.
@@ -275,8 +439,12 @@ impl Cluster {
                 for (from, to) in self.strikes.partitions.values().flatten() {
                     self.world.cut_link(*from, *to);
                 }
+                self.keep_apart();
             }
             End::Network(node) => self.delay(node, Duration::ZERO),
+            End::Drain(node) => self.set_duty(self.world.now(), node, map::StoreDuty::Normal),
+            End::Maintenance(node) => self.set_maintenance(self.world.now(), node, false),
+            End::Hosts(node) => self.delay_hosts(node, Duration::ZERO),
             End::Lossy => self.metadata.lose_answers(0),
             End::Disk(node) => {
                 for store in 0..self.setup.stores {
@@ -296,6 +464,16 @@ impl Cluster {
             }
         }
         self.metadata.heal();
+    }
+
+    /// What lasts for the whole run.
+    pub(super) fn keep_apart(&mut self) {
+        for (from, to) in self.setup.apart.clone() {
+            self.ledger.parted(from, to);
+            for (from, to) in self.places(from, to) {
+                self.world.cut_link(from, to);
+            }
+        }
     }
 
     /// The directed pairs of places that a partition loses.
@@ -344,7 +522,7 @@ impl Cluster {
 
     /// Flips a bit in some blocks that the node's store holds. One node's data rots in a run, and only where another
     /// copy is always left: the last copy of what was written just before a power cut is not told from a torn write.
-    fn rot(&mut self, node: Member, blocks: u64) {
+    fn rot(&mut self, now: Time, node: Member, blocks: u64) {
         if self.setup.min_copies < 2 || *self.strikes.rotten.get_or_insert(node) != node {
             return;
         }
@@ -366,7 +544,7 @@ impl Cluster {
             let offset = *self.random.pick(&used) + self.random.below(u64::from(amita_cluster::BLOCK_BYTES));
             let bit = self.random.below(8) as u8;
             self.world.flip_bit(&disk, offset, bit);
-            self.hosts.rot = true;
+            self.ledger.rotted(now, node);
         }
     }
 }

@@ -27,3 +27,149 @@ fn a_seed_replays_exactly() {
     assert_eq!((one.trace, one.coverage), (two.trace, two.coverage));
     assert_ne!(one.trace, other.trace);
 }
+
+/// How long clients stand still when a node with copies goes, as a cluster with the product's own settings.
+mod pause {
+    use super::*;
+    use crate::faults::{Fault, Plan, Step};
+
+    const MS: u64 = 1_000_000;
+
+    fn step(after_operations: u32, delay_ns: u64, fault: Fault) -> Step {
+        Step {
+            after_operations,
+            delay_ns,
+            fault,
+        }
+    }
+
+    /// Three nodes with three copies, all that the product's defaults say; hosts at the first one write all the time.
+    fn usual(seed: u64, steps: Vec<Step>) -> Setup {
+        let mut setup = Setup::quiet(seed);
+        setup.refused_for = amita_node::REFUSED_FOR;
+        setup.silent_for = amita_node::SILENT_FOR;
+        setup.settings.store_timeout = amita_node::SILENT_FOR;
+        setup.host_patience = Duration::from_secs(60);
+        // A node that is gone for this test is not evicted by anybody but the sequencers.
+        setup.coordinator = Some(patience(5000));
+        // Cores with links of their own, in some.
+        let cores = 1 + (seed % 3) as usize;
+        (setup.cores, setup.links_per_peer) = (vec![cores; 3], cores);
+        setup.profile.read_percent = 20;
+        setup.profile.operations = 600;
+        setup.plan = Plan {
+            steps,
+            victims: vec![1, 2],
+        };
+        setup
+    }
+
+    /// From the first fault to the acknowledgement of the first write that was asked for after it; and whether any store left.
+    fn first_write_after(setup: Setup) -> (Duration, u64) {
+        let seed = setup.seed;
+        let mut cluster = Cluster::new(setup, false);
+        cluster.play().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let (struck, _) = cluster.struck[0];
+        let writes =
+            cluster.history.operations().iter().filter(|operation| {
+                matches!(operation.kind, Kind::Write | Kind::Clear) && operation.invoked.1 >= struck
+            });
+        let acknowledged = writes.filter_map(|operation| operation.completed).map(|(_, at)| at);
+        let first = acknowledged.min().expect("some write was acknowledged");
+        let evicted = cluster.finish(None).coverage.count("run.evicted");
+        (first.since(struck), evicted)
+    }
+
+    /// The longest of many seeds.
+    fn longest(seeds: u64, fault: Fault) -> Duration {
+        let mut longest = Duration::ZERO;
+        for seed in 0..seeds {
+            let at = 100 + (seed * 37 % 300) as u32;
+            let delay_ns = seed * 61 % 7 * MS;
+            let (pause, evicted) = first_write_after(usual(seed, vec![step(at, delay_ns, fault.clone())]));
+            assert!(evicted > 0, "seed {seed}: the write did without the node");
+            longest = longest.max(pause);
+        }
+        longest
+    }
+
+    #[test]
+    fn a_killed_node_costs_less_than_a_tenth_of_a_second() {
+        let pause = longest(
+            60,
+            Fault::Kill {
+                node: 2,
+                for_ns: 20_000 * MS,
+            },
+        );
+        println!("killed: {pause:?} at most until a write is acknowledged");
+        assert!(pause <= Duration::from_millis(100), "{pause:?}");
+    }
+
+    #[test]
+    fn a_frozen_node_costs_less_than_one_and_a_half_seconds() {
+        let pause = longest(
+            60,
+            Fault::Freeze {
+                node: 2,
+                for_ns: 20_000 * MS,
+            },
+        );
+        println!("frozen: {pause:?} at most until a write is acknowledged");
+        assert!(pause <= Duration::from_millis(1500), "{pause:?}");
+    }
+
+    /// An hour in which some link blinks every five seconds: connections are reset, packets are lost for some hundred
+    /// milliseconds, a process is started again at once. Nobody loses its place for that.
+    #[test]
+    fn an_hour_of_blinking_links_evicts_nobody() {
+        let (runs, blinks) = (12, 60);
+        let (mut lived, mut resets, mut evicted) = (Duration::ZERO, 0, 0);
+        for seed in 0..runs {
+            let mut random = Random::new(seed).fork(3);
+            let mut steps = Vec::new();
+            for blink in 0..blinks {
+                let a = random.below(3) as usize;
+                let b = (a + 1 + random.below(2) as usize) % 3;
+                let lost = *random.pick(&[
+                    crate::faults::Lost::Both,
+                    crate::faults::Lost::Incoming,
+                    crate::faults::Lost::Outgoing,
+                ]);
+                let fault = match random.below(5) {
+                    0 | 1 => Fault::Cut { a, b },
+                    2 | 3 => Fault::Partition {
+                        side: vec![a],
+                        lost,
+                        metadata: false,
+                        for_ns: random.within(20, 400) * MS,
+                    },
+                    // Not the hosts' own gateway.
+                    _ => Fault::Kill {
+                        node: 1 + random.below(2) as usize,
+                        for_ns: random.within(MS / 10, 25 * MS),
+                    },
+                };
+                steps.push(step(10 + blink * 10, random.below(900) * MS, fault));
+            }
+            let mut setup = usual(seed, steps);
+            // An operation each half second, of all clients together.
+            (setup.profile.clients, setup.profile.depth) = (2, 2);
+            (setup.profile.operations, setup.profile.pause_ns) = (10 + blinks * 10, 2_000 * MS);
+            setup.work = Duration::from_secs(1200);
+            setup.expect_no_eviction = true;
+            let mut cluster = Cluster::new(setup, false);
+            cluster.play().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            assert_eq!(cluster.struck.len(), blinks as usize, "seed {seed}");
+            lived += cluster.world.now().since(Time::default());
+            let coverage = cluster.finish(None).coverage;
+            assert_eq!(coverage.count("run.work_cut_short"), 0, "seed {seed}");
+            resets += coverage.count("net.reset");
+            evicted += coverage.count("run.evicted");
+        }
+        println!("{lived:?}: {resets} connections reset, {evicted} evictions");
+        assert!(lived >= Duration::from_secs(3600), "{lived:?}");
+        assert!(resets > 100);
+        assert_eq!(evicted, 0);
+    }
+}

@@ -75,6 +75,7 @@ fn of_stores() -> Vec<Mutant> {
         store("checkpoint-unflushed", "D5", of_store!(CheckpointUnflushed), &[3]),
         store("no-pin", "D6", of_store!(NoPin), &[17]),
         store("discard-unpinned", "D6", of_store!(DiscardUnpinned), &[102]),
+        store("loses-slots", "D5", of_store!(LosesSlots), &[1]),
         store("answer-at-once", "I1", of_store!(AnswerAtOnce), &[1]),
         store("replay-unverified", "I3", of_store!(ReplayUnverified), &[1]),
     ]
@@ -82,18 +83,13 @@ fn of_stores() -> Vec<Mutant> {
 
 fn of_clusters() -> Vec<Mutant> {
     vec![
-        cluster(
-            "skip-generation-check",
-            "R2",
-            of_volume!(skip_generation_check),
-            &[137, 16],
-        ),
+        cluster("skip-generation-check", "R2", of_volume!(skip_generation_check), &[59]),
         cluster("old-epoch-let-in", "R2", of_store!(OldEpochLetIn), &[]),
         cluster(
             "blind-eviction",
             "R2",
             plant!(plants => plants.metadata.blind_eviction = true),
-            &[50],
+            &[129],
         ),
         cluster(
             "blind-promotion",
@@ -106,7 +102,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("no-settling", "R1", of_volume!(no_settling), &[]),
         cluster("whole-at-once", "R5", of_volume!(whole_at_once), &[0]),
         cluster("trust-base", "R5", of_volume!(trust_base), &[48]),
-        cluster("mends-anything", "R5", of_store!(MendsAnything), &[59]),
+        cluster("mends-anything", "R5", of_store!(MendsAnything), &[87]),
         cluster(
             "serves-syncing",
             "R5",
@@ -127,7 +123,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[0],
         ),
         cluster("roll-in-parts", "R6", of_volume!(roll_in_parts), &[]),
-        cluster("open-without-roll", "R6", of_volume!(open_without_roll), &[6]),
+        cluster("open-without-roll", "R6", of_volume!(open_without_roll), &[2]),
         cluster("trust-unknown", "R6", of_volume!(trust_unknown), &[4]),
         cluster(
             "blind-raise",
@@ -136,13 +132,28 @@ fn of_clusters() -> Vec<Mutant> {
             &[84],
         ),
         cluster("no-credits", "R7", of_volume!(no_credits), &[39]),
+        cluster("full-without-word", "R7", of_volume!(full_without_word), &[]),
+        cluster("up-at-each-record", "R7", of_gateway!(up_at_each_record), &[0]),
+        cluster("forget-bytes", "R7", of_volume!(forget_bytes), &[0]),
         cluster("no-least", "R8", of_volume!(no_least), &[]),
         cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
         cluster("any-age", "R9", of_gateway!(any_age), &[]),
         cluster("any-generation", "R9", of_gateway!(any_generation), &[]),
         cluster("keep-for-gone-hosts", "R9", of_gateway!(keep_for_gone_hosts), &[]),
         cluster("repeat-compare", "R9", of_gateway!(repeat_compare), &[]),
+        cluster("carry-out-again", "R9", of_gateway!(carry_out_again), &[]),
+        cluster("no-window", "R9", of_gateway!(no_window), &[]),
+        cluster("date-again", "R9", of_gateway!(date_again), &[]),
+        cluster("keep-when-lapsed", "R9", of_gateway!(keep_when_lapsed), &[]),
+        cluster(
+            "keep-silent-hosts",
+            "R9",
+            plant!(plants => plants.keep_silent_hosts = true),
+            &[],
+        ),
         cluster("fail-at-once", "R9", of_gateway!(fail_at_once), &[]),
+        cluster("any-attempt", "R10", of_gateway!(any_attempt), &[]),
+        cluster("forget-old-shard", "R10", of_gateway!(forget_old_shard), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(serve_half_fenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(ignore_min_copies), &[17]),
         cluster("ignore-lost", "R12", of_volume!(ignore_lost), &[120]),
@@ -159,6 +170,16 @@ fn of_clusters() -> Vec<Mutant> {
             of_volume!(acknowledge_by_majority),
             &[1],
         ),
+        cluster("whole-promise", "R4", of_volume!(whole_promise), &[]),
+        cluster(
+            "clock-stands-still",
+            "R4",
+            plant!(plants => plants.clock_stands_still = true),
+            &[],
+        ),
+        cluster("trust-clocks", "R4", plant!(plants => plants.trust_clocks = true), &[]),
+        cluster("memory-is-life", "R12", of_volume!(memory_is_life), &[]),
+        cluster("unreadable-is-torn", "D4", of_store!(UnreadableIsTorn), &[]),
         cluster("fresh-sum", "D7", of_store!(FreshSum), &[]),
         cluster("sum-unchecked", "I3", of_store!(SumUnchecked), &[57]),
     ]

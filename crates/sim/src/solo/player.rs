@@ -73,7 +73,7 @@ enum Asked {
     Gap {
         chunk: u64,
     },
-    Confirm,
+    Settle,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -456,8 +456,14 @@ impl Player {
                 u64::from(entry.blocks().count)
             };
             if self.credit < cost {
-                if !self.asked.values().any(|(_, asked)| matches!(asked, Asked::Confirm)) {
-                    self.ask(service, Asked::Confirm, RequestBody::Confirm, Slice::default());
+                if !self.asked.values().any(|(_, asked)| matches!(asked, Asked::Settle)) {
+                    let (want, back) = (cost as u32, 0);
+                    self.ask(
+                        service,
+                        Asked::Settle,
+                        RequestBody::Settle { want, back },
+                        Slice::default(),
+                    );
                     self.hit("solo.credit_wait");
                 }
                 return false;
@@ -522,6 +528,11 @@ impl Player {
         let Some(length) = line.length_of(version).filter(|length| *length > 0) else {
             return false;
         };
+        let entry = &line.entries[length - 1];
+        if entry.stamp != Stamp::ZERO {
+            // What comes again is paid for again (R7).
+            self.credit = self.credit.saturating_sub(u64::from(entry.blocks().count));
+        }
         let (body, payload, _) = self.write_body(chunk, length - 1);
         let scope = Scope {
             volume: VOLUME,

@@ -58,6 +58,19 @@ impl StoreService {
         self.store.state()
     }
 
+    /// What must hold between events: all of it, or what is cheap. Panics where it does not.
+    #[cfg(feature = "planted")]
+    pub fn check(&self, everything: bool) {
+        match everything {
+            true => self.store.check(),
+            false => self.store.check_sums(),
+        }
+    }
+
+    /// Builds that do not have the checks.
+    #[cfg(not(feature = "planted"))]
+    pub fn check(&self, _: bool) {}
+
     /// Its figures.
     pub fn status(&self) -> Status {
         self.store.status()

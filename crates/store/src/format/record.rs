@@ -9,6 +9,7 @@ use amita_cluster::{
     Version, VolumeId,
 };
 use arrayvec::ArrayVec;
+use std::ops::RangeInclusive;
 
 mod reader;
 
@@ -272,6 +273,21 @@ pub struct Fence {
     pub in_sync: MemberSet,
     /// The stores that are being brought up to date; with the others at most [`MAX_MEMBERS`].
     pub syncing: MemberSet,
+}
+
+impl Fence {
+    /// With [`Generation::DELETED`] a fence says that volumes are deleted: from `volume` on, and as many more as `owner` says.
+    #[must_use]
+    pub fn deleted(&self) -> Option<RangeInclusive<VolumeId>> {
+        deleted(self.volume, self.generation, self.owner)
+    }
+}
+
+/// The volumes that a fence, or a checkpoint's line, says are deleted.
+#[must_use]
+pub fn deleted(volume: VolumeId, generation: Generation, more: NodeId) -> Option<RangeInclusive<VolumeId>> {
+    let last = VolumeId(volume.0.saturating_add(u64::from(more.0)));
+    (generation == Generation::DELETED).then_some(volume..=last)
 }
 
 /// A block's entry in a roll-forward, a clone or a mend.

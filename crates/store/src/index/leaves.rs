@@ -5,6 +5,9 @@
 //! checksum a block. Where memory is short, a clock goes round over those that the disk has, and drops what was not
 //! used since it came by last.
 
+#[cfg(any(test, feature = "planted"))]
+mod check;
+
 use super::arena::Flat;
 use super::{ChunkKey, Entry, Index, LEAF_BYTES, LEAF_ENTRIES, LOST, LeafRef, NO_OP, PARTS, View};
 use crate::format::Slot;

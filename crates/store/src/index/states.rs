@@ -386,10 +386,11 @@ impl Index {
                 .sum::<u64>()
     }
 
-    /// Takes over a chunk from a checkpoint; `None`: it is there already.
-    pub fn load_chunk(&mut self, item: &ChunkItem) -> Option<ChunkKey> {
-        if self.find(item.chunk).is_some() {
-            return None;
+    /// Takes over a chunk from a checkpoint, in place of what the same checkpoint said of it before: the chunk was dropped
+    /// and made anew while it was written.
+    pub fn load_chunk(&mut self, item: &ChunkItem) -> ChunkKey {
+        if let Some(earlier) = self.find(item.chunk) {
+            self.unload(earlier);
         }
         let key = self.touch(item.chunk);
         let chunk = self.chunk_mut(key);
@@ -401,7 +402,23 @@ impl Index {
         chunk.deleted = item.flags & flag::DELETED != 0;
         chunk.loose = item.flags & flag::LOOSE != 0;
         self.load_leaves(key, HEAD, &item.leaves);
-        Some(key)
+        key
+    }
+
+    /// Forgets a chunk that was taken over from a checkpoint. Its slots are in nobody's hands: the map of slots is younger.
+    fn unload(&mut self, key: ChunkKey) {
+        for part in 0..PARTS {
+            self.release_leaf(self.location(key, View::Head, part));
+        }
+        for state in self.chunk_mut(key).states.take().into_iter().flat_map(|states| *states) {
+            self.states -= 1;
+            self.state_parts -= state.parts.len() as u64;
+            for (_, leaf) in state.parts {
+                self.release_ref(leaf);
+            }
+        }
+        self.released_pages.clear();
+        self.forget(key);
     }
 
     /// Takes over a state from a checkpoint; returns its serial number.

@@ -131,7 +131,7 @@ fn through_a_checkpoint(index: &mut Index, pages: &mut Pages) -> Index {
             match item.expect("as it was written") {
                 Item::Chunk(item) => {
                     assert_eq!(item.position, 5);
-                    chunk = other.load_chunk(&item).map(|key| (key, 0));
+                    chunk = Some((other.load_chunk(&item), 0));
                 }
                 Item::State(item) => {
                     let (key, _) = chunk.unwrap();

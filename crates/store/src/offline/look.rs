@@ -125,6 +125,7 @@ pub struct ChunkLook {
 /// The volumes whose owners a store knows.
 pub(crate) fn volumes_of(store: &Store) -> Vec<VolumeLook> {
     let volumes = store.look_fences().volumes().iter();
+    let volumes = volumes.filter(|volume| volume.generation < Generation::DELETED);
     let mut list: Vec<VolumeLook> = volumes
         .map(|volume| VolumeLook {
             volume: volume.id,
@@ -134,6 +135,12 @@ pub(crate) fn volumes_of(store: &Store) -> Vec<VolumeLook> {
         .collect();
     list.sort_unstable_by_key(|look| look.volume);
     list
+}
+
+/// The volumes that a store knows to be deleted, as ranges.
+pub(crate) fn deleted_of(store: &Store) -> Vec<(VolumeId, VolumeId)> {
+    let deleted = store.look_fences().deleted().iter();
+    deleted.map(|(&first, &last)| (first, last)).collect()
 }
 
 /// The groups that a store knows.
@@ -185,6 +192,12 @@ impl<R: ReadAt> Offline<R> {
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeLook> {
         volumes_of(&self.store)
+    }
+
+    /// The volumes that the store knows to be deleted: the first and the last number of each range, ascending.
+    #[must_use]
+    pub fn deleted(&self) -> Vec<(VolumeId, VolumeId)> {
+        deleted_of(&self.store)
     }
 
     /// The groups that the store knows.

@@ -60,6 +60,8 @@ pub(super) struct Writer {
     chunks: u32,
     gone: usize,
     slots: u32,
+    /// The next deleted volume to write.
+    deleted: VolumeId,
     /// Pages written so far, and the checksum of the last.
     pages: u64,
     last_sum: u32,
@@ -116,6 +118,7 @@ impl Writer {
     fn begin(&mut self, tail: u64, tail_sum: u32) {
         self.phase = Phase::Items;
         (self.groups, self.volumes, self.chunks, self.gone, self.slots) = (0, 0, 0, 0, 0);
+        self.deleted = VolumeId(0);
         (self.pages, self.last_sum) = (0, 0);
         (self.tail, self.tail_sum) = (tail, tail_sum);
         self.directory = None;
@@ -246,11 +249,23 @@ impl Store {
         while writer.space() >= VOLUME_BYTES
             && let Some(volume) = self.fences.volumes().get(self.checkpoint.volumes)
         {
-            writer.volume(volume.id, volume.generation.0, volume.owner);
+            if volume.generation < Generation::DELETED {
+                writer.volume(volume.id, volume.generation.0, volume.owner);
+            }
             self.checkpoint.volumes += 1;
         }
         let fences = self.checkpoint.groups >= self.fences.groups().len()
             && self.checkpoint.volumes >= self.fences.volumes().len();
+        // Ranges may grow together meanwhile: what is left is what is above the last number that was written.
+        while fences
+            && writer.space() >= VOLUME_BYTES
+            && let Some((first, last)) = self.fences.deleted_from(self.checkpoint.deleted)
+        {
+            let more = u32::try_from(last.0 - first.0).unwrap_or(u32::MAX);
+            writer.volume(first, Generation::DELETED.0, NodeId(more));
+            self.checkpoint.deleted = VolumeId((first.0 + u64::from(more)).saturating_add(1));
+        }
+        let fences = fences && self.fences.deleted_from(self.checkpoint.deleted).is_none();
         let paused = writer.pause();
         self.checkpoint.directory = Some((buffer, paused));
         if fences {

@@ -2,9 +2,9 @@
 //! thinly provided gives them back.
 //!
 //! Only runs that are worth it are discarded, one at a time, and as long as one is under way its slots are nobody's: a late
-//! discard must not erase a new block (rule D6). A discard leaves a hole in a regular file, and a write into a hole is
-//! only durable after a flush (rule D3), whatever the device says: so files are discarded only if that was asked for, and
-//! from then on every write is flushed.
+//! discard must not erase a new block (rule D6). So only slots are discarded that nothing has spoken for (rule R7). A
+//! discard leaves a hole in a regular file, and a write into a hole is only durable after a flush (rule D3), whatever the
+//! device says: so files are discarded only if that was asked for, and from then on every write is flushed.
 
 use super::{Effect, Store, io::Io};
 use crate::config::{Discard, Plant};
@@ -62,13 +62,17 @@ impl Store {
         if self.discard.under_way.is_some() || !self.discards() {
             return;
         }
+        let most = self.discardable_slots().min(u64::from(MOST_SLOTS)) as u32;
+        if most < LEAST_SLOTS {
+            return;
+        }
         while let Some(run) = self.discard.waiting.pop_front() {
             if run.count < LEAST_SLOTS {
                 continue;
             }
             // What was taken in the meantime divides it.
             let free = self.allocator.free_run(run);
-            let count = free.count.min(MOST_SLOTS);
+            let count = free.count.min(most);
             let now = Run { count, ..free };
             let done = now.slot.0 + now.count - run.slot.0;
             if done < run.count {
@@ -92,7 +96,7 @@ impl Store {
             self.file.volatile_cache |= self.file.discard_makes_holes && !unflushed;
             self.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
             let offset = self.superblock.geometry.slot_offset(now.slot);
-            let io = self.ios.begin(Io::Discard);
+            let io = self.ios.begin(self.now, Io::Discard);
             self.effects.push_back(Effect::Discard {
                 io,
                 offset,
@@ -111,6 +115,12 @@ impl Store {
             let given = self.allocator.give(run);
             assert!(given, "nobody else has what is being discarded");
         }
+    }
+
+    /// Those slots: nobody else's (rule D6).
+    #[cfg(any(test, feature = "planted"))]
+    pub(super) fn discard_under_way(&self) -> Option<Run> {
+        self.discard.under_way
     }
 
     /// Slots that are being discarded.

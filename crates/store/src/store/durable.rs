@@ -72,6 +72,9 @@ impl Store {
             self.log.first_batch += 1;
             self.course = batch.course;
             for at in 0..batch.ops.len() {
+                if let Err(why) = self.check_applied(batch.ops[at]) {
+                    return self.poison(why);
+                }
                 self.apply(batch.ops[at], batch.end);
             }
             self.log.recycle_ops(batch.ops);
@@ -89,6 +92,24 @@ impl Store {
             ));
         }
         self.reclaim();
+    }
+
+    /// Does a change come onto exactly the version that it names? It was looked at when it was accepted (`check_accepted`);
+    /// between the two lie the chunk's queue, the batch and the log.
+    fn check_applied(&self, key: u32) -> Result<(), String> {
+        let op = self.ops.get(key);
+        if matches!(op.change, Change::Fence(_) | Change::Keep(_) | Change::Clone(_)) {
+            return Ok(());
+        }
+        let durable = self.index.chunk(op.chunk).durable;
+        if durable == op.previous || self.config.planted.has(Plant::AnyPredecessor) {
+            return Ok(());
+        }
+        Err(format!(
+            "a change from version {} to {} became durable on a chunk that is at {durable}; this must not be: please report \
+             it, and restart the node so that the store is read anew from its disk",
+            op.previous, op.version
+        ))
     }
 
     /// The planted fault: what is durable itself is answered whatever was logged before it.
@@ -221,8 +242,8 @@ impl Store {
             self.answer(asker, body, Slice::default());
         }
         if resent {
-            self.answer_resends(key, |store, asker| {
-                store.answer(asker, AnswerBody::Done, Slice::default())
+            self.answer_resends(key, |store, resend| {
+                store.answer(resend.asker, AnswerBody::Done, Slice::default())
             });
         }
         self.ops.remove(key);

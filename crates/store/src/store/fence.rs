@@ -1,7 +1,7 @@
 //! Fences: they wait for promises, for older writes, and for the log.
 
 use super::op::{Change, Op};
-use super::{Asker, Store};
+use super::{Asker, LinkId, Store};
 use crate::config::Plant;
 use crate::credits::AccountId;
 use crate::fences::Verdict;
@@ -14,7 +14,8 @@ use amita_reactor::{Slice, Time};
 /// A fence that is not logged yet.
 #[derive(Debug)]
 pub(super) struct PendingFence {
-    pub asker: Asker,
+    /// Whom to answer; nobody, where the link has closed.
+    pub asker: Option<Asker>,
     fence: Fence,
     /// The promises to this generation were given back.
     given_back: Option<Generation>,
@@ -32,14 +33,14 @@ impl Store {
         if !fence.blocks_per_chunk.is_power_of_two() || u32::from(fence.blocks_per_chunk) > MAX_BLOCKS_PER_CHUNK {
             return self.invalid(asker, Problem::Range);
         }
-        if fence.generation > Generation::MAX {
+        if fence.generation >= Generation::DELETED {
             return self.invalid(asker, Problem::Version);
         }
         if !self.fence_fits(fence.volume, fence.group) {
             return self.refuse(asker, Refusal::NoSpace);
         }
         self.fence_queue.push(PendingFence {
-            asker,
+            asker: Some(asker),
             fence,
             given_back,
             waits_until: None,
@@ -73,7 +74,11 @@ impl Store {
             let pending = self.fence_queue.remove(at);
             match verdict {
                 Verdict::Equal => self.answer_fence(pending.asker, &pending.fence),
-                Verdict::Refuse(refusal) => self.refuse(pending.asker, refusal),
+                Verdict::Refuse(refusal) => {
+                    if let Some(asker) = pending.asker {
+                        self.refuse(asker, refusal);
+                    }
+                }
                 _ if early => {
                     self.fences.adopt(&pending.fence);
                     self.answer_fence(pending.asker, &pending.fence);
@@ -83,7 +88,7 @@ impl Store {
                     self.adopt_fence(&pending.fence);
                     self.answer_fence(pending.asker, &pending.fence);
                 }
-                _ => self.log_fence(Some(pending.asker), pending.fence),
+                _ => self.log_fence(pending.asker, pending.fence),
             }
         }
     }
@@ -108,7 +113,7 @@ impl Store {
         self.fence_queue.iter().filter_map(|pending| pending.waits_until).min()
     }
 
-    fn log_fence(&mut self, asker: Option<Asker>, fence: Fence) {
+    pub(super) fn log_fence(&mut self, asker: Option<Asker>, fence: Fence) {
         self.space.fences_logged += 1;
         let op = Op::new(Change::Fence(Box::new(fence)), asker, ChunkKey(u32::MAX));
         let key = self.ops.insert(op);
@@ -125,19 +130,29 @@ impl Store {
         };
         self.ops.remove(key);
         self.adopt_fence(&fence);
-        if let Some(asker) = asker {
-            self.answer_fence(asker, &fence);
+        self.answer_fence(asker, &fence);
+    }
+
+    /// Fences of a closed link go on, but nobody is granted anything for them: it would never be given back (rule R7).
+    pub(super) fn forget_fence_askers(&mut self, link: LinkId) {
+        let queued = self.fence_queue.iter_mut().map(|pending| &mut pending.asker);
+        for asker in queued.chain(self.ops.fence_askers()) {
+            asker.take_if(|asker| asker.link == link);
         }
     }
 
     fn adopt_fence(&mut self, fence: &Fence) {
         self.fences.adopt(fence);
-        self.credits.supersede(fence.volume, fence.generation);
-        self.drop_staged(fence.volume, fence.generation);
+        let volumes = fence.deleted().unwrap_or(fence.volume..=fence.volume);
+        let in_flight = self.credits.supersede(&volumes, fence.generation);
+        self.linger(in_flight);
+        self.drop_staged(&volumes, fence.generation);
+        self.drop_staged_before(fence.group, fence.epoch);
     }
 
-    /// Answers a fence that is adopted, unless a newer one has overtaken it.
-    fn answer_fence(&mut self, mut asker: Asker, fence: &Fence) {
+    /// Answers a fence that is adopted, if somebody waits for that.
+    fn answer_fence(&mut self, asker: Option<Asker>, fence: &Fence) {
+        let Some(mut asker) = asker else { return };
         self.counters.fences += 1;
         asker.volume = self.fences.find(fence.volume);
         // One that a newer generation has overtaken gets nothing any more.
@@ -146,7 +161,8 @@ impl Store {
             .is_some_and(|volume| self.fences.volume(volume).generation <= fence.generation)
         {
             let account = AccountId::new(asker.link, asker.id);
-            self.credits.open(account, fence.volume, fence.generation);
+            let ended = self.credits.open(account, fence.volume, fence.generation);
+            self.linger(ended);
         }
         self.answer(asker, AnswerBody::Fenced, Slice::default());
     }

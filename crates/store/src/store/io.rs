@@ -3,6 +3,7 @@
 use super::{Effect, IoId, Store};
 use amita_reactor::{BufMut, Segments, Time};
 use std::io;
+use std::time::Duration;
 
 /// What an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,30 +41,49 @@ pub(super) enum Io {
 pub(super) struct Ios {
     /// The count tells a place's operations apart. It has 16 bits, so that an id fits the 48 bits that a token has for
     /// it; an id comes back exactly once, so a count that starts over cannot be mistaken.
-    places: Vec<(u16, Option<Io>)>,
+    places: Vec<Place>,
     free: Vec<u32>,
 }
 
+#[derive(Debug)]
+struct Place {
+    count: u16,
+    kind: Option<Io>,
+    /// When it was started.
+    started: Time,
+}
+
 impl Ios {
-    pub fn begin(&mut self, io: Io) -> IoId {
+    pub fn begin(&mut self, now: Time, io: Io) -> IoId {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
+            self.places.push(Place {
+                count: 0,
+                kind: None,
+                started: now,
+            });
             self.places.len() as u32 - 1
         });
-        let (count, kind) = &mut self.places[place as usize];
-        *count = count.wrapping_add(1);
-        *kind = Some(io);
-        IoId(u64::from(*count) << 32 | u64::from(place))
+        let it = &mut self.places[place as usize];
+        it.count = it.count.wrapping_add(1);
+        it.kind = Some(io);
+        it.started = now;
+        IoId(u64::from(it.count) << 32 | u64::from(place))
+    }
+
+    /// When the oldest of those under way was started.
+    pub fn oldest(&self) -> Option<Time> {
+        let under_way = self.places.iter().filter(|place| place.kind.is_some());
+        under_way.map(|place| place.started).min()
     }
 
     /// Ends one; `None` when there is no such operation under way.
     fn end(&mut self, id: IoId) -> Option<Io> {
         let place = id.0 as u32;
-        let (count, kind) = self.places.get_mut(place as usize)?;
-        if u64::from(*count) != id.0 >> 32 {
+        let it = self.places.get_mut(place as usize)?;
+        if u64::from(it.count) != id.0 >> 32 {
             return None;
         }
-        let io = kind.take()?;
+        let io = it.kind.take()?;
         self.free.push(place);
         Some(io)
     }
@@ -72,19 +92,19 @@ impl Ios {
 impl Store {
     pub(super) fn start_read(&mut self, io: Io, offset: u64, buffer: BufMut) {
         self.counters.device_bytes_read += buffer.len() as u64;
-        let io = self.ios.begin(io);
+        let io = self.ios.begin(self.now, io);
         self.effects.push_back(Effect::Read { io, offset, buffer });
     }
 
     pub(super) fn start_write(&mut self, io: Io, offset: u64, data: Segments) {
         self.counters.device_bytes_written += data.iter().map(|slice| slice.len() as u64).sum::<u64>();
-        let io = self.ios.begin(io);
+        let io = self.ios.begin(self.now, io);
         self.effects.push_back(Effect::Write { io, offset, data });
     }
 
     pub(super) fn start_flush(&mut self, io: Io) {
         self.counters.flushes += 1;
-        let io = self.ios.begin(io);
+        let io = self.ios.begin(self.now, io);
         self.effects.push_back(Effect::Flush { io });
     }
 
@@ -123,6 +143,7 @@ impl Store {
         self.now = now;
         let io = self.ios.end(io);
         if let Err(error) = result {
+            self.flush_failed = true;
             return self.device_failed("a flush", &error);
         }
         match io {
@@ -149,7 +170,34 @@ impl Store {
         } else {
             self.poison(format!(
                 "{what} failed ({error}), so it is not known what the device holds; \
-                 check the device and start the node again to mount the store anew"
+                 the store serves nothing until it is mounted anew"
+            ));
+        }
+    }
+
+    /// Has a flush failed? What it should have made durable may be read and be lost all the same (Linux keeps what it could
+    /// not write as if it were written), so nobody can tell by reading what the device holds.
+    #[must_use]
+    pub fn flush_failed(&self) -> bool {
+        self.flush_failed
+    }
+
+    /// When the oldest operation was started that the device has not ended.
+    #[must_use]
+    pub fn oldest_io(&self) -> Option<Time> {
+        self.ios.oldest()
+    }
+
+    /// The device does not end what it was asked: whoever waits for it goes elsewhere, and nothing more is asked.
+    pub fn device_hangs(&mut self, now: Time, waited: Duration) {
+        self.now = now;
+        let why = format!("the device has not ended an operation for {} s", waited.as_secs());
+        if self.mount.is_some() {
+            let error = io::Error::new(io::ErrorKind::TimedOut, why);
+            self.mount_device_failed("an operation", &error);
+        } else {
+            self.poison(format!(
+                "{why}; the store is mounted anew when it has. If it never does, replace the device"
             ));
         }
     }

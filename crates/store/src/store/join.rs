@@ -60,7 +60,7 @@ impl Store {
             // Nobody may take from those in sync what they have.
             return self.invalid(asker, Problem::Members);
         }
-        if !self.clear_fits(0) {
+        if !self.join_fits() {
             let passing = self.space.unapplied_bytes > 0 || self.space_will_return();
             return self.refuse(asker, if passing { Refusal::Busy } else { Refusal::NoSpace });
         }

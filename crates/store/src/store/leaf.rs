@@ -101,6 +101,7 @@ impl Store {
 
     /// A leaf was read.
     pub(super) fn leaf_read(&mut self, mem: u32, buffer: &BufMut, result: &io::Result<()>) {
+        let at = self.index.loading(mem).0;
         let whole = self.take_leaf(mem, buffer, result);
         if !matches!(self.state, State::Serving) {
             return;
@@ -112,6 +113,9 @@ impl Store {
                     self.unpark(read, whole.err());
                 }
                 (Waiter::Chunk(chunk), Ok(())) => self.advance_chunk(chunk),
+                (Waiter::Chunk(chunk), Err(_)) if result.is_ok() && self.drops_wrong_leaf(chunk, at) => {
+                    self.advance_chunk(chunk);
+                }
                 (Waiter::Chunk(chunk), Err(lost)) => self.leaf_failed(chunk, lost),
             }
         }

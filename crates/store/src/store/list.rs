@@ -1,13 +1,14 @@
 //! Which chunks there are.
 
 use super::{Asker, Store};
+use crate::config::Plant;
 use crate::index::Sieve;
 use amita_cluster::message::{AnswerBody, ChunkState, MAX_LISTED_CHUNKS, Problem};
 use amita_cluster::{ChunkId, ChunkIndex, GroupIndex};
 use amita_reactor::Slice;
 
 impl Store {
-    /// Lists the chunks of a group and a core that are durable and not deleted.
+    /// Lists the chunks of a group and a core that are durable, and neither deleted nor about to be (rule R13).
     pub(super) fn list_chunks(&mut self, asker: Asker, sieve: Sieve, group: GroupIndex, core: u16, from: ChunkIndex) {
         if !sieve.groups.is_power_of_two() || group.0 >= sieve.groups || core >= sieve.cores {
             return self.invalid(asker, Problem::Range);
@@ -33,7 +34,8 @@ impl Store {
                     continue;
                 };
                 let chunk = self.index.chunk(key);
-                if chunk.is_there() && !chunk.deleted {
+                let going = chunk.deleting && !self.config.planted.has(Plant::GoingIsThere);
+                if chunk.is_there() && !chunk.deleted && !going {
                     chunks.push(ChunkState {
                         chunk: index,
                         version: chunk.durable,

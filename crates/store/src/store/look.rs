@@ -7,8 +7,15 @@ use crate::format::Slot;
 use crate::format::superblock::Superblock;
 use crate::held::Held;
 use crate::index::Index;
+use amita_cluster::ChunkId;
 
 impl Store {
+    /// The chunks that the store holds, in no order: for checkers.
+    pub fn held_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        let there = self.index.keys().map(|key| self.index.chunk(key));
+        there.filter(|chunk| chunk.is_there()).map(|chunk| chunk.id)
+    }
+
     /// The index.
     pub(crate) fn look_index(&self) -> &Index {
         &self.index

@@ -73,7 +73,7 @@ impl Store {
         }
         let accepted = known.accepted;
         let range = BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1);
-        if !self.charge(asker, with_data as u32) {
+        if !self.charge_mend(with_data as u32) {
             return self.refuse(asker, Refusal::NoSpace);
         }
         let mut change = MendChange::default();

@@ -6,9 +6,10 @@
 
 use super::leaf::{LostLeaf, Waiter};
 use super::op::Change;
-use super::{Store, io::Io};
+use super::{Asker, Store, io::Io};
 use crate::State;
 use crate::config::Plant;
+use crate::credits::AccountId;
 use crate::format::PAGE_BYTES;
 use crate::index::{ChunkKey, Location, NO_OP, View};
 use amita_cluster::BlockIndex;
@@ -232,6 +233,8 @@ impl Store {
             let op = self.ops.get(dropped);
             let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
             let (leaves, keep) = (op.leaves, matches!(op.change, Change::Keep(_)));
+            let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
+            let paid = matches!(op.change, Change::Write);
             let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
             next = op.next;
             self.space.reserved -= u64::from(blocks);
@@ -246,11 +249,26 @@ impl Store {
             if keep {
                 self.index.chunk_mut(chunk_key).deleting = false;
             }
+            if swept {
+                self.sweep_ended(false);
+            }
+            // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts it
+            // as unused, too: he gets at least what he paid.
+            let mut kept = if paid { blocks } else { 0 };
+            let mut refuse = |store: &mut Store, asker: Asker, back: u32| {
+                if store
+                    .credits
+                    .refund(AccountId::new(asker.link, asker.id), back.max(kept))
+                {
+                    kept = 0;
+                }
+                store.refuse(asker, why.clone());
+            };
             if let Some(asker) = asker {
-                self.refuse(asker, why.clone());
+                refuse(self, asker, 0);
             }
             if resent {
-                self.answer_resends(dropped, |store, asker| store.refuse(asker, why.clone()));
+                self.answer_resends(dropped, |store, resend| refuse(store, resend.asker, resend.paid));
             }
             self.ops.remove(dropped);
         }

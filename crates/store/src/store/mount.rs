@@ -8,6 +8,8 @@
 //! 4. A batch beyond the mark counts only if its data is whole, too: it is read back and compared. Batches are under
 //!    way in parallel, so the first one that is not whole is the end of the log; nothing behind it was acknowledged,
 //!    because answers go out in log order (D2).
+//!    A page that the device does not read is another matter than one that is not whole: it may be whole. It is read
+//!    again for some seconds, and then the mount is refused (D4).
 //! 5. A page that cannot be read although a later one says that it was durable is damage, never the end (D4): writes
 //!    are missing, and nobody can say which, so the store is refused.
 //! 6. The superblocks get the new mount's number and its first page: what a crashed mount left beyond that page can
@@ -21,16 +23,21 @@ use crate::allocator::Allocator;
 use crate::config::Plant;
 use crate::error::MountError;
 use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, flag};
-use crate::format::record::{Record, Run};
+use crate::format::record::{Record, Run, deleted};
 use crate::format::superblock::{Fault, OFFSETS, Superblock};
 use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
 use crate::held::Held;
 use crate::index::{ChunkKey, Entry, Location};
 use amita_cluster::{BlockIndex, ChunkId, ClusterId, Generation, NodeId, VolumeId};
 use amita_reactor::{BufMut, Time};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
+
+/// After so many milliseconds each what could not be read is read again: a bus reset or a path that fails over takes
+/// seconds.
+const READ_PAUSES_MS: [u64; 8] = [5, 20, 80, 300, 600, 1000, 1000, 2000];
 
 /// Bytes of one read.
 const STEP_BYTES: usize = 128 << 10;
@@ -71,6 +78,10 @@ pub(super) struct Mount {
     pub(super) narrow: bool,
     /// Where the read that is under way begins.
     pub(super) offset: u64,
+    /// How often it has failed.
+    pub(super) failed: usize,
+    /// How many bytes it has, while it waits to be started again, and when that is.
+    pub(super) again: Option<(usize, Time)>,
     pub(super) superblocks: Vec<Result<Superblock, Fault>>,
     /// The chunk whose items are being read from the checkpoint, and which state of it (0: itself).
     pub(super) chunk: Option<(ChunkKey, u32)>,
@@ -88,8 +99,10 @@ pub(super) struct Mount {
     pub(super) accepted: VecDeque<(Record, u64)>,
     /// Reads of leaves under way.
     pub(super) leaves_reading: usize,
-    /// Leaves that could not be read at once.
-    pub(super) read_again: FxHashSet<Location>,
+    /// Leaves that could not be read at once, and how often.
+    pub(super) read_again: FxHashMap<Location, usize>,
+    /// Those of them that wait to be read again, by their place in memory, and until when.
+    pub(super) leaves_again: Vec<(u32, Time)>,
     /// Where to go on when all accepted records are applied.
     pub(super) then: AfterApply,
     /// The next page of the log, and the checksum of the one before it.
@@ -119,6 +132,8 @@ impl Store {
             started: None,
             narrow: false,
             offset: 0,
+            failed: 0,
+            again: None,
             superblocks: Vec::new(),
             chunk: None,
             positions: Vec::new(),
@@ -127,7 +142,8 @@ impl Store {
             slots_first: 0,
             accepted: VecDeque::new(),
             leaves_reading: 0,
-            read_again: FxHashSet::default(),
+            read_again: FxHashMap::default(),
+            leaves_again: Vec::new(),
             then: AfterApply::Log,
             next: 0,
             sum: 0,
@@ -172,24 +188,34 @@ impl Store {
         let now = self.now;
         let Some(mount) = &mut self.mount else { return };
         mount.started.get_or_insert(now);
+        let torn = self.config.planted.has(Plant::UnreadableIsTorn);
         if let Err(error) = &result {
-            // A page that cannot be read is a page that is not whole: what that means is found out as for any other.
             match mount.phase {
-                Phase::Verify | Phase::Superblock(_) => {}
                 Phase::Log | Phase::Lookahead(_) if buffer.len() > PAGE_BYTES => {
                     // Which of them? Read one by one.
                     mount.narrow = true;
                     return self.mount_step(Ok(()));
                 }
-                Phase::Log | Phase::Lookahead(_) => {
+                Phase::Log | Phase::Lookahead(_) if torn => {
                     mount.narrow = false;
                     buffer.fill(0);
                 }
-                Phase::Checkpoint(_) | Phase::Apply | Phase::Finish => {
-                    return self.mount_device_failed("a read", error);
+                Phase::Verify if torn => {}
+                _ if let Some(&pause) = READ_PAUSES_MS.get(mount.failed) => {
+                    // It may have been the way to the device.
+                    mount.failed += 1;
+                    mount.again = Some((buffer.len(), now.plus(Duration::from_millis(pause))));
+                    self.report.read_again += 1;
+                    return;
                 }
+                // The other one says the same: a change is built upon only when both have it.
+                Phase::Superblock(_) => {}
+                _ => return self.mount_device_failed("a read", error),
             }
+        } else {
+            mount.narrow = false;
         }
+        mount.failed = 0;
         let went = match mount.phase {
             Phase::Superblock(which) => self.superblock_read(which, result.is_ok().then_some(&*buffer)),
             Phase::Checkpoint(first) => self.checkpoint_read(first, &buffer),
@@ -200,6 +226,30 @@ impl Store {
         };
         drop(buffer);
         self.mount_step(went);
+    }
+
+    /// Reads again what could not be read.
+    pub(super) fn mount_read_again(&mut self) {
+        let now = self.now;
+        let Some(mount) = &mut self.mount else { return };
+        let offset = mount.offset;
+        if let Some((bytes, _)) = mount.again.take_if(|(_, due)| *due <= now) {
+            self.mount_read(offset, bytes);
+        }
+        self.read_leaves_again();
+    }
+
+    /// When [`Store::mount_read_again`] is wanted.
+    pub(super) fn mount_deadline(&self) -> Option<Time> {
+        let mount = self.mount.as_ref()?;
+        let again = mount.again.map(|(_, due)| due);
+        let leaves = mount.leaves_again.iter().map(|(_, due)| *due);
+        again.into_iter().chain(leaves).min()
+    }
+
+    /// The pause before a leaf is read again that has failed so often; `None`: it was tried often enough.
+    pub(super) fn read_pause(failed: usize) -> Option<Duration> {
+        READ_PAUSES_MS.get(failed).map(|&pause| Duration::from_millis(pause))
     }
 
     pub(super) fn mount_step(&mut self, went: Result<(), MountError>) {
@@ -370,8 +420,11 @@ impl Store {
             Item::Group(fence) => self.fences.adopt_group(fence),
             Item::Volume(raw) if raw.generation > Generation::MAX.0 => return Err("a generation is impossible"),
             Item::Volume(raw) => {
-                self.fences
-                    .adopt_volume(VolumeId(raw.volume), Generation(raw.generation), NodeId(raw.owner));
+                let (volume, generation, owner) = (VolumeId(raw.volume), Generation(raw.generation), NodeId(raw.owner));
+                match deleted(volume, generation, owner) {
+                    Some(range) => self.fences.adopt_deleted(range),
+                    None => self.fences.adopt_volume(volume, generation, owner),
+                }
             }
             Item::Chunk(item) if item.flags & flag::GONE != 0 => {
                 mount.gone.insert(item.chunk, item.position);
@@ -382,8 +435,12 @@ impl Store {
                 if item.leaves.iter().any(wrong) {
                     return Err("a leaf is outside the store");
                 }
-                let key = self.index.load_chunk(item).ok_or("a chunk is there twice")?;
-                mount.positions.push(item.position);
+                let key = self.index.load_chunk(item);
+                // One that went while the checkpoint was being written, and came again, stands there as both.
+                match mount.positions.get_mut(key.0 as usize) {
+                    Some(position) => *position = item.position,
+                    None => mount.positions.push(item.position),
+                }
                 mount.chunk = Some((key, 0));
             }
             Item::Origin(origin) => {

@@ -131,6 +131,8 @@ pub(super) struct Op {
 pub(super) struct Resend {
     pub op: u32,
     pub asker: Asker,
+    /// What was taken from its account (rule R7).
+    pub paid: u32,
 }
 
 /// All accepted changes that are not durable.
@@ -150,6 +152,14 @@ impl Ops {
         self.places.len() - self.free.len()
     }
 
+    /// All of them, by their keys.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn each(&self) -> impl Iterator<Item = (u32, &Op)> {
+        let mut live = vec![true; self.places.len()];
+        self.free.iter().for_each(|key| live[*key as usize] = false);
+        (0..).zip(&self.places).filter(move |(key, _)| live[*key as usize])
+    }
+
     /// A change like `op`; memory of an earlier one is used again.
     pub fn insert(&mut self, mut op: Op) -> u32 {
         match self.free.pop() {
@@ -167,6 +177,13 @@ impl Ops {
                 self.places.len() as u32 - 1
             }
         }
+    }
+
+    /// Whom to answer fences.
+    pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
+        let fences = self.places.iter_mut();
+        let fences = fences.filter(|op| matches!(op.change, Change::Fence(_)));
+        fences.map(|op| &mut op.asker)
     }
 
     /// A blank [`Merge`].

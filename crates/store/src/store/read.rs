@@ -97,6 +97,12 @@ impl Reads {
         self.places.len() - self.free.len() + self.waiting.len()
     }
 
+    /// The chunks of which a version is waited for, once for each who waits.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn waiting_for(&self) -> impl Iterator<Item = ChunkKey> + '_ {
+        self.waiting.iter().map(|read| read.chunk)
+    }
+
     /// Forgets all of them; returns who asked.
     pub fn drain(&mut self) -> Vec<Asker> {
         self.free.clear();

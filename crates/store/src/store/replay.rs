@@ -187,24 +187,65 @@ impl Store {
     pub(super) fn mount_leaf_read(&mut self, mem: u32, buffer: &BufMut, result: &io::Result<()>) {
         let at = self.index.loading(mem).0;
         let wrong = result.is_err() || self.read_leaf(mem, buffer).is_none();
-        if wrong && self.mount.as_mut().is_some_and(|mount| mount.read_again.insert(at)) {
-            // It may have been the way, not the disk.
-            let again = self.take_surely(PAGE_BYTES);
-            if let Some(slot) = self.index.page_of(at) {
-                let offset = self.superblock.geometry.slot_offset(slot);
-                return self.start_read(Io::Leaf { mem }, offset, again);
+        if let Some(mount) = &mut self.mount
+            && wrong
+        {
+            let failed = mount.read_again.entry(at).or_default();
+            let pause = match result {
+                // What is read and is wrong may be the way's fault, once.
+                Ok(()) if *failed > 0 => None,
+                _ => Store::read_pause(*failed),
+            };
+            *failed += 1;
+            if let Some(pause) = pause {
+                self.report.read_again += 1;
+                mount.leaves_again.push((mem, self.now.plus(pause)));
+                return;
+            }
+            if let Err(error) = result
+                && !self.config.planted.has(Plant::UnreadableIsTorn)
+            {
+                // It may be whole: a mount without it would forget for good what it holds.
+                if let Some(slot) = self.index.page_of(at) {
+                    mount.offset = self.superblock.geometry.slot_offset(slot);
+                }
+                return self.mount_device_failed("a read", error);
             }
         }
         if self.take_leaf(mem, buffer, result).is_err() {
             self.index.lose(at);
             self.report.leaves_lost += 1;
-            // Its page is in the map of slots, whatever the log says further on.
-            self.retire_pages();
+            // Its page is in the map of slots, whatever the log says further on; unless a map that is newer than the
+            // chunk's line knows that the chunk has gone.
+            for slot in std::mem::take(&mut self.index.released_pages) {
+                if self.held.has(slot) {
+                    self.held.release(slot);
+                }
+                self.checkpoint.retire(slot);
+            }
         }
         let Some(mount) = &mut self.mount else { return };
         mount.leaves_reading -= 1;
         if mount.leaves_reading == 0 {
             self.mount_step(Ok(()));
+        }
+    }
+
+    /// Reads the leaves again whose pause is over.
+    pub(super) fn read_leaves_again(&mut self) {
+        let now = self.now;
+        let Some(mount) = &mut self.mount else { return };
+        let due: Vec<u32> = mount
+            .leaves_again
+            .extract_if(.., |(_, at)| *at <= now)
+            .map(|(mem, _)| mem)
+            .collect();
+        for mem in due {
+            let at = self.index.loading(mem).0;
+            let buffer = self.take_surely(PAGE_BYTES);
+            let slot = self.index.page_of(at).expect("a leaf that is being read has a page");
+            let offset = self.superblock.geometry.slot_offset(slot);
+            self.start_read(Io::Leaf { mem }, offset, buffer);
         }
     }
 
@@ -538,7 +579,7 @@ impl Store {
         }
     }
 
-    /// A sector that cannot be read back is one whose write was cut off.
+    /// A run of blocks was read back.
     pub(super) fn verify_read(&mut self, buffer: &[u8], readable: bool) -> Result<(), MountError> {
         let Some(mount) = &mut self.mount else { return Ok(()) };
         let Some((_, sums)) = mount.to_verify.pop_front() else {

@@ -7,8 +7,11 @@ use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{PARTS, WORST_BYTES_PER_BLOCK};
 use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal};
-use amita_cluster::{BLOCK_BYTES, ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
+use amita_cluster::{
+    BLOCK_BYTES, ChunkId, Epoch, Generation, GroupId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId,
+};
 use amita_reactor::Slice;
+use std::ops::RangeInclusive;
 
 /// Roll-forwards that are kept in parts at once; they are rare, and their payload holds memory.
 const MAX_STAGED_ROLLS: usize = 16;
@@ -18,6 +21,8 @@ const MAX_STAGED_ROLLS: usize = 16;
 pub(super) struct StagedRoll {
     pub link: LinkId,
     pub chunk: ChunkId,
+    pub group: GroupId,
+    pub epoch: Epoch,
     pub generation: Generation,
     pub version: Version,
     pub previous: Version,
@@ -26,10 +31,16 @@ pub(super) struct StagedRoll {
 }
 
 impl Store {
-    /// Roll-forwards of a volume's older owners will never be whole.
-    pub(super) fn drop_staged(&mut self, volume: VolumeId, below: Generation) {
+    /// Roll-forwards of these volumes' older owners will never be whole.
+    pub(super) fn drop_staged(&mut self, volumes: &RangeInclusive<VolumeId>, below: Generation) {
         self.rolls
-            .retain(|staged| staged.chunk.volume != volume || staged.generation >= below);
+            .retain(|staged| !volumes.contains(&staged.chunk.volume) || staged.generation >= below);
+    }
+
+    /// The group has moved on: parts of before are refused, and those that came will never be whole.
+    pub(super) fn drop_staged_before(&mut self, group: GroupId, epoch: Epoch) {
+        self.rolls
+            .retain(|staged| staged.group != group || staged.epoch >= epoch);
     }
 
     /// The link is gone: the parts that are missing will never come by it.
@@ -51,6 +62,10 @@ impl Store {
     ) {
         let (chunk, version, previous, snapshot) = (staged.chunk, staged.version, staged.previous, staged.snapshot);
         if version <= previous || version.generation() > asker.generation {
+            return self.invalid(asker, Problem::Version);
+        }
+        if !version.may_follow(previous) {
+            // What no honest history has: with it the chunk's counter could be used up by a single message.
             return self.invalid(asker, Problem::Version);
         }
         let with_data = entries.iter().filter(|entry| entry.sum.is_some()).count();
@@ -78,7 +93,10 @@ impl Store {
             self.counters.resends += 1;
             return self.answer(asker, AnswerBody::Done, Slice::default());
         }
-        let place = self.rolls.iter().position(|roll| roll.chunk == chunk);
+        // What an older link still brings is not mixed with what the present one does.
+        let any_link = self.config.planted.has(crate::config::Plant::RollsOfAnyLink);
+        let one = |roll: &StagedRoll| roll.chunk == chunk && (any_link || roll.link == asker.link);
+        let place = self.rolls.iter().position(one);
         let place = match place {
             Some(place) if first => {
                 self.rolls[place] = staged;
@@ -139,7 +157,7 @@ impl Store {
 
     fn roll(&mut self, asker: Asker, asked: Asked, change: RollChange) {
         let with_data = change.with_data.iter().filter(|&&data| data).count() as u32;
-        if !self.admitted(asker, &asked, with_data * BLOCK_BYTES) {
+        if !self.admitted(asker, &asked, with_data * BLOCK_BYTES, 0) {
             return;
         }
         if let Some(key) = self.index.find(asked.chunk) {
@@ -156,7 +174,7 @@ impl Store {
             }
         }
         let index_bytes = change.entries.len() as u64 * WORST_BYTES_PER_BLOCK;
-        if !self.charge(asker, with_data) {
+        if !self.charge_roll(with_data) {
             return self.refuse(asker, Refusal::NoSpace);
         }
         let key = self.index.touch(asked.chunk);

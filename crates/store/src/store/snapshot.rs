@@ -3,7 +3,7 @@
 use super::op::{Change, Op};
 use super::{Asker, Store};
 use crate::format::record::RollEntry;
-use crate::index::{ChunkKey, Location, NO_OP, PARTS, Seen, WORST_BYTES_PER_CLEAR};
+use crate::index::{ChunkKey, Leaf, Location, NO_OP, PARTS, Seen, WORST_BYTES_PER_CLEAR};
 use amita_cluster::message::{AnswerBody, MAX_SNAPSHOTS, Problem, Refusal};
 use amita_cluster::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
 use amita_reactor::Slice;
@@ -19,9 +19,21 @@ pub(super) struct Keep {
     pub dropping: Option<SnapshotId>,
     /// The chunk itself is dropped, and snapshots up to this one have it as it is.
     pub kept_for: SnapshotId,
+    /// Nobody has asked: nothing needs the chunk any more (rule R13).
+    swept: bool,
+    /// Leaves that were read and were wrong, once for each time.
+    wrong: Vec<Location>,
 }
 
 impl Keep {
+    /// Nothing of it.
+    pub fn nothing() -> Keep {
+        Keep {
+            swept: true,
+            ..Keep::new(false, SnapshotId::HEAD, SnapshotId(u32::MAX), Vec::new())
+        }
+    }
+
     pub fn new(head: bool, above: SnapshotId, to: SnapshotId, live: Vec<SnapshotId>) -> Keep {
         Keep {
             head,
@@ -30,7 +42,19 @@ impl Keep {
             live,
             dropping: None,
             kept_for: SnapshotId::HEAD,
+            swept: false,
+            wrong: Vec::new(),
         }
+    }
+
+    /// Is it not known any more what this leaf held? What is read and is wrong may be the way's fault, once.
+    fn has_lost(&self, at: Location) -> bool {
+        self.wrong.iter().filter(|&&wrong| wrong == at).count() > 1
+    }
+
+    /// Did nobody ask for it?
+    pub fn is_swept(&self) -> bool {
+        self.swept
     }
 }
 
@@ -105,7 +129,9 @@ impl Store {
         };
         // A state that is made of the chunk takes its leaves as they are.
         if kept_for == SnapshotId::HEAD {
-            let needed = self.index.needed_to_drop(chunk_key, place);
+            let lost = |at: &Location| keep.has_lost(*at) && matches!(self.index.leaf(*at), Leaf::Away(_));
+            let mut needed = self.index.needed_to_drop(chunk_key, place);
+            needed.retain(|at| !lost(at));
             if !self.have_leaves(key, &needed) {
                 return None;
             }
@@ -117,14 +143,25 @@ impl Store {
         Some(true)
     }
 
+    /// Does the chunk go, although one of its leaves is wrong? If somebody asks for it, he is told; if nobody does, nobody will
+    /// ever mend it. What the leaf named is not known, and stays in use.
+    pub(super) fn drops_wrong_leaf(&mut self, chunk: ChunkKey, at: Location) -> bool {
+        let key = self.index.chunk(chunk).first_waiting;
+        if key == NO_OP || at.chunk != chunk {
+            return false;
+        }
+        match &mut self.ops.get_mut(key).change {
+            Change::Keep(keep) if keep.swept => {
+                keep.wrong.push(at);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Are these leaves here? Else they are read, and the change waits.
     pub(super) fn have_leaves(&mut self, key: u32, needed: &[Location]) -> bool {
-        let away = |at: &&Location| {
-            !matches!(
-                self.index.leaf(**at),
-                crate::index::Leaf::Here | crate::index::Leaf::Lost
-            )
-        };
+        let away = |at: &&Location| !matches!(self.index.leaf(**at), Leaf::Here | Leaf::Lost);
         let missing: Vec<Location> = needed.iter().filter(away).copied().collect();
         if missing.is_empty() {
             return true;
@@ -153,6 +190,12 @@ impl Store {
             }
         };
         self.counters.drops += 1;
+        // Only now, as replay of the record does: until then the checkpoint's map and directory agree on its page.
+        for &at in keep.wrong.iter().filter(|&&at| keep.has_lost(at)) {
+            if matches!(self.index.leaf(at), Leaf::Away(_)) {
+                self.index.lose(at);
+            }
+        }
         self.index.keep_for(chunk, keep.kept_for);
         self.index.drop_of(chunk, keep.dropping.unwrap_or_default(), &mut free);
         self.retire_pages();
@@ -167,6 +210,7 @@ impl Store {
                     ..*keep
                 },
             ),
+            None if keep.swept => self.sweep_next(chunk),
             None => self.forget_if_nothing(chunk, position),
         }
     }
@@ -186,6 +230,7 @@ impl Store {
         let op = self.ops.get_mut(key);
         let (chunk, asker, index_bytes, leaves) = (op.chunk, op.asker.take(), op.index_bytes, op.leaves);
         let keep = matches!(op.change, Change::Keep(_));
+        let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
         self.space.reserved -= u64::from(op.blocks);
         if keep && (result.is_err() || !self.index.chunk(chunk).is_there()) {
             self.index.chunk_mut(chunk).deleting = false;
@@ -201,7 +246,11 @@ impl Store {
         }
         self.ops.remove(key);
         self.wake_reads(chunk);
+        let stays = self.index.chunk(chunk).is_there() && !self.index.chunk(chunk).deleted;
         self.forget_if_nothing(chunk, self.log.applied);
+        if swept {
+            self.sweep_ended(!stays);
+        }
     }
 
     pub(super) fn clone_chunk(&mut self, asker: Asker, chunk: ChunkId, from: ChunkId, at: SnapshotId) {

@@ -3,10 +3,16 @@
 //! Two things can run out: slots, and the checkpoint (or the memory) that must hold the index. Both are counted in
 //! blocks here, so that one figure answers "may another block be granted?".
 
-use super::Store;
+use super::{Asker, Store};
+use crate::config::Plant;
+use crate::credits::AccountId;
 use crate::format::checkpoint;
-use crate::index::{PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_MEMORY_PER_BLOCK};
+use crate::index::{PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK};
+use crate::status::State;
+use amita_cluster::message::{AnswerBody, MAX_PIECES};
 use amita_cluster::{GroupId, VolumeId};
+use amita_reactor::Slice;
+use amita_reactor::buggify::{Point, buggify};
 
 /// Slots that are never granted: writes whose grant was lost with a connection, roll-forwards, and the copies that
 /// overwriting needs until the log has let go of the old ones.
@@ -19,6 +25,11 @@ const SLOTS_PER_BLOCK: u64 = 2;
 const KEPT_FOR_CLEARS: u64 = PARTS as u64;
 /// This part of a checkpoint area is left to clears and fences, so that space can always be given back.
 const CLEARS_PART: u64 = 8;
+
+/// What is left to be granted, as an answer in a simulated run pretends: a share of it still holds the longest write.
+const FEW_BLOCKS: u64 = 8 * amita_cluster::MAX_IO_BLOCKS as u64;
+/// What ended accounts had in flight is kept up to this part of what could be granted.
+const LINGER_SHARE: u64 = 4;
 
 /// What accepted changes have spoken for.
 #[derive(Debug, Default)]
@@ -42,7 +53,7 @@ impl Store {
 
     /// Bytes that a checkpoint could still take.
     fn checkpoint_room(&self) -> u64 {
-        let fences = self.fences.volumes().len() as u64 * checkpoint::VOLUME_BYTES
+        let fences = self.fences.volume_lines() as u64 * checkpoint::VOLUME_BYTES
             + self.fences.groups().len() as u64 * checkpoint::GROUP_BYTES;
         let queued = self.fence_queue.len() as u64 + self.space.fences_logged;
         let queued = queued * (checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES);
@@ -84,12 +95,90 @@ impl Store {
         (self.free_slots().saturating_sub(KEPT_FOR_CLEARS) / SLOTS_PER_BLOCK).min(self.index_room_blocks())
     }
 
+    /// May another chunk join its owner's history? What is left to clears and fences is not touched: a store that is being
+    /// brought up to date can do without, and one that is in sync for other groups must take their clears.
+    pub(super) fn join_fits(&self) -> bool {
+        self.checkpoint_room() >= self.checkpoint_capacity() / CLEARS_PART + WORST_BYTES_PER_JOIN
+    }
+
+    // ---- credits ----
+
+    /// Tops the asker's account up; it wants so many blocks, if any.
+    pub(super) fn grant(&mut self, asker: &Asker, want: u32) -> u32 {
+        if !matches!(self.state, State::Serving) {
+            return 0;
+        }
+        self.credits.turn(self.now);
+        let spare = self.spare_blocks();
+        let spare = if buggify(Point::SmallGrant) {
+            spare.min(FEW_BLOCKS)
+        } else {
+            spare
+        };
+        self.credits.grant(AccountId::new(asker.link, asker.id), spare, want)
+    }
+
+    /// The asker gives credits back, or wants some.
+    pub(super) fn settle(&mut self, asker: Asker, want: u32, back: u32) {
+        let account = AccountId::new(asker.link, asker.id);
+        self.credits.give_back(account, back);
+        let want = want.min(MAX_PIECES as u32);
+        // Who only gives back is not topped up again: both would go on with it for ever.
+        let more = if want > 0 { self.grant(&asker, want) } else { 0 };
+        let returning = self.space.unapplied_bytes > 0 || self.space_will_return();
+        let full = self.credits.is_full(self.now, account, want, more, returning);
+        self.answer_granting(asker, AnswerBody::Settled { full }, Slice::default(), more);
+    }
+
+    /// Accounts have ended that may have had so much in flight: it is kept for what comes again, or is rolled forward. Not
+    /// more than a part of what is left, so that links that come and go do not take all of it.
+    pub(super) fn linger(&mut self, in_flight: u64) {
+        if in_flight > 0 && !self.config.planted.has(Plant::GrantsEndAtOnce) {
+            let most = self.spare_blocks() / LINGER_SHARE;
+            self.credits.linger(self.now, in_flight.min(most));
+        }
+    }
+
+    /// Takes slots from the asker's account, or from what is kept back (rule R7).
+    pub(super) fn charge(&mut self, asker: Asker, blocks: u32) -> bool {
+        let account = AccountId::new(asker.link, asker.id);
+        let beyond = self.beyond_blocks();
+        let taken = self.credits.take(account, blocks, beyond);
+        self.reserve_taken(taken, blocks)
+    }
+
+    /// The same for a roll-forward, for which its sender has no credits.
+    pub(super) fn charge_roll(&mut self, blocks: u32) -> bool {
+        let beyond = self.beyond_blocks();
+        let taken = self.credits.take_rolled(blocks, beyond);
+        self.reserve_taken(taken, blocks)
+    }
+
+    /// The same for what brings the store up to date: it is no acknowledged write of anybody here, so what lingers for those
+    /// is not touched.
+    pub(super) fn charge_mend(&mut self, blocks: u32) -> bool {
+        let taken = u64::from(blocks) <= self.beyond_blocks();
+        self.reserve_taken(taken, blocks)
+    }
+
+    fn reserve_taken(&mut self, taken: bool, blocks: u32) -> bool {
+        if taken {
+            self.space.reserved += u64::from(blocks);
+        }
+        taken
+    }
+
     /// Slots that nothing has spoken for: what is granted counts with its leaves, and every leaf that has changed needs a
     /// slot in the next checkpoint.
     fn free_slots(&self) -> u64 {
         let leaves = u64::from(self.index.dirty()) + self.space.unapplied_leaves;
         let spoken_for = self.space.reserved + leaves + self.credits.granted() * SLOTS_PER_BLOCK;
         u64::from(self.allocator.free()).saturating_sub(spoken_for)
+    }
+
+    /// Slots that may be nobody's for a while.
+    pub(super) fn discardable_slots(&self) -> u64 {
+        self.free_slots().saturating_sub(self.reserve_blocks())
     }
 
     /// Are slots so few that a checkpoint is worth it for those that it gives back?
@@ -105,7 +194,8 @@ impl Store {
 
     /// Will slots be free again without anybody giving something up?
     pub(super) fn space_will_return(&self) -> bool {
-        self.freed.slots() > 0 || self.index.dirty() > 0 || self.checkpoint.retired() > 0
+        let unused = u64::from(self.freed.slots()) + self.checkpoint.retired() + self.discarding();
+        unused > 0 || self.index.dirty() > 0
     }
 
     /// Are there so many leaves in memory that must be written that no more should be changed?
@@ -132,6 +222,9 @@ impl Store {
             self.window.oldest()
         };
         while let Some(run) = self.freed.pop(mark, oldest) {
+            if self.config.planted.has(Plant::LosesSlots) && run.slot.0.is_multiple_of(64) {
+                continue;
+            }
             if !self.allocator.give(run) {
                 self.held.wrong = Some(run.slot);
             }

@@ -65,6 +65,9 @@ impl Store {
         let volume = scope.volume;
         let snapshot = scope.snapshot;
         let id = |index| ChunkId { volume, index };
+        if self.is_going(volume, &body) {
+            return self.refuse(asker, Refusal::Busy);
+        }
         match body {
             RequestBody::Write {
                 chunk,
@@ -110,6 +113,8 @@ impl Store {
                 let staged = StagedRoll {
                     link: asker.link,
                     chunk: id(chunk),
+                    group: scope.group,
+                    epoch: scope.epoch,
                     generation: asker.generation,
                     version,
                     previous,
@@ -152,6 +157,7 @@ impl Store {
                 self.list_chunks(asker, sieve, scope.group.index, core, from);
             }
             RequestBody::Confirm => self.answer(asker, AnswerBody::Confirmed, Slice::default()),
+            RequestBody::Settle { want, back } => self.settle(asker, want, back),
             RequestBody::Fence { .. } => unreachable!("fences were taken before"),
         }
     }
@@ -206,9 +212,15 @@ impl Store {
         Admission::Wrong(chunk.accepted)
     }
 
-    /// Answers what is no news; `true`: it follows the last change and is to be accepted.
-    pub(super) fn admitted(&mut self, asker: Asker, asked: &Asked, length: u32) -> bool {
-        match self.admit(asked, length) {
+    /// Answers what is no news; `true`: it follows the last change and is to be accepted. What comes again is paid for again,
+    /// as its sender counts it: `blocks` of credits.
+    pub(super) fn admitted(&mut self, asker: Asker, asked: &Asked, length: u32, blocks: u32) -> bool {
+        let admission = self.admit(asked, length);
+        let mut paid = 0;
+        if matches!(admission, Admission::Durable | Admission::Pending(_)) && blocks > 0 {
+            paid = self.credits.give_back(AccountId::new(asker.link, asker.id), blocks);
+        }
+        match admission {
             Admission::Next => return true,
             Admission::Wrong(current) => self.refuse(asker, Refusal::WrongPredecessor { current }),
             Admission::OldSnapshot => self.invalid(asker, Problem::Snapshot),
@@ -222,7 +234,7 @@ impl Store {
                     self.answer(asker, AnswerBody::Done, Slice::default());
                 } else {
                     self.ops.get_mut(op).resent = true;
-                    self.resends.push(Resend { op, asker });
+                    self.resends.push(Resend { op, asker, paid });
                 }
             }
         }
@@ -257,13 +269,13 @@ impl Store {
             previous,
             snapshot,
         };
-        if !self.admitted(asker, &asked, length_bytes) {
+        let count = u32::from(range.count);
+        if !self.admitted(asker, &asked, length_bytes, count) {
             return;
         }
         if !sums_match(&payload, offset_bytes, &sums) {
             return self.invalid(asker, Problem::Checksum);
         }
-        let count = u32::from(range.count);
         if !self.charge(asker, count) {
             return self.refuse(asker, Refusal::NoSpace);
         }
@@ -299,7 +311,7 @@ impl Store {
             return self.invalid(asker, Problem::Version);
         }
         let length_bytes = u32::from(range.count) * BLOCK_BYTES;
-        if !self.admitted(asker, &asked, length_bytes) {
+        if !self.admitted(asker, &asked, length_bytes, 0) {
             return;
         }
         if !self.clear_fits(parts_of(range)) {
@@ -322,20 +334,18 @@ impl Store {
         self.accept(op);
     }
 
-    /// Takes slots from the asker's account, or from the reserve (rule R7).
-    pub(super) fn charge(&mut self, asker: Asker, blocks: u32) -> bool {
-        let account = AccountId::new(asker.link, asker.id);
-        let beyond = self.beyond_blocks();
-        let taken = self.credits.take(account, blocks, beyond);
-        if taken {
-            self.space.reserved += u64::from(blocks);
-        }
-        taken
-    }
-
     /// From here on the change is part of the chunk's history, unless what it needs from the disk is damaged.
     pub(super) fn accept(&mut self, mut op: Op) {
+        let any = self.config.planted.has(Plant::AnyPredecessor);
         let chunk = self.index.chunk_mut(op.chunk);
+        // The pair of this is looked at when the change is durable (`check_applied`).
+        assert!(
+            any || (chunk.accepted == op.previous && op.version > op.previous),
+            "a change from version {} to {} was accepted by a chunk that is at {}",
+            op.previous,
+            op.version,
+            chunk.accepted
+        );
         op.before = (chunk.accepted_snapshot, chunk.accepted_state);
         if op.snapshot > chunk.accepted_snapshot {
             if chunk.accepted > Version::NONE {
@@ -377,12 +387,12 @@ impl Store {
     }
 
     /// Answers all who wait for a change that somebody else asked for.
-    pub(super) fn answer_resends(&mut self, key: u32, mut answer: impl FnMut(&mut Store, Asker)) {
+    pub(super) fn answer_resends(&mut self, key: u32, mut answer: impl FnMut(&mut Store, Resend)) {
         let mut at = 0;
         while at < self.resends.len() {
             if self.resends[at].op == key {
                 let resend = self.resends.swap_remove(at);
-                answer(self, resend.asker);
+                answer(self, resend);
             } else {
                 at += 1;
             }

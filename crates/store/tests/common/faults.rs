@@ -163,6 +163,9 @@ impl FaultyRun {
         for _ in 0..100_000 {
             self.end_pass();
             if self.rig.flights.is_empty() {
+                if self.rig.waits_to_read_again() {
+                    continue;
+                }
                 return;
             }
             self.complete();

@@ -91,6 +91,8 @@ pub struct Rig {
     pub alignment: u32,
     /// Reads of these bytes fail.
     pub broken: Option<std::ops::Range<u64>>,
+    /// It can be read again from then on; `None`: never.
+    pub broken_until: Option<Time>,
     /// Check that nothing is written where a read is under way (rule D6).
     pub watch_pins: bool,
     /// What the device is told is written down here.
@@ -136,6 +138,7 @@ impl Rig {
             pool,
             alignment,
             broken: None,
+            broken_until: None,
             watch_pins: true,
             trace: None,
         }
@@ -207,7 +210,8 @@ impl Rig {
                 let broken = self
                     .broken
                     .as_ref()
-                    .is_some_and(|b| b.start < range.end && range.start < b.end);
+                    .is_some_and(|b| b.start < range.end && range.start < b.end)
+                    && self.broken_until.is_none_or(|until| self.now < until);
                 match outcome {
                     Outcome::Lost => buffer.fill(0),
                     Outcome::Misdirected(from) => {
@@ -286,11 +290,21 @@ impl Rig {
             self.store.end_pass(self.now);
             self.pump();
             if self.flights.is_empty() {
+                if self.waits_to_read_again() {
+                    continue;
+                }
                 return;
             }
             self.complete(0);
         }
         panic!("the store never comes to rest");
+    }
+
+    /// A mount that could not read something waits before it tries again: the time passes.
+    pub fn waits_to_read_again(&mut self) -> bool {
+        let again = self.store.deadline().filter(|_| *self.store.state() == State::Mounting);
+        self.now = self.now.max(again.unwrap_or_default());
+        again.is_some()
     }
 
     pub fn advance(&mut self, by: Duration) {

@@ -7,7 +7,7 @@ use super::known::known;
 use crate::common::fixture::Owner;
 use crate::common::{BLOCK, Disk, Rig, data, sums};
 use amita_cluster::message::{AnswerBody, Change, Problem, Refusal, RequestBody};
-use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, Generation, MAX_IO_BLOCKS, Version};
+use amita_cluster::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS, Version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, State};
 use std::collections::BTreeMap;
@@ -117,8 +117,8 @@ fn own(owner: &mut Owner, rig: &mut Rig) -> bool {
         request.store = id;
         match owner.asker.ask(rig, request, Slice::default()).answer.result {
             Ok(AnswerBody::Fenced) => return true,
-            Err(Refusal::Fenced { generation }) if generation < Generation::MAX => {
-                owner.asker.generation = generation.next().expect("it is below the last one");
+            Err(Refusal::Fenced { generation }) if generation.next().is_some() => {
+                owner.asker.generation = generation.next().expect("looked at");
             }
             Err(Refusal::StaleEpoch { epoch }) => owner.asker.epoch = epoch,
             Err(Refusal::Fenced { .. } | Refusal::NoSpace | Refusal::Poisoned) => return false,
@@ -166,6 +166,7 @@ fn open(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<Version> {
         }) => Some(version),
         Err(
             Refusal::Poisoned
+            | Refusal::Incomplete
             | Refusal::Invalid {
                 what: Problem::Snapshot,
             },
@@ -188,6 +189,7 @@ fn entries(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<BTreeMap<u16,
             Err(
                 Refusal::Damaged { .. }
                 | Refusal::Poisoned
+                | Refusal::Incomplete
                 | Refusal::Invalid {
                     what: Problem::Snapshot,
                 },

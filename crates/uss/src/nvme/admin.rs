@@ -223,6 +223,7 @@ impl Admin {
             session,
         };
         admin.begin_logs();
+        admin.session.heart.set_kato_ms(admin.features.kato_ms());
         // What was so before the host came is no news for it.
         admin.reservations_changed();
         admin
@@ -254,7 +255,7 @@ impl Admin {
     /// Sets a property. Look at [`Admin::is_ready`] before and after: a controller that ceases to be ready drops its I/O
     /// queues.
     pub fn property_set(&mut self, now: Time, offset: u32, size: usize, value: u64) -> Result<(), Status> {
-        self.session.heart.touch();
+        self.session.heart.beat();
         match self.properties.set(offset, size, value)? {
             Change::Nothing => {}
             Change::Enabled => self.since = now,
@@ -265,6 +266,7 @@ impl Admin {
             Change::Reset => {
                 self.since = now;
                 self.features = Features::new(&self.session);
+                self.session.heart.set_kato_ms(self.features.kato_ms());
                 self.events.reset();
                 self.begin_logs();
             }
@@ -289,7 +291,11 @@ impl Admin {
 
     /// Carries out a command; `data` is what [`Admin::data_bytes`] has asked for.
     pub fn execute(&mut self, now: Time, command: &Command, data: &[u8]) -> Turn {
-        self.session.heart.touch();
+        self.session.heart.beat();
+        if self.features.kato_ms() == 0 {
+            // A discovery controller without a keep alive time is closed when it is not used.
+            self.since = now;
+        }
         match self.check(command) {
             Ok(()) => self.dispatch(now, command, data),
             Err(status) => Turn::Reply(plain(status, 0)),
@@ -415,11 +421,8 @@ impl Admin {
         if !self.is_ready() {
             return Life::Idle;
         }
-        // Traffic based keep alive (NVM Express Base 2.1, 3.9.4.1): a command since the time began to run starts it again.
-        if self.session.heart.take_traffic() {
-            self.since = now;
-            return Life::Alive;
-        }
+        // Command based keep alive (NVM Express Base 2.1, 3.9.3): only Keep Alive starts the time again, and it runs once. A host that
+        // has given this path up at the end of its own time has gone on by another.
         Life::KeepAliveLost
     }
 

@@ -37,6 +37,8 @@ pub struct Config {
     pub pieces: usize,
     /// How long a host may take from its connection to the end of its Connect command, authentication included.
     pub handshake_timeout: Duration,
+    /// How old a command may grow while its host is silent. Longer only while the host is heard: twice in its keep alive time, about.
+    pub stale_after: Duration,
     /// I/O queues of a controller: at most [`MAX_QUEUES`].
     pub queues: u16,
     /// Entries of a queue: at most [`MAX_ENTRIES`].
@@ -55,6 +57,7 @@ impl Default for Config {
             write_bytes: 2 << 20,
             pieces: 256,
             handshake_timeout: Duration::from_secs(10),
+            stale_after: Duration::from_secs(1),
             queues: MAX_QUEUES,
             entries: MAX_ENTRIES,
             auth_hashes: auth::DEFAULT_HASHES.to_vec(),

@@ -17,6 +17,7 @@ mod admin;
 mod fabrics;
 mod failed;
 mod request;
+mod silence;
 mod submission;
 mod target;
 mod transfer;
@@ -82,8 +83,8 @@ pub(super) struct Queue {
     pub(super) capsule_bytes: usize,
     /// Pieces without data under way.
     pub(super) pieces_under_way: usize,
-    /// Has a command come since the heart was told?
-    heard: bool,
+    /// Whether the host is there while a command of it grows old.
+    watch: silence::Watch,
     /// What has been done since then.
     pub(super) counts: Counters,
     /// Is input left lying because of the limits?
@@ -111,7 +112,7 @@ impl Queue {
             asked_bytes: 0,
             capsule_bytes: 0,
             pieces_under_way: 0,
-            heard: false,
+            watch: silence::Watch::default(),
             counts: Counters::default(),
             blocked: false,
             port,
@@ -199,7 +200,7 @@ impl Queue {
     /// Takes a command; `data` is that of its capsule, `None` when its digest was wrong.
     fn command(&mut self, command: Command, data: Option<Slice>, cx: &mut Cx<'_>) -> Result<(), End> {
         let id = command.id();
-        self.heard = true;
+        self.watch.command(cx.now, self.port.config().stale_after);
         if !self.ids.insert(id) {
             // The other command of that number goes on.
             self.respond_failed(&command, status::ID_CONFLICT, None, 0, cx);
@@ -229,6 +230,7 @@ impl Queue {
         // The queue has as many slots as entries.
         let (slot, request) = self.slots.take().ok_or(status::INTERNAL)?;
         request.begin(command, work);
+        request.since = self.watch.heard_at;
         Ok(slot)
     }
 

@@ -129,6 +129,8 @@ pub fn status(refusal: &Refusal) -> Status {
         Refusal::Invalid => INVALID_FIELD,
         Refusal::Full => INTERNAL_ERROR,
         Refusal::Unavailable => INTERNAL_PATH_ERROR,
+        // Not an error of the path: by another one it would be carried out again.
+        Refusal::Unknown => INTERNAL_ERROR,
     }
 }
 

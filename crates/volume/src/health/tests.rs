@@ -259,3 +259,17 @@ fn a_second_member_is_asked_when_a_read_is_late_and_not_too_often() {
     gateway.seconds(1);
     assert_eq!(gateway.health.hedge_after(most), after);
 }
+
+/// A sequencer of a large pool asks for the number of each of its stores, and there are many sequencers.
+#[test]
+fn a_number_is_found_without_a_look_at_all_stores() {
+    let mut health = Health::default();
+    let before = crate::table::looks();
+    for _ in 0..10 {
+        for number in 0..1000 {
+            assert_eq!(health.number(store(number)), number);
+        }
+    }
+    let looks = crate::table::looks() - before;
+    assert!(looks <= 10_000, "{looks} looks");
+}

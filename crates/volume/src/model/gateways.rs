@@ -121,6 +121,9 @@ impl World {
                 local_stores: vec![store_id(gateway)],
                 store_timeout: Duration::from_millis(150),
                 hedge_ms: 12,
+                // Owners that do without clocks are not in this model yet: with them seed 225 of `resync` has a write end for
+                // want of space, which is still to be understood.
+                confirm_reads: false,
                 busy_pause: Duration::from_millis(1),
                 meta_pause: Duration::from_millis(5),
                 meta_pause_most: Duration::from_millis(40),
@@ -278,6 +281,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
         held,
         unpromised,
         confirms,
+        settles,
+        caught_up,
         credit_waits,
         hedged,
         stale_epochs,
@@ -308,6 +313,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.held += held;
     total.unpromised += unpromised;
     total.confirms += confirms;
+    total.settles += settles;
+    total.caught_up += caught_up;
     total.credit_waits += credit_waits;
     total.hedged += hedged;
     total.stale_epochs += stale_epochs;

@@ -439,6 +439,14 @@ impl Store {
             RequestBody::Roll { .. } if !in_sync => self.refuse(now, link, &request, Refusal::Incomplete),
             RequestBody::Roll { .. } => self.roll(now, link, request, &payload),
             RequestBody::Confirm => self.answer(now, link, &request, Ok(AnswerBody::Confirmed), Slice::default()),
+            RequestBody::Settle { want, back } => {
+                let (want, back) = (u64::from(*want), u64::from(*back));
+                let credit = self.credits.entry((link, request.id.0 >> 40)).or_default();
+                assert!(back <= *credit, "R7: no sequencer has more than it was granted");
+                *credit -= back;
+                let full = want > *credit + self.free();
+                self.answer(now, link, &request, Ok(AnswerBody::Settled { full }), Slice::default());
+            }
             RequestBody::Chunks { .. } => self.list_chunks(now, link, &request),
             RequestBody::Join { .. } => self.join(now, link, request),
             RequestBody::Mend { .. } => self.mend(now, link, request, &payload),

@@ -274,5 +274,5 @@ planted! {
     trust_mends by Profile::hot, 1000;
     compare_versions by Profile::back, 1000;
     trust_lists by Profile::resync, 1000;
-    compare_unsettled by Profile::hot, 1000;
+    compare_unsettled by Profile::hot, 4000;
 }

@@ -1,5 +1,6 @@
 //! An answer comes in: it finds its task, and what it says is sorted out.
 
+use super::store::News;
 use super::{Sequencer, UNFIT_PAUSES};
 use crate::io::{Effect, StopReason, Warning};
 use crate::task::Kind;
@@ -24,9 +25,18 @@ impl Sequencer {
         let Some(&store) = self.store_index.get(&answer.store) else {
             return;
         };
-        let at_work = !matches!(answer.result, Err(Refusal::Busy));
-        self.heard(now, store, answer.credit_blocks, at_work);
-        if let Some((slot, position)) = self.awaited(answer.id, store) {
+        let awaited = self.awaited(answer.id, store);
+        if let Some((slot, _)) = awaited
+            && self.tasks[slot].kind.is_work()
+        {
+            self.stores[store as usize].idle_since = now;
+        }
+        let news = match answer.result {
+            Err(Refusal::Busy) => News::Busy,
+            _ => self.news_of(awaited),
+        };
+        self.heard(now, store, answer.credit_blocks, news);
+        if let Some((slot, position)) = awaited {
             let member = Awaited { slot, position, store };
             if answer.result.is_ok() && answer.promise_ms > 0 {
                 // Only what was done under our generation is a promise to us (R4).
@@ -42,7 +52,17 @@ impl Sequencer {
         } else {
             self.answered_late(answer.id, store, answer.result.is_err());
         }
+        self.answered_all(store);
         self.finish(now);
+    }
+
+    /// What an answer says of its store. Promises and credits are given out of its memory: its disk may hang meanwhile.
+    fn news_of(&self, awaited: Option<(u32, usize)>) -> News {
+        match awaited {
+            Some((slot, _)) if matches!(self.tasks[slot].kind, Kind::Confirm | Kind::Settle { .. }) => News::Speaks,
+            Some((slot, position)) => News::Works(self.tasks[slot].sent_at[position]),
+            None => News::Works(Time(0)),
+        }
     }
 
     /// The task and position that an answer belongs to, where it is still awaited.
@@ -68,7 +88,10 @@ impl Sequencer {
                 self.allocation_arrived(now, slot, position, allocated);
             }
             (Kind::Fence { .. }, AnswerBody::Fenced) => self.fenced(now, slot, position),
-            (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position, true),
+            (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position),
+            (Kind::Settle { .. }, AnswerBody::Settled { full }) => self.settled(slot, position, full),
+            // A store of an older version: what it had to grant came with the answer.
+            (Kind::Settle { .. }, AnswerBody::Confirmed) => self.settled(slot, position, true),
             (Kind::Orphan, _) => self.settle_and_drop(slot, position),
             (Kind::Join, AnswerBody::Joined { .. }) => self.joined(now, slot, position),
             (&Kind::Sync { of, step }, body) => self.sync_answered(now, slot, position, (of, step), body, payload),
@@ -108,8 +131,12 @@ impl Sequencer {
                     self.stores[store as usize].unfit = true;
                     self.warn_refused(group, store, refusal);
                 }
+                self.stores[store as usize].worked = false;
                 self.lose(now, store);
                 self.pause(now, group, position, self.config.busy_pause * UNFIT_PAUSES);
+                if *refusal == Refusal::Poisoned {
+                    self.stores[store as usize].poisoned = true;
+                }
             }
             _ => {}
         }
@@ -117,12 +144,16 @@ impl Sequencer {
             Kind::Write(_) => self.write_refused(now, slot, position, refusal),
             Kind::Read(_) => self.read_refused(now, slot, position, refusal),
             Kind::Fence { .. } => self.fence_refused(now, slot, position, refusal),
-            Kind::Confirm => self.confirmed(slot, position, false),
+            Kind::Confirm => self.confirmed(slot, position),
+            Kind::Settle { .. } => self.settle_refused(slot, position),
             Kind::Orphan => self.settle_and_drop(slot, position),
             Kind::Open(_) => self.opening_refused(now, slot, position, refusal),
             Kind::Join => self.join_refused(now, slot, position, refusal),
             Kind::Sync { of, step } => self.sync_refused(now, slot, position, (of, step), refusal),
             Kind::Free => unreachable!("nothing is awaited from a task that has ended"),
+        }
+        if *refusal == Refusal::Poisoned {
+            self.unready(group, position);
         }
         self.send_fence(now, group);
     }

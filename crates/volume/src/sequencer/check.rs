@@ -23,6 +23,13 @@ impl Sequencer {
             _ => false,
         });
         assert_eq!(ios.count(), self.ios, "every I/O is a task");
+        assert!(self.wake <= self.due(), "what is due has its timer");
+        // As stores grow faster, what is under way may be due a little earlier than it was when its timer was set.
+        let oldest = self.tasks.oldest().map(|slot| self.tasks[slot].asked_at);
+        assert!(
+            oldest.is_none_or(|at| self.wake <= at.plus(self.silent_after())),
+            "what is asked has its timer"
+        );
     }
 
     fn live(&self) -> impl Iterator<Item = u32> + '_ {
@@ -51,6 +58,8 @@ impl Sequencer {
                 }
             }
             assert_eq!((awaited, writes, bytes), (store.awaited, store.writes, store.bytes));
+            assert!(awaited == 0 || store.owes, "its silence is noticed");
+            assert_eq!(self.silence.stores.contains(&(number as u32)), store.owes);
         }
     }
 
@@ -86,6 +95,11 @@ impl Sequencer {
                     "who left owes nothing"
                 );
             }
+            let stuck = group.touched && !group.missed.and(group.current).is_empty();
+            assert_eq!(self.stuck.contains(&(number as u32)), stuck);
+            assert!(
+                group.waiting.is_empty() || group.starved || !self.is_fenced(number as u32) || !group.paused.is_empty()
+            );
             if group.fence != NIL {
                 assert!(matches!(self.tasks[group.fence].kind, Kind::Fence { epoch } if epoch == group.record.epoch));
             }
@@ -106,6 +120,10 @@ impl Sequencer {
         let chunk = &self.chunks[number as usize];
         let group = &self.groups[chunk.group as usize];
         assert!(chunk.committed <= chunk.issued);
+        assert!(
+            chunk.behind.without(chunk.stalled).is_empty(),
+            "who is behind is sent nothing"
+        );
         assert_eq!(chunk.busy_at != NIL, !chunk.writes.is_empty());
         if chunk.busy_at != NIL {
             assert_eq!(group.busy[chunk.busy_at as usize], number);
@@ -148,8 +166,11 @@ impl Sequencer {
             }
             ChunkState::Closed => assert!(writes.is_empty()),
             ChunkState::Waiting | ChunkState::Opening(_) => {
-                assert!(writes.is_empty() && chunk.held.is_empty());
-                assert!(group.touched && group.opening.contains(&number));
+                assert!(chunk.catching || (writes.is_empty() && chunk.held.is_empty()));
+                assert!(group.touched && group.opens);
+                assert_eq!(group.opening[chunk.opening_at as usize], number);
+                let waits = matches!(chunk.state, ChunkState::Waiting);
+                assert_eq!(group.waiting.contains(&number), waits, "what waits has its turn");
             }
         }
     }

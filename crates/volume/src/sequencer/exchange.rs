@@ -1,6 +1,6 @@
 //! Requests and what is owed on them: one place where both are counted.
 
-use super::Sequencer;
+use super::{NEVER, Sequencer};
 use crate::io::Effect;
 use crate::task::Kind;
 use amita_cluster::SnapshotId;
@@ -49,16 +49,27 @@ impl Sequencer {
         task.waiting.add(position);
         task.sent.remove(position);
         task.sent_at[position] = Time(0);
-        let number = self.groups[task.group as usize].members[position];
+        let group = task.group;
+        let number = self.groups[group as usize].members[position];
         let store = &mut self.stores[number as usize];
+        store.via = group;
         if store.awaited == 0 {
             if store.up && !store.refusing {
                 store.heard = now;
             }
+            store.stuck = false;
+            store.look_at = now.plus(self.config.store_timeout);
             let due = store.heard.plus(self.config.store_timeout);
+            if !std::mem::replace(&mut store.owes, true) {
+                self.silence.stores.push(number);
+            }
             self.arm(due);
         }
+        let works = self.tasks[slot].kind.is_work();
         let store = &mut self.stores[number as usize];
+        if works && store.idle_since == NEVER {
+            store.idle_since = now;
+        }
         store.awaited += 1;
         if let Kind::Write(write) = &self.tasks[slot].kind {
             store.writes += 1;
@@ -73,10 +84,19 @@ impl Sequencer {
         task.waiting.remove(position);
         let number = self.groups[task.group as usize].members[position];
         let store = &mut self.stores[number as usize];
+        assert!(store.awaited > 0, "as many answers are owed as are awaited");
         store.awaited -= 1;
+        if store.awaited == 0 {
+            store.idle_since = NEVER;
+        }
         if let Kind::Write(write) = &self.tasks[slot].kind {
             store.writes -= 1;
-            store.bytes -= write.payload.len() as u64;
+            if !(self.config.planted.forget_bytes() && write.version.counter().is_multiple_of(64)) {
+                store.bytes -= write.payload.len() as u64;
+            }
+            if store.writes == 0 {
+                self.note_credits(number);
+            }
         }
     }
 

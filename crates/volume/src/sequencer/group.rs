@@ -21,12 +21,15 @@ impl Sequencer {
         self.groups[group as usize].touched = true;
         self.touched.push(group);
         // R10: all told, the rest evicted first. Who is known to be lost is evicted lazily, here.
-        self.metadata.evictions = true;
+        let state = &self.groups[group as usize];
+        let mut members = state.all().iter();
+        self.metadata.evictions |=
+            members.any(|position| state.doomed.has(position) || self.stores[state.members[position] as usize].lost);
         if std::mem::take(&mut self.groups[group as usize].hinted) {
             self.reread(group);
         }
         self.send_fence(now, group);
-        self.arm_silence(now);
+        self.arm_silence_of(now, group);
     }
 
     /// Sends the fence to members that have not adopted it. It is kept for those that cannot be reached.
@@ -216,12 +219,16 @@ impl Sequencer {
                 stays.add(position);
             }
         }
+        self.count_behind(now, group, false);
+        self.stuck.remove(&group);
         let state = &mut self.groups[group as usize];
         let left = state.all().without(current.or(stays));
         let evicted = state.current.without(current);
         let arrived = current.without(state.current);
         state.record = record;
         state.revision = revision;
+        self.count_behind(now, group, true);
+        let state = &mut self.groups[group as usize];
         state.current = current;
         state.syncing = stays;
         state.entered = state.entered.and(stays);
@@ -288,7 +295,7 @@ impl Sequencer {
 
     /// What is remembered of who had the place before is forgotten.
     fn clear_place(&mut self, group: u32, position: usize) {
-        for slot in self.tasks.slots() {
+        for slot in self.tasks.slots_of(group) {
             let task = &mut self.tasks[slot];
             if task.group != group {
                 continue;
@@ -306,8 +313,10 @@ impl Sequencer {
                 _ => {}
             }
         }
-        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.group == group) {
+        for &chunk in &self.groups[group as usize].chunks {
+            let chunk = &mut self.chunks[chunk as usize];
             chunk.stalled.remove(position);
+            chunk.behind.remove(position);
             chunk.bad_sources.remove(position);
             chunk.joined.remove(position);
             chunk.joining.remove(position);
@@ -321,7 +330,7 @@ impl Sequencer {
 
     /// What members that left still owe is owed no more, and whatever they answer is not looked at.
     fn forget_members(&mut self, now: Time, group: u32, left: Members) {
-        for slot in self.tasks.slots() {
+        for slot in self.tasks.slots_of(group) {
             if self.tasks[slot].group != group {
                 continue;
             }
@@ -332,7 +341,8 @@ impl Sequencer {
                 }
                 match self.tasks[slot].kind {
                     Kind::Read(_) => self.give_up_on(now, slot, position),
-                    Kind::Confirm => self.confirmed(slot, position, false),
+                    Kind::Confirm => self.confirmed(slot, position),
+                    Kind::Settle { .. } => self.forget_settle(slot, position),
                     Kind::Orphan => self.settle_and_drop(slot, position),
                     Kind::Join => self.join_lost(slot, position),
                     Kind::Sync { of, step } => self.sync_lost(now, slot, position, (of, step)),
@@ -351,6 +361,8 @@ impl Sequencer {
             let chunk = self.groups[group as usize].busy[index];
             let stalled = self.chunks[chunk as usize].stalled.without(left);
             self.chunks[chunk as usize].stalled = stalled;
+            let behind = self.chunks[chunk as usize].behind.without(left);
+            self.chunks[chunk as usize].behind = behind;
         }
     }
 }

@@ -191,6 +191,8 @@ impl Sequencer {
             return;
         }
         state.missed.add(position);
+        self.stuck.insert(group);
+        let state = &self.groups[group as usize];
         self.effects.push_back(Effect::Warn(Warning::BelowMinCopies {
             group: state.id,
             store: self.stores[state.members[position] as usize].id,

@@ -10,10 +10,10 @@ use super::Sequencer;
 use super::roll::Roll;
 use super::state::ChunkState;
 use crate::config::MAX_OPENINGS;
-use crate::io::{IoError, Payload, StopReason};
+use crate::io::{Effect, IoError, Payload, StopReason, Warning};
 use crate::task::{Kind, List, Members, NIL, Step};
 use amita_cluster::message::{AnswerBody, MAX_MEMBERS, Refusal, RequestBody};
-use amita_cluster::{Epoch, Version};
+use amita_cluster::{ChunkId, Epoch, Version};
 use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
 
@@ -41,6 +41,11 @@ pub(super) struct Opening {
     covered: bool,
 }
 
+/// Chunks that are being opened at one time, at most.
+fn most_openings() -> usize {
+    if narrow(Point::OneOpening) { 1 } else { MAX_OPENINGS }
+}
+
 impl Opening {
     pub(super) fn cover_check(&mut self) {
         self.covered |= self.phase == Phase::Checking;
@@ -57,12 +62,23 @@ impl Sequencer {
     pub(super) fn want_open(&mut self, now: Time, chunk: u32) {
         if matches!(self.chunks[chunk as usize].state, ChunkState::Closed) {
             let group = self.chunks[chunk as usize].group;
-            self.chunks[chunk as usize].state = ChunkState::Waiting;
-            self.groups[group as usize].opening.push(chunk);
+            self.enter_opening(chunk);
             self.touch(now, group);
             self.open_chunks(now, group);
-            self.arm_silence(now);
+            self.arm_silence_of(now, group);
         }
+    }
+
+    /// The chunk waits for its turn to be opened.
+    pub(super) fn enter_opening(&mut self, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        let number = state.group;
+        state.state = ChunkState::Waiting;
+        let group = &mut self.groups[number as usize];
+        state.opening_at = group.opening.len() as u32;
+        group.opening.push(chunk);
+        group.waiting.push_back(chunk);
+        self.note_opening(number);
     }
 
     /// Starts every opening that waits, if the group is fenced.
@@ -70,23 +86,25 @@ impl Sequencer {
         if !self.is_fenced(group) || !self.groups[group as usize].paused.is_empty() {
             return;
         }
-        for index in 0..self.groups[group as usize].opening.len() {
-            let chunk = self.groups[group as usize].opening[index];
-            if matches!(self.chunks[chunk as usize].state, ChunkState::Waiting) {
-                let most = if narrow(Point::OneOpening) { 1 } else { MAX_OPENINGS };
-                if self.openings >= most {
-                    return;
-                }
-                self.ask(now, chunk);
-            }
+        while self.openings < most_openings() {
+            let Some(chunk) = self.groups[group as usize].waiting.pop_front() else {
+                return;
+            };
+            self.ask(now, chunk);
+        }
+        let state = &mut self.groups[group as usize];
+        if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
+            self.starved.push_back(group);
         }
     }
 
-    /// An opening has ended: another may begin.
+    /// Where openings have ended others may begin, in the order in which their groups had to wait. (A group that is not
+    /// fenced just now is looked at when it is.)
     pub(super) fn retry_openings(&mut self, now: Time) {
-        if std::mem::take(&mut self.retry_openings) {
-            for index in 0..self.touched.len() {
-                self.open_chunks(now, self.touched[index]);
+        while !self.starved.is_empty() && self.openings < most_openings() {
+            if let Some(group) = self.starved.pop_front() {
+                self.groups[group as usize].starved = false;
+                self.open_chunks(now, group);
             }
         }
     }
@@ -209,6 +227,11 @@ impl Sequencer {
             .max()
             .unwrap_or(Version::NONE);
         opening.longest = longest;
+        let mut claims = members.iter().map(|position| opening.versions[position]);
+        if !claims.all(|version| longest.may_follow(version)) && !self.config.planted.any_jump() {
+            return self.implausible(now, chunk, members);
+        }
+        let opening = self.opening(chunk);
         let mut shorter = Members::NONE;
         for position in members.iter() {
             if opening.versions[position] < longest {
@@ -222,33 +245,71 @@ impl Sequencer {
         self.start_roll(now, chunk, members, shorter);
     }
 
+    /// In-sync members claim versions that are further apart than any history makes them. Which of them is wrong nobody
+    /// here can tell: what the longest has may be a lie, and what the others have may be too little. So nothing is changed.
+    fn implausible(&mut self, now: Time, chunk: u32, members: Members) {
+        let group = self.chunks[chunk as usize].group;
+        let versions = self.opening(chunk).versions;
+        let claims = members.iter().map(|position| {
+            let store = self.id_of(group, position);
+            format!("store {store} is at version {}", versions[position])
+        });
+        let why = format!(
+            "its copies cannot be of one history ({})",
+            claims.collect::<Vec<_>>().join(", ")
+        );
+        self.warn_implausible(chunk, why);
+        self.opening_failed(now, chunk, IoError::Damaged);
+    }
+
+    /// Says once why the chunk's I/O fails.
+    pub(super) fn warn_implausible(&mut self, chunk: u32, why: String) {
+        if !std::mem::replace(&mut self.chunks[chunk as usize].implausible, true) {
+            let chunk = ChunkId {
+                volume: self.volume.id,
+                index: self.chunks[chunk as usize].index,
+            };
+            self.effects
+                .push_back(Effect::Warn(Warning::Implausible { chunk, why }));
+        }
+    }
+
     /// The chunk is whole at `version` on every member.
     pub(super) fn chunk_opened(&mut self, now: Time, chunk: u32, version: Version) {
         self.drop_opening(chunk);
         self.leave_opening(chunk);
-        self.counters.opened += 1;
         let state = &mut self.chunks[chunk as usize];
         state.state = ChunkState::Open;
-        state.issued = version;
-        state.committed = version;
         state.bad_sources = Members::NONE;
+        state.implausible = false;
+        if state.catching {
+            self.caught_up(now, chunk, version);
+        } else {
+            self.counters.opened += 1;
+            state.issued = version;
+            state.committed = version;
+        }
         self.kick(now, chunk);
     }
 
     fn leave_opening(&mut self, chunk: u32) {
         let group = self.chunks[chunk as usize].group;
+        let place = std::mem::replace(&mut self.chunks[chunk as usize].opening_at, NIL) as usize;
         let opening = &mut self.groups[group as usize].opening;
-        let place = opening
-            .iter()
-            .position(|&other| other == chunk)
-            .expect("a chunk that opens is in the list");
-        opening.swap_remove(place);
+        let gone = opening.swap_remove(place);
+        assert_eq!(gone, chunk, "a chunk that opens is in the list");
+        if let Some(&moved) = opening.get(place) {
+            self.chunks[moved as usize].opening_at = place as u32;
+        }
     }
 
     /// No member has an intact copy of what must be rolled forward: I/O that waits fails, the next touch tries again.
-    pub(super) fn opening_failed(&mut self, chunk: u32, error: IoError) {
+    pub(super) fn opening_failed(&mut self, now: Time, chunk: u32, error: IoError) {
         self.drop_opening(chunk);
         self.leave_opening(chunk);
+        if self.chunks[chunk as usize].catching {
+            return self.catch_up_failed(now, chunk);
+        }
         let state = &mut self.chunks[chunk as usize];
         state.state = ChunkState::Closed;
         state.bad_sources = Members::NONE;
@@ -297,7 +358,7 @@ impl Sequencer {
                     // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
                     self.doom(group, position);
                     if self.groups[group as usize].current.count() <= self.min_copies {
-                        return self.opening_failed(chunk, IoError::Damaged);
+                        return self.opening_failed(now, chunk, IoError::Damaged);
                     }
                     self.pause(now, group, position, self.config.busy_pause * 10);
                 }
@@ -314,31 +375,36 @@ impl Sequencer {
 
     /// From the first question, when the group is fenced (which it may well be).
     pub(super) fn restart_opening(&mut self, now: Time, chunk: u32) {
-        self.drop_opening(chunk);
         let group = self.chunks[chunk as usize].group;
-        self.chunks[chunk as usize].state = ChunkState::Waiting;
+        if self.drop_opening(chunk) {
+            self.groups[group as usize].waiting.push_back(chunk);
+        }
         self.open_chunks(now, group);
     }
 
-    fn drop_opening(&mut self, chunk: u32) {
+    /// Ends what is asked for a chunk's opening; false where nothing was, and the chunk waits. From now on it does, and
+    /// whoever calls puts it with those that wait, or has it leave.
+    fn drop_opening(&mut self, chunk: u32) -> bool {
         let ChunkState::Opening(opening) =
             std::mem::replace(&mut self.chunks[chunk as usize].state, ChunkState::Waiting)
         else {
-            return;
+            return false;
         };
         self.openings -= 1;
-        self.retry_openings = true;
         for slot in opening.tasks {
             self.settle_all(slot);
             self.tasks.remove(slot);
         }
+        true
     }
 
     /// All openings of a group wait for its fence again.
     pub(super) fn reset_openings(&mut self, group: u32) {
         for index in 0..self.groups[group as usize].opening.len() {
             let chunk = self.groups[group as usize].opening[index];
-            self.drop_opening(chunk);
+            if self.drop_opening(chunk) {
+                self.groups[group as usize].waiting.push_back(chunk);
+            }
         }
     }
 

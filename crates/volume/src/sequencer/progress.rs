@@ -88,8 +88,8 @@ impl Sequencer {
     /// How far each store has come that is being brought up to date, or was until a moment ago; in no order.
     pub fn progress(&self, now: Time) -> impl Iterator<Item = SyncProgress> + '_ {
         let behind = |store: StoreId| {
-            let mut groups = self.groups.iter();
-            groups.any(|group| group.record.syncing.iter().any(|syncing| syncing.store == store))
+            let number = self.store_index.get(&store);
+            number.is_some_and(|&number| self.stores[number as usize].behind_in > 0)
         };
         let told = move |tally: &&Tally| match tally.ended {
             Some(ended) => now.since(ended) < TOLD,
@@ -108,6 +108,16 @@ impl Sequencer {
             chunks_done: tally.chunks_done,
             bytes_moved: tally.bytes_moved,
         })
+    }
+
+    /// The record of a group, which names the stores that are being brought up to date there, comes or goes.
+    pub(super) fn count_behind(&mut self, now: Time, group: u32, comes: bool) {
+        for index in 0..self.groups[group as usize].record.syncing.len() {
+            let store = self.groups[group as usize].record.syncing[index].store;
+            let number = self.store_number(now, store);
+            let count = &mut self.stores[number as usize].behind_in;
+            *count = if comes { *count + 1 } else { *count - 1 };
+        }
     }
 
     pub(super) fn tally_entered(&mut self, now: Time, group: u32, position: usize) {

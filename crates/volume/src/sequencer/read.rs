@@ -2,10 +2,10 @@
 //! out when promises prove that nobody can have taken over meanwhile (R4).
 
 use super::Sequencer;
-use crate::io::{IoError, Op, Payload, StopReason};
-use crate::task::{Found, Kind, Members, Read};
+use crate::io::{Course, IoError, Op, Payload, StopReason};
+use crate::task::{Found, Kind, Members, NIL, Read};
 use amita_cluster::message::{Refusal, RequestBody, Sums};
-use amita_cluster::{BLOCK_BYTES, BlockRange, Version};
+use amita_cluster::{BLOCK_BYTES, BlockIndex, BlockRange, TraceId, Version};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 
@@ -51,14 +51,18 @@ impl Sequencer {
         }
         for position in readable.without(out).without(group.doomed).iter() {
             let store = &self.stores[group.members[position] as usize];
-            if store.lost || !self.can_send(number, position) {
+            // One operation hangs there, and others do not: it is asked last, where it may not be evicted.
+            let stuck = store.lost && store.stuck;
+            if (store.lost && !stuck) || !self.can_send(number, position) {
                 continue;
             }
             let hangs = store.awaited > 0 && now.since(store.heard) >= self.silent_after();
             let hangs = hangs || self.care.health().avoids(store.watch);
             // Equals take turns.
             let turn = (slot + position as u32) % group.members.len() as u32;
-            let rank = if store.local && !hangs && !buggify(Point::ReadAnywhere) {
+            let rank = if stuck {
+                (true, u32::MAX, turn)
+            } else if store.local && !hangs && !buggify(Point::ReadAnywhere) {
                 (false, 0, 0)
             } else {
                 (hangs, store.awaited + 1, turn)
@@ -83,7 +87,7 @@ impl Sequencer {
         let read = self.tasks[slot].read();
         read.tried.add(position);
         let body = match read.op {
-            Op::Allocation { .. } => RequestBody::Allocation { chunk: index, least },
+            Op::Allocation { .. } | Op::Clear { .. } => RequestBody::Allocation { chunk: index, least },
             _ => RequestBody::Read {
                 chunk: index,
                 range: read.range,
@@ -95,7 +99,7 @@ impl Sequencer {
         self.expect(now, slot, position);
         self.send(now, slot, position, body, Slice::default());
         // Beside the read, so that its answer need not wait for promises (R4); its own member promises by the answer.
-        self.renew_promises(now, group, Members::one(position));
+        self.renew_promises(now, group, Members::one(position), now);
     }
 
     /// A member does not answer a read, or not well: it stays with the others.
@@ -209,7 +213,8 @@ impl Sequencer {
         let group = self.tasks[slot].group;
         let chunk = self.tasks[slot].chunk;
         self.tasks.rest(slot);
-        let promised = self.is_promised(now, group);
+        let since = self.tasks[slot].first_sent;
+        let promised = self.is_promised(now, group, since);
         let version = found.version();
         let read = self.tasks[slot].read();
         read.found = Some(found);
@@ -220,7 +225,9 @@ impl Sequencer {
             self.unpromised.push(slot);
         }
         self.counters.held += u64::from(version > self.chunks[chunk as usize].committed);
-        self.renew_promises(now, group, Members::NONE);
+        if !promised || !self.config.confirm_reads {
+            self.renew_promises(now, group, Members::NONE, since);
+        }
         self.give_out(slot);
     }
 
@@ -250,7 +257,70 @@ impl Sequencer {
             return self.compare_found(slot, chunk, group, trace, read, &payload, course);
         }
         let payload = payload_of(&mut read);
+        if let (Op::Clear { .. }, Payload::Allocation(allocated)) = (read.op, &payload) {
+            return self.looked_instead(chunk, group, trace, &read, allocated, course);
+        }
         self.done(read.io, Ok(()), payload, course);
+    }
+
+    // ---- clears of what was never written ----
+
+    /// Was nothing of the chunk ever written, and is nothing being written?
+    pub(super) fn is_never_written(&self, chunk: u32) -> bool {
+        let state = &self.chunks[chunk as usize];
+        state.issued == Version::NONE && state.comparing == NIL && !self.config.planted.clear_what_is_not_there()
+    }
+
+    /// A clear of a chunk of which nothing is written only looks, as a read does, whether there is still nothing. A version
+    /// would have every store keep a chunk of which there is nothing: who discards a large volume fills the index of its
+    /// stores with them, and a store that cannot take a clear, which has its version already, must be evicted (R7).
+    pub(super) fn look_instead(&mut self, now: Time, slot: u32, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        self.tasks.unlink(&mut state.queued_clears, slot);
+        let offset = state.index.0 * u64::from(self.chunk_bytes);
+        let write = self.tasks[slot].write();
+        let (io, range) = (write.io, write.range);
+        let op = Op::Clear {
+            offset: offset + u64::from(write.offset_bytes),
+            length: u64::from(write.length_bytes),
+        };
+        self.tasks[slot].kind = Kind::Read(Read {
+            io,
+            op,
+            range,
+            tried: Members::NONE,
+            damaged: Members::NONE,
+            found: None,
+            promised: false,
+            compare: Slice::default(),
+        });
+        if !self.try_read(now, slot) {
+            self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+        }
+    }
+
+    /// There is nothing of the range: it is as if it had been cleared at that moment. Else it is cleared now.
+    fn looked_instead(
+        &mut self,
+        chunk: u32,
+        group: u32,
+        trace: TraceId,
+        read: &Read,
+        allocated: &[u64; 16],
+        course: Course,
+    ) {
+        let is_there = |block: BlockIndex| allocated[usize::from(block.0) / 64] & 1 << (block.0 % 64) != 0;
+        if !read.range.iter().any(is_there) {
+            return self.done(read.io, Ok(()), Payload::None, course);
+        }
+        let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
+        let length_bytes = read.op.length() as u32;
+        let kind = self.write_kind(read.io, true, offset_bytes, length_bytes, read.range, Slice::default());
+        let slot = self.tasks.add(kind, group, chunk);
+        self.tasks[slot].trace = trace;
+        self.tasks.push(&mut self.chunks[chunk as usize].queued_clears, slot);
+        self.block(chunk);
+        self.retry_blocked = true;
     }
 
     /// The chunk's committed version has moved.
@@ -266,31 +336,34 @@ impl Sequencer {
     pub(super) fn recheck_promises(&mut self, now: Time) {
         let mut index = 0;
         while let Some(&slot) = self.unpromised.get(index) {
-            let group = self.tasks[slot].group;
-            if self.is_promised(now, group) {
+            let (group, since) = (self.tasks[slot].group, self.tasks[slot].first_sent);
+            if self.is_promised(now, group, since) {
                 self.unpromised.swap_remove(index);
                 self.tasks[slot].read().promised = true;
                 self.give_out(slot);
             } else {
                 index += 1;
-                self.ask_for_promises(now, group);
+                self.ask_for_promises(now, group, since);
             }
         }
     }
 
     /// Asks again where a request for a promise came to nothing, but not without end: a store that lets a new owner in
     /// promises nothing any more (R4).
-    fn ask_for_promises(&mut self, now: Time, group: u32) {
+    fn ask_for_promises(&mut self, now: Time, group: u32, since: Time) {
         let mut besides = Members::NONE;
         for position in self.promisers(group).iter() {
             let number = self.groups[group as usize].members[position];
-            let again = self.stores[number as usize].confirm_at.plus(self.config.busy_pause);
-            if now < again {
+            let store = &self.stores[number as usize];
+            let again = store.confirm_at.plus(self.config.busy_pause);
+            // One that went well, and was sent before this read was, is followed by the next at once.
+            let went_well = self.config.confirm_reads && store.confirmed >= store.confirm_at;
+            if now < again && !went_well {
                 besides.add(position);
                 self.arm(again);
             }
         }
-        self.renew_promises(now, group, besides);
+        self.renew_promises(now, group, besides, since);
     }
 
     /// Reads that have waited long are sent to a second member as well.

@@ -35,7 +35,7 @@ impl Sequencer {
     pub(super) fn start_roll(&mut self, now: Time, chunk: u32, members: Members, shorter: Members) {
         let bad = self.chunks[chunk as usize].bad_sources;
         let Some(source) = members.without(shorter).without(bad).iter().next() else {
-            return self.opening_failed(chunk, IoError::Damaged);
+            return self.opening_failed(now, chunk, IoError::Damaged);
         };
         let opening = self.opening(chunk);
         let since = shorter

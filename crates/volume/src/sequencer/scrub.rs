@@ -188,6 +188,8 @@ impl Sequencer {
             self.tasks.remove(slot);
         }
         let members = self.groups[group as usize].current;
+        let known = |held: &&Held| self.is_listed_here(group, held.chunk);
+        let listed: Vec<ChunkIndex> = chunks.iter().filter(known).map(|held| held.chunk).collect();
         let Some(walk) = &mut self.scrubs.walk else { return };
         let List::Asked { from, found, end } = &mut walk.list else {
             return;
@@ -198,7 +200,7 @@ impl Sequencer {
             walk.list = List::Ended;
             return;
         }
-        found.extend(chunks.iter().map(|held| held.chunk));
+        found.extend(listed);
         *end = [*end, more].into_iter().flatten().min();
         if !complete {
             return;

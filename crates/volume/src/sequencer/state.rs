@@ -6,6 +6,7 @@ use amita_cluster::message::MAX_MEMBERS;
 use amita_cluster::{ChunkIndex, Epoch, GroupId, RequestId, StoreId, Version, map};
 use amita_reactor::Time;
 use arrayvec::ArrayVec;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// One of the volume's stores.
@@ -21,32 +22,73 @@ pub(super) struct Store {
     pub lost_at: Time,
     /// It has said that it cannot serve; reported once.
     pub unfit: bool,
+    /// The group by which it was last asked for something.
+    pub via: u32,
     /// Answers that are owed on something sent or to be sent.
     pub awaited: u32,
+    /// Stands in the list of those whose silence may matter ([`super::store::Silence`]).
+    pub owes: bool,
+    /// In which round it was last found that openings wait for it.
+    pub missed: u64,
+    /// In how many groups' records it is being brought up to date.
+    pub behind_in: u32,
     /// Of those, writes: their end may bring credits.
     pub writes: u32,
     /// Payload bytes of writes that it has not answered.
     pub bytes: u64,
     /// The last answer, or when there began to be something to answer.
     pub heard: Time,
+    /// It refuses everything until it is mounted anew; then it knows nothing of what was granted on this link.
+    pub poisoned: bool,
     /// Its last answer was `Busy`.
     pub refusing: bool,
+    /// It has done something on its present link.
+    pub worked: bool,
+    /// When the newest request was sent that it has answered, of those that a disk may be needed for.
+    pub served: Time,
+    /// What it owes is owed since then at the earliest: its link came up, or we stood still.
+    pub owes_since: Time,
+    /// Since when it has owed work without doing any, on whatever links; [`super::NEVER`]: it owes none.
+    pub idle_since: Time,
+    /// When it is looked for something that it owes for too long.
+    pub look_at: Time,
+    /// It owes something for too long, and has answered what it was asked later.
+    pub stuck: bool,
     /// Blocks that may be written before it grants more (R7).
     pub credit: u64,
     /// Writes of groups that it has left, and their blocks: whether they count, its answers tell.
     pub in_doubt: Vec<(RequestId, u64)>,
     /// Until then it accepts no newer generation (R4).
     pub promise_until: Time,
-    /// The length of its last promise.
+    /// The length of its last promise, as far as it counts.
     pub promise: Duration,
+    /// When the newest request was sent that it has answered with a promise.
+    pub confirmed: Time,
     /// Its number among the stores that the core watches.
     pub watch: usize,
-    /// The request for a promise or credits that is under way.
+    /// When it was last charged: credits that are not used for a while are given back.
+    pub charged_at: Time,
+    /// The request for a promise that is under way.
     pub confirm: u32,
-    /// The last one was refused, or lost with its link: it says nothing of the store's space.
-    pub confirm_failed: bool,
     /// When the last one was sent.
     pub confirm_at: Time,
+    /// The request about credits that is under way.
+    pub settle: u32,
+    /// When the last one was sent.
+    pub settle_at: Time,
+    /// So many blocks the last one wanted.
+    pub settle_want: u64,
+    /// The store's last word that it is full, if it has not granted as much as was wanted since.
+    pub full: Option<Full>,
+}
+
+/// A store's word that it is full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full {
+    /// When it was asked. Who came later asks for himself: he may have made room, and been told.
+    pub asked_at: Time,
+    /// So many blocks were wanted. Fewer may be there.
+    pub want: u64,
 }
 
 /// One group of the pool.
@@ -88,8 +130,16 @@ pub(super) struct Group {
     pub fence: u32,
     /// Chunks that wait to be opened, or are being opened.
     pub opening: Vec<u32>,
+    /// Of those, the ones that wait, in order.
+    pub waiting: VecDeque<u32>,
+    /// They wait because too many others are being opened: it stands in [`Sequencer::starved`](super::Sequencer).
+    pub starved: bool,
+    /// Stands in the list of groups with chunks to be opened.
+    pub opens: bool,
     /// Chunks with writes that are not acknowledged.
     pub busy: Vec<u32>,
+    /// All of its chunks that were touched.
+    pub chunks: Vec<u32>,
 }
 
 /// One chunk of the volume, once touched.
@@ -119,8 +169,15 @@ pub(super) struct Chunk {
     pub held: List,
     /// Members that refused a write and to which writes are sent again once all that they have is answered.
     pub stalled: Members,
+    /// Of those, members that cannot carry a write out, because what it is to be merged with has rotted: they are caught up
+    /// with the others instead (see `catch_up`).
+    pub behind: Members,
+    /// It is being opened once more for that, with writes that have a version.
+    pub catching: bool,
     /// The place in the group's list of busy chunks.
     pub busy_at: u32,
+    /// The place in the group's list of chunks that wait to be opened, or are being opened.
+    pub opening_at: u32,
     /// Stands in [`Sequencer::blocked`].
     pub blocked: bool,
     /// Members that could not give what a roll-forward needs.
@@ -129,6 +186,8 @@ pub(super) struct Chunk {
     pub joined: Members,
     /// Those that were asked to.
     pub joining: Members,
+    /// It was said that the chunk cannot be gone on with.
+    pub implausible: bool,
     /// No write gets a version for a moment: the chunk is compared with a syncing member's copy.
     pub held_back: bool,
 }

@@ -1,7 +1,8 @@
 //! What an operator, and a test, see of a sequencer.
 
-use super::SyncProgress;
-use amita_cluster::GroupId;
+use super::{Sequencer, SyncProgress};
+use crate::task::Kind;
+use amita_cluster::{ChunkIndex, GroupId};
 
 /// How often things happened. They feed the status page, and tests that want to see each rare path taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub struct Counters {
     pub unpromised: u64,
     /// Requests for a promise.
     pub confirms: u64,
+    /// Times that a chunk was opened once more for a member whose copy had rotted under a write (D7).
+    pub caught_up: u64,
+    /// Requests about credits (R7).
+    pub settles: u64,
     /// Writes that waited for credits (R7).
     pub credit_waits: u64,
     /// Reads that were also sent to a second member.
@@ -76,12 +81,12 @@ impl Counters {
 
     /// Each with its name, in their order.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 29] {
+    pub fn each(&self) -> [(&'static str, u64); 31] {
         let mut copy = *self;
         copy.each_mut().map(|(name, value)| (name, *value))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 29] {
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 31] {
         let Counters {
             writes,
             reads,
@@ -93,6 +98,8 @@ impl Counters {
             held,
             unpromised,
             confirms,
+            caught_up,
+            settles,
             credit_waits,
             hedged,
             stale_epochs,
@@ -124,6 +131,8 @@ impl Counters {
             ("held", held),
             ("unpromised", unpromised),
             ("confirms", confirms),
+            ("caught_up", caught_up),
+            ("settles", settles),
             ("credit_waits", credit_waits),
             ("hedged", hedged),
             ("stale_epochs", stale_epochs),
@@ -163,4 +172,17 @@ pub struct Status {
     pub syncs: Vec<SyncProgress>,
     /// How often things happened.
     pub counters: Counters,
+}
+
+impl Sequencer {
+    /// The chunk of each I/O that was submitted and has not ended: what somebody waits for, and where.
+    pub fn waiting_chunks(&self) -> impl Iterator<Item = ChunkIndex> + '_ {
+        let waits = |slot: &u32| match &self.tasks[*slot].kind {
+            Kind::Write(write) => !write.told,
+            Kind::Read(_) => true,
+            _ => false,
+        };
+        let slots = self.tasks.slots().filter(move |slot| !self.stopped && waits(slot));
+        slots.map(|slot| self.chunks[self.tasks[slot].chunk as usize].index)
+    }
 }

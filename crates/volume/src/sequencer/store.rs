@@ -1,13 +1,36 @@
-//! Links, silence, promises and credits: what belongs to a store and not to a group.
+//! Links, silence and promises: what belongs to a store and not to a group.
 
-use super::Sequencer;
 use super::state::ChunkState;
+use super::{NEVER, Sequencer};
+use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE, PROMISE_PERCENT};
 use crate::task::{Kind, Members, NIL};
 use amita_cluster::StoreId;
 use amita_cluster::message::RequestBody;
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use std::time::Duration;
+
+/// Whose silence may matter: a few of the stores of a large pool.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    /// Stores that owe an answer, or for which an opening waits, and some of which that was so a moment ago.
+    pub stores: Vec<u32>,
+    /// Groups with chunks that are to be opened, and some that had any a moment ago.
+    openings: Vec<u32>,
+    /// How often it was looked for openings that wait.
+    round: u64,
+}
+
+/// What an answer says of the store that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It cannot take more now, or is being mounted.
+    Busy,
+    /// It answers; that needs no disk.
+    Speaks,
+    /// It has done what it was asked then.
+    Works(Time),
+}
 
 impl Sequencer {
     /// There is an ordered link to the store, on which nothing was sent yet. One of which no group says anything yet is
@@ -24,8 +47,12 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = true;
         store.lost = false;
+        store.poisoned = false;
         store.refusing = false;
+        store.worked = false;
+        store.stuck = false;
         store.heard = now;
+        store.owes_since = now;
         let due = now.plus(self.config.store_timeout);
         self.arm(due);
         // First on the link: the fences (R6). Writes are resent when they are answered.
@@ -73,6 +100,7 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = false;
         store.credit = 0;
+        store.full = None;
         store.in_doubt.clear();
         if store.awaited == 0 {
             store.heard = now;
@@ -94,7 +122,8 @@ impl Sequencer {
                 Kind::Write(write) => write.charged.remove(position),
                 Kind::Fence { .. } => {}
                 Kind::Read(_) => self.give_up_on(now, slot, position),
-                Kind::Confirm => self.confirmed(slot, position, false),
+                Kind::Confirm => self.confirmed(slot, position),
+                Kind::Settle { .. } => self.end_settle(slot, position),
                 Kind::Orphan => self.settle_and_drop(slot, position),
                 Kind::Join => self.join_lost(slot, position),
                 Kind::Sync { of, step } => {
@@ -119,6 +148,7 @@ impl Sequencer {
                 for index in 0..self.groups[group as usize].busy.len() {
                     let chunk = self.groups[group as usize].busy[index];
                     self.chunks[chunk as usize].stalled.remove(position);
+                    self.chunks[chunk as usize].behind.remove(position);
                 }
                 self.send_fence(now, group);
             }
@@ -136,26 +166,59 @@ impl Sequencer {
     }
 
     /// A store has said something. One that only says that it is busy (because it is being mounted, say) is as silent
-    /// as one that says nothing.
-    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, at_work: bool) {
+    /// as one that says nothing; so is one of which only the process lives (R12).
+    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, news: News) {
+        let planted = self.config.planted.memory_is_life();
         let store = &mut self.stores[number as usize];
-        store.refusing = !at_work;
-        if at_work {
-            store.heard = now;
-            store.lost = false;
+        store.refusing = news == News::Busy;
+        match news {
+            News::Works(sent_at) => {
+                if std::mem::take(&mut store.poisoned) {
+                    // It was mounted anew. Its accounts begin at zero, as on a new link (R7), and with this answer.
+                    store.credit = 0;
+                    store.in_doubt.clear();
+                    store.unfit = false;
+                }
+                store.heard = now;
+                store.served = store.served.max(sent_at);
+                store.worked = true;
+                store.lost &= store.stuck;
+            }
+            News::Speaks if planted => {
+                store.heard = now;
+                store.lost = false;
+            }
+            News::Busy | News::Speaks => {}
         }
         store.credit += u64::from(credit_blocks);
+        if credit_blocks > 0 && store.writes == 0 {
+            self.note_credits(number);
+        }
         // The end of any request may have brought what waiting writes need.
         self.retry_blocked = true;
     }
 
+    /// What was stuck has been answered: it is as good as any other, if nothing else is owed.
+    pub(super) fn answered_all(&mut self, number: u32) {
+        let store = &mut self.stores[number as usize];
+        if store.awaited == 0 && store.stuck && store.up {
+            (store.stuck, store.lost) = (false, false);
+        }
+    }
+
     // ---- silence ----
 
-    /// Finds stores that owe an answer and have not said a word for too long.
+    /// Finds stores that owe an answer and have done nothing for too long, or have done what they were asked later.
     pub(super) fn listen_for_silence(&mut self, now: Time) {
-        for number in 0..self.stores.len() {
+        self.look_for_stuck(now);
+        self.look_for_missed();
+        for index in 0..self.silence.stores.len() {
+            let number = self.silence.stores[index] as usize;
             let store = &self.stores[number];
-            let silent = now.since(store.heard) >= self.config.store_timeout || buggify(Point::LoseStore);
+            let quiet = now.since(store.heard) >= self.patience(store);
+            // Its link ends again and again before it has done anything.
+            let idle = store.idle_since != NEVER && now.since(store.idle_since) >= self.idle_patience(store);
+            let silent = quiet || idle || store.stuck || buggify(Point::LoseStore);
             if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
                 self.lose(now, number as u32);
             }
@@ -163,28 +226,137 @@ impl Sequencer {
     }
 
     pub(super) fn arm_silence(&mut self, now: Time) {
-        for number in 0..self.stores.len() {
+        self.look_for_missed();
+        let Sequencer { stores, silence, .. } = self;
+        silence.stores.retain(|&number| {
+            let store = &mut stores[number as usize];
+            store.owes = store.awaited > 0 || store.missed == silence.round;
+            store.owes
+        });
+        for index in 0..self.silence.stores.len() {
+            let number = self.silence.stores[index] as usize;
             let store = &self.stores[number];
             if !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
+                let due = store.heard.plus(self.patience(store)).max(now);
+                self.arm(due);
+            }
+            let store = &self.stores[number];
+            if store.idle_since != NEVER && !store.lost {
+                self.arm(store.idle_since.plus(self.idle_patience(store)).max(now));
+            }
+            let store = &self.stores[number];
+            if store.awaited > 0 && store.up {
+                self.arm(store.look_at.max(now));
+            }
+        }
+    }
+
+    /// For how long a store may do nothing.
+    fn patience(&self, store: &super::state::Store) -> Duration {
+        if store.refusing && store.worked && !self.config.planted.busy_is_silence() {
+            // It is not being mounted: it has too much to do, and others get on.
+            self.config.store_timeout * BUSY_PATIENCE
+        } else {
+            self.config.store_timeout
+        }
+    }
+
+    /// For how long a store may owe work and do none, however often its link comes back.
+    fn idle_patience(&self, store: &super::state::Store) -> Duration {
+        self.patience(store) * IDLE_PATIENCE
+    }
+
+    /// A single operation of a disk may hang while others go on (R12): a store that owes an answer for too long, and has
+    /// answered what it was asked later, is stuck. One that answers in the order in which it was asked is slow, however long
+    /// it takes. All requests are walked through, but only once in the time that one may take.
+    fn look_for_stuck(&mut self, now: Time) {
+        // Only stores that owe an answer can be stuck, and all of those are in the list.
+        let due = |number: &u32| {
+            let store = &self.stores[*number as usize];
+            store.awaited > 0 && store.up && now >= store.look_at
+        };
+        if self.config.planted.memory_is_life() || !self.silence.stores.iter().any(due) {
+            return;
+        }
+        let timeout = self.config.store_timeout;
+        for &number in &self.silence.stores {
+            let store = &mut self.stores[number as usize];
+            store.stuck = false;
+            // None of what was sent until now is owed for too long before then; a slow store is looked at more often.
+            store.look_at = now.plus(timeout);
+        }
+        for slot in self.tasks.slots() {
+            let task = &self.tasks[slot];
+            if matches!(task.kind, Kind::Free) {
+                continue;
+            }
+            let members = &self.groups[task.group as usize].members;
+            for position in task.waiting.and(task.sent).iter() {
+                let store = &mut self.stores[members[position] as usize];
+                let since = task.sent_at[position].max(store.owes_since);
+                let due = since.plus(timeout);
+                if due <= now {
+                    store.stuck |= store.served > since;
+                    store.look_at = store.look_at.min(now.plus(timeout / 8));
+                } else {
+                    store.look_at = store.look_at.min(due);
+                }
+            }
+        }
+    }
+
+    /// The same for the members of one group, of which a chunk is to be opened.
+    pub(super) fn arm_silence_of(&mut self, now: Time, group: u32) {
+        for position in self.groups[group as usize].current.iter() {
+            let store = &self.stores[self.groups[group as usize].members[position] as usize];
+            if !store.up && !store.lost {
                 let due = store.heard.plus(self.config.store_timeout).max(now);
                 self.arm(due);
             }
         }
     }
 
-    /// Does I/O wait for a store to which there is no link?
-    fn is_missed(&self, number: u32) -> bool {
-        if self.stores[number as usize].up {
-            return false;
+    /// Chunks of the group are to be opened.
+    pub(super) fn note_opening(&mut self, group: u32) {
+        if !std::mem::replace(&mut self.groups[group as usize].opens, true) {
+            self.silence.openings.push(group);
         }
-        self.touched.iter().any(|&group| {
-            let planted = self.config.planted.serve_half_fenced();
-            let waits = planted || !self.groups[group as usize].opening.is_empty();
-            waits
-                && self
-                    .position(group, number)
-                    .is_some_and(|position| self.groups[group as usize].current.has(position))
-        })
+    }
+
+    /// Finds the stores without a link for which an opening waits.
+    fn look_for_missed(&mut self) {
+        self.silence.round += 1;
+        if self.config.planted.serve_half_fenced() {
+            for index in 0..self.touched.len() {
+                self.note_opening(self.touched[index]);
+            }
+        }
+        let mut index = 0;
+        while let Some(&number) = self.silence.openings.get(index) {
+            let group = &mut self.groups[number as usize];
+            if group.opening.is_empty() && !self.config.planted.serve_half_fenced() {
+                group.opens = false;
+                self.silence.openings.swap_remove(index);
+                continue;
+            }
+            index += 1;
+            for position in group.current.iter() {
+                let number = group.members[position];
+                let store = &mut self.stores[number as usize];
+                if !store.up {
+                    store.missed = self.silence.round;
+                    if !std::mem::replace(&mut store.owes, true) {
+                        self.silence.stores.push(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does I/O wait for a store to which there is no link, as [`Sequencer::look_for_missed`] has found?
+    fn is_missed(&self, number: u32) -> bool {
+        let store = &self.stores[number as usize];
+        !store.up && store.missed == self.silence.round
     }
 
     // ---- promises ----
@@ -206,31 +378,51 @@ impl Sequencer {
         } else {
             self.tasks[slot].sent_at[position]
         };
-        let promise = Duration::from_millis(u64::from(promise_ms));
+        // The store's clock may run faster than ours.
+        let percent = if self.config.planted.whole_promise() {
+            100
+        } else {
+            PROMISE_PERCENT
+        };
+        let promise = Duration::from_millis(u64::from(promise_ms)) * percent / 100;
         let store = &mut self.stores[number as usize];
         store.promise = promise;
+        store.confirmed = store.confirmed.max(sent_at);
         store.promise_until = store.promise_until.max(sent_at.plus(promise));
     }
 
     /// Are there enough promises that no lawful takeover can have happened yet? A new owner must fence all in-sync
-    /// members, of which it can have evicted all but the least number: so one more than can be evicted.
-    pub(super) fn is_promised(&self, now: Time, group: u32) -> bool {
+    /// members, of which it can have evicted all but the least number: so one more than can be evicted. `since`: when the
+    /// read was sent that asks. Without clocks, so many members must have known no other owner after that.
+    pub(super) fn is_promised(&self, now: Time, group: u32, since: Time) -> bool {
         if self.config.planted.no_promises() {
             return true;
         }
         let promisers = self.promisers(group);
         let group = &self.groups[group as usize];
-        let holds = |&position: &usize| self.stores[group.members[position] as usize].promise_until > now;
+        let holds = |&position: &usize| {
+            let store = &self.stores[group.members[position] as usize];
+            if self.config.confirm_reads {
+                store.confirmed >= since
+            } else {
+                store.promise_until > now
+            }
+        };
         let held = promisers.iter().filter(holds).count();
         held > promisers.count().saturating_sub(self.min_copies)
     }
 
-    /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway.
-    pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members) {
+    /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway. `since`: as above.
+    pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members, since: Time) {
         for position in self.promisers(group).without(besides).iter() {
             let number = self.groups[group as usize].members[position];
             let store = &self.stores[number as usize];
-            if store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now {
+            let wanted = if self.config.confirm_reads {
+                store.confirmed < since
+            } else {
+                store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now
+            };
+            if wanted {
                 self.confirm(now, group, position);
             }
         }
@@ -251,14 +443,13 @@ impl Sequencer {
     }
 
     /// The empty request has been answered (well or not), or its link has ended.
-    pub(super) fn confirmed(&mut self, slot: u32, position: usize, well: bool) {
+    pub(super) fn confirmed(&mut self, slot: u32, position: usize) {
         let number = self.groups[self.tasks[slot].group as usize].members[position];
         assert_eq!(
             self.stores[number as usize].confirm, slot,
             "a store is asked for one promise at a time"
         );
         self.stores[number as usize].confirm = NIL;
-        self.stores[number as usize].confirm_failed = !well;
         self.settle_and_drop(slot, position);
     }
 
@@ -286,6 +477,7 @@ impl Sequencer {
             self.groups[group as usize].paused.remove(position);
             self.send_fence(now, group);
             self.resend(now, group, position);
+            self.catch_up_again(now, group);
             self.open_chunks(now, group);
             self.retry_blocked = true;
         }

@@ -65,6 +65,9 @@ impl Sequencer {
         };
         let slot = self.tasks.add(kind, group, chunk);
         self.tasks[slot].trace = trace;
+        if matches!(op, Op::Write { .. } | Op::Clear { .. }) {
+            self.tasks[slot].asked_at = now;
+        }
         let state = &mut self.chunks[chunk as usize];
         let queue = match op {
             Op::Write { .. } => &mut state.queued_writes,
@@ -98,7 +101,7 @@ impl Sequencer {
             payload,
             charged: Members::NONE,
             asked: Members::NONE,
-            waited: false,
+            short_since: None,
             refusals: 0,
             told: false,
         })
@@ -153,9 +156,11 @@ impl Sequencer {
             volume: self.volume.id,
             index,
         };
+        let group = id.group(self.pool.groups).0;
+        self.groups[group as usize].chunks.push(number);
         self.chunks.push(Chunk {
             index,
-            group: id.group(self.pool.groups).0,
+            group,
             state: ChunkState::Closed,
             issued: Version::NONE,
             committed: Version::NONE,
@@ -169,11 +174,15 @@ impl Sequencer {
             compared: List::default(),
             held: List::default(),
             stalled: Members::NONE,
+            behind: Members::NONE,
+            catching: false,
             busy_at: NIL,
+            opening_at: NIL,
             blocked: false,
             bad_sources: Members::NONE,
             joined: Members::NONE,
             joining: Members::NONE,
+            implausible: false,
             held_back: false,
         });
         self.chunk_index.insert(index, number);
@@ -198,6 +207,10 @@ impl Sequencer {
         }
         // Clears first: they need no space, and may be what brings some (R7).
         while let Some(slot) = self.chunks[chunk as usize].queued_clears.head() {
+            if self.is_never_written(chunk) {
+                self.look_instead(now, slot, chunk);
+                continue;
+            }
             if !self.try_write(now, slot) {
                 break;
             }

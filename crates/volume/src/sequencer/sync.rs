@@ -13,7 +13,7 @@ use crate::config::{MAX_MENDINGS, MAX_SYNC_QUEUE};
 use crate::io::Effect;
 use crate::task::{Kind, Members, SyncStep};
 use amita_cluster::message::{AnswerBody, ChunkState as Held, MAX_MEMBERS, Refusal, RequestBody};
-use amita_cluster::{ChunkIndex, Version};
+use amita_cluster::{ChunkId, ChunkIndex, Version};
 use amita_reactor::{Slice, Time};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -220,6 +220,9 @@ impl Sequencer {
         let onwards = page
             .1
             .is_none_or(|more| page.0.last().is_some_and(|last| last.chunk < more));
+        let group = self.tasks[slot].group;
+        // A chunk of another group, or of another core, has other members, or another sequencer: neither is looked at here.
+        let foreign = page.0.iter().any(|held| !self.is_listed_here(group, held.chunk));
         let Some(sync) = self.sync(of) else {
             return self.settle_and_drop(slot, position);
         };
@@ -230,12 +233,30 @@ impl Sequencer {
         if !ordered || !onwards || page.0.first().is_some_and(|first| first.chunk < from) {
             return self.misbehaved(now, slot, position, "a list of chunks without order".to_owned());
         }
+        if foreign {
+            return self.misbehaved(
+                now,
+                slot,
+                position,
+                "a list of chunks that were not asked for".to_owned(),
+            );
+        }
         pages[position] = Some(page);
         self.settle(slot, position);
         if self.tasks[slot].waiting.is_empty() {
             self.tasks.remove(slot);
             self.compare_lists(now, of);
         }
+    }
+
+    /// Is it a chunk that a list of the group's chunks may name, which was asked for by this core?
+    pub(super) fn is_listed_here(&self, group: u32, index: ChunkIndex) -> bool {
+        let chunk = ChunkId {
+            volume: self.volume.id,
+            index,
+        };
+        let cores = usize::from(self.config.cores.max(1));
+        chunk.group(self.pool.groups).0 == group && chunk.core(cores) == usize::from(self.config.core)
     }
 
     /// All have answered: what differs is to be compared block by block.

@@ -7,6 +7,7 @@ mod mend;
 mod open;
 mod read;
 mod rig;
+mod steps;
 mod submit;
 mod sync;
 mod write;

@@ -6,7 +6,7 @@ use crate::config::{MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_P
 use crate::io::{IoError, Payload};
 use crate::task::{Kind, Members, NIL, Write};
 use amita_cluster::message::{Refusal, RequestBody, Sums};
-use amita_cluster::{BLOCK_BYTES, ChunkIndex, RequestId};
+use amita_cluster::{BLOCK_BYTES, ChunkIndex, RequestId, Version};
 use amita_reactor::Time;
 use amita_reactor::buggify::{Point, narrow};
 
@@ -24,20 +24,38 @@ impl Sequencer {
         match self.gate(now, slot, chunk) {
             Gate::Wait => return false,
             Gate::Open => {
-                self.dequeue(slot, chunk);
-                self.sequence(now, slot, chunk);
-                self.end_compare(chunk, slot);
+                // R1: a pair of generation and counter, naming the one before.
+                let issued = self.chunks[chunk as usize].issued;
+                match issued.next(self.generation).filter(|version| *version > issued) {
+                    Some(version) => {
+                        self.dequeue(slot, chunk);
+                        self.sequence(now, slot, chunk, version);
+                        self.end_compare(chunk, slot);
+                    }
+                    None => self.counter_ended(slot, chunk),
+                }
             }
-            Gate::NoSpace => {
-                self.dequeue(slot, chunk);
-                let io = self.tasks[slot].write().io;
-                let course = self.course(slot);
-                self.tasks.remove(slot);
-                self.end_compare(chunk, slot);
-                self.done(io, Err(IoError::NoSpace), Payload::None, course);
-            }
+            Gate::NoSpace => self.fail_write(slot, chunk, IoError::NoSpace),
         }
         true
+    }
+
+    fn fail_write(&mut self, slot: u32, chunk: u32, error: IoError) {
+        self.dequeue(slot, chunk);
+        let io = self.tasks[slot].write().io;
+        let course = self.course(slot);
+        self.tasks.remove(slot);
+        self.end_compare(chunk, slot);
+        self.done(io, Err(error), Payload::None, course);
+    }
+
+    /// The chunk has no further version. No client writes a chunk 2^40 times; a member that lies claims it in one message.
+    /// The chunk can be read, and the process has nothing to do with it.
+    fn counter_ended(&mut self, slot: u32, chunk: u32) {
+        let issued = self.chunks[chunk as usize].issued;
+        let why = format!("its version {issued} is the last that there is, so that it cannot be written any more");
+        self.warn_implausible(chunk, why);
+        self.fail_write(slot, chunk, IoError::Damaged);
     }
 
     fn dequeue(&mut self, slot: u32, chunk: u32) {
@@ -89,53 +107,18 @@ impl Sequencer {
         if short.is_empty() || self.config.planted.no_credits() {
             return Gate::Open;
         }
-        self.ask_for_credits(now, slot, number, short)
-    }
-
-    /// A write waits for credits while something may bring them. When nothing is under way the store is asked once; if
-    /// that brings nothing either, there is no space.
-    fn ask_for_credits(&mut self, now: Time, slot: u32, group: u32, short: Members) -> Gate {
-        let write = self.tasks[slot].write();
-        if !std::mem::replace(&mut write.waited, true) {
-            self.counters.credit_waits += 1;
+        if self.ask_for_credits(now, slot, number, short) {
+            Gate::NoSpace
+        } else {
+            Gate::Wait
         }
-        for position in short.iter() {
-            let number = self.groups[group as usize].members[position];
-            let store = &self.stores[number as usize];
-            if !self.can_send(group, position) || store.lost {
-                // A fence's answer or an eviction is to come.
-                continue;
-            }
-            if store.writes > 0 {
-                self.tasks[slot].write().asked.remove(position);
-            } else if store.confirm == NIL {
-                // A `Busy`, or a link that broke, is no answer to the question.
-                let answered = !store.confirm_failed;
-                if self.tasks[slot].write().asked.has(position) && answered {
-                    if self.groups[group as usize].syncing.has(position) {
-                        // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write.
-                        // Once said is enough: each time has all that waits looked at again.
-                        if !self.groups[group as usize].doomed.has(position) {
-                            self.doom(group, position);
-                        }
-                        continue;
-                    }
-                    return Gate::NoSpace;
-                }
-                self.tasks[slot].write().asked.add(position);
-                self.confirm(now, group, position);
-            }
-        }
-        Gate::Wait
     }
 
     /// Gives the write its version and sends it.
-    fn sequence(&mut self, now: Time, slot: u32, chunk: u32) {
+    fn sequence(&mut self, now: Time, slot: u32, chunk: u32, version: Version) {
         let group = self.chunks[chunk as usize].group;
         let state = &mut self.chunks[chunk as usize];
         let previous = state.issued;
-        // R1: a pair of generation and counter, naming the one before. 2^40 writes of one chunk do not happen.
-        let version = previous.next(self.generation).expect("a chunk's counter does not end");
         assert!(version > previous, "versions only grow");
         state.issued = version;
         state.write_count += 1;
@@ -154,8 +137,9 @@ impl Sequencer {
         self.mark_busy(chunk);
         for position in members.iter() {
             let number = self.groups[group as usize].members[position];
-            let credit = &mut self.stores[number as usize].credit;
-            *credit = credit.saturating_sub(blocks);
+            let store = &mut self.stores[number as usize];
+            store.credit = store.credit.saturating_sub(blocks);
+            store.charged_at = now;
             self.expect(now, slot, position);
             if self.can_send(group, position) && !self.chunks[chunk as usize].stalled.has(position) {
                 self.join_first(now, chunk, position, previous);
@@ -202,7 +186,7 @@ impl Sequencer {
         }
     }
 
-    fn resend_chunk(&mut self, now: Time, chunk: u32, position: usize) {
+    pub(super) fn resend_chunk(&mut self, now: Time, chunk: u32, position: usize) {
         let state = &self.chunks[chunk as usize];
         let group = state.group;
         if !self.can_send(group, position) || state.stalled.has(position) {
@@ -229,8 +213,9 @@ impl Sequencer {
                 write.charged.add(position);
                 let blocks = charge(write);
                 let number = self.groups[group as usize].members[position];
-                let credit = &mut self.stores[number as usize].credit;
-                *credit = credit.saturating_sub(blocks);
+                let store = &mut self.stores[number as usize];
+                store.credit = store.credit.saturating_sub(blocks);
+                store.charged_at = now;
             }
             self.counters.resent += u64::from(again);
             self.join_first(now, chunk, position, previous);
@@ -242,6 +227,11 @@ impl Sequencer {
     pub(super) fn written(&mut self, now: Time, slot: u32, position: usize) {
         let chunk = self.tasks[slot].chunk;
         self.settle(slot, position);
+        if self.tasks[slot].write().clear {
+            // It may have made room.
+            let number = self.groups[self.tasks[slot].group as usize].members[position];
+            self.stores[number as usize].full = None;
+        }
         self.note_answer(now, slot, position);
         self.unstall(now, chunk, position);
         let current = self.groups[self.chunks[chunk as usize].group as usize].current;
@@ -283,7 +273,7 @@ impl Sequencer {
     }
 
     /// Acknowledges what every in-sync member has, in the order of versions.
-    fn commit(&mut self, chunk: u32) {
+    pub(super) fn commit(&mut self, chunk: u32) {
         let group = self.chunks[chunk as usize].group;
         let mut any = false;
         self.forget_claimed(chunk);
@@ -376,6 +366,12 @@ impl Sequencer {
                 self.pause(now, group, position, self.config.busy_pause);
                 unfit
             }
+            // D7: one that cannot be spared is brought up to date without the write.
+            Refusal::Damaged { .. } if self.must_catch_up(group, position) => {
+                self.warn_rotten(slot, position, refusal);
+                self.chunks[chunk as usize].behind.add(position);
+                false
+            }
             // R7: who cannot apply the next valid version is evicted.
             _ => true,
         };
@@ -385,6 +381,14 @@ impl Sequencer {
             self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
         }
         self.unstall(now, chunk, position);
+    }
+
+    /// Says that a block under a write has rotted, where that is where the refusal says.
+    fn warn_rotten(&mut self, slot: u32, position: usize, refusal: &Refusal) {
+        let task = &self.tasks[slot];
+        if let &Refusal::Damaged { block } = refusal {
+            self.found_damage(task.group, position, task.chunk, block);
+        }
     }
 
     /// A member that leaves owes no answer any more. What it was not sent it does not count; of what it was sent, its
@@ -407,22 +411,25 @@ impl Sequencer {
 
     /// An answer to what the store was sent while it was a member.
     pub(super) fn answered_late(&mut self, id: RequestId, store: u32, refused: bool) {
-        let store = &mut self.stores[store as usize];
+        let number = store;
+        let store = &mut self.stores[number as usize];
         if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
             let (_, blocks) = store.in_doubt.swap_remove(at);
             if refused {
                 store.credit += blocks;
+                self.note_credits(number);
             }
         }
     }
 
     /// A store takes nothing from the account for what it refuses.
-    fn uncharge(&mut self, slot: u32, position: usize) {
+    pub(super) fn uncharge(&mut self, slot: u32, position: usize) {
         let number = self.groups[self.tasks[slot].group as usize].members[position];
         let write = self.tasks[slot].write();
         if write.charged.has(position) {
             write.charged.remove(position);
             self.stores[number as usize].credit += charge(write);
+            self.note_credits(number);
         }
     }
 
@@ -432,7 +439,7 @@ impl Sequencer {
             .find(|&slot| self.tasks[slot].waiting.has(position))
     }
 
-    fn awaited_writes(&self, chunk: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn awaited_writes(&self, chunk: u32) -> impl Iterator<Item = u32> + '_ {
         let mut cursor = self.chunks[chunk as usize].writes.head();
         std::iter::from_fn(move || {
             let slot = cursor?;
@@ -450,7 +457,9 @@ impl Sequencer {
             let task = &self.tasks[slot];
             task.waiting.has(position) && task.sent.has(position)
         });
-        if !outstanding {
+        if !outstanding && self.chunks[chunk as usize].behind.has(position) {
+            self.catch_up(now, chunk);
+        } else if !outstanding {
             self.chunks[chunk as usize].stalled.remove(position);
             self.resend_chunk(now, chunk, position);
         }
@@ -458,7 +467,7 @@ impl Sequencer {
 }
 
 /// Blocks of credit that a write takes.
-fn charge(write: &Write) -> u64 {
+pub(super) fn charge(write: &Write) -> u64 {
     if write.clear { 0 } else { u64::from(write.range.count) }
 }
 

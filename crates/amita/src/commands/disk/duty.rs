@@ -5,6 +5,7 @@ use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::outlook;
 use crate::error::Result;
+use crate::say_line;
 use crate::table::print;
 use amita_cluster::map::Store;
 use amita_control::admin::{self, Outlook};
@@ -72,6 +73,14 @@ pub(super) fn forget(arguments: &StoreArguments, metadata: &Endpoints) -> Result
     let admin = Admin::connect(metadata)?;
     let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
     admin::forget_store(admin.client(), store).described()?;
-    println!("The cluster knows store {store} no more.");
+    say_line!("The cluster knows store {store} no more.");
+    Ok(())
+}
+
+pub(super) fn adopt(arguments: &StoreArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
+    admin::adopt_store(admin.client(), store).described()?;
+    say_line!("Store {store} may be served from whatever copy of it a node is started with next.");
     Ok(())
 }

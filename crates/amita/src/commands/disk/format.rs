@@ -3,12 +3,13 @@
 use super::FormatArguments;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::harness::interrupt;
+use crate::say_line;
 use crate::{progress, size};
 use amita_cluster::{ClusterId, StoreId};
 use amita_store::FormatParams;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// How much of the front is looked at for what it holds: both superblocks, partition tables and the superblocks of
@@ -46,9 +47,9 @@ pub(super) fn run(arguments: &FormatArguments) -> Result<()> {
     }
     if arguments.json {
         let made = serde_json::json!({ "path": path, "store": store, "size_bytes": size_bytes });
-        println!("{made}");
+        say_line!("{made}");
     } else {
-        println!("{shown} is store {store}, {}.", size::show(size_bytes));
+        say_line!("{shown} is store {store}, {}.", size::show(size_bytes));
     }
     Ok(())
 }
@@ -73,7 +74,8 @@ impl Target<'_> {
             return Err(Failure::new(format!("{shown} is neither a block device nor a file")));
         }
         let mut options = File::options();
-        options.read(true).write(true).create(found.is_none());
+        // Whoever can read it has all data of its volumes.
+        options.read(true).write(true).create(found.is_none()).mode(0o600);
         if is_device {
             options.custom_flags(O_EXCL);
         }
@@ -180,6 +182,12 @@ impl Target<'_> {
 fn write(target: &Target<'_>, mut format: amita_store::Format) -> Result<()> {
     let shown = target.path.display();
     if !target.is_device {
+        // Also a file that was there before.
+        let owner_only = std::fs::Permissions::from_mode(0o600);
+        target
+            .file
+            .set_permissions(owner_only)
+            .map_err(|error| failed(target.path, &error))?;
         let size_bytes = format.superblock().geometry.size_bytes;
         target
             .file

@@ -10,6 +10,7 @@ use amita_store::offline::{Offline, ReadAt};
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A store that was read, and that nobody else has while this lives.
@@ -80,6 +81,7 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
                 last_chunk: last.get(&look.volume).copied(),
             })
             .collect(),
+        deleted: offline.deleted(),
     })
 }
 
@@ -99,7 +101,10 @@ pub(super) fn bundle(path: &Path) -> Result<Vec<Source>> {
 /// Writes a file that must not be there.
 pub(super) fn write_new(path: &Path, text: &str) -> Result<()> {
     let shown = path.display();
-    let mut file = File::create_new(path).map_err(|error| {
+    // It holds all records of the cluster.
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(path).map_err(|error| {
         let kind = match error.kind() {
             std::io::ErrorKind::AlreadyExists => Kind::Conflict,
             _ => Kind::Failed,

@@ -96,6 +96,14 @@ fn text<R: ReadAt>(path: &str, offline: &Offline<R>) -> String {
             volume.owner.to_string(),
         ]);
     }
+    for (first, last) in offline.deleted() {
+        let volumes_of = if first == last {
+            first.to_string()
+        } else {
+            format!("{first} to {last}")
+        };
+        volumes.row([volumes_of, "deleted".to_owned(), String::new()]);
+    }
     out.push_str(&volumes.text());
     out.push('\n');
     let mut groups = Table::new(&["group", "epoch", "blocks per chunk", "in sync", "syncing"]);

@@ -3,6 +3,7 @@
 use super::guide::{Gateway, Guide, Proofs};
 use crate::admin::{Admin, Described};
 use crate::error::{Failure, Kind, Result};
+use crate::say_line;
 use crate::table::print;
 use amita_cluster::map::Subsystem;
 use amita_control::admin::{self, AdminError, HostKeys, NodeStatus, SubsystemSpec};
@@ -185,13 +186,13 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
     let subsystem = &used.subsystem;
     if let Some(nqn) = &arguments.host {
         let found = admin::deny_host(client, subsystem, nqn).described()?;
-        println!("Host {nqn} may not connect to {} any more.", found.nqn);
+        say_line!("Host {nqn} may not connect to {} any more.", found.nqn);
         return Ok(());
     }
     admin::remove_namespace(client, subsystem, used.namespace.nsid).described()?;
-    println!("Volume {name} is no namespace of subsystem {subsystem} any more; its data stays.");
+    say_line!("Volume {name} is no namespace of subsystem {subsystem} any more; its data stays.");
     if admin::subsystem(client, subsystem).described()?.namespaces.is_empty() {
-        println!("The subsystem has none left; `amita subsystem delete {subsystem}` removes it.");
+        say_line!("The subsystem has none left; `amita subsystem delete {subsystem}` removes it.");
     }
     Ok(())
 }

@@ -246,9 +246,9 @@ fn a_volume_in_use_is_not_deleted_whoever_is_faster() {
     let meta = ground();
     create_subsystem(&meta, &made("db")).unwrap();
     add_namespace(&meta, "db", "a", None, 4096).unwrap();
-    let refused = delete_volume(&meta, "a", false).unwrap_err();
+    let refused = delete(&meta, "a", false).unwrap_err();
     assert!(matches!(refused, AdminError::Attached { nsid: 1, .. }), "{refused}");
-    delete_volume(&meta, "a", true).unwrap();
+    delete(&meta, "a", true).unwrap();
     assert!(
         subsystem(&meta, "db").unwrap().namespaces.is_empty(),
         "and with it the namespace"
@@ -265,7 +265,7 @@ fn a_volume_in_use_is_not_deleted_whoever_is_faster() {
             at,
             act: &act,
         };
-        let deleted = delete_volume(&raced, &name, false).is_ok();
+        let deleted = delete(&raced, &name, false).is_ok();
         let there = volume(&meta, &name).is_ok();
         let used = namespaces(&meta, None).unwrap();
         assert_eq!(there, !deleted);
@@ -547,7 +547,7 @@ fn a_wish_for_an_owner_is_followed_to_its_end() {
     );
     // And goes with its volume.
     move_volume(&meta, "a", "n2").unwrap();
-    delete_volume(&meta, "a", true).unwrap();
+    delete(&meta, "a", true).unwrap();
     assert!(get::<map::Move>(&meta, &map::move_key(id)).unwrap().is_none());
 }
 
@@ -561,7 +561,7 @@ fn a_reservation_is_shown_and_cleared_only_where_nobody_has_the_volume() {
     taken_over(&meta, "a", NodeId(1));
     assert!(matches!(
         clear_reservation(&meta, "a", false),
-        Err(AdminError::InUse { .. })
+        Err(AdminError::IsOpen { .. })
     ));
     assert_eq!(clear_reservation(&meta, "a", true), Ok(true));
     assert_eq!(clear_reservation(&meta, "a", true), Ok(false));

@@ -455,6 +455,15 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
     vec![
         ("HandOver", hand_over, 0),
         ("Succeed", succeed, 0),
+        (
+            "Settle",
+            request(RequestBody::Settle {
+                want: 0x0102_0304,
+                back: 0x0506_0708,
+            }),
+            0,
+        ),
+        ("Settled", self::answer(Ok(AnswerBody::Settled { full: true })), 0),
         ("Forward read", forward(ForwardOp::Read, 0x1000), 0),
         ("Forward write", forward(ForwardOp::Write, 512), 512),
         ("Forward clear", forward(ForwardOp::Clear, 0x10_0000), 0),

@@ -153,6 +153,7 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             }
         }),
         Just(RequestBody::Confirm),
+        (any::<u32>(), any::<u32>()).prop_map(|(want, back)| RequestBody::Settle { want, back }),
         (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation { chunk, least }),
         (
             chunk(),
@@ -236,6 +237,7 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
             more: more.map(BlockIndex)
         }),
         Just(AnswerBody::Confirmed),
+        any::<bool>().prop_map(|full| AnswerBody::Settled { full }),
         any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation {
             allocated: Box::new(words)
         }),

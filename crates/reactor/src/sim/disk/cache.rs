@@ -30,6 +30,33 @@ pub(super) struct Cached {
     pub change: Change,
     /// It is durable only with a note in the file system's journal: a discard of a file, or a write into a hole.
     journaled: bool,
+    /// A flush has failed to make it durable, and none will: it is read until it is overwritten or the power goes.
+    pub ghost: bool,
+}
+
+impl Cached {
+    /// What nobody will make durable, by pages: each is there until it is overwritten.
+    fn into_ghosts(self) -> impl Iterator<Item = Cached> {
+        let (order, range) = (self.order, self.change.range());
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            (at < range.end).then(|| {
+                let end = (at + 1).next_multiple_of(PAGE_BYTES as u64).min(range.end);
+                let data = part_of(&self.change.data, at - range.start, end - at);
+                let change = Change {
+                    offset: std::mem::replace(&mut at, end),
+                    data,
+                    discard: false,
+                };
+                Cached {
+                    order,
+                    change,
+                    journaled: false,
+                    ghost: true,
+                }
+            })
+        })
+    }
 }
 
 impl Disk {
@@ -84,6 +111,11 @@ impl Disk {
     fn put(&mut self, change: Change) {
         self.completed += 1;
         let (order, range) = (self.completed, change.range());
+        let hides = |cached: &Cached| {
+            let other = cached.change.range();
+            other.start < range.end && range.start < other.end
+        };
+        self.cache.retain(|cached| !(cached.ghost && hides(cached)));
         let punches = self.punches(&change);
         let journaled = punches || self.holes.touches(&range);
         if self.config.volatile_cache || punches {
@@ -91,6 +123,7 @@ impl Disk {
                 order,
                 change,
                 journaled,
+                ghost: false,
             });
         } else if journaled {
             // Only what falls into a hole waits for the journal.
@@ -109,6 +142,7 @@ impl Disk {
                     order,
                     change,
                     journaled,
+                    ghost: false,
                 });
             }
         } else {
@@ -118,7 +152,8 @@ impl Disk {
             self.holes.insert(range);
         }
         if self.cache.len() > CACHE_CHANGES {
-            let oldest = self.cache[0].order;
+            let oldest = self.cache.iter().find(|cached| !cached.ghost);
+            let oldest = oldest.map_or(0, |cached| cached.order);
             self.make_durable(oldest, |_| true);
         }
     }
@@ -134,11 +169,18 @@ impl Disk {
         let up_to = if self.config.volatile_cache { up_to } else { u64::MAX };
         let covered = self.cache.partition_point(|cached| cached.order <= up_to);
         let rest = self.cache.split_off(covered);
-        for cached in std::mem::replace(&mut self.cache, rest) {
-            if keep(&cached) {
+        let mut ghosts = Vec::new();
+        for cached in std::mem::take(&mut self.cache) {
+            if cached.ghost {
+                ghosts.push(cached);
+            } else if keep(&cached) {
                 self.store(&cached.change);
+            } else if self.faults.ghosts && !cached.change.discard {
+                ghosts.extend(cached.into_ghosts());
             }
         }
+        ghosts.extend(rest);
+        self.cache = ghosts;
         self.find_holes();
     }
 
@@ -201,7 +243,8 @@ impl Disk {
                 at = end;
             }
         }
-        let cache = std::mem::take(&mut self.cache);
+        let mut cache = std::mem::take(&mut self.cache);
+        cache.retain(|cached| !cached.ghost);
         let journal_lost = cache.iter().any(|cached| cached.journaled) && engine.random.below(2) == 0;
         if journal_lost {
             engine.coverage.count(Fault::CutJournal);

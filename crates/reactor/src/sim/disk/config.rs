@@ -83,6 +83,13 @@ pub struct DiskFaults {
     /// The first read that touches one of these ranges (bytes) finds a bit of it rotten, for good; a write that covers
     /// the range before that heals it.
     pub rotten: Vec<Range<u64>>,
+    /// Reads that hang when they should end, until this is zero again; their process's end ends them, too.
+    pub read_hangs: u32,
+    /// Writes, flushes and discards that do.
+    pub write_hangs: u32,
+    /// What a failed flush did not make durable is still read, as Linux's cache has it (its pages are clean then): no later
+    /// flush brings it to the disk, and a power cut takes it.
+    pub ghosts: bool,
     /// Every operation takes this many times as long (0 and 1: no change).
     pub slow_factor: u32,
 }

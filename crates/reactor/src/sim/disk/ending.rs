@@ -113,6 +113,9 @@ impl Disk {
         self.make_durable(covers, |_| !failed || engine.random.below(2) == 0);
         if failed {
             engine.coverage.count(Fault::DiskFlushError);
+            if self.cache.iter().any(|cached| cached.ghost) {
+                engine.coverage.count(Fault::DiskGhost);
+            }
             return Err(io_error());
         }
         Ok(())

@@ -166,6 +166,8 @@ impl Then {
     fn forget(&mut self, key: &str) {
         self.live.remove(key);
         self.whole.remove(key);
+        let name = key.strip_prefix(&map::volume_key(""));
+        self.volumes.retain(|_, volume| Some(volume.name.as_str()) != name);
         self.elected = self.elected.filter(|_| key != election_key());
     }
 

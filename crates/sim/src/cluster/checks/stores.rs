@@ -1,10 +1,10 @@
 //! What the disks hold in the end: the power of all nodes is cut, each in-sync store is mounted on its own, and what it
 //! holds is compared with its peers, block for block, and with the last reads.
 
-use crate::cluster::coordinator::Caller;
 use crate::cluster::hosts::CLOSING_HOST;
 use crate::cluster::node::{CLUSTER, at_place, disk, home, place, store_id};
 use crate::cluster::{Cluster, SETTLE, pool_of};
+use crate::excuse::Excuse;
 use crate::faults::Member;
 use crate::history::{Kind, Outcome};
 use crate::solo::service::StoreService;
@@ -12,8 +12,8 @@ use crate::stamp::{self, SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_cluster::map;
 use amita_cluster::message::{Answer, AnswerBody, Change, Refusal, Request, RequestBody, Scope};
 use amita_cluster::{
-    BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, MAX_IO_BLOCKS, NodeId,
-    PoolId, RequestId, SnapshotId, StoreId, Version, VolumeId,
+    BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, NodeId, PoolId, RequestId,
+    SnapshotId, StoreId, Version, VolumeId,
 };
 use amita_reactor::Slice;
 use amita_reactor::sim::SimDriver;
@@ -31,8 +31,8 @@ struct Copy {
     version: Version,
     /// None where the list of them is damaged.
     entries: Option<Vec<Change>>,
-    /// The stamps of each block; none where the block is damaged.
-    blocks: Vec<Option<Vec<Stamp>>>,
+    /// The stamps of each block that was looked at; none where the block is damaged.
+    blocks: BTreeMap<u16, Option<Vec<Stamp>>>,
 }
 
 /// In place of a list that is damaged.
@@ -56,6 +56,7 @@ impl Cluster {
         let expected = self.closing_reads();
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let chunks = self.setup.blocks.div_ceil(chunk_blocks);
+        let all_ranges = self.closing_ranges();
         let mut copies: BTreeMap<(u64, StoreId), Copy> = BTreeMap::new();
         for (member, place) in self.places_of_stores() {
             let mut mounted = None;
@@ -75,14 +76,30 @@ impl Cluster {
                     }
                     let mounted = match &mut mounted {
                         Some(mounted) => mounted,
-                        none => none.insert(self.mount(member, place)?),
+                        none => match self.mount(member, place)? {
+                            Some(found) => none.insert(found),
+                            // It cannot be mounted, and that has a cause: there is nothing to be seen.
+                            None => break,
+                        },
                     };
                     let scope = |generation: u32| scope(pool, &group, volume.id, Generation(generation));
                     if !fenced.contains(&index) {
-                        self.judge_fence(mounted, &scope, &group, number, volume.generation)?;
+                        let waits = self.has_blocked(GroupId { pool, index });
+                        let closed = if waits {
+                            Generation(0)
+                        } else {
+                            self.closed_under[number as usize]
+                        };
+                        self.judge_fence(mounted, &scope, &group, number, (volume.generation, closed))?;
                         fenced.push(index);
                     }
-                    let copy = self.read_copy(mounted, scope(volume.generation.0 + 1), chunk, chunk_blocks as u16)?;
+                    let first = number * self.setup.blocks + chunk * chunk_blocks;
+                    let ranges: Vec<BlockRange> = all_ranges
+                        .iter()
+                        .filter(|(at, _)| (first..first + chunk_blocks).contains(at))
+                        .map(|(at, count)| BlockRange::new((at - first) as u16, *count as u16))
+                        .collect();
+                    let copy = self.read_copy(mounted, scope(volume.generation.0 + 1), chunk, &ranges)?;
                     copies.insert((number * chunks + chunk, store_id(member, place)), copy);
                 }
             }
@@ -119,59 +136,90 @@ impl Cluster {
         expected: &BTreeMap<u64, Vec<Stamp>>,
     ) -> Result<(), String> {
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
+        let all_written = self.written_blocks();
         let mut first: BTreeMap<u64, (StoreId, &Copy)> = BTreeMap::new();
         for (&(chunk, store), copy) in copies {
+            let blocks = chunk * chunk_blocks..(chunk + 1) * chunk_blocks;
+            let volume = Some(blocks.start / self.setup.blocks);
+            let waits = self.is_blocked(blocks.start);
             let &mut (other, model) = first.entry(chunk).or_insert((store, copy));
-            let (name, other) = (store_name(store), store_name(other));
+            let (name, node, other) = (store_name(store), home(store).0, store_name(other));
             let listed = copy.entries.as_ref().zip(model.entries.as_ref());
             if listed.is_none() {
-                if !self.hosts.rot {
-                    return Err(format!("a list of chunk {chunk} is damaged, unhit"));
-                }
+                let damaged = if copy.entries.is_none() {
+                    node
+                } else {
+                    home(first[&chunk].0).0
+                };
+                self.excuse(Excuse::DamagedCopy, volume, damaged)
+                    .map_err(|why| format!("{why}: a list of chunk {chunk}"))?;
                 self.coverage.hit("judge.damaged_copy");
                 if model.entries.is_none() {
                     first.insert(chunk, (store, copy));
                 }
             }
             let (mine, theirs) = listed.unwrap_or((&NOTHING, &NOTHING));
-            if (copy.version, mine) != (model.version, theirs) {
-                let blocks = chunk * chunk_blocks..(chunk + 1) * chunk_blocks;
-                if self.hosts.rot && copy.version != model.version && expected.range(blocks).next().is_none() {
-                    // What the longest copy has more is rotten: nobody could open the chunk, and hosts were told so.
-                    self.coverage.hit("judge.damaged_copy");
-                    continue;
-                }
+            if (copy.version, mine) != (model.version, theirs) && !waits {
+                // What the longest copy has more is rotten: nobody could open the chunk, and hosts were told so.
+                let is_read = expected.range(blocks.clone()).next().is_some();
                 let at = mine.iter().zip(theirs).find(|(a, b)| a != b);
-                return Err(format!(
+                let differ = format!(
                     "in-sync copies of chunk {chunk} differ: {name} holds {} with {} entries, {other} {} with {}; \
                      the first that differ: {at:?}",
                     copy.version,
                     mine.len(),
                     model.version,
                     theirs.len(),
-                ));
+                );
+                if is_read || copy.version == model.version {
+                    return Err(differ);
+                }
+                self.excuse(Excuse::Unopened, volume, node)
+                    .map_err(|why| format!("{differ}; {why}"))?;
             }
-            for (index, block) in copy.blocks.iter().enumerate() {
-                let number = chunk * chunk_blocks + index as u64;
+            let written = copy
+                .entries
+                .iter()
+                .flatten()
+                .map(|entry| blocks.start + u64::from(entry.block.0));
+            if let Some(number) = written.clone().find(|number| !all_written.contains(number)) {
+                return Err(format!("{name} lists block {number}, which nobody has written"));
+            }
+            self.coverage.add("judge.entries_explained", written.count() as u64);
+            for (index, block) in &copy.blocks {
+                let number = chunk * chunk_blocks + u64::from(*index);
                 match (block, expected.get(&number)) {
-                    (None, _) if self.hosts.rot => self.coverage.hit("judge.damaged_copy"),
-                    (None, _) => return Err(format!("block {number} is damaged on {name}, unhit")),
-                    (Some(_), None) if self.hosts.rot || self.hosts.disk_errors => {}
-                    (Some(_), None) => return Err(format!("block {number} was not read in the end")),
-                    (Some(found), Some(read)) if found != read => {
+                    (None, _) => {
+                        self.excuse(Excuse::DamagedCopy, volume, node)
+                            .map_err(|why| format!("{why}: block {number} on {name}"))?;
+                        self.coverage.hit("judge.damaged_copy");
+                    }
+                    (Some(found), Some(read)) if found == read => self.coverage.hit("judge.blocks_compared"),
+                    // Not compared with what was read last, so with all that was acknowledged.
+                    (Some(found), None) => {
+                        if !waits {
+                            self.excuse(Excuse::Unread, volume, node)
+                                .map_err(|why| format!("{why}: block {number}\n{}", self.history.story(number)))?;
+                        }
+                        self.history
+                            .could_hold(number, found)
+                            .map_err(|why| format!("block {number} on {name} holds {found:?}: {why}"))?;
+                        self.coverage.hit("judge.blocks_explained");
+                    }
+                    (Some(found), Some(read)) => {
                         return Err(format!(
                             "block {number} on {name} holds {found:?}, but a host read {read:?} in the end:\n{}",
                             self.history.story(number)
                         ));
                     }
-                    (Some(_), Some(_)) => self.coverage.hit("judge.blocks_compared"),
                 }
             }
         }
         Ok(())
     }
 
-    fn mount(&mut self, member: Member, number: usize) -> Result<Mounted, String> {
+    /// None: it cannot be mounted, rightly.
+    fn mount(&mut self, member: Member, number: usize) -> Result<Option<Mounted>, String> {
         let mut driver = self.world.driver(place(member, 0));
         let config = amita_store::Config {
             cluster: Some(CLUSTER),
@@ -189,13 +237,15 @@ impl Cluster {
         let limit = self.world.now().plus(SETTLE);
         loop {
             match mounted.service.state() {
-                State::Serving => return Ok(mounted),
+                State::Serving => return Ok(Some(mounted)),
                 State::Mounting => self.step_mounted(&mut mounted, limit)?,
                 other => {
-                    return Err(format!(
-                        "{}, in sync, cannot be mounted: {other:?}",
-                        store_name(mounted.store)
-                    ));
+                    let why = format!("{}, in sync, cannot be mounted: {other:?}", store_name(mounted.store));
+                    if !self.ledger.is_rotten(member) {
+                        return Err(why);
+                    }
+                    self.excuse(Excuse::StoreFailed, None, member)?;
+                    return Ok(None);
                 }
             }
         }
@@ -242,7 +292,7 @@ impl Cluster {
         scope: &impl Fn(u32) -> Scope,
         group: &map::Group,
         volume: u64,
-        generation: Generation,
+        (generation, closed): (Generation, Generation),
     ) -> Result<(), String> {
         let body = RequestBody::Fence {
             syncing: Vec::new(),
@@ -251,8 +301,8 @@ impl Cluster {
             blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
             given_back: None,
         };
-        let closed = self.closed_under[volume as usize];
         if closed > Generation(1) {
+            self.coverage.hit("judge.generation_fenced");
             let (answer, _) = self.ask(mounted, scope(closed.0 - 1), body.clone())?;
             if !matches!(answer.result, Err(Refusal::Fenced { .. })) {
                 let (store, older) = (mounted.store, closed.0 - 1);
@@ -262,15 +312,18 @@ impl Cluster {
                 ));
             }
         }
-        // Where the owner knows the epoch: a change that nobody has told it of yet, no store has adopted. What the
-        // coordinator did, an owner learns when it asks for the same.
-        let counts = self.metadata.counts;
+        // Where it was not made at the very end: whoever made it has told the members since, and what the coordinator did the
+        // owner has learned by its watch.
         let key = map::group_key(pool_of(&self.setup, volume), group.index);
         let revision = self.metadata.state().get(&key).map_or(0, |record| record.mod_revision);
-        let by_owner = matches!(self.metadata.author(revision), Some((_, Caller::Core(..))));
-        // And where it was not made at the very end: whoever made it has told the members since.
-        let settled = self.metadata.made_at(revision).plus(SETTLED) < self.world.now();
-        if group.epoch > Epoch(1) && by_owner && settled && counts.unknown_done + counts.unknown_late == 0 {
+        let is_sure = self.metadata.made_at(revision).plus(SETTLED) < self.world.now();
+        let path = if is_sure {
+            "judge.epoch_fenced"
+        } else {
+            "judge.epoch_unsure"
+        };
+        self.coverage.add(path, u64::from(group.epoch > Epoch(1)));
+        if group.epoch > Epoch(1) && is_sure && closed > Generation(0) {
             let older = Scope {
                 epoch: Epoch(group.epoch.0 - 1),
                 ..scope(generation.0)
@@ -294,7 +347,13 @@ impl Cluster {
         }
     }
 
-    fn read_copy(&mut self, mounted: &mut Mounted, scope: Scope, chunk: u64, blocks: u16) -> Result<Copy, String> {
+    fn read_copy(
+        &mut self,
+        mounted: &mut Mounted,
+        scope: Scope,
+        chunk: u64,
+        ranges: &[BlockRange],
+    ) -> Result<Copy, String> {
         let index = ChunkIndex(chunk);
         let (answer, _) = self.ask(mounted, scope, RequestBody::Open { chunk: index })?;
         let Ok(AnswerBody::Opened {
@@ -327,19 +386,21 @@ impl Cluster {
                 }
             }
         };
-        let mut found = Vec::new();
-        let mut first = 0;
-        while first < blocks {
-            let count = (blocks - first).min(MAX_IO_BLOCKS as u16);
-            match self.read_blocks(mounted, scope, chunk, BlockRange::new(first, count), version)? {
-                Some(stamps) => found.extend(stamps.chunks(SECTORS_PER_BLOCK).map(|block| Some(block.to_vec()))),
+        let mut found = BTreeMap::new();
+        for &range in ranges {
+            let (first, count) = (range.first.0, range.count);
+            match self.read_blocks(mounted, scope, chunk, range, version)? {
+                Some(stamps) => {
+                    let stamps = stamps.chunks(SECTORS_PER_BLOCK).map(|block| Some(block.to_vec()));
+                    found.extend((first..).zip(stamps));
+                }
                 None => {
                     for block in first..first + count {
-                        found.push(self.read_blocks(mounted, scope, chunk, BlockRange::new(block, 1), version)?);
+                        let stamps = self.read_blocks(mounted, scope, chunk, BlockRange::new(block, 1), version)?;
+                        found.insert(block, stamps);
                     }
                 }
             }
-            first += count;
         }
         Ok(Copy {
             version,

@@ -4,8 +4,8 @@
 //! What makes a ghost visible: a write that was not answered is repeated, with a stamp of its own, and once the
 //! repetition is acknowledged the first one must not take effect any more ([`History::repeat`], R9). The host owes the
 //! cluster one thing for that: it repeats what it has not heard of only when [`patience`](super::super::Setup) is over,
-//! counted from when it sent it, however it lost the path. (What a gateway has answered for it may repeat at once.) Clears are
-//! repeated under one stamp, zeros, and compare-and-writes must not be, so both end with an unknown outcome instead.
+//! counted from when it sent it, however it lost the path. (What a gateway has answered for it may repeat at once.)
+//! Compare-and-writes must not be repeated, and end with an unknown outcome instead.
 
 use super::{At, Hosts, Kind, RETRY, request};
 use crate::cluster::node::Node;
@@ -16,7 +16,7 @@ use crate::workload::{Ask, Workload};
 use amita_reactor::Time;
 use amita_uss::{Event, HostKey};
 use amita_volume::{IoError, Payload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The least patience: the sum of what the cluster may need to be rid of what a gateway has of a host (docs/nvme.md).
@@ -76,6 +76,17 @@ impl Shared {
 
     pub(super) fn pending(&self) -> usize {
         self.sent.len() + self.again.len()
+    }
+
+    pub(super) fn pending_operations(&self) -> impl Iterator<Item = OperationId> + '_ {
+        let again = self.again.iter().map(|again| again.ask.id);
+        self.sent.keys().map(|(_, id)| *id).chain(again)
+    }
+
+    /// Nobody waits for these any more.
+    pub(super) fn abandon(&mut self, operations: &BTreeSet<OperationId>) {
+        self.sent.retain(|(_, id), _| !operations.contains(id));
+        self.again.retain(|again| !operations.contains(&again.ask.id));
     }
 
     /// When it wants to act though nothing has happened.
@@ -164,13 +175,14 @@ impl Hosts {
         if !self.patient {
             let shared = self.shared(index);
             let (patience, sent) = (shared.patience, &shared.sent);
-            let late: Vec<Member> = sent
+            let late: Vec<(Member, Time)> = sent
                 .iter()
                 .filter(|(_, sent)| now >= sent.at.plus(patience))
-                .map(|((member, _), _)| *member)
+                .map(|((member, _), sent)| (*member, sent.at))
                 .collect();
-            for member in late {
+            for (member, since) in late {
                 self.coverage.hit("shared.gave_up");
+                self.note_too_long(now, index, since, member);
                 self.close_path(now, index, member, nodes);
             }
         }
@@ -190,6 +202,10 @@ impl Hosts {
             };
             let id = OperationId(tag as u32);
             let Some(sent) = self.shared(index).sent.remove(&(member, id)) else {
+                if self.abandoned.contains(&id) {
+                    self.done(now, id, result, payload, history);
+                    continue;
+                }
                 self.violation
                     .get_or_insert(format!("operation {tag} was answered twice, or never asked"));
                 return;
@@ -213,6 +229,7 @@ impl Hosts {
         let volume = self.hosts[index].volume;
         self.quiet_since[volume as usize] = now;
         self.done(now, sent.ask.id, result, payload, history);
+        self.note_refused(now, result, sent.ask.id, index, (sent.at, member));
         workload.learn(history, sent.ask.id);
         if let Err(IoError::Lost | IoError::Busy | IoError::Unavailable) = result {
             // Before that a node may not have heard of the volume.
@@ -244,7 +261,7 @@ impl Hosts {
         let shared = self.shared(index);
         let mut ended = 0;
         shared.again.retain(|again| {
-            let is_over = !matches!(again.ask.kind, Kind::Read | Kind::Write) || again.tries >= MAX_TRIES;
+            let is_over = again.ask.kind == Kind::Compare || again.tries >= MAX_TRIES;
             ended += u64::from(is_over && again.due <= now);
             !is_over || again.due > now
         });
@@ -280,7 +297,7 @@ impl Hosts {
             };
             if again.tries > 0 {
                 self.coverage.hit("shared.repeated");
-                if again.ask.kind == Kind::Write {
+                if matches!(again.ask.kind, Kind::Write | Kind::Clear) {
                     again.ask.id = history.repeat(now, again.ask.id);
                 }
             }
@@ -337,6 +354,7 @@ impl Hosts {
                     core,
                     front,
                     heard,
+                    since: now,
                 },
             );
             self.coverage.hit("shared.connected");

@@ -53,7 +53,7 @@ impl Player {
                 },
                 Ok(AnswerBody::Data { version, sums }),
             ) => self.on_read(chunk, range, (least, after_open), version, &sums, &payload),
-            (Asked::Confirm, Ok(AnswerBody::Confirmed)) => Ok(()),
+            (Asked::Settle, Ok(AnswerBody::Settled { .. })) => Ok(()),
             (
                 Asked::Gap { .. },
                 Err(Refusal::WrongPredecessor { .. } | Refusal::Fenced { .. } | Refusal::NotFenced),
@@ -63,7 +63,7 @@ impl Player {
             )),
             // What was under way when a newer generation came.
             (
-                Asked::Write { .. } | Asked::Read { .. } | Asked::Confirm,
+                Asked::Write { .. } | Asked::Read { .. } | Asked::Settle,
                 Err(Refusal::Fenced { .. } | Refusal::NotFenced),
             ) if self.phase != Phase::Working => Ok(()),
             (asked, answer) => {

@@ -43,6 +43,7 @@ impl Game {
             previous: _,
             snapshot,
         } = *next;
+        let rolls = matches!(change, Change::Roll(_));
         let deed = Deed::Change {
             version,
             snapshot,
@@ -51,8 +52,10 @@ impl Game {
         let request = self.volume(key.0).change(body);
         let payload = Slice::copy_from(payload);
         let number = self.chunk(key).send(&deed, request.clone(), payload.clone());
+        // Roll-forwards have no credits.
+        let charge = if rolls { 0 } else { blocks };
         let volume = self.volume(key.0);
-        let covered = volume.credits.min(blocks);
+        let covered = volume.credits.min(charge);
         volume.credits -= covered;
         let what = What::Deed {
             key,
@@ -150,6 +153,16 @@ impl Game {
             if pending.request.scope.generation != volume.owner.generation {
                 continue;
             }
+            // What comes again is paid for again.
+            let blocks = match pending.request.body {
+                RequestBody::Write {
+                    offset_bytes,
+                    length_bytes,
+                    ..
+                } => u64::from(BlockRange::of_bytes(offset_bytes, length_bytes).count),
+                _ => 0,
+            };
+            volume.credits = volume.credits.saturating_sub(blocks);
             let request = volume.ask(snapshot, pending.request.body.clone());
             let what = What::Deed {
                 key,

@@ -163,6 +163,11 @@ impl Game {
             Step::Rot => self.rot(),
         }
         self.listen();
+        #[cfg(feature = "planted")]
+        match self.score.steps.is_multiple_of(8) {
+            true => self.rig.store.check(),
+            false => self.rig.store.check_sums(),
+        }
         self.say(|| {
             let status = self.rig.store.status();
             let checkpoints = status.counters.checkpoints;

@@ -1,13 +1,15 @@
 //! What the queues of one controller share, though they may be on different cores: plain atomics, each a fact of its own,
 //! so that no order between them is needed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the queues of one controller share.
 #[derive(Debug, Default)]
 pub struct Heart {
-    /// Has any queue taken a command since the admin queue last looked? Cores need not agree on the time for this.
-    traffic: AtomicBool,
+    /// Commands of the admin queue, counted: I/O queues look whether it moves. Cores need not agree on the time for this.
+    beats: AtomicU64,
+    /// The keep alive time, in milliseconds; 0: none.
+    kato_ms: AtomicU32,
     /// The controller is gone: every queue closes.
     dead: AtomicBool,
     reads: AtomicU64,
@@ -33,17 +35,26 @@ pub struct Counters {
 }
 
 impl Heart {
-    /// A queue has taken commands. Once a pass is enough.
-    pub fn touch(&self) {
-        // Most passes find it set: a line that is only read stays in the caches of all cores.
-        if !self.traffic.load(Relaxed) {
-            self.traffic.store(true, Relaxed);
-        }
+    /// The admin queue has taken a command.
+    pub fn beat(&self) {
+        self.beats.fetch_add(1, Relaxed);
     }
 
-    /// Was there a command since this was last asked?
-    pub fn take_traffic(&self) -> bool {
-        self.traffic.swap(false, Relaxed)
+    /// How many it has taken.
+    #[must_use]
+    pub fn beats(&self) -> u64 {
+        self.beats.load(Relaxed)
+    }
+
+    /// The host has set its keep alive time, in milliseconds; 0: none.
+    pub fn set_kato_ms(&self, kato_ms: u32) {
+        self.kato_ms.store(kato_ms, Relaxed);
+    }
+
+    /// The keep alive time, in milliseconds; 0: none.
+    #[must_use]
+    pub fn kato_ms(&self) -> u32 {
+        self.kato_ms.load(Relaxed)
     }
 
     /// The controller is gone.

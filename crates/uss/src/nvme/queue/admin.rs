@@ -17,7 +17,7 @@ impl Queue {
         let Role::Admin(role) = &mut self.role else {
             return Err(status::SEQUENCE.into());
         };
-        role.heart.touch();
+        role.heart.beat();
         match role.admin.data_bytes(command)? {
             Transfer::FromHost(length) if length > 0 => {
                 let work = Work::Gather {

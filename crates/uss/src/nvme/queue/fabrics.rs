@@ -104,7 +104,7 @@ impl Queue {
             _ if !authenticated => Err(status::AUTH_REQUIRED.into()),
             (Role::Admin(role), kind_of::PROPERTY_GET) => {
                 let (size, offset) = (property_bytes(command)?, command.dword(11));
-                role.heart.touch();
+                role.heart.beat();
                 let value = role.admin.property_get(offset, size)?;
                 self.ids.remove(command.id());
                 self.respond(command.id(), Status::SUCCESS, value, cx);
@@ -423,9 +423,6 @@ impl Queue {
     /// Adds what was counted to the controller's counters. Once a pass.
     pub(super) fn tell_heart(&mut self) {
         let Role::Io(role) = &self.role else { return };
-        if std::mem::take(&mut self.heard) {
-            role.shared.heart.touch();
-        }
         if self.counts != Counters::default() {
             role.shared.heart.count(std::mem::take(&mut self.counts));
         }
@@ -434,11 +431,15 @@ impl Queue {
     pub(super) fn role_deadline(&self) -> Option<Time> {
         match &self.role {
             Role::Admin(role) => role.admin.deadline(),
+            Role::Io(_) => self.watch.look_at,
             _ => None,
         }
     }
 
     pub(super) fn tick_role(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        if matches!(self.role, Role::Io(_)) {
+            return self.look_for_silence(cx.now);
+        }
         let Role::Admin(role) = &mut self.role else {
             return Ok(());
         };

@@ -4,7 +4,7 @@ use super::Target;
 use crate::nvme::command::{COMMAND_BYTES, Command, Status};
 use crate::pieces::{Pieces, Zeroes};
 use crate::slots::SlotId;
-use amita_reactor::Slice;
+use amita_reactor::{Slice, Time};
 use amita_volume::{Op, Payload};
 use std::collections::VecDeque;
 
@@ -80,6 +80,8 @@ pub(in crate::nvme) struct PieceState {
 pub(in crate::nvme) struct Request {
     pub command: Command,
     pub id: u16,
+    /// When it came.
+    pub since: Time,
     pub work: Work,
     pub target: Target,
     /// Bytes.
@@ -121,6 +123,7 @@ impl Default for Request {
         Request {
             command: Command([0; COMMAND_BYTES]),
             id: 0,
+            since: Time::default(),
             work: Work::Wait,
             target: Target::NONE,
             length: 0,

@@ -52,8 +52,11 @@ fn a_lost_store_is_evicted_and_then_the_write_is_acknowledged() {
 #[test]
 fn a_silent_store_is_evicted_after_its_time() {
     let mut rig = Rig::open(3, 2);
-    rig.pass_ms(60_000);
+    rig.pass_ms(100);
     let io = rig.write(0, &[1; 4096]);
+    for request in rig.settles() {
+        rig.accept(&request, AnswerBody::Settled { full: false });
+    }
     for number in [1, 2] {
         let writes = rig.writes(number);
         rig.done(&writes);
@@ -379,4 +382,169 @@ fn what_an_evicted_store_says_is_not_heard() {
     assert_eq!(rig.result(io), Some(Ok(())));
     rig.accept(&request, AnswerBody::Done);
     assert_eq!(rig.ended.len(), 1);
+}
+
+/// Everything that members 1 and 2 are asked is answered; member 3 gives promises, and nothing that needs its disk.
+fn answer_but_the_disk_of_three(rig: &mut Rig) {
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    rig.answer_confirms();
+    for request in rig.reads() {
+        if request.store == store(3) {
+            rig.sent.push((request.store, request, amita_reactor::Slice::default()));
+        } else {
+            rig.answer_read(&request, old(5));
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_is_evicted_though_its_store_gives_promises() {
+    let mut rig = Rig::open(3, 2);
+    rig.pass_ms(100);
+    let io = rig.write(0, &[1; 4096]);
+    // The volume is read all the time, and each read asks the others for promises.
+    for _ in 0..19 {
+        rig.read(40 * 4096, 4096);
+        rig.pass_ms(100);
+        answer_but_the_disk_of_three(&mut rig);
+        assert!(rig.calls.is_empty(), "not before its time");
+    }
+    // The promises that it gives do not keep it in for ever.
+    for _ in 0..30 {
+        rig.pass_ms(100);
+        answer_but_the_disk_of_three(&mut rig);
+        if !rig.calls.is_empty() {
+            break;
+        }
+    }
+    rig.do_call();
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert_eq!(rig.group(0).in_sync, [store(1), store(2)]);
+}
+
+#[test]
+fn one_operation_that_hangs_evicts_though_the_others_go_on() {
+    let mut rig = Rig::open(3, 2);
+    rig.pass_ms(100);
+    let io = rig.write(0, &[1; 4096]);
+    let mut hung = None;
+    for round in 0..40_u64 {
+        if round > 0 {
+            rig.write((CHUNK_BYTES / 4096 - 1 - round % 8) * 4096, &[2; 4096]);
+        }
+        for number in [1, 2, 3] {
+            let mut writes = rig.writes(number);
+            if number == 3 && hung.is_none() {
+                hung = Some(writes.remove(0));
+            }
+            rig.done(&writes);
+        }
+        rig.pass_ms(55);
+        if !rig.calls.is_empty() {
+            break;
+        }
+    }
+    rig.do_call();
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert_eq!(rig.group(0).in_sync, [store(1), store(2)]);
+}
+
+#[test]
+fn a_store_that_is_slow_and_answers_in_order_is_not_evicted_for_it() {
+    let mut rig = Rig::open(3, 2);
+    rig.pass_ms(100);
+    let mut owed = std::collections::VecDeque::new();
+    // Each write takes three seconds there, and one ends every 100 ms.
+    for round in 0..100_u64 {
+        rig.write((round % 32) * 4096, &[1; 4096]);
+        for number in [1, 2] {
+            let writes = rig.writes(number);
+            rig.done(&writes);
+        }
+        owed.extend(rig.writes(3));
+        if round >= 19 && round % 2 == 1 || owed.len() > 30 {
+            let oldest = owed.pop_front().expect("more come than go");
+            rig.done(&[oldest]);
+        }
+        rig.answer_confirms();
+        rig.pass_ms(100);
+        assert!(rig.calls.is_empty(), "round {round}");
+    }
+}
+
+#[test]
+fn a_store_that_works_and_is_busy_gets_more_time() {
+    use amita_cluster::message::Refusal;
+    let mut rig = Rig::open(3, 2);
+    rig.pass_ms(100);
+    let io = rig.write(0, &[1; 4096]);
+    let mut waited = 0;
+    while rig.calls.is_empty() {
+        for number in [1, 2] {
+            let writes = rig.writes(number);
+            rig.done(&writes);
+        }
+        for request in rig.writes(3) {
+            rig.refuse(&request, Refusal::Busy);
+        }
+        rig.pass_ms(10);
+        waited += 10;
+        assert!(waited < 20_000, "but not for ever");
+    }
+    assert!((9_900..10_200).contains(&waited), "{waited} ms");
+    rig.do_call();
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn a_link_that_comes_back_again_and_again_does_not_keep_a_store() {
+    let mut rig = Rig::open(3, 2);
+    let io = rig.write(0, &[1; 4096]);
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    // It answers its fence each time, and its link ends before it has answered the write.
+    for _ in 0..100 {
+        rig.down(3);
+        rig.pass_ms(50);
+        rig.up(3);
+        rig.answer_fences();
+        rig.pass_ms(50);
+        if !rig.calls.is_empty() {
+            break;
+        }
+    }
+    rig.do_call();
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert_eq!(rig.group(0).in_sync, [store(1), store(2)]);
+}
+
+#[test]
+fn a_store_that_was_stuck_and_may_not_be_evicted_serves_again() {
+    let mut rig = Rig::open(1, 1);
+    let hangs = rig.read(0, 4096);
+    let first = rig.reads();
+    assert_eq!(first.len(), 1);
+    // Others are answered, for longer than one may hang.
+    for _ in 0..30 {
+        let other = rig.read(4096, 4096);
+        rig.pass_ms(100);
+        rig.answer_reads(old(5));
+        assert_eq!(rig.result(other), Some(Ok(())), "it is the only copy");
+    }
+    rig.answer_read(&first[0], old(5));
+    rig.answer_confirms();
+    assert_eq!(rig.result(hangs), Some(Ok(())));
+    let io = rig.write(0, &[1; 4096]);
+    for request in rig.settles() {
+        rig.accept(&request, AnswerBody::Settled { full: false });
+    }
+    rig.pass_ms(100);
+    let writes = rig.writes(1);
+    rig.done(&writes);
+    assert_eq!(rig.result(io), Some(Ok(())));
 }

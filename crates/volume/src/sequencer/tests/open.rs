@@ -310,3 +310,67 @@ fn no_more_chunks_are_opened_at_once_than_there_is_room_for() {
         200 - crate::MAX_OPENINGS
     );
 }
+
+/// What a member claims that lies: a version at the end of the counters. Without the check the chunk would be opened there,
+/// and its next write would have no version.
+#[test]
+fn a_member_that_claims_what_no_history_has_stops_the_chunk_and_nothing_else() {
+    let last = Version::new(Generation(2), Version::COUNTER_MAX).unwrap();
+    let play = |any_jump| {
+        let config = crate::Config {
+            planted: crate::Planted {
+                any_jump,
+                ..crate::Planted::default()
+            },
+            ..crate::Config::default()
+        };
+        let mut rig = Rig::with(3, 2, 1, config);
+        let io = rig.write(0, &[1; 4096]);
+        rig.answer_fences();
+        rig.answer_opens(|id| if id == store(2) { last } else { old(9) });
+        (rig, io)
+    };
+    let (mut rig, io) = play(false);
+    assert_eq!(rig.result(io), Some(Err(IoError::Damaged)));
+    assert!(
+        rolls(&mut rig).is_empty() && rig.sent.is_empty(),
+        "nothing was changed anywhere"
+    );
+    assert!(rig.stopped.is_none());
+    let warning = rig.warnings[0].to_string();
+    assert!(
+        warning.contains("2:1099511627775") && warning.contains("2:9"),
+        "{warning}"
+    );
+    // Others of its chunks are served; and this one is, as soon as its members agree. It was said once.
+    let again = rig.write(0, &[1; 4096]);
+    rig.answer_opens(|id| if id == store(2) { last } else { old(9) });
+    assert_eq!(rig.result(again), Some(Err(IoError::Damaged)));
+    assert_eq!(rig.warnings.len(), 1);
+    rig.write(0, &[1; 4096]);
+    rig.answer_opens(|_| old(9));
+    assert_eq!(rig.writes(1).len(), 1);
+
+    let (rig, io) = play(true);
+    assert_eq!(
+        rig.result(io),
+        None,
+        "with the rule switched off the lie is rolled forward"
+    );
+}
+
+/// As many writes as there may be without an acknowledgement, and some more, are rolled forward; what goes back is not.
+#[test]
+fn histories_of_the_same_chunk_are_near_each_other() {
+    let version = |generation, counter| Version::new(Generation(generation), counter).unwrap();
+    assert!(version(2, 9).may_follow(version(2, 9)) && version(2, 73).may_follow(version(2, 9)));
+    assert!(
+        version(3, 10).may_follow(version(2, 9)),
+        "the counter goes on across generations"
+    );
+    assert!(!version(3, 9).may_follow(version(2, 9)) && !version(3, 1).may_follow(version(2, 9)));
+    assert!(!version(2, 8).may_follow(version(2, 9)));
+    let most = amita_cluster::MAX_AHEAD;
+    assert!(version(2, 9 + most).may_follow(version(2, 9)) && !version(2, 10 + most).may_follow(version(2, 9)));
+    assert!(most >= u64::from(crate::config::MAX_WRITES_PER_CHUNK));
+}

@@ -305,3 +305,91 @@ fn does_not_wait_for_a_write_in_flight_elsewhere_in_the_chunk() {
     assert_eq!(rig.result(io), Some(Ok(())));
     assert!(rig.now.0 > MS);
 }
+
+#[test]
+fn a_promise_counts_for_less_than_the_store_keeps_it() {
+    // The store's clock may be a quarter faster than ours: its 250 ms are 200 of ours then (R4).
+    let mut rig = Rig::open(1, 1);
+    rig.pass_ms(1000);
+    let io = rig.read(0, 4096);
+    let sent = rig.reads();
+    rig.pass_ms(201);
+    rig.answer_read(&sent[0], old(5));
+    assert_eq!(rig.result(io), None, "a new owner may have written by now");
+    rig.answer_confirms();
+    assert_eq!(rig.result(io), Some(Ok(())));
+
+    let io = rig.read(0, 4096);
+    let sent = rig.reads();
+    rig.pass_ms(199);
+    rig.answer_read(&sent[0], old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+fn confirming(copies: u8, min_copies: u8) -> Rig {
+    let config = Config {
+        confirm_reads: true,
+        ..Config::default()
+    };
+    let mut rig = Rig::with(copies, min_copies, 1, config);
+    rig.open_chunk();
+    rig
+}
+
+#[test]
+fn without_clocks_a_read_waits_for_answers_to_what_was_sent_after_it() {
+    let mut rig = confirming(3, 2);
+    rig.pass_ms(1);
+    let io = rig.read(0, 4096);
+    let sent = rig.reads();
+    let confirms = rig.confirms();
+    assert_eq!(confirms.len(), 2, "the others are asked beside the read");
+    // However long all of this takes: no clock has to move meanwhile, and none may.
+    rig.pass_ms(40);
+    rig.answer_read(&sent[0], old(5));
+    assert_eq!(rig.result(io), None);
+    rig.accept(&confirms[0], AnswerBody::Confirmed);
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn without_clocks_an_answer_to_an_older_question_confirms_no_younger_read() {
+    let mut rig = confirming(2, 2);
+    rig.pass_ms(1);
+    let first = rig.read(0, 4096);
+    let (read, confirm) = (rig.reads().remove(0), rig.confirms().remove(0));
+    rig.pass_ms(1);
+    let second = rig.read(0, 4096);
+    for sent in rig.reads() {
+        rig.answer_read(&sent, old(5));
+    }
+    assert!(rig.confirms().is_empty(), "one question at a time");
+    rig.answer_read(&read, old(5));
+    rig.accept(&confirm, AnswerBody::Confirmed);
+    // One promise is enough (2 - 2 + 1); the two reads went to different members or to the same one.
+    assert_eq!(rig.result(first), Some(Ok(())));
+    rig.pass_ms(10);
+    rig.answer_confirms();
+    assert_eq!(rig.result(second), Some(Ok(())));
+}
+
+#[test]
+fn without_clocks_a_store_that_promises_nothing_is_asked_again_at_leisure() {
+    let mut rig = confirming(1, 1);
+    rig.pass_ms(1);
+    let io = rig.read(0, 4096);
+    let sent = rig.reads();
+    rig.promise_ms = 0;
+    rig.answer_read(&sent[0], old(5));
+    let before = rig.sequencer.counters().confirms;
+    for _ in 0..50 {
+        rig.answer_confirms();
+        rig.pass_ms(1);
+    }
+    assert_eq!(rig.result(io), None);
+    assert!((10..=60).contains(&(rig.sequencer.counters().confirms - before)));
+    rig.promise_ms = 250;
+    rig.pass_ms(5);
+    rig.answer_confirms();
+    assert_eq!(rig.result(io), Some(Ok(())));
+}

@@ -31,6 +31,8 @@ pub struct Rig {
     pub stopped: Option<StopReason>,
     pub promise_ms: u16,
     pub credit: u32,
+    /// Credits that are given back are taken, and nothing is granted for it.
+    pub takes_back: bool,
     next_io: u64,
 }
 
@@ -53,6 +55,34 @@ impl Rig {
     }
 
     pub fn with(copies: u8, min_copies: u8, groups: u32, config: Config) -> Rig {
+        let members = |_| (1..=u128::from(copies)).map(store).collect();
+        let mut rig = Rig::of(200, groups, (copies, min_copies), members, config);
+        for number in 1..=copies {
+            rig.up(u128::from(number));
+        }
+        rig
+    }
+
+    /// A large pool: each group is held by the three stores from its own number on. All stores are up.
+    pub fn wide(stores: u32, groups: u32, chunks: u64) -> Rig {
+        let members = |group: u32| {
+            let members = (group..group + 3).map(|number| u128::from(number % stores) + 1);
+            members.map(store).collect()
+        };
+        let mut rig = Rig::of(chunks, groups, (3, 2), members, Config::default());
+        for number in 1..=stores {
+            rig.up(u128::from(number));
+        }
+        rig
+    }
+
+    fn of(
+        chunks: u64,
+        groups: u32,
+        (copies, min_copies): (u8, u8),
+        members: impl Fn(u32) -> Vec<StoreId>,
+        config: Config,
+    ) -> Rig {
         let mut metadata = State::new();
         let pool = map::Pool {
             failure_domain: amita_cluster::placement::Level::Node,
@@ -67,7 +97,7 @@ impl Rig {
             id: VolumeId(9),
             name: "v".to_owned(),
             pool: "p".to_owned(),
-            size_bytes: 200 * CHUNK_BYTES,
+            size_bytes: chunks * CHUNK_BYTES,
             generation: GENERATION,
             owner: Some(NodeId(1)),
         };
@@ -75,7 +105,7 @@ impl Rig {
         let volume_revision = put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());
         let mut records = Vec::new();
         for index in 0..groups {
-            let members: Vec<StoreId> = (1..=u128::from(copies)).map(store).collect();
+            let members = members(index);
             let record = map::Group {
                 syncing: Vec::new(),
                 index: GroupIndex(index),
@@ -100,7 +130,7 @@ impl Rig {
             groups: records,
         };
         let now = Time(1000 * MS);
-        let mut rig = Rig {
+        Rig {
             sequencer: Sequencer::new(config, opened, 7 << 40, now),
             now,
             metadata,
@@ -113,12 +143,9 @@ impl Rig {
             stopped: None,
             promise_ms: 250,
             credit: 1000,
+            takes_back: true,
             next_io: 0,
-        };
-        for number in 1..=copies {
-            rig.up(u128::from(number));
         }
-        rig
     }
 
     /// One chunk of three copies, open at 2:5 on all of them.
@@ -160,6 +187,14 @@ impl Rig {
                     self.stopped = Some(reason);
                 }
             }
+        }
+        if self.takes_back {
+            let back = self.take(|_, body| matches!(body, RequestBody::Settle { want: 0, .. }));
+            let credit = std::mem::take(&mut self.credit);
+            for request in back {
+                self.accept(&request, AnswerBody::Settled { full: false });
+            }
+            self.credit = credit;
         }
     }
 
@@ -250,6 +285,10 @@ impl Rig {
 
     pub fn confirms(&mut self) -> Vec<Request> {
         self.take(|_, body| matches!(body, RequestBody::Confirm))
+    }
+
+    pub fn settles(&mut self) -> Vec<Request> {
+        self.take(|_, body| matches!(body, RequestBody::Settle { .. }))
     }
 
     pub fn fences(&mut self) -> Vec<Request> {

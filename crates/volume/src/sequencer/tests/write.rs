@@ -103,12 +103,12 @@ fn waits_for_credits_before_a_version_is_given_out() {
     rig.answer_opens(|_| old(5));
     // R7: one block each is not enough for two; nothing is under way, so both are asked.
     assert_eq!((rig.writes(1).len(), rig.writes(2).len()), (0, 0));
-    let confirms = rig.confirms();
-    assert_eq!(confirms.len(), 2);
+    let asked = rig.settles();
+    assert_eq!(asked.len(), 2);
     rig.credit = 1;
-    rig.accept(&confirms[0], AnswerBody::Confirmed);
+    rig.accept(&asked[0], AnswerBody::Settled { full: false });
     assert_eq!(rig.writes(1).len(), 0);
-    rig.accept(&confirms[1], AnswerBody::Confirmed);
+    rig.accept(&asked[1], AnswerBody::Settled { full: false });
     let (one, two) = (rig.writes(1), rig.writes(2));
     assert_eq!(versions(&one), [(old(5), version(6))]);
     rig.done(&one);
@@ -124,24 +124,24 @@ fn no_space_is_said_before_anything_is_sent_and_a_clear_goes_past() {
     let write = rig.write(0, &[1; 4096]);
     rig.answer_fences();
     rig.answer_opens(|_| old(5));
-    let confirms = rig.confirms();
+    let asked = rig.settles();
     // What may bring space must not wait behind what needs it.
     let clear = rig.clear(4096, 4096);
     let (one, two) = (rig.writes(1), rig.writes(2));
     assert!(matches!(one[0].body, RequestBody::Clear { .. }));
     assert_eq!(versions(&one), [(old(5), version(6))]);
-    for request in &confirms {
-        rig.accept(request, AnswerBody::Confirmed);
+    for request in &asked {
+        rig.accept(request, AnswerBody::Settled { full: true });
     }
     // The clear's end may bring credits: still no verdict.
     assert_eq!(rig.result(write), None);
     rig.done(&one);
     rig.done(&two);
     assert_eq!(rig.result(clear), Some(Ok(())));
-    let confirms = rig.confirms();
-    assert_eq!(confirms.len(), 2);
-    for request in &confirms {
-        rig.accept(request, AnswerBody::Confirmed);
+    let asked = rig.settles();
+    assert_eq!(asked.len(), 2);
+    for request in &asked {
+        rig.accept(request, AnswerBody::Settled { full: true });
     }
     assert_eq!(rig.result(write), Some(Err(IoError::NoSpace)));
     assert!(
@@ -288,7 +288,7 @@ fn chunks_do_not_wait_for_each_other() {
 #[test]
 fn an_idle_sequencer_wants_no_time() {
     let mut rig = Rig::open(3, 2);
-    rig.pass_ms(10_000);
+    rig.pass_ms(20_000);
     assert_eq!(rig.sequencer.deadline(), None);
     rig.submit(
         Op::Clear {
@@ -298,4 +298,278 @@ fn an_idle_sequencer_wants_no_time() {
         &[],
     );
     assert_eq!(rig.sequencer.deadline(), Some(Time(rig.now.0 + 2000 * MS)));
+}
+
+/// All members agree on a version that has no next one (an older build believed a lie): the chunk's writes fail, its reads do
+/// not, and the process goes on.
+#[test]
+fn a_chunk_whose_counter_has_ended_can_be_read_and_not_written() {
+    let last = amita_cluster::Version::new(amita_cluster::Generation(2), amita_cluster::Version::COUNTER_MAX).unwrap();
+    let mut rig = Rig::new(2, 1);
+    let read = rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| last);
+    rig.answer_reads(last);
+    assert_eq!(rig.result(read), Some(Ok(())));
+    let ios = [rig.write(0, &[1; 4096]), rig.clear(0, 4096), rig.write(4096, &[1; 512])];
+    assert!(ios.iter().all(|&io| rig.result(io) == Some(Err(IoError::Damaged))));
+    assert_eq!(rig.warnings.len(), 1);
+    assert!(rig.stopped.is_none() && rig.sent.is_empty());
+}
+
+/// A store that has nothing to grant for the moment is no store that is full: only when it says so a write fails.
+#[test]
+fn a_write_fails_for_want_of_space_only_when_a_store_says_that_it_is_full() {
+    let play = |full_without_word| {
+        let config = crate::Config {
+            planted: crate::Planted {
+                full_without_word,
+                ..crate::Planted::default()
+            },
+            ..crate::Config::default()
+        };
+        let mut rig = Rig::with(2, 1, 1, config);
+        rig.credit = 0;
+        let io = rig.write(0, &[1; 4096]);
+        rig.answer_fences();
+        rig.answer_opens(|_| old(5));
+        let asked = rig.settles();
+        assert!(
+            asked
+                .iter()
+                .all(|asked| matches!(asked.body, RequestBody::Settle { want: 1, back: 0 }))
+        );
+        for request in &asked {
+            rig.accept(request, AnswerBody::Settled { full: false });
+        }
+        (rig, io)
+    };
+    let (mut rig, io) = play(false);
+    for _ in 0..20 {
+        assert_eq!((rig.result(io), rig.settles().len()), (None, 0), "not at once");
+        rig.pass_ms(10);
+        let asked = rig.settles();
+        assert_eq!(asked.len(), 2, "it is asked again");
+        for request in &asked {
+            rig.accept(request, AnswerBody::Settled { full: false });
+        }
+    }
+    rig.pass_ms(10);
+    let asked = rig.settles();
+    rig.credit = 1;
+    rig.accept(&asked[0], AnswerBody::Settled { full: false });
+    rig.credit = 0;
+    rig.accept(&asked[1], AnswerBody::Settled { full: true });
+    assert_eq!(rig.result(io), Some(Err(IoError::NoSpace)));
+
+    let (rig, io) = play(true);
+    assert_eq!(
+        rig.result(io),
+        Some(Err(IoError::NoSpace)),
+        "with the rule switched off"
+    );
+}
+
+/// What is not used is kept from others, so it goes back: first all but one write's worth, then the rest. What a store has
+/// not taken is still ours.
+#[test]
+fn credits_that_are_not_used_are_given_back() {
+    let mut rig = Rig::open(2, 1);
+    (rig.credit, rig.takes_back) = (0, false);
+    rig.pass_ms(1000);
+    // Fences and openings brought some thousands each.
+    let asked = rig.settles();
+    assert_eq!(asked.len(), 2);
+    let back: Vec<u32> = asked
+        .iter()
+        .map(|request| match request.body {
+            RequestBody::Settle { want: 0, back } => back,
+            ref other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(back.iter().all(|&back| back >= 1000), "{back:?}");
+    rig.accept(&asked[0], AnswerBody::Settled { full: false });
+    rig.refuse(&asked[1], Refusal::Busy);
+    rig.pass_ms(300);
+    let again = rig.settles();
+    assert_eq!(again.len(), 1, "what was refused is given back another time");
+    assert!(matches!(again[0].body, RequestBody::Settle { want: 0, back: same } if same == back[1]));
+    rig.accept(&again[0], AnswerBody::Settled { full: false });
+    // One write's worth is kept, so that the next one need not ask.
+    let io = rig.write(0, &[1; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.done(&two);
+    assert_eq!((rig.result(io), rig.settles().len()), (Some(Ok(())), 0));
+    rig.pass_ms(9_000);
+    assert!(rig.settles().is_empty());
+    rig.pass_ms(2_000);
+    let last = rig.settles();
+    assert_eq!(last.len(), 2);
+    assert!(
+        last.iter()
+            .all(|last| matches!(last.body, RequestBody::Settle { want: 0, back: 32 }))
+    );
+    for request in &last {
+        rig.accept(request, AnswerBody::Settled { full: false });
+    }
+    rig.pass_ms(60_000);
+    assert!(rig.settles().is_empty(), "nothing is left, and nothing is said");
+    let io = rig.write(0, &[1; 4096]);
+    assert_eq!((rig.writes(1).len(), rig.result(io)), (0, None));
+    rig.credit = 8;
+    for request in &rig.settles() {
+        rig.accept(request, AnswerBody::Settled { full: false });
+    }
+    assert_eq!((rig.writes(1).len(), rig.writes(2).len()), (1, 1));
+}
+
+/// A link ends with a request on it that gives something back: the next one counts from nothing.
+#[test]
+fn what_was_given_back_on_a_link_that_ended_does_not_come_back() {
+    let mut rig = Rig::open(2, 1);
+    rig.takes_back = false;
+    rig.pass_ms(1000);
+    assert_eq!(rig.settles().len(), 2);
+    rig.down(2);
+    rig.credit = 0;
+    rig.up(2);
+    rig.answer_fences();
+    let io = rig.write(0, &[1; 4096]);
+    assert_eq!(rig.writes(1).len(), 0, "the other has granted nothing yet");
+    let asked = rig.settles();
+    assert_eq!(asked.len(), 1);
+    rig.accept(&asked[0], AnswerBody::Settled { full: true });
+    assert_eq!(rig.result(io), Some(Err(IoError::NoSpace)));
+}
+
+/// At the pool's least a member whose block has rotted under a part cannot be evicted, and refuses the write for ever. It is
+/// rolled forward to what the other has, the writes behind it included.
+#[test]
+fn a_part_of_a_rotten_block_is_carried_out_at_the_least_number_of_copies() {
+    use amita_cluster::message::Change;
+    let mut rig = Rig::open(2, 2);
+    let part = rig.write(512, &[1; 512]);
+    let behind = rig.write(8192, &[2; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    let block = amita_cluster::BlockIndex(0);
+    rig.refuse(&two[0], Refusal::Damaged { block });
+    assert!(rig.sent.is_empty(), "what was sent behind it is answered first");
+    rig.refuse(&two[1], Refusal::WrongPredecessor { current: old(5) });
+    // What comes now waits: nothing gets a version between the question and the roll-forward.
+    let later = rig.write(0, &[3; 4096]);
+    rig.answer_opens(|id| if id == store(1) { version(7) } else { old(5) });
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    assert_eq!((listing.len(), listing[0].store), (1, store(1)));
+    let bytes = [[7u8; 4096], [8; 4096]];
+    let sums = [amita_cluster::crc32c(&bytes[0]), amita_cluster::crc32c(&bytes[1])];
+    let entries = [(0, 6), (2, 7)]
+        .into_iter()
+        .zip(sums)
+        .map(|((block, counter), sum)| Change {
+            block: amita_cluster::BlockIndex(block),
+            version: version(counter),
+            sum: Some(sum),
+        });
+    let entries: Vec<Change> = entries.collect();
+    rig.accept(&listing[0], AnswerBody::Changes { entries, more: None });
+    let reads = rig.take(|_, body| matches!(body, RequestBody::Read { .. }));
+    assert_eq!(reads.len(), 2);
+    for (at, request) in reads.iter().enumerate() {
+        let body = AnswerBody::Data {
+            version: version(7),
+            sums: [sums[at]].into_iter().collect(),
+        };
+        rig.answer(request, Ok(body), amita_reactor::Slice::copy_from(&bytes[at]));
+    }
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll { .. }));
+    assert_eq!((rolls.len(), rolls[0].store), (1, store(2)));
+    assert!(
+        matches!(rolls[0].body, RequestBody::Roll { version: to, previous, .. } if (to, previous) == (version(7), old(5)))
+    );
+    assert_eq!((rig.result(part), rig.result(behind)), (None, None));
+    rig.accept(&rolls[0], AnswerBody::Done);
+    rig.do_call();
+    assert_eq!((rig.result(part), rig.result(behind)), (Some(Ok(())), Some(Ok(()))));
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    assert_eq!(versions(&one), [(version(7), version(8))]);
+    rig.done(&one);
+    rig.done(&two);
+    assert_eq!(rig.result(later), Some(Ok(())));
+    assert_eq!((rig.group(0).in_sync.len(), rig.sequencer.counters().caught_up), (2, 1));
+}
+
+/// As above; the only other copy cannot be read for the moment, the link to the member breaks, and then it succeeds.
+#[test]
+fn catching_a_member_up_is_tried_again() {
+    let mut rig = Rig::open(2, 2);
+    let part = rig.write(512, &[1; 512]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    let block = amita_cluster::BlockIndex(0);
+    rig.refuse(&two[0], Refusal::Damaged { block });
+    rig.answer_opens(|id| if id == store(1) { version(6) } else { old(5) });
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    rig.refuse(&listing[0], Refusal::Damaged { block });
+    // It is asked again; nobody is left to copy from.
+    rig.answer_opens(|id| if id == store(1) { version(6) } else { old(5) });
+    assert!(rig.sent.is_empty(), "not at once");
+    rig.down(2);
+    rig.up(2);
+    rig.pass_ms(300);
+    rig.answer_fences();
+    let two = rig.writes(2);
+    assert_eq!(versions(&two), [(old(5), version(6))]);
+    rig.refuse(&two[0], Refusal::Damaged { block });
+    rig.answer_opens(|id| if id == store(1) { version(6) } else { old(5) });
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    rig.accept(
+        &listing[0],
+        AnswerBody::Changes {
+            entries: Vec::new(),
+            more: None,
+        },
+    );
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll { .. }));
+    rig.accept(&rolls[0], AnswerBody::Done);
+    rig.do_call();
+    assert_eq!(rig.result(part), Some(Ok(())));
+}
+
+/// A clear of a chunk of which there is nothing asks for that, as a read does, and leaves no chunk behind on any store.
+#[test]
+fn a_clear_of_what_was_never_written_writes_nothing() {
+    let never = amita_cluster::Version::NONE;
+    let mut rig = Rig::new(2, 1);
+    let io = rig.clear(0, 8192);
+    rig.answer_fences();
+    rig.answer_opens(|_| never);
+    let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation { .. }));
+    assert_eq!(looks.len(), 1);
+    let nothing = Box::new([0; 16]);
+    rig.accept(&looks[0], AnswerBody::Allocation { allocated: nothing });
+    rig.answer_confirms();
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert!(rig.writes(1).is_empty() && rig.writes(2).is_empty());
+
+    // What is written meanwhile may be there, or may not: where it is, it is cleared.
+    let io = rig.clear(0, 8192);
+    let write = rig.write(4096, &[1; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.done(&two);
+    assert_eq!(rig.result(write), Some(Ok(())));
+    let mut allocated = Box::new([0; 16]);
+    allocated[0] = 0b10;
+    let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation { .. }));
+    rig.accept(&looks[0], AnswerBody::Allocation { allocated });
+    rig.answer_confirms();
+    let one = rig.writes(1);
+    assert!(matches!(one[0].body, RequestBody::Clear { .. }));
+    assert_eq!(versions(&one), [(version(1), version(2))]);
+    let two = rig.writes(2);
+    rig.done(&one);
+    rig.done(&two);
+    assert_eq!(rig.result(io), Some(Ok(())));
 }

@@ -27,8 +27,9 @@ pub(crate) const COMMANDS_OF_NVM: [(u8, bool); 12] = [
 const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8;
 /// FUSES: Compare and Write.
 const FUSED: u16 = 1;
-/// CTRATT: a host identifier of 128 bits (0), traffic based keep alive (6).
-const ATTRIBUTES: u32 = 1 | 1 << 6;
+/// CTRATT: a host identifier of 128 bits (0). Not traffic based keep alive (6): with it a host may be silent for twice its time before
+/// that is noticed.
+const ATTRIBUTES: u32 = 1;
 /// CMIC: several ports (0), several controllers (1), ANA (3).
 const MULTIPATH: u8 = 1 | 1 << 1 | 1 << 3;
 /// ANACAP: optimized, non-optimized, inaccessible, change; the number of a namespace's group stays (6).

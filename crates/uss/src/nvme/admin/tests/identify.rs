@@ -29,7 +29,7 @@ fn an_io_controller_says_what_it_can() {
     assert_eq!(get("cntlid"), 65);
     assert_eq!(get("ver"), 0x2_0100);
     assert_eq!(get("oaes"), 1 << 8 | 1 << 11);
-    assert_eq!(get("ctratt"), 0x41);
+    assert_eq!(get("ctratt"), 0x01);
     assert_eq!(get("cntrltype"), 1);
     assert_eq!(get("acl"), 3);
     assert_eq!(get("aerl"), 3);

@@ -168,29 +168,27 @@ fn without_a_keep_alive_time_a_host_may_be_silent() {
 #[test]
 fn a_silent_host_is_lost() {
     let mut admin = with_kato(4500);
-    assert!(admin.session().heart.take_traffic(), "enabling it was traffic");
     assert_eq!(admin.deadline(), Some(after(5)), "rounded up");
     assert_eq!(admin.tick(after(4)), Life::Alive);
     assert_eq!(admin.tick(after(5)), Life::KeepAliveLost);
 }
 
 #[test]
-fn keep_alive_commands_and_traffic_both_count() {
+fn only_keep_alive_commands_count_and_the_time_runs_once() {
     let mut admin = with_kato(5000);
-    let heart = admin.session().heart.clone();
-    heart.take_traffic();
     let keep_alive = command(KEEP_ALIVE, 0, &[]);
     assert_eq!(
         admin.execute(after(4), &keep_alive, &[]),
         Turn::Reply(plain(Status::SUCCESS, 0))
     );
     assert_eq!(admin.deadline(), Some(after(9)));
-    heart.take_traffic();
-    // A command of an I/O queue, on whatever core.
-    heart.touch();
-    assert_eq!(admin.tick(after(9)), Life::Alive);
-    assert_eq!(admin.deadline(), Some(after(14)));
-    assert_eq!(admin.tick(after(14)), Life::KeepAliveLost, "one command counts once");
+    let beats = admin.session().heart.beats();
+    // Any other command is none.
+    let _ = admin.execute(after(8), &command(0x06, 0, &[(10, 1)]), &[]);
+    assert_eq!(admin.session().heart.beats(), beats + 1, "but the host was heard");
+    assert_eq!(admin.deadline(), Some(after(9)));
+    assert_eq!(admin.tick(after(8)), Life::Alive);
+    assert_eq!(admin.tick(after(9)), Life::KeepAliveLost);
 }
 
 #[test]
@@ -225,19 +223,18 @@ fn a_controller_that_is_not_used_is_closed_after_two_minutes() {
 fn a_discovery_controller_without_keep_alive_may_be_silent_for_two_minutes() {
     let mut admin = ready(Kind::Discovery);
     assert_eq!(admin.deadline(), Some(after(120)));
-    admin.session().heart.take_traffic();
-    admin.session().heart.touch();
+    let _ = admin.execute(after(100), &command(0x06, 0, &[(10, 1)]), &[]);
     assert_eq!(admin.tick(after(120)), Life::Alive);
-    assert_eq!(admin.tick(after(240)), Life::KeepAliveLost);
+    assert_eq!(admin.tick(after(220)), Life::KeepAliveLost);
 }
 
 #[test]
 fn a_heart_counts() {
     let heart = Heart::default();
-    assert!(!heart.take_traffic() && !heart.is_dead());
-    heart.touch();
-    heart.touch();
-    assert!(heart.take_traffic() && !heart.take_traffic());
+    assert!(heart.beats() == 0 && !heart.is_dead());
+    heart.beat();
+    heart.set_kato_ms(5000);
+    assert_eq!((heart.beats(), heart.kato_ms()), (1, 5000));
     heart.kill();
     assert!(heart.is_dead());
     let some = Counters {

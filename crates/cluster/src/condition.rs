@@ -1,0 +1,185 @@
+//! The records about the condition of a cluster: how full its stores are, and what hosts meet with.
+//!
+//! Nodes write them, one record a core, when something has changed that a person may want to know; the operator sets from
+//! where on a store counts as near full, and as full. Nothing that must be right rests on them.
+
+use crate::id::{NodeId, StoreId, VolumeId};
+use crate::map::PREFIX;
+use serde::{Deserialize, Serialize};
+
+/// `/amita/condition/NODE_ID/CORE`: what a core of a node has to say of its stores, and of the volumes of its hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// The stores that it serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<StoreSpace>,
+    /// What hosts have met with in the last half minute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<Trouble>,
+}
+
+/// How full a store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreSpace {
+    /// The store.
+    pub store: StoreId,
+    /// Bytes for data.
+    pub capacity_bytes: u64,
+    /// Of them, free.
+    pub free_bytes: u64,
+}
+
+impl StoreSpace {
+    /// Bytes that hold something.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.capacity_bytes.saturating_sub(self.free_bytes)
+    }
+
+    /// Of a hundred, rounded down: a store is not full before it is.
+    #[must_use]
+    pub fn used_percent(&self) -> u8 {
+        let used = u128::from(self.used_bytes()) * 100;
+        used.checked_div(u128::from(self.capacity_bytes))
+            .map_or(0, |percent| percent.min(100) as u8)
+    }
+}
+
+/// What hosts meet with at a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The volume.
+    pub volume: VolumeId,
+    /// What fails.
+    pub what: Failing,
+    /// Why, in a sentence: of the last one that failed.
+    pub why: String,
+}
+
+/// What fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failing {
+    /// Writes, and blocks that are unmapped.
+    Writes,
+    /// Reads.
+    Reads,
+    /// Opening the volume.
+    Opening,
+}
+
+/// `/amita/thresholds`: from where on a store is near full, and full. Without the record the defaults hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Thresholds {
+    /// Percent of a store's capacity: time to add disks.
+    pub near_full_percent: u8,
+    /// Percent of a store's capacity: writes will fail soon.
+    pub full_percent: u8,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            near_full_percent: 85,
+            full_percent: 95,
+        }
+    }
+}
+
+/// A store that has got over a threshold comes back below it only when it is so many percent under it: a store that stands
+/// at one does not make an event with each write.
+pub const HYSTERESIS_PERCENT: u8 = 2;
+
+/// How full something is, as the operator has set what that means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fullness {
+    /// There is space.
+    #[default]
+    Roomy,
+    /// Time to add disks.
+    NearFull,
+    /// Writes will fail soon, or do.
+    Full,
+}
+
+impl Thresholds {
+    /// How full something is at so many percent.
+    #[must_use]
+    pub fn fullness(&self, percent: u8) -> Fullness {
+        match percent {
+            percent if percent >= self.full_percent => Fullness::Full,
+            percent if percent >= self.near_full_percent => Fullness::NearFull,
+            _ => Fullness::Roomy,
+        }
+    }
+
+    /// The same, of something that was called `before` last: it gets better only by [`HYSTERESIS_PERCENT`] below.
+    #[must_use]
+    pub fn fullness_after(&self, before: Fullness, percent: u8) -> Fullness {
+        let now = self.fullness(percent);
+        let lenient = self.fullness(percent.saturating_add(HYSTERESIS_PERCENT));
+        if now >= before { now } else { lenient.min(before) }
+    }
+}
+
+/// The key of the thresholds.
+#[must_use]
+pub fn thresholds_key() -> String {
+    format!("{PREFIX}thresholds")
+}
+
+/// The prefix of what nodes have to say.
+#[must_use]
+pub fn condition_prefix() -> String {
+    format!("{PREFIX}condition/")
+}
+
+/// The key of what a core of a node has to say.
+#[must_use]
+pub fn condition_key(node: NodeId, core: usize) -> String {
+    format!("{PREFIX}condition/{node}/{core}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percents_are_rounded_down_and_need_no_capacity() {
+        let space = |capacity_bytes, free_bytes| StoreSpace {
+            store: StoreId(1),
+            capacity_bytes,
+            free_bytes,
+        };
+        assert_eq!(space(1000, 151).used_percent(), 84);
+        assert_eq!(space(1000, 150).used_percent(), 85);
+        assert_eq!(space(0, 0).used_percent(), 0);
+        assert_eq!(
+            space(10, 20).used_percent(),
+            0,
+            "more free than there is: nothing is used"
+        );
+        assert_eq!(space(u64::MAX, 0).used_percent(), 100);
+    }
+
+    #[test]
+    fn a_store_at_a_threshold_does_not_flap() {
+        let thresholds = Thresholds::default();
+        let mut now = Fullness::Roomy;
+        let mut seen = Vec::new();
+        for percent in [84, 85, 84, 83, 85, 82, 90, 95, 94, 93, 92, 96, 50, 100, 84] {
+            now = thresholds.fullness_after(now, percent);
+            seen.push(now);
+        }
+        use Fullness::{Full, NearFull, Roomy};
+        assert_eq!(
+            seen,
+            [
+                Roomy, NearFull, NearFull, NearFull, NearFull, Roomy, NearFull, Full, Full, Full, NearFull, Full,
+                Roomy, Full, NearFull
+            ]
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! What the metadata says that stores may hold, as of one revision: from it a store learns which of its chunks nothing
+//! needs any more (`docs/protocol.md`, "Giving space back").
+//!
+//! Two facts are in it, and neither can become untrue again, so that it does no harm to act on them late: a volume whose
+//! number was given out and that is not there any more is deleted for good (numbers are never given twice), and at this
+//! epoch a group had these members (a store that adopts an epoch refuses all older ones).
+
+use crate::id::{Epoch, GroupId, PoolId, StoreId, VolumeId};
+use crate::layout::{ChunkId, ChunkIndex};
+use crate::message::MemberSet;
+use std::sync::Arc;
+
+/// What stores may hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// The metadata's revision.
+    pub revision: u64,
+    /// Volumes up to this number were given out. Of one with a larger number nothing is known.
+    pub given: VolumeId,
+    /// The volumes that there are, in order of their number.
+    pub volumes: Arc<[HeldVolume]>,
+    /// The groups of all pools, in order.
+    pub groups: Vec<Arc<HeldGroup>>,
+}
+
+/// A volume that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldVolume {
+    /// Its number.
+    pub id: VolumeId,
+    /// Its pool, and how many groups that has; `None`: not known, so that nothing is known of where its chunks belong.
+    pub pool: Option<(PoolId, u32)>,
+}
+
+/// Who holds a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldGroup {
+    /// The group.
+    pub id: GroupId,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The stores that should hold it. One that is away for a while stays among them, and what it has is worth keeping.
+    pub members: Vec<StoreId>,
+    /// Those that are in sync.
+    pub in_sync: MemberSet,
+    /// Those that are being brought up to date.
+    pub syncing: MemberSet,
+}
+
+impl HeldGroup {
+    /// Has the store anything to do with the group?
+    #[must_use]
+    pub fn names(&self, store: StoreId) -> bool {
+        self.members.contains(&store) || self.in_sync.contains(&store) || self.syncing.contains(&store)
+    }
+}
+
+impl Holdings {
+    /// Is this volume there?
+    #[must_use]
+    pub fn volume(&self, volume: VolumeId) -> Option<&HeldVolume> {
+        let at = self.volumes.binary_search_by_key(&volume, |held| held.id).ok()?;
+        Some(&self.volumes[at])
+    }
+
+    /// A group as it was.
+    #[must_use]
+    pub fn group(&self, group: GroupId) -> Option<&HeldGroup> {
+        let at = self.groups.binary_search_by_key(&group, |held| held.id).ok()?;
+        Some(&self.groups[at])
+    }
+
+    /// The group that a chunk of a volume that there is lies in, as far as its pool is known.
+    #[must_use]
+    pub fn group_of(&self, volume: VolumeId, index: ChunkIndex) -> Option<GroupId> {
+        let (pool, groups) = self.volume(volume)?.pool?;
+        let index = ChunkId { volume, index }.group(groups);
+        Some(GroupId { pool, index })
+    }
+
+    /// Where this volume is deleted: the first and the last of the numbers around it that all are of deleted volumes, at most
+    /// `most` of them.
+    #[must_use]
+    pub fn deleted(&self, volume: VolumeId, most: u64) -> Option<(VolumeId, VolumeId)> {
+        if volume > self.given || volume == VolumeId(0) {
+            return None;
+        }
+        let next = self.volumes.binary_search_by_key(&volume, |held| held.id).err()?;
+        let before = next.checked_sub(1).map_or(0, |before| self.volumes[before].id.0);
+        let behind = self.volumes.get(next).map_or(self.given.0 + 1, |held| held.id.0);
+        // What is above is left to the next one, so that neighbours end up in one range whichever is met first.
+        let first = (before + 1).max(volume.0.saturating_sub(most / 2));
+        let last = (behind - 1)
+            .min(self.given.0)
+            .min(first + most.max(1) - 1)
+            .max(volume.0);
+        Some((VolumeId(first), VolumeId(last)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
