@@ -75,8 +75,8 @@ pub struct Operation {
     /// The host has repeated it by another gateway: this is the repetition. When that is acknowledged the host goes on,
     /// and what it had sent before must never take effect after that (R9).
     pub repeated_by: Option<OperationId>,
-    /// The gateway that the host asked, where that one carries it out or nobody does.
-    pub asked_of: Option<usize>,
+    /// The gateway that the host asked, and when, where that one carries it out or nobody does. Until then the host had it.
+    pub asked_of: Option<(usize, Time)>,
     /// It was asked of a gateway that lost the volume since, and was not answered: the event at which its successor had
     /// acknowledged something. What it has not done by then it must never do.
     pub taken_from: Option<u64>,
@@ -248,8 +248,8 @@ impl History {
     }
 
     /// The host asks this gateway, which carries the operation out or nobody does.
-    pub fn asked_of(&mut self, id: OperationId, gateway: usize) {
-        self.operations[id.0 as usize].asked_of = Some(gateway);
+    pub fn asked_of(&mut self, now: Time, id: OperationId, gateway: usize) {
+        self.operations[id.0 as usize].asked_of = Some((gateway, now));
     }
 
     /// Volumes were taken from their gateways (`raised`: when and by whom, for each volume; `place` says in which volume an
@@ -265,22 +265,22 @@ impl History {
         type Acknowledged = Vec<(Time, usize, u64)>;
         let mut acknowledged: BTreeMap<(u64, u64), Acknowledged> = BTreeMap::new();
         for operation in &self.operations {
-            let (Some(gateway), Some((event, _))) = (operation.asked_of, operation.completed) else {
+            let (Some((gateway, asked)), Some((event, _))) = (operation.asked_of, operation.completed) else {
                 continue;
             };
             let chunk = place(operation.first);
             let raises = raised.get(&chunk.0).into_iter().flatten();
-            let mut own = raises.filter(|(at, by)| *by == gateway && *at < operation.invoked.1);
+            let mut own = raises.filter(|(at, by)| *by == gateway && *at < asked);
             let Some((at, _)) = own.next_back() else { continue };
             acknowledged.entry(chunk).or_default().push((*at, gateway, event));
         }
         let mut known = 0;
         for operation in &mut self.operations {
-            let (Some(gateway), None) = (operation.asked_of, operation.completed) else {
+            let (Some((gateway, asked)), None) = (operation.asked_of, operation.completed) else {
                 continue;
             };
             let later = acknowledged.get(&place(operation.first)).into_iter().flatten();
-            let later = later.filter(|(at, by, _)| *by != gateway && *at > operation.invoked.1);
+            let later = later.filter(|(at, by, _)| *by != gateway && *at > asked);
             operation.taken_from = later.map(|(.., event)| *event).min();
             known += u64::from(operation.taken_from.is_some());
         }
@@ -492,3 +492,6 @@ fn summary(values: &[String]) -> String {
         _ => values.join(" "),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,8 +18,9 @@ USAGE
         for ranges too small to take them all).
     amita-sim run --first SEED --seconds N [--profile cluster|store] [--jobs N]
         Runs seeds from SEED on until the time is over; which paths they take is not judged.
-    amita-sim replay SEED [--profile cluster|store] [--mutant NAME] [--trace]
-        Runs one seed again, exactly as before; --trace tells what happens.
+    amita-sim replay SEED [--profile cluster|store] [--mutant NAME | --scenario TEXT] [--trace]
+        Runs one seed again, exactly as before; --trace tells what happens. --scenario: a seed of
+        the first scenario whose name has that text.
     amita-sim mutants [--only TEXT] [--seeds N] [--quick]
         Switches each rule off in turn and runs random seeds (at most N, default 20000) until a
         checker objects; prints how many it took. --quick: only those that few seeds are known to
@@ -82,6 +83,7 @@ struct Arguments {
     profile: Profile,
     only: Option<String>,
     mutant: Option<String>,
+    scenario: Option<String>,
     quick: bool,
     trace: bool,
     any_coverage: bool,
@@ -99,6 +101,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
         profile: Profile::Cluster,
         only: None,
         mutant: None,
+        scenario: None,
         quick: false,
         trace: false,
         any_coverage: false,
@@ -117,6 +120,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--write" => parsed.scale.write = Some(value("--write")?),
             "--only" => parsed.only = Some(value("--only")?),
             "--mutant" => parsed.mutant = Some(value("--mutant")?),
+            "--scenario" => parsed.scenario = Some(value("--scenario")?),
             "--quick" => parsed.quick = true,
             "--profile" => {
                 parsed.profile = match value("--profile")?.as_str() {
@@ -266,9 +270,15 @@ fn report(summary: &Summary, profile: Profile) {
 
 fn replay(arguments: &Arguments, seed: u64) -> Result<bool, String> {
     let profile = arguments.profile;
-    let run = match &arguments.mutant {
-        None => run_caught(seed, |seed| profile.run(seed, arguments.trace)),
-        Some(name) => {
+    let run = match (&arguments.mutant, &arguments.scenario) {
+        (None, None) => run_caught(seed, |seed| profile.run(seed, arguments.trace)),
+        (None, Some(text)) => {
+            let all = scenarios::all();
+            let scenario = all.iter().find(|scenario| scenario.name.contains(text));
+            let scenario = scenario.ok_or_else(|| format!("there is no scenario {text:?}"))?;
+            run_caught(seed, |seed| scenario.run(seed, false, arguments.trace))
+        }
+        (Some(name), _) => {
             let all = mutants::all();
             let mutant = all.iter().find(|mutant| mutant.name == name);
             let mutant = mutant.ok_or_else(|| format!("there is no mutant {name:?}"))?;

@@ -136,7 +136,6 @@ pub const CLUSTER: &[&str] = &[
     "run.evicted",
     "run.taken_over",
     "judge.blocks_compared",
-    "judge.blocks_explained",
     "judge.damaged_copy",
     "judge.epoch_fenced",
     "judge.generation_fenced",

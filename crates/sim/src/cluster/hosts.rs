@@ -638,7 +638,7 @@ impl Hosts {
         for ask in host.waiting.drain(..) {
             let (op, payload) = request(ask, self.volume_sectors, history);
             host.under_way.insert(ask.id, now);
-            history.asked_of(ask.id, at.member);
+            history.asked_of(now, ask.id, at.member);
             let (front, volume) = (at.front, *volume);
             nodes[at.member].ask(at.core, front, |service| {
                 service.submit(front, u64::from(ask.id.0), volume, op, payload);

@@ -1,0 +1,62 @@
+use super::{History, Kind};
+use crate::stamp::{SECTORS_PER_BLOCK, Sector, Stamp};
+use amita_reactor::Time;
+use std::collections::BTreeMap;
+
+/// Gateway 0 raises at 10, gateway 1 at 30; a write that lay at its host until `sent` is asked of gateway 0 and never
+/// answered, and what gateway 1 has acknowledged shows what it took over.
+fn taken(sent: u64) -> bool {
+    let mut history = History::new();
+    let write = history.invoke(Time(5), 1, Kind::Write, Sector(0), 8);
+    history.asked_of(Time(sent), write, 0);
+    let later = history.invoke(Time(6), 2, Kind::Write, Sector(0), 8);
+    history.asked_of(Time(40), later, 1);
+    history.complete(Time(50), later, Vec::new());
+    let raised = BTreeMap::from([(0, vec![(Time(10), 0), (Time(30), 1)])]);
+    let known = history.take_over(&raised, |_| (0, 0));
+    assert_eq!(known > 0, history.get(write).taken_from.is_some());
+    known > 0
+}
+
+#[test]
+fn what_a_host_sends_after_a_volume_was_taken_is_not_taken_with_it() {
+    assert!(taken(20), "its gateway lost the volume while it had the write");
+    assert!(!taken(35), "until then it lay at the host");
+}
+
+#[test]
+fn what_was_asked_before_its_gateway_had_the_volume_shows_nothing() {
+    let mut history = History::new();
+    let write = history.invoke(Time(5), 1, Kind::Write, Sector(0), 8);
+    history.asked_of(Time(20), write, 0);
+    let later = history.invoke(Time(6), 2, Kind::Write, Sector(0), 8);
+    // By another one on behalf of which it passes the question on.
+    history.asked_of(Time(25), later, 1);
+    history.complete(Time(50), later, Vec::new());
+    let raised = BTreeMap::from([(0, vec![(Time(10), 0), (Time(30), 1)])]);
+    assert_eq!(history.take_over(&raised, |_| (0, 0)), 0);
+}
+
+/// Blocks that no host could read in the end are judged by this alone, and few seeds have any.
+#[test]
+fn a_block_holds_what_was_acknowledged_or_what_may_have_been_done_after_it() {
+    let mut history = History::new();
+    let mut write = |answered: bool| {
+        let id = history.invoke(Time(1), 1, Kind::Write, Sector(0), SECTORS_PER_BLOCK as u32);
+        if answered {
+            history.complete(Time(2), id, Vec::new());
+        }
+        [id.stamp(); SECTORS_PER_BLOCK]
+    };
+    let (old, kept, unanswered) = (write(true), write(true), write(false));
+    assert!(history.could_hold(0, &kept).is_ok());
+    assert!(history.could_hold(0, &unanswered).is_ok());
+    assert!(history.could_hold(0, &old).is_err(), "overwritten");
+    assert!(
+        history.could_hold(0, &[Stamp::ZERO; SECTORS_PER_BLOCK]).is_err(),
+        "lost"
+    );
+    let mut torn = kept;
+    torn[0] = old[0];
+    assert!(history.could_hold(0, &torn).is_err(), "torn");
+}
