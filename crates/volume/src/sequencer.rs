@@ -55,7 +55,7 @@ use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
-use state::{Chunk, Group, Store};
+use state::{Ask, Chunk, Group, Store};
 use std::collections::vec_deque::Drain;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -267,8 +267,8 @@ impl Sequencer {
             confirm_at: Time(0),
             idle_since: NEVER,
             settle: NIL,
-            settle_at: Time(0),
-            settle_want: 0,
+            asked: Ask { at: Time(0), want: 0 },
+            answered: None,
             full: None,
         });
         self.store_index.insert(id, number);

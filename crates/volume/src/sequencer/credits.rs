@@ -9,7 +9,7 @@
 //! after a longer while all of it. The blocks leave the count before the message leaves, and links are ordered: whatever is
 //! sent behind it rests on the rest.
 
-use super::state::Full;
+use super::state::{Ask, Store};
 use super::{NEVER, Sequencer, write};
 use crate::task::{Kind, NIL};
 use amita_cluster::message::{MAX_PIECES, RequestBody};
@@ -25,6 +25,18 @@ const LONG_IDLE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_millis(500);
 /// One write's worth: the first write after a pause need not ask.
 const KEPT_BLOCKS: u64 = MAX_PIECES as u64;
+
+/// What was asked at that time or after it.
+fn since(ask: Option<Ask>, time: Time) -> Option<Ask> {
+    ask.filter(|ask| ask.at >= time)
+}
+
+impl Store {
+    /// What the store has said of its space holds no longer: it is another one, or has room again.
+    pub(super) fn forget_words(&mut self) {
+        (self.answered, self.full) = (None, None);
+    }
+}
 
 impl Sequencer {
     /// Members lack credits for a write that has no version yet: asks them, where nothing else may bring some. True: one of
@@ -45,7 +57,7 @@ impl Sequencer {
                 continue;
             }
             // Where the store is known to be full, time has counted since the write came.
-            let has_word = store.full.is_some_and(|full| full.asked_at >= asked_at);
+            let has_word = since(store.full, asked_at).is_some();
             let patient_until = if has_word { asked_at } else { short_since }.plus(PATIENCE);
             if store.writes > 0 && now < patient_until {
                 // Their end may bring some.
@@ -56,20 +68,16 @@ impl Sequencer {
                 continue;
             }
             let asked = self.tasks[slot].write().asked.has(position);
-            let said = store
-                .full
-                .is_some_and(|full| full.asked_at >= asked_at && want >= full.want);
-            // It was asked when we had waited for long, and had not enough.
-            let too_long = store.settle_at >= patient_until && want >= store.settle_want && store.settle_want > 0;
-            if said || too_long || (asked && self.config.planted.full_without_word()) {
-                if too_long {
-                    // Those behind it need not wait as long.
-                    let full = Full {
-                        asked_at: store.settle_at,
-                        want: store.settle_want,
-                    };
-                    self.stores[number as usize].full = Some(full);
-                }
+            // That it was asked when this write had waited for long, and granted too little, says the same.
+            let late = since(store.answered, patient_until);
+            let of_as_much = |word: &Ask| want >= word.want;
+            let word = since(store.full, asked_at)
+                .filter(of_as_much)
+                .or(late.filter(of_as_much));
+            let unasked = (asked && self.config.planted.full_without_word()).then_some(store.asked);
+            if let Some(word) = word.or(unasked) {
+                // Those behind it need not wait as long.
+                self.stores[number as usize].full = Some(word);
                 if !self.groups[group as usize].syncing.has(position) {
                     return true;
                 }
@@ -80,8 +88,10 @@ impl Sequencer {
                 }
                 continue;
             }
-            let again = store.settle_at.plus(self.config.busy_pause * 5);
-            if asked && now < again && now < patient_until {
+            let again = store.asked.at.plus(self.config.busy_pause * 5);
+            // Once at the end of its patience, whenever that is.
+            let last = now >= patient_until && store.asked.at < patient_until;
+            if asked && now < again && !last {
                 self.settle_again = self.settle_again.min(again);
                 self.arm(again);
                 continue;
@@ -103,8 +113,7 @@ impl Sequencer {
         );
         store.credit -= back;
         store.settle = slot;
-        store.settle_at = now;
-        store.settle_want = want;
+        store.asked = Ask { at: now, want };
         if want > 0 {
             // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
             store.charged_at = now;
@@ -125,11 +134,11 @@ impl Sequencer {
     pub(super) fn settled(&mut self, slot: u32, position: usize, full: bool) {
         let number = self.groups[self.tasks[slot].group as usize].members[position];
         let store = &mut self.stores[number as usize];
+        if store.credit < store.asked.want {
+            store.answered = Some(store.asked);
+        }
         if full {
-            store.full = Some(Full {
-                asked_at: store.settle_at,
-                want: store.settle_want,
-            });
+            store.full = Some(store.asked);
         } else if store.full.is_some_and(|full| store.credit >= full.want) {
             store.full = None;
         }

@@ -74,19 +74,20 @@ pub(super) struct Store {
     pub confirm_at: Time,
     /// The request about credits that is under way.
     pub settle: u32,
-    /// When the last one was sent.
-    pub settle_at: Time,
-    /// So many blocks the last one wanted.
-    pub settle_want: u64,
-    /// The store's last word that it is full, if it has not granted as much as was wanted since.
-    pub full: Option<Full>,
+    /// The last one.
+    pub asked: Ask,
+    /// The last one whose answer brought less than was wanted.
+    pub answered: Option<Ask>,
+    /// The last one that was told that the store is full, if it has not granted as much as was wanted since.
+    pub full: Option<Ask>,
 }
 
-/// A store's word that it is full.
+/// A request for credits. What its answer says of the store's space holds for those who had come before it: who comes later
+/// asks for himself, because he may have made room, and been told.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Full {
-    /// When it was asked. Who came later asks for himself: he may have made room, and been told.
-    pub asked_at: Time,
+pub(super) struct Ask {
+    /// When it was sent.
+    pub at: Time,
     /// So many blocks were wanted. Fewer may be there.
     pub want: u64,
 }

@@ -100,7 +100,7 @@ impl Sequencer {
         let store = &mut self.stores[number as usize];
         store.up = false;
         store.credit = 0;
-        store.full = None;
+        store.forget_words();
         store.in_doubt.clear();
         if store.awaited == 0 {
             store.heard = now;
@@ -177,6 +177,7 @@ impl Sequencer {
                     // It was mounted anew. Its accounts begin at zero, as on a new link (R7), and with this answer.
                     store.credit = 0;
                     store.in_doubt.clear();
+                    store.forget_words();
                     store.unfit = false;
                 }
                 store.heard = now;

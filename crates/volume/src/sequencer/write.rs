@@ -230,7 +230,7 @@ impl Sequencer {
         if self.tasks[slot].write().clear {
             // It may have made room.
             let number = self.groups[self.tasks[slot].group as usize].members[position];
-            self.stores[number as usize].full = None;
+            self.stores[number as usize].forget_words();
         }
         self.note_answer(now, slot, position);
         self.unstall(now, chunk, position);

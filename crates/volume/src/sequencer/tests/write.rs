@@ -151,6 +151,35 @@ fn no_space_is_said_before_anything_is_sent_and_a_clear_goes_past() {
 }
 
 #[test]
+fn a_link_that_ends_before_the_store_has_said_anything_says_nothing_of_space() {
+    let mut rig = Rig::new(1, 1);
+    rig.credit = 0;
+    let write = rig.write(0, &[1; 4096]);
+    rig.answer_fences();
+    rig.answer_opens(|_| old(5));
+    // Asked again and again, without a verdict, for almost as long as the write waits.
+    for _ in 0..49 {
+        for request in rig.settles() {
+            rig.accept(&request, AnswerBody::Settled { full: false });
+        }
+        rig.pass_ms(10);
+    }
+    for request in rig.settles() {
+        rig.accept(&request, AnswerBody::Settled { full: false });
+    }
+    rig.pass_ms(100);
+    assert_eq!(rig.settles().len(), 1, "asked after 500 ms, and not answered");
+    rig.down(1);
+    rig.up(1);
+    rig.answer_fences();
+    assert_eq!(rig.result(write), None, "only the store can say that it is full");
+    let asked = rig.settles();
+    assert_eq!(asked.len(), 1);
+    rig.accept(&asked[0], AnswerBody::Settled { full: false });
+    assert_eq!(rig.result(write), Some(Err(IoError::NoSpace)));
+}
+
+#[test]
 fn is_sent_again_in_order_after_the_fence_of_a_new_link() {
     let mut rig = Rig::open(2, 1);
     let ios = [rig.write(0, &[1; 4096]), rig.write(0, &[2; 4096]), rig.clear(0, 4096)];
