@@ -681,6 +681,23 @@ fn credits_are_granted_used_and_returned() {
     assert_eq!(rig.store.status().credits_granted, u64::from(told.answer.credit_blocks));
 }
 
+/// Links that break again and again, each with credits, do not use up what could be granted to those that stay.
+#[test]
+fn what_lingers_of_many_links_leaves_most_to_those_that_come() {
+    let mut rig = Rig::fresh(16 * MIB, false);
+    let mut first = None;
+    for link in 1..=100 {
+        let mut asker = Asker::new(link);
+        let request = asker.fence_request();
+        let granted = asker.ask(&mut rig, request, Slice::default()).answer.credit_blocks;
+        let first = *first.get_or_insert(granted);
+        assert!(granted >= first / 2, "link {link}: {granted} blocks of {first}");
+        rig.store.link_closed(rig.now, asker.link);
+    }
+    let lingering = rig.store.status().credits_granted;
+    assert!(lingering > 0, "it is kept for what may be in flight");
+}
+
 /// A fence whose link has closed is adopted, and nobody is granted anything for it.
 #[test]
 fn a_fence_that_outlives_its_link_is_granted_nothing() {

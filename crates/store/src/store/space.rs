@@ -130,12 +130,15 @@ impl Store {
         self.answer_granting(asker, AnswerBody::Settled { full }, Slice::default(), more);
     }
 
-    /// Accounts have ended that may have had so much in flight: it is kept for what comes again, or is rolled forward. Not
-    /// more than a part of what is left, so that links that come and go do not take all of it.
+    /// Accounts have ended that may have had so much in flight: it is kept for what comes again, or is rolled forward. All that
+    /// lingers is not more than a part of what is left, so that links that come and go again and again do not take all of it.
     pub(super) fn linger(&mut self, in_flight: u64) {
         if in_flight > 0 && !self.config.planted.has(Plant::GrantsEndAtOnce) {
-            let most = self.spare_blocks() / LINGER_SHARE;
-            self.credits.linger(self.now, in_flight.min(most));
+            self.credits.turn(self.now);
+            let lingering = self.credits.lingering();
+            let most = (self.spare_blocks() + lingering) / LINGER_SHARE;
+            self.credits
+                .linger(self.now, in_flight.min(most.saturating_sub(lingering)));
         }
     }
 
