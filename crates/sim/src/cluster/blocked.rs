@@ -10,6 +10,7 @@ use super::{Cluster, Excuse, Node, Plea, RECOVER, SETTLE, pool_of, volume_id, vo
 use crate::faults::Member;
 use crate::history::OperationId;
 use amita_cluster::{BLOCK_BYTES, ChunkId, ChunkIndex, GroupId, map};
+use amita_reactor::Time;
 use amita_volume::IoError;
 use std::collections::BTreeSet;
 
@@ -183,35 +184,37 @@ impl Cluster {
 
     fn judge_refused(&mut self, refused: Vec<Refused>) -> Result<(), String> {
         for refused in refused {
-            let Refused {
-                error,
-                operation,
-                since,
-                at,
-                volume,
-                member,
-                is_shared,
-            } = refused;
-            let excuse = match error {
-                None => Excuse::GaveUp,
-                Some(IoError::Lost) if is_shared => Excuse::Unsure,
-                Some(IoError::Lost) => Excuse::Lost,
-                Some(IoError::Unavailable) => Excuse::Unavailable,
-                Some(IoError::Damaged) => Excuse::Damaged,
-                Some(IoError::NoSpace) => Excuse::NoSpace,
-                Some(IoError::OutOfRange) => Excuse::NotGrown,
-                Some(error) => return Err(format!("{operation:?} ended with: {error}")),
+            let Err(why) = self.judge_error(&refused, refused.error, refused.since) else {
+                continue;
             };
-            let plea = Plea {
-                excuse,
-                since,
-                at,
-                volume: Some(volume),
-                node: member,
-            };
-            self.excuse_since(plea).map_err(|why| format!("{why}: {operation:?}"))?;
+            match refused.or {
+                Some((error, since)) if self.judge_error(&refused, Some(error), since).is_ok() => {}
+                _ => return Err(why),
+            }
         }
         Ok(())
+    }
+
+    fn judge_error(&mut self, refused: &Refused, error: Option<IoError>, since: Time) -> Result<(), String> {
+        let operation = refused.operation;
+        let excuse = match error {
+            None => Excuse::GaveUp,
+            Some(IoError::Lost) if refused.is_shared => Excuse::Unsure,
+            Some(IoError::Lost) => Excuse::Lost,
+            Some(IoError::Unavailable) => Excuse::Unavailable,
+            Some(IoError::Damaged) => Excuse::Damaged,
+            Some(IoError::NoSpace) => Excuse::NoSpace,
+            Some(IoError::OutOfRange) => Excuse::NotGrown,
+            Some(error) => return Err(format!("{operation:?} ended with: {error}")),
+        };
+        let plea = Plea {
+            excuse,
+            since,
+            at: refused.at,
+            volume: Some(refused.volume),
+            node: refused.member,
+        };
+        self.excuse_since(plea).map_err(|why| format!("{why}: {operation:?}"))
     }
 
     fn hear_raises(&mut self) -> Result<(), String> {

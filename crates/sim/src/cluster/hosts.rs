@@ -66,6 +66,8 @@ struct At {
 pub struct Refused {
     /// What it was told; none: nothing, for too long.
     pub error: Option<IoError>,
+    /// Or it was this, and something since then can have caused that: some protocols have one number for several errors.
+    pub or: Option<(IoError, Time)>,
     /// What it had asked for.
     pub operation: Option<OperationId>,
     /// Since when something can have caused it.
@@ -101,7 +103,7 @@ struct Host {
 
 impl Host {
     fn pending(&self) -> usize {
-        let fronted = self.fronted.as_ref().map_or(0, |fronted| fronted.pending());
+        let fronted = self.fronted.as_ref().map_or(0, |fronted| fronted.pending().len());
         self.under_way.len() + self.waiting.len() + self.shared.as_ref().map_or(0, Shared::pending) + fronted
     }
 }
@@ -225,7 +227,9 @@ impl Hosts {
         let each = self.hosts.iter().flat_map(|host| {
             let waiting = host.waiting.iter().map(|ask| ask.id);
             let shared = host.shared.iter().flat_map(Shared::pending_operations);
-            host.under_way.keys().copied().chain(waiting).chain(shared)
+            let fronted = host.fronted.iter().flat_map(|fronted| fronted.pending());
+            let under_way = host.under_way.keys().copied();
+            under_way.chain(waiting).chain(shared).chain(fronted)
         });
         each.collect()
     }
@@ -237,6 +241,7 @@ impl Hosts {
             host.under_way.retain(|id, _| !operations.contains(id));
             host.waiting.retain(|ask| !operations.contains(&ask.id));
             host.shared.iter_mut().for_each(|shared| shared.abandon(operations));
+            host.fronted.iter_mut().for_each(|fronted| fronted.abandon(operations));
             let ended = before - host.pending();
             if host.number < CLOSING_HOST {
                 (0..ended).for_each(|_| workload.ended(host.number));
@@ -462,6 +467,7 @@ impl Hosts {
         {
             self.refused.push(Refused {
                 error: Some(error),
+                or: None,
                 operation: Some(id),
                 since,
                 at: now,
@@ -476,6 +482,7 @@ impl Hosts {
     fn note_too_long(&mut self, now: Time, index: usize, since: Time, member: Member) {
         self.refused.push(Refused {
             error: None,
+            or: None,
             operation: None,
             since,
             at: now,

@@ -2,21 +2,22 @@
 //! network, from a place of their own in it. What such a host does is in [`linux`](super::linux) and [`nbd`](super::nbd); here are
 //! its sockets, and what the history is told.
 
-use super::linux::{self, Act, Bio, Linux};
+use super::linux::{self, Act, Bio, End, Linux};
 use super::nbd::{self, Nbd, Order};
-use super::{CLOSING_HOST, Hosts, request};
+use super::{CLOSING_HOST, Hosts, Refused, request};
 use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place};
 use crate::cluster::setup::{Fronted, Protocol};
 use crate::cluster::{Setup, volume_name};
 use crate::history::{History, Kind, OperationId};
 use crate::stamp::SECTOR_BYTES;
 use crate::workload::{Ask, Workload};
-use amita_nvme_host::wire::{Status, status};
+use amita_nvme_host::wire::status;
 use amita_nvme_host::{Request, Transfer, commands};
 use amita_reactor::sim::{SimDriver, World};
 use amita_reactor::{Completion, Driver, Outcome, Slice, SocketId, Time, Token, Wait};
+use amita_uss::nbd::wire::Errno;
 use amita_volume::{IoError, Op, Payload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 const CONNECT: u64 = 1;
@@ -46,6 +47,7 @@ pub struct FrontedHost {
     sockets: BTreeMap<u64, Socket>,
     cores: Vec<usize>,
     completions: Vec<Completion>,
+    abandoned: BTreeSet<OperationId>,
 }
 
 impl std::fmt::Debug for FrontedHost {
@@ -87,14 +89,23 @@ impl FrontedHost {
             sockets: BTreeMap::new(),
             cores: setup.cores.clone(),
             completions: Vec::new(),
+            abandoned: BTreeSet::new(),
         }
     }
 
-    pub fn pending(&self) -> usize {
-        match &self.client {
+    /// What it waits for, and somebody wants to know.
+    pub fn pending(&self) -> Vec<OperationId> {
+        let mut pending = match &self.client {
             Client::Nvme(linux) => linux.pending(),
             Client::Nbd(nbd) => nbd.pending(),
-        }
+        };
+        pending.retain(|id| !self.abandoned.contains(id));
+        pending
+    }
+
+    /// Nobody waits for these any more. It goes on with them all the same.
+    pub fn abandon(&mut self, operations: &BTreeSet<OperationId>) {
+        self.abandoned.extend(operations);
     }
 
     pub fn deadline(&self) -> Option<Time> {
@@ -268,8 +279,24 @@ impl Hosts {
                     });
                     history.sent_again(now, id, lost);
                 }
-                Act::Ended { id, status, data } => {
-                    self.fronted_done(now, index, id, result_of(status), data, workload, history);
+                Act::Ended { id, path, end, data } => {
+                    let since = history.get(id).invoked.1;
+                    let ended = Ended::of(end, since);
+                    if let Err(error) = ended.result
+                        && error != IoError::Miscompare
+                    {
+                        self.refused.push(Refused {
+                            error: Some(error),
+                            or: ended.or,
+                            operation: Some(id),
+                            since,
+                            at: now,
+                            volume: self.hosts[index].volume,
+                            member: path,
+                            is_shared: true,
+                        });
+                    }
+                    self.fronted_done(now, index, id, ended.result, data, workload, history);
                 }
             }
         }
@@ -300,8 +327,10 @@ impl Hosts {
         let volume = self.hosts[index].volume;
         self.quiet_since[volume as usize] = now;
         self.done(now, id, result, payload, history);
-        workload.learn(history, id);
-        workload.ended(self.hosts[index].number);
+        if !self.abandoned.contains(&id) {
+            workload.learn(history, id);
+            workload.ended(self.hosts[index].number);
+        }
     }
 
     /// Sends what the client asks for.
@@ -364,15 +393,49 @@ fn nvme_requests(nsid: u32, op: Op, payload: &[u8]) -> Vec<Request> {
 }
 
 /// What a request's end is to the application.
-fn result_of(ended: Option<Status>) -> Result<(), IoError> {
-    match ended.map(|status| (status.is_success(), status.number())) {
-        Some((true, _)) => Ok(()),
-        Some((_, status::COMPARE_FAILURE)) => Err(IoError::Miscompare),
-        Some((_, status::READ_ERROR)) => Err(IoError::Damaged),
-        Some((_, status::CAPACITY_EXCEEDED)) => Err(IoError::NoSpace),
-        Some((_, status::LBA_OUT_OF_RANGE)) => Err(IoError::OutOfRange),
-        Some((_, status::RESERVATION_CONFLICT)) => Err(IoError::Reserved),
-        Some((_, status::INTERNAL)) | None => Err(IoError::Lost),
-        Some(_) => Err(IoError::Invalid),
+struct Ended {
+    result: Result<(), IoError>,
+    /// Or it was this, since then: NBD has one number for both.
+    or: Option<(IoError, Time)>,
+}
+
+impl Ended {
+    fn of(end: End, asked: Time) -> Ended {
+        let status = match end {
+            End::Status(status) => status,
+            End::Unknown => return Err(IoError::Lost).into(),
+            End::Errno(number, connected) => {
+                let is = |errno: Errno| number == errno as u32;
+                let beyond = Some((IoError::OutOfRange, connected));
+                let (error, or) = if is(Errno::Io) {
+                    (IoError::Unavailable, Some((IoError::Damaged, asked)))
+                } else if is(Errno::NoSpc) {
+                    (IoError::NoSpace, beyond)
+                } else if is(Errno::Inval) {
+                    (IoError::OutOfRange, beyond)
+                } else if is(Errno::Shutdown) {
+                    (IoError::Lost, None)
+                } else {
+                    (IoError::Invalid, None)
+                };
+                return Ended { result: Err(error), or };
+            }
+        };
+        let result = match status.number() {
+            _ if status.is_success() => Ok(()),
+            status::COMPARE_FAILURE => Err(IoError::Miscompare),
+            status::READ_ERROR => Err(IoError::Damaged),
+            status::CAPACITY_EXCEEDED => Err(IoError::NoSpace),
+            status::LBA_OUT_OF_RANGE => Err(IoError::OutOfRange),
+            status::RESERVATION_CONFLICT => Err(IoError::Reserved),
+            _ => Err(IoError::Invalid),
+        };
+        result.into()
+    }
+}
+
+impl From<Result<(), IoError>> for Ended {
+    fn from(result: Result<(), IoError>) -> Ended {
+        Ended { result, or: None }
     }
 }

@@ -89,12 +89,24 @@ pub enum Act {
     Close { conn: u64 },
     /// A request is sent once more, though an earlier one may have been carried out. `lost`: because its connection was.
     Again { id: OperationId, lost: bool },
-    /// A request has ended. No status: nobody knows how.
+    /// A request has ended, by this path.
     Ended {
         id: OperationId,
-        status: Option<Status>,
+        path: usize,
+        end: End,
         data: Vec<u8>,
     },
+}
+
+/// How a request has ended, as far as the application can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this status.
+    Status(Status),
+    /// With this error of NBD, on a connection that was made then.
+    Errno(u32, Time),
+    /// Nobody knows how.
+    Unknown,
 }
 
 /// What a command is.
@@ -200,8 +212,10 @@ impl Linux {
     }
 
     /// Requests that have not ended.
-    pub fn pending(&self) -> usize {
-        self.sent.len() + self.waiting.len() + self.later.len()
+    pub fn pending(&self) -> Vec<OperationId> {
+        let sent = self.sent.values().map(|sent| sent.bio.id);
+        let later = self.later.iter().map(|(_, bio)| bio.id);
+        sent.chain(self.waiting.iter().map(|bio| bio.id)).chain(later).collect()
     }
 
     /// When [`Linux::tick`] is wanted.
@@ -334,8 +348,12 @@ impl Linux {
                 self.acts.push_back(Act::Again { id, lost: true });
                 self.waiting.push_front(bio);
             } else {
-                let (status, data) = (None, Vec::new());
-                self.acts.push_back(Act::Ended { id, status, data });
+                self.acts.push_back(Act::Ended {
+                    id,
+                    path: index,
+                    end: End::Unknown,
+                    data: Vec::new(),
+                });
             }
         }
         self.send_waiting(now);
@@ -458,13 +476,10 @@ impl Linux {
         let status = failed.unwrap_or(status);
         // "Path related status", and what Linux tries again by itself (`nvme_decide_disposition`).
         let again = status.kind == 3 || status.number() == status::INTERNAL;
-        if !again {
-            let (id, status) = (bio.id, Some(status));
-            return self.acts.push_back(Act::Ended { id, status, data });
-        }
-        if !bio.repeatable {
-            let (id, status) = (bio.id, None);
-            return self.acts.push_back(Act::Ended { id, status, data });
+        if !again || !bio.repeatable {
+            let end = if again { End::Unknown } else { End::Status(status) };
+            let id = bio.id;
+            return self.acts.push_back(Act::Ended { id, path, end, data });
         }
         self.acts.push_back(Act::Again {
             id: bio.id,

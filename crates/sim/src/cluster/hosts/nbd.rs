@@ -1,7 +1,7 @@
 //! What an NBD client of Linux does that connects again wherever it can (`nbd-client -persist`, by a name that moves): one
 //! connection at a time, and what was not answered is sent again by the next one. Pure.
 
-use super::linux::Act;
+use super::linux::{Act, End};
 use crate::history::{Kind, OperationId};
 use amita_reactor::Time;
 use amita_uss::nbd::wire::{
@@ -66,6 +66,8 @@ pub struct Nbd {
     state: State,
     at: usize,
     conn: u64,
+    /// Since when it is made: the export is as large as it was then.
+    since: Time,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
     sent: BTreeMap<u64, (Order, Time)>,
@@ -85,6 +87,7 @@ impl Nbd {
             settings,
             state: State::Away(Time::default()),
             conn: 0,
+            since: Time::default(),
             inbox: Vec::new(),
             outbox: Vec::new(),
             sent: BTreeMap::new(),
@@ -96,8 +99,9 @@ impl Nbd {
     }
 
     /// Requests that have not ended.
-    pub fn pending(&self) -> usize {
-        self.sent.len() + self.waiting.len()
+    pub fn pending(&self) -> Vec<OperationId> {
+        let sent = self.sent.values().map(|(order, _)| order.id);
+        sent.chain(self.waiting.iter().map(|order| order.id)).collect()
     }
 
     /// When [`Nbd::tick`] is wanted.
@@ -128,6 +132,7 @@ impl Nbd {
         match self.state {
             State::Away(at) if now >= at => {
                 self.conn += 1;
+                self.since = now;
                 self.state = State::Greeting(now.plus(SETUP));
                 let (conn, path, queue) = (self.conn, self.at, 0);
                 self.acts.push_back(Act::Connect { conn, path, queue });
@@ -147,14 +152,19 @@ impl Nbd {
 
     fn fail(&mut self, now: Time) {
         self.state = State::Away(now.plus(self.settings.reconnect));
-        self.at = (self.at + 1) % self.settings.paths;
+        let path = self.at;
+        self.at = (path + 1) % self.settings.paths;
         self.acts.push_back(Act::Close { conn: self.conn });
         (self.inbox, self.outbox) = (Vec::new(), Vec::new());
         for (_, (order, _)) in std::mem::take(&mut self.sent).into_iter().rev() {
             let id = order.id;
             if order.kind == Kind::Clear {
-                let (status, data) = (None, Vec::new());
-                self.acts.push_back(Act::Ended { id, status, data });
+                self.acts.push_back(Act::Ended {
+                    id,
+                    path,
+                    end: End::Unknown,
+                    data: Vec::new(),
+                });
                 continue;
             }
             self.acts.push_back(Act::Again { id, lost: true });
@@ -228,8 +238,12 @@ impl Nbd {
                     if error == 0 {
                         done.push((id, whole[REPLY_BYTES..].to_vec()));
                     } else {
-                        let (status, data) = (None, Vec::new());
-                        self.acts.push_back(Act::Ended { id, status, data });
+                        self.acts.push_back(Act::Ended {
+                            id,
+                            path: self.at,
+                            end: End::Errno(error, self.since),
+                            data: Vec::new(),
+                        });
                     }
                 }
                 _ => return done,
