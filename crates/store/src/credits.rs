@@ -71,8 +71,8 @@ struct Account {
     left: u32,
     volume: VolumeId,
     generation: Generation,
-    /// Since when it has wanted more than there was.
-    short_since: Option<Time>,
+    /// Since when it has wanted more than there was, and when it last did.
+    short: Option<(Time, Time)>,
 }
 
 impl Account {
@@ -101,7 +101,7 @@ impl Credits {
             left: 0,
             volume,
             generation,
-            short_since: None,
+            short: None,
         };
         if let Some(known) = self.accounts.get_mut(&account) {
             if (known.volume, known.generation) == (volume, generation) {
@@ -250,7 +250,7 @@ impl Credits {
         let more = target.saturating_sub(left) as u32;
         if more > 0 {
             known.left += more;
-            known.short_since = None;
+            known.short = None;
             self.granted += u64::from(more);
         }
         more
@@ -264,10 +264,13 @@ impl Credits {
             return want > 0;
         };
         if want == 0 || (more > 0 && known.left >= want) {
-            known.short_since = None;
+            known.short = None;
             return false;
         }
-        let since = *known.short_since.get_or_insert(now);
+        // Who has not asked for so long has been told, and asks anew: there may be room soon.
+        let goes_on = known.short.filter(|(_, last)| now.since(*last) < PATIENCE * 2);
+        let since = goes_on.map_or(now, |(since, _)| since);
+        known.short = Some((since, now));
         let others = others - u64::from(known.left);
         (!returning && others == 0) || now.since(since) >= PATIENCE
     }

@@ -787,6 +787,34 @@ fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
     assert_eq!(told.answer.result, Ok(AnswerBody::Done));
 }
 
+/// Openings that ended with parts of theirs here, and are not begun again, keep nobody out for ever.
+#[test]
+fn a_whole_roll_forward_needs_no_place_and_parts_that_lead_nowhere_make_way() {
+    let (mut rig, mut asker) = fenced();
+    let mut other = asker.clone();
+    other.link = LinkId(2);
+    for chunk in 0..16 {
+        let part = first_part(&mut asker, chunk);
+        assert_eq!(
+            asker.ask(&mut rig, part, Slice::default()).answer.result,
+            Ok(AnswerBody::Done)
+        );
+    }
+    let mut whole = first_part(&mut other, 20);
+    if let RequestBody::Roll { last, .. } = &mut whole.body {
+        *last = true;
+    }
+    let told = other.ask(&mut rig, whole, Slice::default());
+    assert_eq!(told.answer.result, Ok(AnswerBody::Done), "it waits for no other part");
+    let part = first_part(&mut other, 21);
+    let told = other.ask(&mut rig, part.clone(), Slice::default());
+    assert_eq!(told.answer.result, Err(Refusal::Busy));
+    rig.advance(Duration::from_secs(61));
+    let part = first_part(&mut other, 21);
+    let told = other.ask(&mut rig, part, Slice::default());
+    assert_eq!(told.answer.result, Ok(AnswerBody::Done));
+}
+
 #[test]
 fn the_log_never_fills() {
     let mut rig = Rig::fresh(2 * MIB, false);

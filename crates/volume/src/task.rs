@@ -84,6 +84,8 @@ pub struct Write {
     pub payload: Slice,
     /// Members to whose account of credits it has been charged on their present link (R7).
     pub charged: Members,
+    /// How many blocks each account had for it: what comes again by a new link may find fewer than it needs.
+    pub taken: [u16; MAX_MEMBERS],
     /// Members that were asked for credits on its behalf while nothing else was to bring any.
     pub asked: Members,
     /// Since when it has been the first of its chunk and short of credits; none: it has not.

@@ -12,6 +12,7 @@ mod metadata;
 mod nvme;
 mod observe;
 mod operator;
+mod planned;
 mod recover;
 mod stock_clients;
 mod store_tools;

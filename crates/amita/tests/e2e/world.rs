@@ -20,7 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// The volume that most tests use.
 pub const VOLUME: &str = "disk0";
 pub const VOLUME_BYTES: u64 = 64 << 20;
-const STORE_BYTES: u64 = 384 << 20;
+pub const STORE_BYTES: u64 = 384 << 20;
 /// What nodes say when one of them is gone, and nothing else.
 pub const A_NODE_IS_GONE: &[&str] = &[
     "is no longer in sync since epoch",
@@ -44,6 +44,12 @@ impl World {
         World::on(Metadata::Embedded)
     }
 
+    /// So many nodes.
+    pub fn of(nodes: usize) -> World {
+        let scratch = scratch(2 * nodes as u64 * STORE_BYTES);
+        World::from(config(&scratch, nodes, Metadata::Embedded), scratch)
+    }
+
     /// The same on other metadata.
     pub fn on(metadata: Metadata) -> World {
         World::with(metadata, &[])
@@ -58,6 +64,10 @@ impl World {
         let scratch = scratch(3 * STORE_BYTES);
         let mut config = config(&scratch, 3, metadata);
         config.serve_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        World::from(config, scratch)
+    }
+
+    fn from(config: Config, scratch: Scratch) -> World {
         let cluster = Cluster::start(config).expect("a cluster");
         cluster.make_volume(VOLUME, VOLUME_BYTES).expect("a volume");
         World { cluster, scratch }

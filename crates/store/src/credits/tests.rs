@@ -184,6 +184,11 @@ fn full_is_said_at_once_where_nothing_can_come_back_and_else_after_a_while() {
     assert!(!credits.is_full(now, one, 0, 0, false), "nothing is wanted");
     assert!(!credits.is_full(now, one, 1, 0, true), "something is coming");
     assert!(credits.is_full(now.plus(PATIENCE), one, 1, 0, true));
+    assert!(
+        !credits.is_full(now.plus(PATIENCE * 100), one, 1, 0, true),
+        "it begins to wait anew: space may have been given back since"
+    );
+    let now = now.plus(PATIENCE * 200);
     let got = credits.grant(other, 8, 8);
     assert!(!credits.is_full(now, one, 1, 0, false) || got == 0);
     assert_eq!(credits.grant(one, 80, 4), 10);

@@ -10,11 +10,14 @@ use amita_cluster::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal};
 use amita_cluster::{
     BLOCK_BYTES, ChunkId, Epoch, Generation, GroupId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId,
 };
-use amita_reactor::Slice;
+use amita_reactor::{Slice, Time};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// Roll-forwards that are kept in parts at once; they are rare, and their payload holds memory.
 const MAX_STAGED_ROLLS: usize = 16;
+/// One that has got no further for so long makes way for others, where there are so many: its opening has ended, or begins again.
+const STAGED_LONG: Duration = Duration::from_secs(60);
 
 /// The parts of a roll-forward that have come so far.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(super) struct StagedRoll {
     pub previous: Version,
     pub snapshot: SnapshotId,
     pub change: RollChange,
+    /// When its newest part came.
+    pub at: Time,
 }
 
 impl Store {
@@ -96,6 +101,10 @@ impl Store {
         // What an older link still brings is not mixed with what the present one does.
         let any_link = self.config.planted.has(crate::config::Plant::RollsOfAnyLink);
         let one = |roll: &StagedRoll| roll.chunk == chunk && (any_link || roll.link == asker.link);
+        if first && !last && self.rolls.len() >= MAX_STAGED_ROLLS {
+            let now = self.now;
+            self.rolls.retain(|roll| now.since(roll.at) < STAGED_LONG);
+        }
         let place = self.rolls.iter().position(one);
         let place = match place {
             Some(place) if first => {
@@ -103,7 +112,8 @@ impl Store {
                 place
             }
             Some(place) => place,
-            None if first && self.rolls.len() < MAX_STAGED_ROLLS => {
+            // What is whole already takes no place.
+            None if first && (last || self.rolls.len() < MAX_STAGED_ROLLS) => {
                 self.rolls.push(staged);
                 self.rolls.len() - 1
             }
@@ -112,6 +122,7 @@ impl Store {
             None => return self.wrong_roll(asker, chunk),
         };
         let roll = &mut self.rolls[place];
+        roll.at = self.now;
         let follows = match (roll.change.entries.last(), entries.first()) {
             (Some(before), Some(next)) => before.block < next.block,
             _ => true,

@@ -120,6 +120,7 @@ impl Store {
                     previous,
                     snapshot,
                     change: RollChange::default(),
+                    at: self.now,
                 };
                 self.roll_part(asker, blocks, staged, &entries, first, last, payload);
             }

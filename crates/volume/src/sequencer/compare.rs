@@ -53,7 +53,7 @@ impl Sequencer {
         slot: u32,
         chunk: u32,
         group: u32,
-        trace: TraceId,
+        (trace, asked_at): (TraceId, Time),
         read: Read,
         found: &Payload,
         course: Course,
@@ -74,6 +74,7 @@ impl Sequencer {
         let kind = self.write_kind(read.io, false, offset_bytes, half as u32, read.range, new);
         let slot = self.tasks.add(kind, group, chunk);
         self.tasks[slot].trace = trace;
+        self.tasks[slot].asked_at = asked_at;
         let state = &mut self.chunks[chunk as usize];
         state.comparing = slot;
         self.tasks.push(&mut state.compared, slot);

@@ -52,8 +52,8 @@ impl Sequencer {
         for position in short.iter() {
             let number = self.groups[group as usize].members[position];
             let store = &self.stores[number as usize];
-            if !self.can_send(group, position) || (store.lost && !store.stuck) {
-                // A fence's answer or an eviction is to come.
+            if !self.can_send(group, position) {
+                // A fence's answer or an eviction is to come. One that is lost is asked: its answer says that it is not.
                 continue;
             }
             // Where the store is known to be full, time has counted since the write came.

@@ -51,16 +51,15 @@ impl Sequencer {
         }
         for position in readable.without(out).without(group.doomed).iter() {
             let store = &self.stores[group.members[position] as usize];
-            // One operation hangs there, and others do not: it is asked last, where it may not be evicted.
-            let stuck = store.lost && store.stuck;
-            if (store.lost && !stuck) || !self.can_send(number, position) {
+            if !self.can_send(number, position) {
                 continue;
             }
             let hangs = store.awaited > 0 && now.since(store.heard) >= self.silent_after();
             let hangs = hangs || self.care.health().avoids(store.watch);
             // Equals take turns.
             let turn = (slot + position as u32) % group.members.len() as u32;
-            let rank = if stuck {
+            // One that is silent, or where an operation hangs, is asked last, where it may not be evicted.
+            let rank = if store.lost {
                 (true, u32::MAX, turn)
             } else if store.local && !hangs && !buggify(Point::ReadAnywhere) {
                 (false, 0, 0)
@@ -243,6 +242,7 @@ impl Sequencer {
         self.tasks.unlink(&mut self.chunks[chunk as usize].held, slot);
         let course = self.course(slot);
         let (group, trace) = (self.tasks[slot].group, self.tasks[slot].trace);
+        let asked_at = self.tasks[slot].asked_at;
         // A second member that was asked still owes its answer.
         let kind = std::mem::replace(&mut self.tasks[slot].kind, Kind::Orphan);
         if self.tasks[slot].waiting.is_empty() {
@@ -254,7 +254,7 @@ impl Sequencer {
         self.counters.reads += 1;
         if let Op::CompareAndWrite { .. } = read.op {
             let payload = payload_of(&mut read);
-            return self.compare_found(slot, chunk, group, trace, read, &payload, course);
+            return self.compare_found(slot, chunk, group, (trace, asked_at), read, &payload, course);
         }
         let payload = payload_of(&mut read);
         if let (Op::Clear { .. }, Payload::Allocation(allocated)) = (read.op, &payload) {

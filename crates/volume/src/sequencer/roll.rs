@@ -1,8 +1,11 @@
 //! Rolling forward: what the longest member has, the shorter ones get, by one from-to record each (R6).
 //!
 //! Page by page: the longest lists the entries that are newer than what the shortest has; blocks with data are read
-//! from it, exactly as listed; each shorter member gets those of them that it lacks. It keeps the parts in memory and
+//! from it, exactly as listed; the shorter member gets those of them that it lacks. It keeps the parts in memory and
 //! applies them all with the last one, or none.
+//!
+//! One member after the other: stores keep the parts of a few roll-forwards only, and who held a place at one store while he
+//! waited for one at another could wait for somebody who holds that one, for ever.
 
 use super::Sequencer;
 use super::open::Phase;
@@ -17,8 +20,11 @@ use amita_reactor::{Slice, Time};
 pub(super) struct Roll {
     /// The member that has the longest history.
     source: usize,
-    shorter: Members,
-    /// Entries above this one are listed: the shortest member's version.
+    /// The one that gets what it lacks.
+    target: usize,
+    /// Others are shorter, too: their turn comes when all have been asked again.
+    others: bool,
+    /// Entries above this one are listed: the target's version.
     since: Version,
     /// The present page is the first.
     first: bool,
@@ -27,7 +33,7 @@ pub(super) struct Roll {
     blocks: Vec<Option<Slice>>,
     /// Where the next page begins.
     more: Option<BlockIndex>,
-    /// Requests of this page that are under way.
+    /// Reads of this page that are under way.
     awaited: usize,
 }
 
@@ -37,17 +43,14 @@ impl Sequencer {
         let Some(source) = members.without(shorter).without(bad).iter().next() else {
             return self.opening_failed(now, chunk, IoError::Damaged);
         };
+        let target = shorter.iter().next().expect("some are shorter");
         let opening = self.opening(chunk);
-        let since = shorter
-            .iter()
-            .map(|position| opening.versions[position])
-            .min()
-            .expect("some are shorter");
         opening.phase = Phase::Rolling;
         opening.roll = Roll {
             source,
-            shorter,
-            since,
+            target,
+            others: shorter.count() > 1,
+            since: opening.versions[target],
             first: true,
             ..Roll::default()
         };
@@ -178,57 +181,46 @@ impl Sequencer {
         }));
     }
 
-    /// Sends the page to the members that are shorter.
+    /// Sends the page to the member that is shorter.
     fn roll_page(&mut self, now: Time, chunk: u32) {
         let index = self.chunks[chunk as usize].index;
         let in_parts = self.config.planted.roll_in_parts();
         let opening = self.opening(chunk);
         let version = opening.longest;
-        let versions = opening.versions;
-        let shorter = opening.roll.shorter;
-        let (first, last) = (opening.roll.first, opening.roll.more.is_none());
-        let page = std::mem::take(&mut opening.roll.page);
-        let blocks = std::mem::take(&mut opening.roll.blocks);
-        opening.roll.first = false;
-        opening.roll.awaited = shorter.count();
-        for position in shorter.iter() {
-            let mut entries = Vec::with_capacity(page.len());
-            let mut payload = Vec::new();
-            for (change, block) in page.iter().zip(&blocks) {
-                if change.version > versions[position] {
-                    entries.push(*change);
-                    payload.extend_from_slice(block.as_deref().unwrap_or(&[]));
-                }
-            }
-            let body = RequestBody::Roll {
-                chunk: index,
-                version,
-                previous: if in_parts && !first {
-                    version
-                } else {
-                    versions[position]
-                },
-                entries,
-                first: first || in_parts,
-                last: last || in_parts,
-            };
-            self.opening_send(now, chunk, position, Step::Roll, body, Slice::copy_from(&payload));
-        }
+        let roll = &mut opening.roll;
+        let (target, since) = (roll.target, roll.since);
+        let (first, last) = (roll.first, roll.more.is_none());
+        let entries = std::mem::take(&mut roll.page);
+        let blocks = std::mem::take(&mut roll.blocks);
+        roll.first = false;
+        let payload: Vec<u8> = blocks
+            .iter()
+            .flatten()
+            .flat_map(|block| block.iter().copied())
+            .collect();
+        let body = RequestBody::Roll {
+            chunk: index,
+            version,
+            previous: if in_parts && !first { version } else { since },
+            entries,
+            first: first || in_parts,
+            last: last || in_parts,
+        };
+        self.opening_send(now, chunk, target, Step::Roll, body, Slice::copy_from(&payload));
     }
 
-    /// A member has the page.
+    /// The member has the page.
     pub(super) fn rolled(&mut self, now: Time, chunk: u32) {
         let opening = self.opening(chunk);
-        opening.roll.awaited -= 1;
-        if opening.roll.awaited > 0 {
-            return;
-        }
         if let Some(more) = opening.roll.more {
             return self.list(now, chunk, more);
         }
-        let rolled = opening.roll.shorter.count() as u64;
+        self.counters.rolled += 1;
+        let opening = self.opening(chunk);
+        if opening.roll.others {
+            return self.restart_opening(now, chunk);
+        }
         opening.phase = Phase::Checking;
-        self.counters.rolled += rolled;
         self.want_check(chunk);
     }
 }

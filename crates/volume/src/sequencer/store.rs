@@ -157,6 +157,22 @@ impl Sequencer {
         self.arm_silence(now);
     }
 
+    /// The store's accounts begin at zero: what waits for it was charged to those before, and is charged when it is sent.
+    fn forget_charges(&mut self, number: u32) {
+        for slot in self.tasks.slots() {
+            let Some(position) = self.position(self.tasks[slot].group, number) else {
+                continue;
+            };
+            let task = &mut self.tasks[slot];
+            if task.waiting.has(position)
+                && !task.sent.has(position)
+                && let Kind::Write(write) = &mut task.kind
+            {
+                write.charged.remove(position);
+            }
+        }
+    }
+
     /// A store's position in a group.
     pub(super) fn position(&self, group: u32, number: u32) -> Option<usize> {
         self.groups[group as usize]
@@ -169,6 +185,9 @@ impl Sequencer {
     /// as one that says nothing; so is one of which only the process lives (R12).
     pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, news: News) {
         let planted = self.config.planted.memory_is_life();
+        if matches!(news, News::Works(_)) && self.stores[number as usize].poisoned {
+            self.forget_charges(number);
+        }
         let store = &mut self.stores[number as usize];
         store.refusing = news == News::Busy;
         match news {
@@ -199,11 +218,14 @@ impl Sequencer {
         self.retry_blocked = true;
     }
 
-    /// What was stuck has been answered: it is as good as any other, if nothing else is owed.
+    /// A store that was lost or stuck, and has answered all that it owed, is as good as any other: nothing else would come that
+    /// says so. (What comes out of its memory says little, but nothing that needs its disk is owed. Not one that is busy or
+    /// being mounted.)
     pub(super) fn answered_all(&mut self, number: u32) {
         let store = &mut self.stores[number as usize];
-        if store.awaited == 0 && store.stuck && store.up {
+        if store.awaited == 0 && store.up && (store.lost || store.stuck) && !store.poisoned && !store.refusing {
             (store.stuck, store.lost) = (false, false);
+            self.retry_blocked = true;
         }
     }
 

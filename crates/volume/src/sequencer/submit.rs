@@ -5,7 +5,7 @@ use super::state::{Chunk, ChunkState};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoError, IoId, Op, Payload};
 use crate::task::{Kind, List, Members, NIL, Read, Write};
-use amita_cluster::message::Sums;
+use amita_cluster::message::{MAX_MEMBERS, Sums};
 use amita_cluster::{BLOCK_BYTES, BlockRange, ChunkId, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, TraceId, Version};
 use amita_reactor::{Slice, Time};
 
@@ -100,6 +100,7 @@ impl Sequencer {
             sums: Sums::new(),
             payload,
             charged: Members::NONE,
+            taken: [0; MAX_MEMBERS],
             asked: Members::NONE,
             short_since: None,
             refusals: 0,

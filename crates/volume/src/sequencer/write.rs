@@ -127,19 +127,15 @@ impl Sequencer {
         write.version = version;
         write.previous = previous;
         write.sums = sums(write);
-        let (bytes, blocks) = (write.payload.len() as u64, charge(write));
+        let bytes = write.payload.len() as u64;
         self.bytes += bytes;
         let mut members = self.groups[group as usize].writers();
         if self.config.planted.serve_half_fenced() {
             members = members.and(self.groups[group as usize].ready);
         }
-        self.tasks[slot].write().charged = members;
         self.mark_busy(chunk);
         for position in members.iter() {
-            let number = self.groups[group as usize].members[position];
-            let store = &mut self.stores[number as usize];
-            store.credit = store.credit.saturating_sub(blocks);
-            store.charged_at = now;
+            self.charge_to(now, slot, position);
             self.expect(now, slot, position);
             if self.can_send(group, position) && !self.chunks[chunk as usize].stalled.has(position) {
                 self.join_first(now, chunk, position, previous);
@@ -210,12 +206,7 @@ impl Sequencer {
             let previous = write.previous;
             if !write.charged.has(position) {
                 // A new link counts anew. Whether there is space was settled before the version was given out.
-                write.charged.add(position);
-                let blocks = charge(write);
-                let number = self.groups[group as usize].members[position];
-                let store = &mut self.stores[number as usize];
-                store.credit = store.credit.saturating_sub(blocks);
-                store.charged_at = now;
+                self.charge_to(now, slot, position);
             }
             self.counters.resent += u64::from(again);
             self.join_first(now, chunk, position, previous);
@@ -397,7 +388,7 @@ impl Sequencer {
         if self.tasks[slot].sent.has(position) {
             let id = self.tasks.id(slot);
             let write = self.tasks[slot].write();
-            let blocks = charge(write);
+            let blocks = u64::from(write.taken[position]);
             if write.charged.has(position) && blocks > 0 {
                 let number = self.groups[self.tasks[slot].group as usize].members[position];
                 self.stores[number as usize].in_doubt.push((id, blocks));
@@ -422,13 +413,25 @@ impl Sequencer {
         }
     }
 
+    /// Takes a write's blocks from what a member has granted, as far as there are so many.
+    fn charge_to(&mut self, now: Time, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        let write = self.tasks[slot].write();
+        let store = &mut self.stores[number as usize];
+        let blocks = charge(write).min(store.credit);
+        write.charged.add(position);
+        write.taken[position] = blocks as u16;
+        store.credit -= blocks;
+        store.charged_at = now;
+    }
+
     /// A store takes nothing from the account for what it refuses.
     pub(super) fn uncharge(&mut self, slot: u32, position: usize) {
         let number = self.groups[self.tasks[slot].group as usize].members[position];
         let write = self.tasks[slot].write();
         if write.charged.has(position) {
             write.charged.remove(position);
-            self.stores[number as usize].credit += charge(write);
+            self.stores[number as usize].credit += u64::from(write.taken[position]);
             self.note_credits(number);
         }
     }

@@ -548,3 +548,49 @@ fn a_store_that_was_stuck_and_may_not_be_evicted_serves_again() {
     rig.done(&writes);
     assert_eq!(rig.result(io), Some(Ok(())));
 }
+
+/// A store of two is silent for a while and owes only a promise; it may not be evicted. When it has answered that, it is as
+/// good as before: nothing else would be asked of it that says so.
+#[test]
+fn a_store_that_was_silent_and_has_answered_all_is_not_lost() {
+    for writes in [true, false] {
+        let mut rig = Rig::open(2, 2);
+        // All credits are given back meanwhile.
+        rig.credit = 0;
+        for _ in 0..120 {
+            rig.pass_ms(100);
+            rig.answer_confirms();
+        }
+        let read = rig.read(0, 4096);
+        let owed = rig.confirms();
+        rig.answer_reads(old(5));
+        assert!(!owed.is_empty(), "a promise is asked for");
+        for _ in 0..40 {
+            rig.pass_ms(50);
+        }
+        for request in &owed {
+            rig.accept(request, AnswerBody::Confirmed);
+        }
+        rig.answer_confirms();
+        assert_eq!(rig.result(read), Some(Ok(())));
+        if writes {
+            let io = rig.write(0, &[1; 4096]);
+            let asked = rig.settles();
+            assert_eq!(asked.len(), 2, "both are asked for credits: {asked:?}");
+            rig.credit = 8;
+            for request in &asked {
+                rig.accept(request, AnswerBody::Settled { full: false });
+            }
+            let (one, two) = (rig.writes(1), rig.writes(2));
+            rig.done(&one);
+            rig.done(&two);
+            assert_eq!(rig.result(io), Some(Ok(())));
+        } else {
+            // It can be read from alone.
+            rig.down(1);
+            rig.read(0, 4096);
+            let asked: Vec<_> = rig.reads().iter().map(|request| request.store).collect();
+            assert_eq!(asked, [store(2)], "the one that is left");
+        }
+    }
+}

@@ -179,6 +179,25 @@ fn a_link_that_ends_before_the_store_has_said_anything_says_nothing_of_space() {
     assert_eq!(rig.result(write), Some(Err(IoError::NoSpace)));
 }
 
+/// What comes again by a new link may find fewer credits than it needs: a refusal gives back no more than it had.
+#[test]
+fn a_refused_resend_makes_no_credits() {
+    let mut rig = Rig::open(2, 1);
+    rig.write(0, &[1; 32 * 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    assert_eq!((one.len(), two.len()), (1, 1));
+    rig.down(2);
+    rig.credit = 8;
+    rig.up(2);
+    rig.answer_fences();
+    rig.credit = 0;
+    let again = rig.writes(2);
+    assert_eq!(again.len(), 1);
+    rig.refuse(&again[0], Refusal::Busy);
+    let number = rig.sequencer.store_index[&super::rig::store(2)] as usize;
+    assert_eq!(rig.sequencer.stores[number].credit, 8, "as many as were granted");
+}
+
 #[test]
 fn is_sent_again_in_order_after_the_fence_of_a_new_link() {
     let mut rig = Rig::open(2, 1);
