@@ -25,9 +25,10 @@ USAGE
         Switches each rule off in turn and runs random seeds (at most N, default 20000) until a
         checker objects; prints how many it took. --quick: only those that few seeds are known to
         find, and these seeds first. Needs a build with `--features planted`.
-    amita-sim scenarios [--only TEXT] [--seeds N]
+    amita-sim scenarios [--only TEXT] [--seeds N] [--most N]
         Plays the histories of docs/protocol.md, each by its rule's number. Built with
         `--features planted`, each is also played with its rule switched off, and must then fail.
+        --most: with its rule on, no more than so many seeds of each.
     amita-sim scale [--nodes N,N,...] [--calibrate FILE] [--only TEXT | --write FILE]
         Runs the cost model of large clusters (default 3, 10, 100 and 1000 nodes of 128 cores; takes
         some minutes in a release build) and prints its tables, or puts them into a document. FILE
@@ -85,6 +86,7 @@ struct Arguments {
     mutant: Option<String>,
     scenario: Option<String>,
     quick: bool,
+    most: u64,
     trace: bool,
     any_coverage: bool,
     scale: scale::command::Arguments,
@@ -103,6 +105,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
         mutant: None,
         scenario: None,
         quick: false,
+        most: u64::MAX,
         trace: false,
         any_coverage: false,
         scale: scale::command::Arguments::default(),
@@ -121,6 +124,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--only" => parsed.only = Some(value("--only")?),
             "--mutant" => parsed.mutant = Some(value("--mutant")?),
             "--scenario" => parsed.scenario = Some(value("--scenario")?),
+            "--most" => parsed.most = number("--most", &value("--most")?)?,
             "--quick" => parsed.quick = true,
             "--profile" => {
                 parsed.profile = match value("--profile")?.as_str() {
@@ -188,7 +192,12 @@ fn main() -> ExitCode {
             ["scenarios"] => {
                 let seeds = arguments.seeds.as_deref().map(str::parse).transpose();
                 let seeds = seeds.map_err(|_| "--seeds needs a number here".to_owned())?;
-                Ok(scenarios::play_all(arguments.only.as_deref(), seeds, arguments.jobs))
+                Ok(scenarios::play_all(
+                    arguments.only.as_deref(),
+                    seeds,
+                    arguments.most,
+                    arguments.jobs,
+                ))
             }
             ["scale"] => scale::command::run(&scale::command::Arguments {
                 only: arguments.only.clone(),
