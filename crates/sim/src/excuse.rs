@@ -517,12 +517,12 @@ const LEAST_RUNS: u64 = 1000;
 const ROWS: &[Row] = &[
     row("excuse.lost", &["excuse.taken_over"], 4),
     row("excuse.taken_over", &["cause.troubles"], 25),
-    row("excuse.unsure", &["cause.troubles"], 3),
+    row("excuse.unsure", &["cause.troubles"], 7),
     row("excuse.unavailable", &["cause.troubles"], 32),
     row("excuse.gave_up", &["cause.troubles"], 16),
     row("excuse.carried_out_again", &["cause.links_broken"], 1),
     row("excuse.damaged", &["disk.bit_flipped", "disk.read_error"], 10),
-    row("excuse.not_grown", &["operator.grow"], 1500),
+    row("excuse.not_grown", &["operator.grow"], 2600),
     row("excuse.no_space", &["run.full"], 45_000),
     row(
         "excuse.store_failed",

@@ -6,7 +6,7 @@ use crate::harness::tool::{self, Output};
 use crate::harness::{guest, interrupt, ports};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -82,6 +82,16 @@ pub struct Cluster {
 
 /// The most cores of a node whose ports are set aside.
 const FABRIC_PORTS: u16 = 4;
+
+/// Waits until nobody listens there: what a killed process had under way with a disk that stands still keeps its sockets for
+/// as long as that takes, though the process is gone.
+fn await_free(addresses: &[SocketAddr]) -> Result<()> {
+    let free = interrupt::poll(START_PATIENCE, Duration::from_millis(20), || {
+        let taken = addresses.iter().any(|address| TcpListener::bind(address).is_err());
+        Ok((!taken).then_some(()))
+    })?;
+    free.ok_or_else(|| Failure::new(format!("somebody listens on one of {addresses:?}")))
+}
 
 fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], ports::free()))
@@ -225,6 +235,8 @@ impl Cluster {
     /// # Errors
     /// When the process cannot be started. Whether it serves is not waited for: see [`Cluster::await_node`].
     pub fn start_node(&mut self, index: usize) -> Result<()> {
+        let node = &self.nodes[index];
+        await_free(&[node.fabric, node.nbd, node.nvme])?;
         let mut command = self.command(self.config.bound);
         let node = &self.nodes[index];
         command
