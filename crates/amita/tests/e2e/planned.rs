@@ -93,16 +93,22 @@ impl Work<'_> {
 
     /// How many groups have it as a member.
     fn groups(world: &World, store: &str) -> u64 {
+        Work::count(world, store, "groups")
+    }
+
+    /// Of how many groups: those whose member it is (`groups`), or that name it in whatever set (`named`).
+    fn count(world: &World, store: &str, what: &str) -> u64 {
         let stores = world.json(&["disk", "list"]);
         let all = stores.as_array().into_iter().flatten();
         let mut ours = all.filter(|found| found["id"] == store);
         ours.next()
-            .and_then(|store| store["groups"].as_u64())
+            .and_then(|store| store[what].as_u64())
             .expect("the store is listed")
     }
 
     fn await_groups(&self, store: &str, what: &str, are: impl Fn(u64) -> bool) {
-        self.await_that(what, |world| are(Work::groups(world, store)));
+        // It has data until the last group has let it go.
+        self.await_that(what, |world| are(Work::count(world, store, "named")));
         self.await_whole();
     }
 
