@@ -276,12 +276,11 @@ impl Coordinator {
 
     /// Takes an event in; returns what to do about it, in order.
     pub fn apply(&mut self, now: Moment, event: Event) -> Vec<Action> {
-        let (before, now) = (self.now, self.now.max(now));
-        self.now = now;
-        // Of the many changes of records few matter here: they say so themselves. But where something has become due since, this
-        // may be all that comes: the tick for it would find that its moment has passed.
-        let has_come = self.timers().any(|at| at > before && at <= now);
-        self.dirty |= has_come;
+        // Where something has become due since the last event, this may be all that comes: the tick for it would find that its
+        // moment has passed.
+        self.dirty |= self.deadline().is_some_and(|at| at <= now);
+        self.now = self.now.max(now);
+        // Of the many changes of records few matter here: they say so themselves.
         self.dirty |= !matches!(event, Event::Record(_) | Event::Gone { .. } | Event::Seen);
         match event {
             Event::Record(record) => {
@@ -326,17 +325,16 @@ impl Coordinator {
             return None;
         }
         let unsure = self.unsure.as_ref().map(|(at, _)| *at);
-        self.timers().filter(|until| *until > self.now).chain(unsure).min()
-    }
-
-    /// Moments at which it is decided anew. Those that have passed stand there still; they have been seen to.
-    fn timers(&self) -> impl Iterator<Item = Moment> {
         let lives = self.nodes.values().filter_map(|life| match life {
             Life::Gone(until) | Life::Unseen(until) => Some(*until),
             Life::Alive { .. } => None,
         });
-        let unserved = self.unserved.values().copied();
-        lives.chain(unserved).chain(self.wake).chain(self.rests_end())
+        let later = lives
+            .chain(self.unserved.values().copied())
+            .chain(self.wake)
+            .chain(self.health_due())
+            .filter(|until| *until > self.now);
+        later.chain(unsure).min()
     }
 
     /// Decides what to do next, from all that is known. Whom to evict only if `evictions`: that looks at all groups.

@@ -765,11 +765,9 @@ fn first_part(asker: &mut Asker, chunk: u64) -> amita_cluster::message::Request 
     })
 }
 
-#[test]
-fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
+/// The first parts of sixteen roll-forwards take all places; the asker comes by another link.
+fn places_taken() -> (Rig, Asker) {
     let (mut rig, mut asker) = fenced();
-    let mut other = asker.clone();
-    other.link = LinkId(2);
     for chunk in 0..16 {
         let part = first_part(&mut asker, chunk);
         assert_eq!(
@@ -777,6 +775,13 @@ fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
             Ok(AnswerBody::Done)
         );
     }
+    asker.link = LinkId(2);
+    (rig, asker)
+}
+
+#[test]
+fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
+    let (mut rig, mut other) = places_taken();
     let part = first_part(&mut other, 16);
     let told = other.ask(&mut rig, part, Slice::default());
     assert_eq!(told.answer.result, Err(Refusal::Busy), "they take all places");
@@ -790,16 +795,7 @@ fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
 /// Openings that ended with parts of theirs here, and are not begun again, keep nobody out for ever.
 #[test]
 fn a_whole_roll_forward_needs_no_place_and_parts_that_lead_nowhere_make_way() {
-    let (mut rig, mut asker) = fenced();
-    let mut other = asker.clone();
-    other.link = LinkId(2);
-    for chunk in 0..16 {
-        let part = first_part(&mut asker, chunk);
-        assert_eq!(
-            asker.ask(&mut rig, part, Slice::default()).answer.result,
-            Ok(AnswerBody::Done)
-        );
-    }
+    let (mut rig, mut other) = places_taken();
     let mut whole = first_part(&mut other, 20);
     if let RequestBody::Roll { last, .. } = &mut whole.body {
         *last = true;

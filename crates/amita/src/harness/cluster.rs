@@ -236,7 +236,8 @@ impl Cluster {
     /// When the process cannot be started. Whether it serves is not waited for: see [`Cluster::await_node`].
     pub fn start_node(&mut self, index: usize) -> Result<()> {
         let node = &self.nodes[index];
-        await_free(&[node.fabric, node.nbd, node.nvme])?;
+        let fabric = (0..FABRIC_PORTS).map(|core| SocketAddr::new(node.fabric.ip(), node.fabric.port() + core));
+        await_free(&fabric.chain([node.nbd, node.nvme]).collect::<Vec<_>>())?;
         let mut command = self.command(self.config.bound);
         let node = &self.nodes[index];
         command

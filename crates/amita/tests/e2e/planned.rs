@@ -3,6 +3,7 @@
 
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, World, verify_job};
 use amita::harness::observe::Observer;
+use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -81,11 +82,9 @@ impl Work<'_> {
         let path = self.world.cluster.nodes()[node].stores[number].display().to_string();
         let mut found = String::new();
         self.await_that("the cluster knows the store", |world| {
-            let stores = world.json(&["disk", "list"]);
-            let all = stores.as_array().into_iter().flatten();
-            let mut ours = all.filter(|store| store["path"] == path.as_str() && store["alive"] == true);
-            let id = ours.next().and_then(|store| store["id"].as_str());
-            found = id.unwrap_or_default().to_owned();
+            let is_it = |store: &Value| store["path"] == path.as_str() && store["alive"] == true;
+            let id = Work::listed(world, is_it).map(|store| store["id"].clone());
+            found = id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
             id.is_some()
         });
         found
@@ -98,12 +97,20 @@ impl Work<'_> {
 
     /// Of how many groups: those whose member it is (`groups`), or that name it in whatever set (`named`).
     fn count(world: &World, store: &str, what: &str) -> u64 {
-        let stores = world.json(&["disk", "list"]);
-        let all = stores.as_array().into_iter().flatten();
-        let mut ours = all.filter(|found| found["id"] == store);
-        ours.next()
-            .and_then(|store| store[what].as_u64())
+        let ours = Work::listed(world, |found| found["id"] == store);
+        ours.and_then(|store| store[what].as_u64())
             .expect("the store is listed")
+    }
+
+    /// The store that it is, as `amita disk list` has it.
+    fn listed(world: &World, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
+        let stores = world.json(&["disk", "list"]);
+        stores
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|store| is_it(store))
+            .cloned()
     }
 
     fn await_groups(&self, store: &str, what: &str, are: impl Fn(u64) -> bool) {

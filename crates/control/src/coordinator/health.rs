@@ -245,9 +245,10 @@ impl Coordinator {
             .is_some_and(|sentence| sentence.until > self.now)
     }
 
-    /// When rests end, or have ended.
-    pub(super) fn rests_end(&self) -> impl Iterator<Item = Moment> {
-        self.health.sentences.values().map(|sentence| sentence.until)
+    /// When the next rest ends.
+    pub(super) fn health_due(&self) -> Option<Moment> {
+        let ends = self.health.sentences.values().map(|sentence| sentence.until);
+        ends.filter(|until| *until > self.now).min()
     }
 
     /// The condemned members of a group that can be spared: of the syncing ones, and of the in-sync ones if nobody else is

@@ -193,11 +193,12 @@ impl Sequencer {
         let entries = std::mem::take(&mut roll.page);
         let blocks = std::mem::take(&mut roll.blocks);
         roll.first = false;
-        let payload: Vec<u8> = blocks
+        let payload = blocks
             .iter()
             .flatten()
-            .flat_map(|block| block.iter().copied())
-            .collect();
+            .map(|block| &block[..])
+            .collect::<Vec<_>>()
+            .concat();
         let body = RequestBody::Roll {
             chunk: index,
             version,
@@ -211,16 +212,14 @@ impl Sequencer {
 
     /// The member has the page.
     pub(super) fn rolled(&mut self, now: Time, chunk: u32) {
-        let opening = self.opening(chunk);
-        if let Some(more) = opening.roll.more {
+        if let Some(more) = self.opening(chunk).roll.more {
             return self.list(now, chunk, more);
         }
         self.counters.rolled += 1;
-        let opening = self.opening(chunk);
-        if opening.roll.others {
+        if self.opening(chunk).roll.others {
             return self.restart_opening(now, chunk);
         }
-        opening.phase = Phase::Checking;
+        self.opening(chunk).phase = Phase::Checking;
         self.want_check(chunk);
     }
 }

@@ -95,6 +95,10 @@ fn said(
     )
 }
 
+fn list(rig: &mut Rig, listing: &Request, entries: Vec<Change>, more: Option<BlockIndex>) {
+    rig.accept(listing, AnswerBody::Changes { entries, more });
+}
+
 fn listings(rig: &mut Rig) -> Vec<Request> {
     rig.take(|_, body| matches!(body, RequestBody::Changes { .. }))
 }
@@ -106,13 +110,7 @@ fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
     // Page one: a block that both lack, its neighbour that only the shortest lacks, and a cleared one.
     let entries = vec![change(3, 8, Some(3)), change(4, 6, Some(4)), change(9, 9, None)];
     let more = Some(BlockIndex(20));
-    rig.accept(
-        &listing,
-        AnswerBody::Changes {
-            entries: entries.clone(),
-            more,
-        },
-    );
+    list(&mut rig, &listing, entries.clone(), more);
     let fetch = rig.reads();
     assert_eq!(fetch.len(), 1, "neighbours are read together");
     assert!(matches!(fetch[0].body, RequestBody::Read { least, .. } if least == old(9)));
@@ -132,13 +130,7 @@ fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
         }
     ));
     let entries = vec![change(20, 7, None)];
-    rig.accept(
-        &listing,
-        AnswerBody::Changes {
-            entries: entries.clone(),
-            more: None,
-        },
-    );
+    list(&mut rig, &listing, entries.clone(), None);
     let parts = rolls(&mut rig);
     assert_eq!(said(&parts[0]), (store(1), old(5), entries, (false, true), Vec::new()));
     rig.accept(&parts[0].0, AnswerBody::Done);
@@ -148,24 +140,12 @@ fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
     let listing = listings(&mut rig).remove(0);
     assert!(matches!(listing.body, RequestBody::Changes { since, from: BlockIndex(0), .. } if since == old(7)));
     let entries = vec![change(9, 9, None)];
-    rig.accept(
-        &listing,
-        AnswerBody::Changes {
-            entries: entries.clone(),
-            more,
-        },
-    );
+    list(&mut rig, &listing, entries.clone(), more);
     let parts = rolls(&mut rig);
     assert_eq!(said(&parts[0]), (store(3), old(7), entries, (true, false), Vec::new()));
     rig.accept(&parts[0].0, AnswerBody::Done);
     let listing = listings(&mut rig).remove(0);
-    rig.accept(
-        &listing,
-        AnswerBody::Changes {
-            entries: Vec::new(),
-            more: None,
-        },
-    );
+    list(&mut rig, &listing, Vec::new(), None);
     let parts = rolls(&mut rig);
     let empty = (store(3), old(7), Vec::new(), (false, true), Vec::new());
     assert_eq!(said(&parts[0]), empty, "the last part may be empty, and is sent");
@@ -189,25 +169,13 @@ fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
 #[test]
 fn a_new_epoch_starts_the_opening_again() {
     let (mut rig, listing) = unequal();
-    rig.accept(
-        &listing,
-        AnswerBody::Changes {
-            entries: vec![change(9, 9, None)],
-            more: None,
-        },
-    );
+    list(&mut rig, &listing, vec![change(9, 9, None)], None);
     for (request, _) in rolls(&mut rig) {
         rig.accept(&request, AnswerBody::Done);
     }
     rig.answer_opens(|id| if id == store(3) { old(7) } else { old(9) });
     for listing in listings(&mut rig) {
-        rig.accept(
-            &listing,
-            AnswerBody::Changes {
-                entries: vec![change(9, 9, None)],
-                more: None,
-            },
-        );
+        list(&mut rig, &listing, vec![change(9, 9, None)], None);
     }
     for (request, _) in rolls(&mut rig) {
         rig.accept(&request, AnswerBody::Done);
@@ -231,13 +199,7 @@ fn a_link_that_ends_starts_the_opening_again() {
     let (mut rig, listing) = unequal();
     rig.down(1);
     // The other's late answer belongs to what is over.
-    rig.accept(
-        &listing,
-        AnswerBody::Changes {
-            entries: vec![change(9, 9, None)],
-            more: None,
-        },
-    );
+    list(&mut rig, &listing, vec![change(9, 9, None)], None);
     assert!(rolls(&mut rig).is_empty());
     rig.up(1);
     rig.answer_fences();
@@ -256,13 +218,7 @@ fn a_source_that_is_damaged_is_replaced_or_the_chunk_fails() {
             .take(|_, body| matches!(body, RequestBody::Changes { .. }))
             .remove(0);
         assert_eq!(listing.store, store(2 + turn), "each of the two longest in turn");
-        rig.accept(
-            &listing,
-            AnswerBody::Changes {
-                entries: vec![change(3, 8, Some(3))],
-                more: None,
-            },
-        );
+        list(&mut rig, &listing, vec![change(3, 8, Some(3))], None);
         let fetch = rig.reads().remove(0);
         if turn == 0 {
             rig.refuse(&fetch, Refusal::Damaged { block: BlockIndex(3) });
@@ -297,13 +253,7 @@ fn a_listing_that_makes_no_sense_is_not_rolled_forward() {
 #[test]
 fn a_member_that_cannot_be_rolled_forward_is_evicted() {
     let (mut rig, listing) = unequal();
-    rig.accept(
-        &listing,
-        AnswerBody::Changes {
-            entries: vec![change(9, 9, None)],
-            more: None,
-        },
-    );
+    list(&mut rig, &listing, vec![change(9, 9, None)], None);
     let parts = rolls(&mut rig);
     rig.refuse(&parts[0].0, Refusal::NoSpace);
     rig.do_call();
