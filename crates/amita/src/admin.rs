@@ -3,7 +3,7 @@
 use crate::cli::Endpoints;
 use crate::error::{Failure, Kind, Result};
 use amita_control::admin::{self, AdminError, Status};
-use amita_meta::client::Client;
+use amita_metadata::client::Client;
 
 /// A connection to the metadata.
 #[derive(Debug)]
@@ -77,9 +77,9 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
 
 /// A failure to reach the metadata has a code of its own.
 #[must_use]
-pub fn metadata_failure(error: &amita_meta::Error) -> Failure {
+pub fn metadata_failure(error: &amita_metadata::Error) -> Failure {
     let kind = match error {
-        amita_meta::Error::Unavailable { .. } | amita_meta::Error::Unknown { .. } => Kind::Unreachable,
+        amita_metadata::Error::Unavailable { .. } | amita_metadata::Error::Unknown { .. } => Kind::Unreachable,
         _ => Kind::Failed,
     };
     Failure::new(error.to_string()).kind(kind)

@@ -1,6 +1,6 @@
 //! Sizes as people write and read them.
 
-use amita_cluster::BLOCK_BYTES;
+use amita_types::BLOCK_BYTES;
 
 /// Reads `4096`, `64K`, `1.5G`, `2TiB`: units are powers of 1024.
 ///

@@ -3,11 +3,11 @@
 //! `batch` is how many requests come with one receive; as many are in flight. The volume answers at once by reference,
 //! so what is measured is parsing, slots, replies and buffers.
 
-use amita_cluster::VolumeId;
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Slice, Time};
+use amita_sequencer::{Op, Payload};
+use amita_types::VolumeId;
 use amita_uss::nbd::{Config, NbdFront};
 use amita_uss::{Event, Flow, Front, FrontId, HostKey, StorageService, VolumeInfo, nvme, reservation};
-use amita_volume::{Op, Payload};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -8,9 +8,9 @@
 //! Arguments: the address, then `host=NQN`, and any of `dhchap=SECRET`, `controller=SECRET` (what the controller shows),
 //! `tls=KEY`, `portal=ADDRESS` (what the discovery log shows, where that is another), `hash=1..3` and `group=0..5` (the only ones that are accepted).
 
-use amita_cluster::NodeId;
+use amita_keys::Hash;
 use amita_reactor::Pool;
-use amita_seal::Hash;
+use amita_types::NodeId;
 use amita_uss::memory::{Board, Server, Volumes};
 use amita_uss::nvme::auth::Group;
 use amita_uss::nvme::{Ana, Catalog, Config, Gateway, HostAccess, Namespace, Secret, Subsystem};

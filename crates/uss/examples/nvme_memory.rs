@@ -7,8 +7,8 @@
 //! Arguments: the address (default `127.0.0.1:4420`); the size of each namespace in MiB (default 1024). Namespace 1 has
 //! blocks of 4 KiB, namespace 2 of 512 bytes; any host may connect.
 
-use amita_cluster::NodeId;
 use amita_reactor::Pool;
+use amita_types::NodeId;
 use amita_uss::memory::{Board, Server, Volumes};
 use amita_uss::nvme::{Ana, Catalog, Config, Gateway, Namespace, Subsystem};
 use std::net::SocketAddr;

@@ -40,7 +40,7 @@ mod tests;
 /// The minimum block size, in bytes.
 pub const MIN_BLOCK_BYTES: u32 = 1;
 /// The preferred block size, in bytes.
-pub const PREFERRED_BLOCK_BYTES: u32 = amita_cluster::BLOCK_BYTES;
+pub const PREFERRED_BLOCK_BYTES: u32 = amita_types::BLOCK_BYTES;
 /// The longest read or write, in bytes.
 pub const MAX_BLOCK_BYTES: u32 = 32 << 20;
 

@@ -4,7 +4,7 @@
 //! Cuts inside a range fall on block boundaries, so that only its two ends can be parts of a block: those are the only
 //! places where a store has to read, merge and write.
 
-use amita_cluster::{BLOCK_BYTES, MAX_IO_BYTES};
+use amita_types::{BLOCK_BYTES, MAX_IO_BYTES};
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,9 @@
 //! call. A front that is gone (its connection closed) hears nothing more, and the service undoes what it had under way.
 
 use crate::{nvme, reservation};
-use amita_cluster::VolumeId;
 use amita_reactor::Slice;
-use amita_volume::{IoError, Op, Payload};
+use amita_sequencer::{IoError, Op, Payload};
+use amita_types::VolumeId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -2,8 +2,8 @@
 
 mod common;
 
-use amita_cluster::VolumeId;
 use amita_reactor::Pool;
+use amita_types::VolumeId;
 use amita_uss::memory::{Server, Volumes};
 use amita_uss::nbd::{Config, TlsAcceptor, TlsFiles, TlsMode};
 use common::{fails, pattern, run};

@@ -1,7 +1,7 @@
 //! A warm queue allocates nothing for an I/O.
 
-use amita_cluster::NodeId;
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Time};
+use amita_types::NodeId;
 use amita_uss::memory::{MemoryService, Volumes};
 use amita_uss::nvme::{Ana, Catalog, Config, Namespace, NvmeFront, Port, Subsystem};
 use amita_uss::{Flow, Front, FrontId};

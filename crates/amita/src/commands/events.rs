@@ -8,7 +8,7 @@ use crate::logging::timestamp;
 use crate::say_line;
 use crate::table::{Table, print};
 use amita_control::events::{self, Event, Query};
-use amita_meta::{Call, Waited};
+use amita_metadata::{Call, Waited};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often a follower looks whether it is told to end.
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
     let client = admin.client();
     let reply =
-        amita_meta::Transact::txn(client, &Call::prefix(events::prefix())).map_err(|why| metadata_failure(&why))?;
+        amita_metadata::Transact::txn(client, &Call::prefix(events::prefix())).map_err(|why| metadata_failure(&why))?;
     for event in reply.values(0).iter().filter_map(events::parse) {
         show(&event, &query, arguments.json)?;
     }
@@ -89,7 +89,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         match watch.wait(LOOK) {
             Waited::Item(Ok(batch)) => {
                 for event in batch.events {
-                    if let amita_meta::Event::Put(record) = event
+                    if let amita_metadata::Event::Put(record) = event
                         && let Some(event) = events::parse(&record)
                     {
                         show(&event, &query, arguments.json)?;

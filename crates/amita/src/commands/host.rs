@@ -7,9 +7,9 @@ use crate::cli::Endpoints;
 use crate::error::{Context, Failure, Kind, Result};
 use crate::say_line;
 use crate::table::{Table, print};
-use amita_cluster::map::{Host, Subsystem};
 use amita_control::admin::{self, HostKeys, Secret};
-use amita_seal::SealKey;
+use amita_keys::SealKey;
+use amita_types::map::{Host, Subsystem};
 use keys::{Generated, KeyArguments};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -218,7 +218,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     }
 }
 
-fn show(client: &amita_meta::Client, host: &Host, as_json: bool, generated: &[Generated]) -> Result<()> {
+fn show(client: &amita_metadata::Client, host: &Host, as_json: bool, generated: &[Generated]) -> Result<()> {
     let shown = Shown::of(host, &admin::subsystems(client).described()?);
     print(as_json, &shown, || {
         let mut text = format!("Host {} is known; it has to prove: {}.\n", shown.nqn, shown.proofs());
@@ -232,7 +232,7 @@ fn show(client: &amita_meta::Client, host: &Host, as_json: bool, generated: &[Ge
     })
 }
 
-fn reseal(client: &amita_meta::Client, file: &std::path::Path) -> Result<()> {
+fn reseal(client: &amita_metadata::Client, file: &std::path::Path) -> Result<()> {
     let key = SealKey::load(file).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
     let mut count = 0;
     for host in admin::hosts(client).described()? {
@@ -262,7 +262,7 @@ fn reseal(client: &amita_meta::Client, file: &std::path::Path) -> Result<()> {
 /// What can go wrong when a host's keys are sealed anew.
 enum Resealing {
     Admin(admin::AdminError),
-    Seal(amita_seal::SealError),
+    Seal(amita_keys::SealError),
 }
 
 impl From<admin::AdminError> for Resealing {

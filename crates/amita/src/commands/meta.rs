@@ -2,7 +2,7 @@
 
 use crate::error::{Failure, Kind, Result};
 use crate::harness::interrupt;
-use amita_meta::server::{self, StartError};
+use amita_metadata::server::{self, StartError};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

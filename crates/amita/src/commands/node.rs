@@ -6,8 +6,8 @@ use crate::commands::outlook;
 use crate::error::Result;
 use crate::table::{Table, print};
 use crate::{say, say_line};
-use amita_cluster::map::Node;
 use amita_control::admin;
+use amita_types::map::Node;
 
 /// What to do with nodes.
 #[derive(Debug, clap::Subcommand)]

@@ -6,9 +6,9 @@ use crate::commands::outlook;
 use crate::error::Result;
 use crate::size;
 use crate::table::{Table, print};
-use amita_cluster::map::PoolKind;
-use amita_cluster::placement::Level;
 use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolChange, PoolSpec};
+use amita_types::map::PoolKind;
+use amita_types::placement::Level;
 
 /// What to do with pools.
 #[derive(Debug, clap::Subcommand)]

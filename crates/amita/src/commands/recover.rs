@@ -8,8 +8,8 @@ use crate::error::{Context, Failure, Kind, Result};
 use crate::say_line;
 use crate::size;
 use crate::table::print;
-use amita_cluster::StoreId;
 use amita_control::recover::{Bundle, RecoverError, Report, Source, WriteError, rebuild, write};
+use amita_types::StoreId;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

@@ -5,8 +5,8 @@ use crate::cli::Endpoints;
 use crate::error::Result;
 use crate::size;
 use crate::table::{Table, print};
-use amita_cluster::recovery::{Limits, Recovery, SlowPolicy};
 use amita_control::admin;
+use amita_types::recovery::{Limits, Recovery, SlowPolicy};
 
 /// What to do with the settings of recovery.
 #[derive(Debug, clap::Subcommand)]

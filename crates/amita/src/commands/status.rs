@@ -4,8 +4,8 @@ use crate::admin::Admin;
 use crate::cli::Endpoints;
 use crate::error::Result;
 use crate::table::{Table, print};
-use amita_cluster::map::StoreDuty;
 use amita_control::admin::{PoolStatus, RecoveryStatus, Status};
+use amita_types::map::StoreDuty;
 
 /// `amita status`.
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ pub(super) mod open;
 mod show;
 
 use crate::error::Result;
-use amita_cluster::{ChunkId, ChunkIndex, VolumeId};
+use amita_types::{ChunkId, ChunkIndex, VolumeId};
 use std::path::PathBuf;
 
 /// What to look at.

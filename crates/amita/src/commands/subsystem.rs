@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::say_line;
 use crate::size;
 use crate::table::{Table, print};
-use amita_cluster::map::Subsystem;
 use amita_control::admin::{self, NamespaceStatus, SubsystemChange, SubsystemSpec};
+use amita_types::map::Subsystem;
 use serde::Serialize;
 
 /// What to do with subsystems.

@@ -112,7 +112,7 @@ impl Disk {
             Operation::Write => now.write_errors_per_mille,
             Operation::Flush => now.flush_errors_per_mille,
         };
-        let draw = amita_cluster::layout::mix(self.draws.fetch_add(1, Ordering::Relaxed));
+        let draw = amita_types::layout::mix(self.draws.fetch_add(1, Ordering::Relaxed));
         let error = if draw % 1000 < u64::from(per_mille) {
             Some(rustix::io::Errno::IO)
         } else if operation == Operation::Write && now.full {

@@ -2,11 +2,11 @@
 
 use crate::error::{Failure, Result};
 use crate::harness::interrupt;
-use amita_cluster::NodeId;
-use amita_cluster::map::{self, Group, Pool, PoolKind, Store};
 use amita_control::admin;
 use amita_control::coordinator::election_key;
-use amita_meta::{Call, Client, KeyValue};
+use amita_metadata::{Call, Client, KeyValue};
+use amita_types::NodeId;
+use amita_types::map::{self, Group, Pool, PoolKind, Store};
 use std::time::Duration;
 
 /// Reads records. It outlives restarts of the metadata.

@@ -11,7 +11,7 @@ use amita::harness::ports;
 use amita::harness::scratch::Scratch;
 use amita::harness::shipped;
 use amita::harness::tool;
-use amita_cluster::NodeId;
+use amita_types::NodeId;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 use crate::world::{A_NODE_IS_GONE, VOLUME, VOLUME_BYTES, World};
 use amita::harness::cluster::METADATA_FILE;
 use amita_control::admin::{self, Served};
-use amita_meta::Client;
+use amita_metadata::Client;
 use std::path::Path;
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0051-3510-8052-b4c04f4e3732";

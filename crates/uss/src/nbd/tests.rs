@@ -12,8 +12,8 @@ use super::{Config, NbdFront};
 use crate::front::{CloseReason, Flow, Front};
 use crate::memory::{MemoryService, Volumes};
 use crate::service::FrontId;
-use amita_cluster::VolumeId;
 use amita_reactor::{Inbox, Outbox, Pool, Time};
+use amita_types::VolumeId;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -366,7 +366,7 @@ impl Client {
             .queue
             .iter()
             .map(|submitted| match submitted.op {
-                amita_volume::Op::Clear { .. } => 0,
+                amita_sequencer::Op::Clear { .. } => 0,
                 op => op.length() as usize,
             })
             .sum();

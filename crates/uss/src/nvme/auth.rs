@@ -38,7 +38,7 @@ pub use group::{Group, Work, Worked};
 pub use host::{HostConfig, Initiator, Step};
 pub use message::{Challenge, MAX_MESSAGE_BYTES, Message, Negotiate, Reason, Reply, Success1};
 
-/// Fills a buffer with numbers that nobody can foresee: `amita_seal::system_random` where it counts.
+/// Fills a buffer with numbers that nobody can foresee: `amita_keys::system_random` where it counts.
 pub type Random = Box<dyn FnMut(&mut [u8])>;
 
 #[cfg(test)]

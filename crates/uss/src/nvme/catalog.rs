@@ -1,7 +1,7 @@
 //! What the cluster's settings say of NVMe, as one node sees it.
 
 use crate::reservation;
-use amita_cluster::{NodeId, VolumeId};
+use amita_types::{NodeId, VolumeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::auth::{self, Group, Random};
 use super::catalog::Catalog;
-use amita_seal::Hash;
+use amita_keys::Hash;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ struct Source(RefCell<Random>);
 
 impl Default for Source {
     fn default() -> Source {
-        Source(RefCell::new(Box::new(amita_seal::system_random)))
+        Source(RefCell::new(Box::new(amita_keys::system_random)))
     }
 }
 

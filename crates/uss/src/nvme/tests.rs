@@ -17,8 +17,8 @@ use super::{Ana, Catalog, Config, HostAccess, Namespace, NvmeFront, Port, Subsys
 use crate::front::{CloseReason, Flow, Front};
 use crate::memory::{MemoryService, Volumes};
 use crate::service::{Event, FrontId};
-use amita_cluster::{NodeId, VolumeId, crc32c};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
+use amita_types::{NodeId, VolumeId, crc32c};
 use std::rc::Rc;
 use std::sync::Arc;
 

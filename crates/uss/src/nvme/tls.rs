@@ -20,8 +20,8 @@ pub use derive::{Dialect, Psk, PskIdentity};
 
 use super::admin::DISCOVERY_NQN;
 use super::catalog::Catalog;
+use amita_keys::TlsKey;
 use amita_reactor::{Inbox, Outbox, Pool, Segments};
-use amita_seal::TlsKey;
 use hello::Found;
 use library::{Library, describe};
 use s2n_tls::enums::Mode;

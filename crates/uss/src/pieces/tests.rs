@@ -1,5 +1,5 @@
 use super::*;
-use amita_cluster::{BlockRange, MAX_IO_BLOCKS};
+use amita_types::{BlockRange, MAX_IO_BLOCKS};
 use proptest::prelude::*;
 
 fn covers(list: &[Piece], offset: u64, end: u64) {

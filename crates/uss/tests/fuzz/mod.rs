@@ -5,12 +5,12 @@
 //! its limits, every command of a host that keeps to the rules is answered exactly once, and when all connections are
 //! gone, so are all controllers.
 
-use amita_cluster::{NodeId, crc32c};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
+use amita_sequencer::{IoError, Op};
+use amita_types::{NodeId, crc32c};
 use amita_uss::memory::{MemoryService, Volumes};
 use amita_uss::nvme::{Ana, Catalog, Config, HostAccess, Namespace, NvmeFront, Port, Subsystem};
 use amita_uss::{Event, Flow, Front, FrontId};
-use amita_volume::{IoError, Op};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;

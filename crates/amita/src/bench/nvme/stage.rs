@@ -13,10 +13,10 @@ use crate::error::{Failure, Result};
 use crate::harness::interrupt;
 use crate::harness::observe::Observer;
 use crate::harness::scratch::Scratch;
-use amita_cluster::NodeId;
 use amita_control::admin::{self, MoveState, SubsystemSpec};
-use amita_meta::Client;
+use amita_metadata::Client;
 use amita_nvme_host::{Controller, Host, Load, Settings, commands, load};
+use amita_types::NodeId;
 use std::time::Duration;
 
 /// Bytes of each volume, and those that are worked on.

@@ -7,8 +7,8 @@ use crate::commands::outlook;
 use crate::error::Result;
 use crate::say_line;
 use crate::table::print;
-use amita_cluster::map::Store;
 use amita_control::admin::{self, Outlook};
+use amita_types::map::Store;
 use serde_json::json;
 
 fn report(as_json: bool, done: &str, store: &Store, found: Outlook) -> Result<()> {

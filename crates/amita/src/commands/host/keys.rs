@@ -2,7 +2,7 @@
 
 use crate::error::{Context, Failure, Kind, Result};
 use amita_control::admin::{HostKeys, Secret, field};
-use amita_seal::{DhchapSecret, Hash, KeyError, SealKey, TlsKey, Zeroizing, system_random};
+use amita_keys::{DhchapSecret, Hash, KeyError, SealKey, TlsKey, Zeroizing, system_random};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -52,7 +52,7 @@ fn keys_are_read_made_checked_and_sealed_for_their_field() {
     let folder = tempfile::tempdir().unwrap();
     let (key, path) = seal_key(folder.path());
     let file = folder.path().join("dhchap.key");
-    let text = amita_seal::DhchapSecret::generate(None, NQN, &mut amita_seal::system_random).to_text();
+    let text = amita_keys::DhchapSecret::generate(None, NQN, &mut amita_keys::system_random).to_text();
     std::fs::write(&file, format!("{}\n", *text)).unwrap();
     let arguments = KeyArguments {
         dhchap_key: Some(file),
@@ -76,7 +76,7 @@ fn keys_are_read_made_checked_and_sealed_for_their_field() {
 fn no_message_shows_a_key() {
     let folder = tempfile::tempdir().unwrap();
     let (_, path) = seal_key(folder.path());
-    let text = amita_seal::DhchapSecret::generate(None, NQN, &mut amita_seal::system_random).to_text();
+    let text = amita_keys::DhchapSecret::generate(None, NQN, &mut amita_keys::system_random).to_text();
     let secret = &text[11..40];
     let damaged = folder.path().join("damaged");
     std::fs::write(

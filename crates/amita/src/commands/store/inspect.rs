@@ -3,10 +3,10 @@
 use super::{InspectArguments, open, show};
 use crate::error::{Failure, Kind, Result};
 use crate::table::Table;
-use amita_cluster::{ChunkId, StoreId};
 use amita_store::format::PAGE_BYTES;
 use amita_store::format::superblock::{OFFSETS, Superblock};
 use amita_store::offline::{ChunkLook, Offline, PartLook, ReadAt};
+use amita_types::{ChunkId, StoreId};
 use serde_json::{Value, json};
 
 pub(super) fn run(arguments: &InspectArguments) -> Result<()> {

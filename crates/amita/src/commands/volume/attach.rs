@@ -5,8 +5,8 @@ use crate::admin::{Admin, Described};
 use crate::error::{Failure, Kind, Result};
 use crate::say_line;
 use crate::table::print;
-use amita_cluster::map::Subsystem;
 use amita_control::admin::{self, AdminError, HostKeys, NodeStatus, SubsystemSpec};
+use amita_types::map::Subsystem;
 use serde::Serialize;
 use std::net::SocketAddr;
 

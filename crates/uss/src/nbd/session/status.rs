@@ -4,9 +4,9 @@ use super::request::{Request, Work};
 use super::{Cx, Session};
 use crate::nbd::wire::state;
 use crate::slots::SlotId;
-use amita_cluster::BLOCK_BYTES;
 use amita_reactor::Slice;
-use amita_volume::{Op, Payload};
+use amita_sequencer::{Op, Payload};
+use amita_types::BLOCK_BYTES;
 
 /// The most extents of one reply. ("The server MAY return fewer descriptors": the client goes on where they end.)
 const MAX_EXTENTS: usize = 4096;

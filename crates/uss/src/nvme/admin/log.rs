@@ -14,7 +14,7 @@ use crate::nvme::catalog::{Namespace, Subsystem};
 use crate::nvme::command::{Command, Reply, Status};
 use crate::nvme::failure::Failure;
 use crate::reservation;
-use amita_cluster::VolumeId;
+use amita_types::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The admin commands of I/O controllers.

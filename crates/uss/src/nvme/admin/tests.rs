@@ -12,7 +12,7 @@ mod logs;
 use super::*;
 use crate::nvme::catalog::{Ana, Gateway, HostAccess, Secret};
 use crate::nvme::failure::Failures;
-use amita_cluster::NodeId;
+use amita_types::NodeId;
 use std::collections::BTreeMap;
 
 const NQN: &str = "nqn.2026-01.io.amita:one";

@@ -4,7 +4,7 @@ use super::Random;
 use super::group::{Exponent, Group, Work, Worked};
 use super::message::{Challenge, MAX_MESSAGE_BYTES, Message, Negotiate, Reason, Reply, Success1};
 use super::response::{Proof, Side};
-use amita_seal::{DhchapSecret, Hash};
+use amita_keys::{DhchapSecret, Hash};
 use std::fmt;
 use std::mem;
 use zeroize::Zeroizing;

@@ -4,7 +4,7 @@ use super::Random;
 use super::group::{Exponent, Group, Work};
 use super::message::{Message, Negotiate, Reason, Reply};
 use super::response::{Proof, Side};
-use amita_seal::{DhchapSecret, Hash};
+use amita_keys::{DhchapSecret, Hash};
 use std::fmt;
 use std::mem;
 

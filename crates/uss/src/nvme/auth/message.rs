@@ -13,7 +13,7 @@
 //! ```
 
 use super::group::Group;
-use amita_seal::Hash;
+use amita_keys::Hash;
 use std::fmt;
 
 /// AUTH_TYPE of messages that are common to all protocols.

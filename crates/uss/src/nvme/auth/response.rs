@@ -1,6 +1,6 @@
 //! Responses: how an end proves that it has the secret (NVM Express Base 2.1, 8.3.4.5.7).
 
-use amita_seal::Hash;
+use amita_keys::Hash;
 use ring::hmac;
 
 /// Whose response it is. The two differ in what is hashed, so that none can be used as the other.

@@ -2,7 +2,7 @@ use super::group::Exponent;
 use super::response::{Proof, Side};
 use super::*;
 use crate::nvme::command::{Command, Status};
-use amita_seal::{DhchapSecret, Hash};
+use amita_keys::{DhchapSecret, Hash};
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
 use proptest::prelude::*;
@@ -525,7 +525,7 @@ fn a_host_may_do_it_again_and_is_served_meanwhile() {
 
 #[test]
 fn challenges_differ() {
-    let mut controller = Authenticator::new(controller_config(true), Box::new(amita_seal::system_random));
+    let mut controller = Authenticator::new(controller_config(true), Box::new(amita_keys::system_random));
     let mut seen = Vec::new();
     for _ in 0..3 {
         let mut host = Initiator::new(host_config(false), numbers(1));

@@ -10,7 +10,7 @@ use crate::nvme::catalog::Catalog;
 use crate::nvme::command::Reply;
 use crate::nvme::hub::Party;
 use crate::nvme::tls::PskIdentity;
-use amita_seal::DhchapSecret;
+use amita_keys::DhchapSecret;
 
 impl Queue {
     /// Does what the host says in Connect go together with what it has shown by TLS?

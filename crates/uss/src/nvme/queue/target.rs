@@ -1,7 +1,7 @@
 //! The part of a volume that a command is about, and how it is cut into pieces: with what is atomic in mind.
 
 use crate::pieces::{Pieces, Zeroes, has_partial_blocks, pieces, zeroes};
-use amita_cluster::{BLOCK_BYTES, MAX_IO_BYTES, VolumeId};
+use amita_types::{BLOCK_BYTES, MAX_IO_BYTES, VolumeId};
 
 /// Where in which volume a command's range begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

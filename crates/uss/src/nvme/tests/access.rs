@@ -4,7 +4,7 @@ use super::*;
 use crate::nvme::auth::{HostConfig, Initiator, Message, Negotiate, Reason, Step};
 use crate::nvme::tls::{Dialect, Psk, TlsStream};
 use crate::nvme::{Secret, auth};
-use amita_seal::{DhchapSecret, Hash, TlsKey};
+use amita_keys::{DhchapSecret, Hash, TlsKey};
 use auth::Group;
 
 const ATR: u32 = 1 << 17;

@@ -1,7 +1,7 @@
 //! What one connection may hold.
 
 use super::*;
-use amita_volume::Op;
+use amita_sequencer::Op;
 
 /// A receive block, and a piece or two that are on their way between the counters.
 const SLACK: usize = 640 << 10;

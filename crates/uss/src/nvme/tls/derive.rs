@@ -18,7 +18,7 @@
 //! little-endian, and label and context without their lengths. Both forms are known here ([`Dialect`]): a host of either
 //! kind proves by its binder which one it uses.
 
-use amita_seal::{Hash, TlsKey};
+use amita_keys::{Hash, TlsKey};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, HKDF_SHA512, KeyType, Prk, Salt};

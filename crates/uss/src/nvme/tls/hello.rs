@@ -8,7 +8,7 @@
 //! The library checks it again.
 
 use super::derive::{Dialect, Psk, PskIdentity, expand_label, extract, hkdf};
-use amita_seal::Hash;
+use amita_keys::Hash;
 use ring::hmac;
 
 const RECORD_HANDSHAKE: u8 = 0x16;

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::derive::Psk;
+use amita_keys::Hash;
 use amita_reactor::{Outbox, Pool};
-use amita_seal::Hash;
 use s2n_tls::config::Config;
 use s2n_tls::connection::Connection;
 use s2n_tls::enums::{Blinding, Mode, PskHmac};

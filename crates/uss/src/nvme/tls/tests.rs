@@ -1,5 +1,5 @@
 use super::*;
-use amita_seal::Hash;
+use amita_keys::Hash;
 use proptest::prelude::*;
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:6d2a6b5e-2f0c-4ad5-9d0b-3a7f1f3f0c11";

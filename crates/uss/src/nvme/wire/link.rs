@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::nvme::command::{COMPLETION_BYTES, Command};
-use amita_cluster::crc32c;
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
+use amita_types::crc32c;
 
 /// What one connection has agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

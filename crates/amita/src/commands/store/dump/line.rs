@@ -1,11 +1,11 @@
 //! Each structure as a line for people and a value for scripts.
 
 use super::show;
-use amita_cluster::Version;
 use amita_store::format::checkpoint::{Item, LeafPlace, Leaves, SLOTS_PER_ITEM, flag};
 use amita_store::format::record::{Record, RollEntry};
 use amita_store::format::{PAGE_BYTES, Slot};
 use amita_store::offline::{AnyPage, LogPlace};
+use amita_types::Version;
 use serde_json::{Value, json};
 
 /// A line.

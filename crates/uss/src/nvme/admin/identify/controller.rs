@@ -120,7 +120,7 @@ impl Admin {
             unique => unique,
         };
         // One discovery subsystem, however many gateways serve it: its serial follows from its name.
-        let serial = format!("{:08X}", amita_cluster::crc32c(name.as_bytes()));
+        let serial = format!("{:08X}", amita_types::crc32c(name.as_bytes()));
         let mut page = self.controller();
         page.ascii(4, 20, &serial)
             .u8(111, 2) // CNTRLTYPE: discovery

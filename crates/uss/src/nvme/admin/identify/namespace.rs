@@ -7,7 +7,7 @@ use super::PAGE_BYTES;
 use super::controller::copy_blocks;
 use crate::nvme::catalog::Namespace;
 use crate::nvme::queue::atom_bytes;
-use amita_cluster::{BLOCK_BYTES, MAX_IO_BYTES};
+use amita_types::{BLOCK_BYTES, MAX_IO_BYTES};
 
 /// NSFEAT: NSABP, the atomic fields below are the namespace's own (1); UIDREUSE, identifiers are never used again (3);
 /// OPTPERF, preferred granularities are told (4).

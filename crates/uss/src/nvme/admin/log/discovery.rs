@@ -5,7 +5,7 @@ use super::super::page::Page;
 use super::super::{DISCOVERY_NQN, Session};
 use super::Logs;
 use crate::nvme::catalog::{Catalog, Gateway, Subsystem};
-use amita_cluster::NodeId;
+use amita_types::NodeId;
 use std::net::SocketAddr;
 
 /// The header and each entry.

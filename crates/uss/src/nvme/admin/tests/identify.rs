@@ -1,7 +1,7 @@
 use super::layout::{id_ctrl, id_ns, id_ns_independent};
 use super::*;
 use crate::nvme::queue::Target;
-use amita_cluster::MAX_IO_BYTES;
+use amita_types::MAX_IO_BYTES;
 
 fn identify(cns: u32, nsid: u32) -> Command {
     command(0x06, nsid, &[(10, cns)])
@@ -126,7 +126,7 @@ fn a_discovery_controller_says_less() {
         "the unique name, though the host came by the well-known one"
     );
     let serial = text(layout.bytes(&page, "sn"));
-    let of_name = amita_cluster::crc32c(b"nqn.2026-01.io.amita:discovery");
+    let of_name = amita_types::crc32c(b"nqn.2026-01.io.amita:discovery");
     assert_eq!(serial.trim_end(), format!("{of_name:08X}"), "the same at every gateway");
     layout.assert_only(
         &page,

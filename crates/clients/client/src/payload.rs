@@ -1,0 +1,64 @@
+//! What comes back of a request.
+
+use amita_reactor::Slice;
+use amita_sequencer::IoError;
+
+/// A request that has ended.
+#[derive(Debug)]
+pub struct Done {
+    /// The caller's.
+    pub tag: u64,
+    /// How it ended. Writes, discards and zeroings that succeed are durable on every in-sync store.
+    pub result: Result<(), IoError>,
+    /// What a read brings: exactly the bytes that were asked for. Empty for all else.
+    pub payload: Payload,
+}
+
+/// Bytes in parts, in order: they lie where the network or the store has put them. They hold memory of the client's pool
+/// (a part of few bytes can hold a block of 256 KiB): take out what you need, and let go.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    pub(crate) first: Slice,
+    pub(crate) rest: Vec<Slice>,
+}
+
+impl Payload {
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parts().map(|part| part.len()).sum()
+    }
+
+    /// Is there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.rest.is_empty()
+    }
+
+    /// The parts, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &Slice> {
+        let first = (!self.first.is_empty()).then_some(&self.first);
+        first.into_iter().chain(&self.rest)
+    }
+
+    /// Copies all bytes to the front of `to`; returns how many.
+    ///
+    /// # Panics
+    /// When `to` is shorter.
+    pub fn copy_to(&self, to: &mut [u8]) -> usize {
+        let mut at = 0;
+        for part in self.parts() {
+            to[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        at
+    }
+
+    /// All bytes, copied.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.copy_to(&mut bytes);
+        bytes
+    }
+}

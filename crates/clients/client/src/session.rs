@@ -1,0 +1,388 @@
+//! The session of a client: its open volumes and its requests under way, as a state machine over the storage service.
+//!
+//! A request is cut into pieces that lie in one chunk ([`amita_uss::pieces()`]); it ends when the last of them has. What
+//! bounds it: the slots for requests, the pieces under way (below what a sequencer queues, so that it never answers
+//! `Busy`), and the bytes that reads may bring at one time (they take the pool's memory). What does not fit waits in
+//! order. Discards and zeroings of any length go by windows, so that they hold up nobody.
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Error;
+use crate::payload::{Done, Payload};
+use amita_reactor::{Pool, Slice};
+use amita_sequencer::{IoError, MAX_IOS, Op, Payload as Found};
+use amita_types::{MAX_IO_BYTES, VolumeId};
+use amita_uss::slots::{MAX_SLOTS, SlotId, Slots};
+use amita_uss::{Event, FrontId, OpenError, StorageService, VolumeInfo, clears, pieces, zeroes};
+use request::{Request, Work};
+use std::collections::VecDeque;
+
+/// The most requests of one client under way.
+pub const MAX_REQUESTS: usize = MAX_SLOTS;
+/// The longest read or write, in bytes: as long as the largest buffer of a pool.
+pub const MAX_READ_WRITE_BYTES: u32 = 1 << 20;
+
+/// Pieces of one client under way: far below what one sequencer queues, and far above what saturates anything.
+const MAX_PIECES: usize = MAX_IOS / 4;
+/// Pieces of one discard or zeroing under way.
+const WINDOW: usize = 16;
+/// The most pieces of one request under way: a read or write of full length that begins inside a block, and crosses
+/// chunks of one block each, has one for each block and one more.
+const MOST_AT_ONCE: usize = (MAX_READ_WRITE_BYTES / amita_types::BLOCK_BYTES) as usize + 2;
+/// Spare vectors for the parts of long reads.
+const MAX_SPARE: usize = 64;
+
+const _: () = assert!(MOST_AT_ONCE < MAX_PIECES && MAX_IO_BYTES < MAX_READ_WRITE_BYTES);
+
+/// An open volume of a [`Local`](crate::Local): a handle to be copied as you like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    index: u32,
+    /// Never given twice by one process.
+    serial: u64,
+    size_bytes: u64,
+    chunk_bytes: u32,
+}
+
+impl Volume {
+    /// Its size in bytes: a multiple of 4096.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Bytes of its chunks: requests that stay inside one, and are at most 128 KiB long, are never cut.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> u32 {
+        self.chunk_bytes
+    }
+
+    /// Does the range lie in it?
+    pub(crate) fn check(&self, offset: u64, bytes: u64) -> Result<(), Error> {
+        if offset.checked_add(bytes).is_some_and(|end| end <= self.size_bytes) {
+            return Ok(());
+        }
+        Err(Error::OutOfRange {
+            offset,
+            bytes,
+            size_bytes: self.size_bytes,
+        })
+    }
+}
+
+/// May a read or write have so many bytes?
+pub(crate) fn check_length(bytes: u64) -> Result<(), Error> {
+    if (1..=u64::from(MAX_READ_WRITE_BYTES)).contains(&bytes) {
+        return Ok(());
+    }
+    Err(Error::Length {
+        bytes,
+        most: MAX_READ_WRITE_BYTES.into(),
+    })
+}
+
+struct OpenVolume {
+    serial: u64,
+    info: VolumeInfo,
+    /// Why it is no longer served here.
+    lost: Option<String>,
+}
+
+/// The session: see the module.
+pub(crate) struct Session {
+    front: FrontId,
+    pool: Pool,
+    volumes: Vec<Option<OpenVolume>>,
+    slots: Slots<Request>,
+    /// Requests of which no piece has been submitted.
+    backlog: VecDeque<SlotId>,
+    pieces: usize,
+    reading_bytes: usize,
+    most_reading_bytes: usize,
+    /// What has ended, for the caller to take.
+    pub(crate) done: Vec<Done>,
+    spare: Vec<Vec<Slice>>,
+    /// The opening that is waited for.
+    opening: u64,
+    pub(crate) opened: Option<Result<VolumeInfo, OpenError>>,
+}
+
+impl Session {
+    /// Nothing is open. `most_reading_bytes`: what reads may bring at one time.
+    pub(crate) fn new(front: FrontId, pool: Pool, most_reading_bytes: usize) -> Session {
+        Session {
+            front,
+            pool,
+            volumes: Vec::new(),
+            slots: Slots::new(MAX_REQUESTS),
+            backlog: VecDeque::new(),
+            pieces: 0,
+            reading_bytes: 0,
+            most_reading_bytes,
+            done: Vec::new(),
+            spare: Vec::new(),
+            opening: 0,
+            opened: None,
+        }
+    }
+
+    /// Requests under way, ended ones that were not taken included.
+    pub(crate) fn under_way(&self) -> usize {
+        self.slots.len() + self.done.len()
+    }
+
+    /// Asks for a volume; [`Session::opened`] tells the end.
+    pub(crate) fn open(&mut self, service: &mut dyn StorageService, name: &str) {
+        self.opening += 1;
+        self.opened = None;
+        service.open(self.front, self.opening, name);
+    }
+
+    /// The opening is waited for no longer: should it succeed after all, the volume is closed again.
+    pub(crate) fn give_up_opening(&mut self) {
+        self.opening += 1;
+    }
+
+    /// Takes an opened volume in.
+    pub(crate) fn add(&mut self, info: VolumeInfo, serial: u64) -> Volume {
+        let volume = Volume {
+            index: self
+                .volumes
+                .iter()
+                .position(Option::is_none)
+                .unwrap_or(self.volumes.len()) as u32,
+            serial,
+            size_bytes: info.size_bytes,
+            chunk_bytes: info.chunk_bytes,
+        };
+        let open = Some(OpenVolume {
+            serial,
+            info,
+            lost: None,
+        });
+        match self.volumes.get_mut(volume.index as usize) {
+            Some(free) => *free = open,
+            None => self.volumes.push(open),
+        }
+        volume
+    }
+
+    /// Uses a volume no longer. What is under way on it still ends.
+    pub(crate) fn close(&mut self, service: &mut dyn StorageService, volume: &Volume) -> Result<(), Error> {
+        let place = self.volumes.get_mut(volume.index as usize);
+        let open = place.and_then(|place| place.take_if(|open| open.serial == volume.serial));
+        let open = open.ok_or(Error::NotOpen)?;
+        if open.lost.is_none() {
+            service.close(self.front, open.info.id);
+        }
+        Ok(())
+    }
+
+    fn check(&self, volume: &Volume, offset: u64, bytes: u64) -> Result<VolumeId, Error> {
+        let place = self.volumes.get(volume.index as usize).and_then(Option::as_ref);
+        let open = place
+            .filter(|open| open.serial == volume.serial)
+            .ok_or(Error::NotOpen)?;
+        if let Some(why) = &open.lost {
+            let (volume, why) = (open.info.name.clone(), why.clone());
+            return Err(Error::Lost { volume, why });
+        }
+        volume.check(offset, bytes)?;
+        if self.under_way() >= MAX_REQUESTS {
+            return Err(Error::Full { most: MAX_REQUESTS });
+        }
+        Ok(open.info.id)
+    }
+
+    /// Starts a read.
+    pub(crate) fn read(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        bytes: u32,
+        tag: u64,
+    ) -> Result<(), Error> {
+        check_length(bytes.into())?;
+        let id = self.check(volume, offset, bytes.into())?;
+        let cut = pieces(offset, bytes.into(), volume.chunk_bytes);
+        self.start(service, id, tag, offset, Work::Read { bytes, cut }, Slice::default());
+        Ok(())
+    }
+
+    /// Starts a write.
+    pub(crate) fn write(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        data: Slice,
+        tag: u64,
+    ) -> Result<(), Error> {
+        let bytes = data.len() as u64;
+        check_length(bytes)?;
+        let id = self.check(volume, offset, bytes)?;
+        let cut = pieces(offset, bytes, volume.chunk_bytes);
+        self.start(service, id, tag, offset, Work::Write { cut }, data);
+        Ok(())
+    }
+
+    /// Has whole blocks of a range read as zeros and take no space; parts of blocks are left alone.
+    pub(crate) fn discard(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        bytes: u64,
+        tag: u64,
+    ) -> Result<(), Error> {
+        let id = self.check(volume, offset, bytes)?;
+        let cut = clears(offset, bytes, volume.chunk_bytes);
+        self.start(service, id, tag, offset, Work::Discard { cut }, Slice::default());
+        Ok(())
+    }
+
+    /// Has a range read as zeros.
+    pub(crate) fn write_zeroes(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        bytes: u64,
+        tag: u64,
+    ) -> Result<(), Error> {
+        let id = self.check(volume, offset, bytes)?;
+        let cut = zeroes(offset, bytes, volume.chunk_bytes, true);
+        self.start(service, id, tag, offset, Work::Zero { cut }, Slice::default());
+        Ok(())
+    }
+
+    /// Writes that have ended are durable, so that there is nothing to be done for them.
+    pub(crate) fn flush(&mut self, volume: &Volume, tag: u64) -> Result<(), Error> {
+        self.check(volume, 0, 0)?;
+        self.done.push(Done {
+            tag,
+            result: Ok(()),
+            payload: Payload::default(),
+        });
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: VolumeId,
+        tag: u64,
+        offset: u64,
+        work: Work,
+        data: Slice,
+    ) {
+        // There is room: `check` has looked.
+        let Some((slot, request)) = self.slots.take() else {
+            return;
+        };
+        request.begin(volume, tag, offset, work, data);
+        if !self.backlog.is_empty() || !self.issue(service, slot) {
+            self.backlog.push_back(slot);
+        }
+    }
+
+    /// Submits what may be submitted of a request; false: nothing, for want of room.
+    fn issue(&mut self, service: &mut dyn StorageService, slot: SlotId) -> bool {
+        let room = MAX_PIECES - self.pieces;
+        let request = self.slots.get_mut(slot);
+        if room < request.pieces_at_once() {
+            return false;
+        }
+        if let Work::Read { bytes, .. } = request.work {
+            let bytes = bytes as usize;
+            if self.reading_bytes > 0 && self.reading_bytes + bytes > self.most_reading_bytes {
+                return false;
+            }
+            self.reading_bytes += bytes;
+        }
+        self.submit_window(service, slot);
+        self.end_if_complete(slot);
+        true
+    }
+
+    /// Submits pieces of a request until its window is full.
+    fn submit_window(&mut self, service: &mut dyn StorageService, slot: SlotId) {
+        loop {
+            let request = self.slots.get_mut(slot);
+            let Some(op) = request.next_op() else { return };
+            let number = request.take_off(op);
+            let volume = request.volume;
+            let data = match (op, request.work) {
+                (Op::Write { offset, length }, Work::Write { .. }) => request.data_of(offset, length),
+                (Op::Write { length, .. }, _) => self.pool.zeros(length as usize),
+                _ => Slice::default(),
+            };
+            self.pieces += 1;
+            let tag = self.slots.tag(slot, number);
+            service.submit(self.front, tag, volume, op, data);
+        }
+    }
+
+    /// Something came back from the service.
+    pub(crate) fn event(&mut self, service: &mut dyn StorageService, event: Event) {
+        match event {
+            Event::Done { tag, result, payload } => self.piece_done(service, tag, result, payload),
+            Event::Opened { tag, result } if tag == self.opening => self.opened = Some(result),
+            Event::Opened { result: Ok(info), .. } => service.close(self.front, info.id),
+            Event::Opened { .. }
+            | Event::Listed { .. }
+            | Event::Reserved { .. }
+            | Event::Nvme { .. }
+            | Event::Settings => {}
+            Event::Lost { volume, why } => {
+                for open in self.volumes.iter_mut().flatten().filter(|open| open.info.id == volume) {
+                    open.lost.get_or_insert_with(|| why.clone());
+                }
+            }
+        }
+    }
+
+    fn piece_done(&mut self, service: &mut dyn StorageService, tag: u64, result: Result<(), IoError>, found: Found) {
+        let Some((slot, number)) = self.slots.find(tag) else {
+            return;
+        };
+        let request = self.slots.get_mut(slot);
+        self.pieces -= 1;
+        request.land(number, result, found, &self.pool);
+        if request.is_windowed() {
+            self.submit_window(service, slot);
+        }
+        self.end_if_complete(slot);
+        while let Some(&waiting) = self.backlog.front() {
+            if !self.issue(service, waiting) {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    fn end_if_complete(&mut self, slot: SlotId) {
+        let request = self.slots.get_mut(slot);
+        if !request.is_complete() {
+            return;
+        }
+        if let Work::Read { bytes, .. } = request.work {
+            self.reading_bytes -= bytes as usize;
+        }
+        let done = request.end(&mut self.spare);
+        self.slots.free(slot);
+        self.done.push(done);
+    }
+
+    /// Takes the memory of a payload back for the next long read.
+    pub(crate) fn recycle(&mut self, payload: Payload) {
+        let mut rest = payload.rest;
+        if rest.capacity() > 0 && self.spare.len() < MAX_SPARE {
+            rest.clear();
+            self.spare.push(rest);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What an operator, or a node that starts, changes in the metadata.
+//!
+//! Every change is a compare-and-set that says what it was based on, so that two operators at once cannot undo each
+//! other; a lost race is read anew and tried again a few times.
+
+mod claim;
+mod client;
+mod deletion;
+mod error;
+mod host;
+mod moves;
+mod namespace;
+mod node;
+mod nqn;
+mod pool;
+mod recovery;
+mod reservation;
+mod resize;
+mod scrub;
+mod status;
+mod subsystem;
+mod thresholds;
+mod topology;
+mod volume;
+
+pub use claim::{adopt_store, check_claim, claim_store, release_store};
+pub use client::{client_number, forget_client, forget_dead_clients, register_client};
+pub use deletion::{Deleted, Deletion, delete_volume};
+pub use error::AdminError;
+pub use host::{
+    HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
+    set_host_keys,
+};
+pub use moves::{MoveState, drop_move, move_state, move_volume};
+pub use namespace::{
+    BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,
+};
+pub use node::{register_as, remove_node, reserve_node};
+pub use nqn::{MAX_NQN_BYTES, check_nqn};
+pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
+pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
+pub use reservation::{clear_reservation, reservation};
+pub use resize::resize_volume;
+pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
+pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
+pub use subsystem::{
+    MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn, delete_subsystem, set_subsystem,
+    subsystem, subsystems,
+};
+pub use thresholds::{set_thresholds, thresholds};
+pub use topology::{
+    Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
+    maintain_node, place_node, replace_store, weigh_store,
+};
+pub use volume::{MAX_VOLUME_BYTES, create_volume, volume, volumes};
+
+use amita_metadata::{Call, KeyValue, Transact};
+use amita_types::map::{self, Cluster, Node, Store};
+use amita_types::{ClusterId, NodeId, StoreId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// How often a lost race is tried again.
+const RACES: u32 = 16;
+/// The longest name of a node, pool or volume: what every protocol's export name and file name can hold.
+pub const MAX_NAME_BYTES: usize = 200;
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Is this a name? Letters, digits, `.`, `_` and `-`, not at the start for the last two.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub fn check_name(what: &'static str, name: &str) -> Result<()> {
+    let bad = |why: String| {
+        Err(AdminError::BadName {
+            what,
+            name: name.to_owned(),
+            why,
+        })
+    };
+    if name.is_empty() {
+        return bad("it is empty".to_owned());
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return bad(format!("it has {} bytes, more than {MAX_NAME_BYTES}", name.len()));
+    }
+    if name.starts_with(['-', '.']) {
+        return bad("it starts with '-' or '.'".to_owned());
+    }
+    match name
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+    {
+        Some(c) => bad(format!(
+            "it contains {c:?}; letters, digits, '.', '_' and '-' are allowed"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The cluster's record.
+///
+/// # Errors
+/// None there yet, or the metadata is away.
+pub fn cluster(meta: &dyn Transact) -> Result<Cluster> {
+    get(meta, &map::cluster_key())?
+        .map(|(record, _)| record)
+        .ok_or(AdminError::NoCluster)
+}
+
+/// The cluster's record, made with `id` where there is none.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn init_cluster(meta: &dyn Transact, id: ClusterId) -> Result<Cluster> {
+    let record = Cluster {
+        id,
+        version: map::METADATA_VERSION,
+    };
+    let reply = meta.txn(&Call::put_if(map::cluster_key(), 0, json(&record)))?;
+    if reply.succeeded {
+        return Ok(record);
+    }
+    let found = reply.value(0).ok_or(AdminError::NoCluster)?;
+    parse(found)
+}
+
+/// Registers a node under its name, or renews its record: the number stays with the name.
+///
+/// # Errors
+/// A bad name; the metadata is away or refuses.
+pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<&str>, cores: u32) -> Result<Node> {
+    let served = Served {
+        fabric,
+        nbd,
+        nvme: None,
+        metrics: None,
+        cores,
+    };
+    register(meta, name, &served)
+}
+
+/// What a node serves, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Served<'a> {
+    /// Where its fabric is.
+    pub fabric: &'a str,
+    /// Where its NBD server is.
+    pub nbd: Option<&'a str>,
+    /// Where hosts connect by NVMe/TCP.
+    pub nvme: Option<&'a str>,
+    /// Where its metrics and traces are.
+    pub metrics: Option<&'a str>,
+    /// How many cores serve.
+    pub cores: u32,
+}
+
+/// As [`register_node`], with all that a node can serve.
+///
+/// # Errors
+/// As [`register_node`].
+pub fn register(meta: &dyn Transact, name: &str, served: &Served<'_>) -> Result<Node> {
+    for _ in 0..RACES {
+        match register_as(meta, name, reserve_node(meta, name)?, served) {
+            // Somebody was faster: the number stays with the name.
+            Err(AdminError::NodeTaken { .. }) => {}
+            other => return other,
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::node_key(name),
+    })
+}
+
+/// The number of a node, given now if it has none: its addresses are registered once they are known.
+///
+/// # Errors
+/// As [`register_node`].
+pub fn node_number(meta: &dyn Transact, name: &str) -> Result<NodeId> {
+    check_name("node", name)?;
+    match get::<Node>(meta, &map::node_key(name))? {
+        Some((node, _)) => Ok(node.id),
+        None => Ok(register_node(meta, name, "", None, 0)?.id),
+    }
+}
+
+/// Registers a store, or renews its record.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn register_store(meta: &dyn Transact, store: &Store) -> Result<()> {
+    let key = map::store_key(store.id);
+    for _ in 0..RACES {
+        let found = get::<Store>(meta, &key)?;
+        let (old, revision) = found.map_or((None, 0), |(old, revision)| (Some(old), revision));
+        let store = settled_store(store, old.as_ref());
+        if old.as_ref() == Some(&store) || put_if(meta, &key, revision, &store)? {
+            return Ok(());
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// A store's record as it is to be written: the weight, the class and the duty are the operator's once they are set.
+fn settled_store(store: &Store, old: Option<&Store>) -> Store {
+    let mut store = store.clone();
+    if let Some(old) = old {
+        store.weight = old.weight;
+        store.duty = old.duty;
+        if !old.class.is_empty() {
+            store.class.clone_from(&old.class);
+        }
+    }
+    store
+}
+
+/// All nodes by name.
+///
+/// # Errors
+/// The metadata is away, or a record is not readable.
+pub fn nodes(meta: &dyn Transact) -> Result<Vec<Node>> {
+    list(meta, &map::node_key(""))
+}
+
+/// All stores.
+///
+/// # Errors
+/// As [`nodes`].
+pub fn stores(meta: &dyn Transact) -> Result<Vec<Store>> {
+    list(meta, &format!("{}stores/", map::PREFIX))
+}
+
+/// A node's name; where there is none, its number.
+fn node_name(meta: &dyn Transact, node: NodeId) -> Result<String> {
+    let found = nodes(meta)?.into_iter().find(|known| known.id == node);
+    Ok(found.map_or_else(|| format!("number {node}"), |known| known.name))
+}
+
+/// The next number of a counter: never given twice.
+fn next_number(meta: &dyn Transact, counter: &str) -> Result<u64> {
+    let key = map::counter_key(counter);
+    for _ in 0..RACES {
+        let found = get::<u64>(meta, &key)?;
+        let (last, revision) = found.unwrap_or((0, 0));
+        let next = last + 1;
+        if put_if(meta, &key, revision, &next)? {
+            return Ok(next);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Nodes and pools have numbers of 32 bits.
+fn number(next: u64, counter: &str) -> Result<u32> {
+    u32::try_from(next).map_err(|_| AdminError::Damaged {
+        key: map::counter_key(counter),
+        what: "no number is left",
+    })
+}
+
+pub(crate) fn get<T: DeserializeOwned>(meta: &dyn Transact, key: &str) -> Result<Option<(T, u64)>> {
+    let reply = meta.txn(&Call::get(key))?;
+    reply
+        .value(0)
+        .map(|found| Ok((parse(found)?, found.mod_revision)))
+        .transpose()
+}
+
+pub(crate) fn list<T: DeserializeOwned>(meta: &dyn Transact, prefix: &str) -> Result<Vec<T>> {
+    let reply = meta.txn(&Call::prefix(prefix))?;
+    reply.values(0).iter().map(parse).collect()
+}
+
+fn put_if<T: Serialize>(meta: &dyn Transact, key: &str, revision: u64, record: &T) -> Result<bool> {
+    Ok(meta.txn(&Call::put_if(key, revision, json(record)))?.succeeded)
+}
+
+fn parse<T: DeserializeOwned>(found: &KeyValue) -> Result<T> {
+    Ok(found.json().map_err(amita_metadata::Error::from)?)
+}
+
+fn json<T: Serialize>(record: &T) -> Vec<u8> {
+    serde_json::to_vec(record).expect("records of the metadata are plain data")
+}
+
+/// A store's record as a node registers it.
+#[must_use]
+pub fn store_record(id: StoreId, node: NodeId, path: &str, size_bytes: u64) -> Store {
+    Store {
+        class: String::new(),
+        duty: amita_types::map::StoreDuty::Normal,
+        id,
+        node,
+        path: path.to_owned(),
+        size_bytes,
+        weight: weight_of(size_bytes),
+    }
+}
+
+/// A store's weight in MiB: proportional to its capacity unless an operator says otherwise.
+fn weight_of(size_bytes: u64) -> u32 {
+    (size_bytes >> 20).clamp(1, u64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests;

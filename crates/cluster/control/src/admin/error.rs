@@ -1,0 +1,305 @@
+//! Why an operator's change was not made.
+
+use amita_types::StoreId;
+use amita_types::placement::PlacementError;
+
+/// What, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// The metadata service.
+    #[error(transparent)]
+    Metadata(#[from] amita_metadata::Error),
+    /// Nobody has made the cluster yet.
+    #[error("the metadata holds no cluster yet; start a node with `amita serve`, which makes it")]
+    NoCluster,
+    /// A name that cannot be one.
+    #[error("{name:?} is no name for a {what}: {why}")]
+    BadName {
+        /// Of what.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A setting that cannot be.
+    #[error("{what} {name}: {why}")]
+    BadSetting {
+        /// Of what.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// The name is taken.
+    #[error("a {what} named {name} exists already; choose another name, or use it")]
+    Exists {
+        /// What.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// There is none of that name.
+    #[error("there is no {what} named {name}; {}", there_is(what, there))]
+    NoSuch {
+        /// What.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What there is.
+        there: Vec<String>,
+    },
+    /// The copies cannot be placed.
+    #[error("pool {pool}: {why}")]
+    Placement {
+        /// The pool.
+        pool: String,
+        /// Why.
+        why: PlacementError,
+    },
+    /// The copies could be placed if all nodes were alive.
+    #[error("pool {pool}: {why}. More have stores but are not alive: start {}", away.join(", "))]
+    NodesAway {
+        /// The pool.
+        pool: String,
+        /// Why those that are alive do not do.
+        why: PlacementError,
+        /// The others' names.
+        away: Vec<String>,
+    },
+    /// The metadata contradicts itself.
+    #[error("the metadata at {key} is damaged: {what}; was it restored from an old copy?")]
+    Damaged {
+        /// Where.
+        key: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A volume that is in use somewhere.
+    #[error("volume {name} is in use at node {node} ({clients} clients); disconnect them, or use --force")]
+    InUse {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        node: String,
+        /// How many use it there.
+        clients: u64,
+    },
+    /// A volume that is open somewhere.
+    #[error("volume {name} is open on node {node}; disconnect its hosts and stop that node, or use --force")]
+    IsOpen {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        node: String,
+    },
+    /// Nobody says whether a volume is in use.
+    #[error(
+        "volume {name} is open on node {node}, and that node does not say whether anybody uses it; look at it \
+         (`amita status`), try again, or use --force"
+    )]
+    OwnerSilent {
+        /// The volume.
+        name: String,
+        /// Who has it.
+        node: String,
+    },
+    /// The metadata is not to be relied on.
+    #[error("no volume is made or deleted while the metadata is suspected: {why}")]
+    Suspected {
+        /// What was found.
+        why: String,
+    },
+    /// A volume that hosts may use.
+    #[error(
+        "volume {volume} is namespace {nsid} of subsystem {subsystem}: hosts may use it; take it out first \
+         (`amita namespace remove {subsystem} {nsid}`), or use --force"
+    )]
+    Attached {
+        /// The volume.
+        volume: String,
+        /// The subsystem.
+        subsystem: String,
+        /// The namespace's number.
+        nsid: u32,
+    },
+    /// A subsystem that hosts may use.
+    #[error(
+        "subsystem {subsystem} has {namespaces} namespaces, and hosts may use them; take them out first \
+         (`amita namespace remove {subsystem} NSID`), or use --force: the volumes stay"
+    )]
+    HasNamespaces {
+        /// The subsystem.
+        subsystem: String,
+        /// How many.
+        namespaces: usize,
+    },
+    /// A host that may connect.
+    #[error(
+        "host {host} is allowed in {}; deny it there first (`amita host deny SUBSYSTEM {host}`), or use --force", subsystems.join(", ")
+    )]
+    Allowed {
+        /// The host.
+        host: String,
+        /// Where.
+        subsystems: Vec<String>,
+    },
+    /// A host that may not connect anyway.
+    #[error("host {host} is not allowed in subsystem {subsystem}; {}", those_are(allowed))]
+    NotAllowed {
+        /// The host.
+        host: String,
+        /// Where.
+        subsystem: String,
+        /// Who is.
+        allowed: Vec<String>,
+    },
+    /// No more of them.
+    #[error("{what} {name} has {most} {of}, and more are not possible")]
+    Full {
+        /// What.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Of what.
+        of: &'static str,
+        /// How many it has.
+        most: usize,
+    },
+    /// A node whose absence would hold up writes.
+    #[error(
+        "without node {node}, writes to {groups} groups of pool {pool} would wait: fewer than {min_copies} of their copies \
+         are elsewhere and in sync; let them be brought up to date first (`amita status`), or use --force"
+    )]
+    WouldWait {
+        /// The node.
+        node: String,
+        /// The first pool of which that is so.
+        pool: String,
+        /// How many of its groups.
+        groups: usize,
+        /// How many copies a write needs.
+        min_copies: usize,
+    },
+    /// A rule that the stores that there are cannot meet.
+    #[error(
+        "pool {pool}: with the stores that there are, {groups} groups could not obey that rule; add stores, or use --force"
+    )]
+    RuleUnmet {
+        /// The pool.
+        pool: String,
+        /// How many of its groups.
+        groups: usize,
+    },
+    /// A store that groups still name.
+    #[error(
+        "store {store} is still needed by {groups} groups; drain it first (`amita disk drain {store}`), and wait for it"
+    )]
+    StillNeeded {
+        /// The store.
+        store: StoreId,
+        /// How many groups.
+        groups: usize,
+    },
+    /// The metadata is not to be believed: what needs a volume to be opened cannot be done.
+    #[error("no volume is opened, so none can be moved: {why}")]
+    NothingOpens {
+        /// What was found, and what to do.
+        why: String,
+    },
+    /// A node that is there.
+    #[error("node {name} holds its lease: stop it first, and wait until its lease has ended (`amita node list`)")]
+    NodeLives {
+        /// The node.
+        name: String,
+    },
+    /// A node whose stores groups still name.
+    #[error(
+        "node {name} has stores that groups still need: {}; move their data to others first (`amita disk drain STORE`), and \
+         wait for it",
+        of_stores(stores)
+    )]
+    NodeNeeded {
+        /// The node.
+        name: String,
+        /// Its stores that groups name, and how many groups do.
+        stores: Vec<(StoreId, usize)>,
+    },
+    /// Another process has registered under the name a moment ago.
+    #[error(
+        "another process has registered as node {name} at the same moment; give this node another name, or start it again"
+    )]
+    NodeTaken {
+        /// The node.
+        name: String,
+    },
+    /// A store that another living process serves.
+    #[error(
+        "store {store} is served by node {by} ({path}): this is a copy of it, or the same disk reached twice. Two must never \
+         serve one store: take this one away, or stop that node if its disk has moved here"
+    )]
+    StoreServed {
+        /// The store.
+        store: StoreId,
+        /// The node's name.
+        by: String,
+        /// Where it has it.
+        path: String,
+    },
+    /// A store that was served since, by the same disk or by a copy of it.
+    #[error(
+        "store {store} is an old copy: it was last served as mount {known} (by node {by}, {path}), and this is mount {mount}: \
+         what was written since is missing here. Serve the other one; if it is lost, `amita disk adopt {store}` lets this one \
+         in, without what it has missed"
+    )]
+    StoreOutdated {
+        /// The store.
+        store: StoreId,
+        /// The newest mount that was claimed.
+        known: u64,
+        /// This one.
+        mount: u64,
+        /// Who had it.
+        by: String,
+        /// Where.
+        path: String,
+    },
+    /// Others changed the record each time.
+    #[error("{key} was changed by others again and again; try again")]
+    TooManyRaces {
+        /// The record.
+        key: String,
+    },
+}
+
+fn of_stores(stores: &[(StoreId, usize)]) -> String {
+    let each = stores
+        .iter()
+        .map(|(store, groups)| format!("{store} ({groups} groups)"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn how_to_make(what: &str) -> String {
+    match what {
+        "host" | "namespace" => format!(": add one with `amita {what} add`"),
+        "node" => ": start one with `amita serve`".to_owned(),
+        _ => format!(": make one with `amita {what} create`"),
+    }
+}
+
+fn those_are(allowed: &[String]) -> String {
+    match allowed {
+        [] => "no host is".to_owned(),
+        several => format!("allowed are {}", several.join(", ")),
+    }
+}
+
+fn there_is(what: &str, there: &[String]) -> String {
+    match there {
+        [] => format!("there are no {what}s at all{}", how_to_make(what)),
+        [only] => format!("there is {only}"),
+        several => format!("there are {}", several.join(", ")),
+    }
+}

@@ -1,0 +1,38 @@
+//! Volumes grow. `docs/decisions/019-resize.md` says why the size stands in the volume's own record.
+
+use super::volume::{check_size, find_volume};
+use super::{AdminError, RACES, Result, put_if};
+use amita_metadata::Transact;
+use amita_types::map::{self, Volume};
+
+/// Makes a volume larger. The owner goes on: its number of ownership does not change.
+///
+/// # Errors
+/// No such volume, a size that cannot be, or that is smaller than what it has; the metadata is away or refuses.
+pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result<Volume> {
+    check_size(name, size_bytes)?;
+    let key = map::volume_key(name);
+    for _ in 0..RACES {
+        let (old, revision) = find_volume(meta, name)?;
+        if size_bytes < old.size_bytes {
+            return Err(AdminError::BadSetting {
+                what: "volume",
+                name: name.to_owned(),
+                why: format!(
+                    "it has {} bytes, and {size_bytes} are fewer: what lies behind would be lost, so volumes only grow. Make \
+                     a smaller volume, and copy what is wanted",
+                    old.size_bytes
+                ),
+            });
+        }
+        let new = Volume {
+            size_bytes,
+            ..old.clone()
+        };
+        // The comparison keeps what a takeover writes meanwhile: generation and owner are those that were read.
+        if new == old || put_if(meta, &key, revision, &new)? {
+            return Ok(new);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}

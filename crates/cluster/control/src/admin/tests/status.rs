@@ -1,0 +1,93 @@
+use super::*;
+use amita_types::VolumeId;
+use amita_types::condition::{Condition, Failing, StoreSpace, Trouble, condition_key};
+use amita_types::map::Suspect;
+
+fn say(meta: &dyn Transact, node: u32, percent: u64, troubles: Vec<Trouble>) {
+    let space = StoreSpace {
+        store: store_of(NodeId(node)).id,
+        capacity_bytes: 100 << 20,
+        free_bytes: (100 - percent) << 20,
+    };
+    let stores = vec![space];
+    let value = json(&Condition { stores, troubles });
+    meta.txn(&Call::put(condition_key(NodeId(node), 0), value)).unwrap();
+}
+
+fn names(status: &Status) -> Vec<&'static str> {
+    status.facts.iter().map(|fact| fact.name).collect()
+}
+
+#[test]
+fn it_is_never_ok_while_no_volume_opens_and_a_move_says_so_at_once() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    create_volume(&meta, "v", "main", 1 << 30).unwrap();
+    assert_eq!(status(&meta).unwrap().health, "ok");
+    let why = "the metadata is older than what store 7 knows".to_owned();
+    meta.txn(&Call::put(map::suspect_key(NodeId(2)), json(&Suspect { why })))
+        .unwrap();
+    let found = status(&meta).unwrap();
+    assert_eq!((found.health, names(&found)), ("blocked", vec!["metadata-older"]));
+    assert!(found.warnings[0].contains("older than what store 7 knows"));
+    register(
+        &meta,
+        "n1",
+        &Served {
+            fabric: "127.0.0.1:1",
+            nbd: Some("127.0.0.1:2"),
+            nvme: None,
+            metrics: None,
+            cores: 2,
+        },
+    )
+    .unwrap();
+    let refused = move_volume(&meta, "v", "n1").unwrap_err();
+    assert!(matches!(refused, AdminError::NothingOpens { .. }), "{refused}");
+}
+
+#[test]
+fn it_tells_how_full_pools_are_and_what_fails_at_hosts() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    let volume = create_volume(&meta, "v", "main", 1 << 30).unwrap();
+    for (node, percent) in [(1, 10), (2, 20), (3, 84)] {
+        say(&meta, node, percent, Vec::new());
+    }
+    let found = status(&meta).unwrap();
+    assert_eq!(found.health, "ok");
+    let pool = &found.pools[0];
+    assert_eq!(
+        (pool.raw_bytes, pool.used_bytes, pool.fullest_percent),
+        (300 << 20, 114 << 20, Some(84))
+    );
+    say(&meta, 3, 85, Vec::new());
+    let found = status(&meta).unwrap();
+    assert_eq!((found.health, names(&found)), ("degraded", vec!["pool-near-full"]));
+    let trouble = |volume| Trouble {
+        volume,
+        what: Failing::Writes,
+        why: "no space left".to_owned(),
+    };
+    say(&meta, 3, 97, vec![trouble(volume.id), trouble(VolumeId(77))]);
+    let found = status(&meta).unwrap();
+    assert_eq!(
+        (found.health, names(&found)),
+        ("blocked", vec!["writes-fail", "pool-full"])
+    );
+    set_thresholds(&meta, |own| {
+        (own.near_full_percent, own.full_percent) = (98, 99);
+    })
+    .unwrap();
+    assert_eq!(names(&status(&meta).unwrap()), ["writes-fail"]);
+    assert!(set_thresholds(&meta, |own| own.near_full_percent = 99).is_err());
+    assert!(set_thresholds(&meta, |own| own.full_percent = 101).is_err());
+    // What a node that is gone has said is not what is so.
+    let live = map::live_key(NodeId(3));
+    let call = Call {
+        then: vec![Op::Delete { key: live }],
+        ..Call::default()
+    };
+    meta.txn(&call).unwrap();
+    assert!(!names(&status(&meta).unwrap()).contains(&"writes-fail"));
+}

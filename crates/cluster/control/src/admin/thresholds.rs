@@ -1,0 +1,42 @@
+//! From where on a store counts as near full, and as full.
+
+use super::{AdminError, RACES, Result, get, put_if};
+use amita_metadata::Transact;
+use amita_types::condition::{Thresholds, thresholds_key};
+
+/// The thresholds; the defaults where nobody has set any.
+///
+/// # Errors
+/// The metadata is away, or the record is not readable.
+pub fn thresholds(meta: &dyn Transact) -> Result<Thresholds> {
+    Ok(get(meta, &thresholds_key())?
+        .map(|(found, _)| found)
+        .unwrap_or_default())
+}
+
+/// Changes the thresholds; they hold at once.
+///
+/// # Errors
+/// Thresholds that make no sense; the metadata is away or refuses.
+pub fn set_thresholds(meta: &dyn Transact, change: impl Fn(&mut Thresholds)) -> Result<Thresholds> {
+    let key = thresholds_key();
+    for _ in 0..RACES {
+        let (mut wanted, revision) = get::<Thresholds>(meta, &key)?.unwrap_or_default();
+        change(&mut wanted);
+        let Thresholds {
+            near_full_percent,
+            full_percent,
+        } = wanted;
+        if near_full_percent == 0 || near_full_percent >= full_percent || full_percent > 100 {
+            return Err(AdminError::BadSetting {
+                what: "threshold",
+                name: format!("near full at {near_full_percent} %, full at {full_percent} %"),
+                why: "choose 1 to 100 percent, near full below full".to_owned(),
+            });
+        }
+        if put_if(meta, &key, revision, &wanted)? {
+            return Ok(wanted);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}

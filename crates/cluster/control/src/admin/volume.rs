@@ -1,0 +1,128 @@
+//! Volumes: their names and sizes.
+
+use super::subsystem::{put, unchanged};
+use super::{AdminError, RACES, Result, check_name, get, list, pools};
+use amita_metadata::{Call, Transact};
+use amita_types::map::{self, Pool, Volume};
+use amita_types::{BLOCK_BYTES, Generation, VolumeId};
+
+/// The largest volume.
+pub const MAX_VOLUME_BYTES: u64 = 1 << 56;
+
+/// All volumes by name.
+///
+/// # Errors
+/// As [`super::nodes`].
+pub fn volumes(meta: &dyn Transact) -> Result<Vec<Volume>> {
+    list(meta, &map::volume_key(""))
+}
+
+/// Makes a volume. It is thin: no space is taken before it is written.
+///
+/// # Errors
+/// A bad name or size, no such pool, a name that is taken; the metadata is away or refuses.
+pub fn create_volume(meta: &dyn Transact, name: &str, pool: &str, size_bytes: u64) -> Result<Volume> {
+    check_name("volume", name)?;
+    check_size(name, size_bytes)?;
+    if get::<Pool>(meta, &map::pool_key(pool))?.is_none() {
+        let there = pools(meta)?.into_iter().map(|pool| pool.name).collect();
+        return Err(AdminError::NoSuch {
+            what: "pool",
+            name: pool.to_owned(),
+            there,
+        });
+    }
+    let key = map::volume_key(name);
+    if get::<Volume>(meta, &key)?.is_some() {
+        return Err(AdminError::Exists {
+            what: "volume",
+            name: name.to_owned(),
+        });
+    }
+    believable(meta)?;
+    let counter = map::counter_key("volumes");
+    for _ in 0..RACES {
+        let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+        let volume = Volume {
+            id: VolumeId(last + 1),
+            name: name.to_owned(),
+            pool: pool.to_owned(),
+            size_bytes,
+            generation: Generation(0),
+            owner: None,
+        };
+        // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
+        // written last, so that nobody who is told one by one sees it before its volume.
+        let call = Call {
+            compares: vec![unchanged(&counter, revision), unchanged(&key, 0)],
+            then: vec![put(key.clone(), &volume), put(counter.clone(), &volume.id.0)],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(volume);
+        }
+        if get::<Volume>(meta, &key)?.is_some() {
+            return Err(AdminError::Exists {
+                what: "volume",
+                name: name.to_owned(),
+            });
+        }
+    }
+    Err(AdminError::TooManyRaces { key: counter })
+}
+
+/// While somebody suspects the metadata of being older than what stores know, its numbers may be those of other volumes, and what
+/// it says is there or not there may be wrong.
+pub(super) fn believable(meta: &dyn Transact) -> Result<()> {
+    let suspects: Vec<map::Suspect> = list(meta, &map::suspect_prefix())?;
+    match suspects.into_iter().next() {
+        Some(suspect) => Err(AdminError::Suspected { why: suspect.why }),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn check_size(name: &str, size_bytes: u64) -> Result<()> {
+    let bad = |why: String| {
+        Err(AdminError::BadSetting {
+            what: "volume",
+            name: name.to_owned(),
+            why,
+        })
+    };
+    let block = u64::from(BLOCK_BYTES);
+    if size_bytes == 0 || size_bytes > MAX_VOLUME_BYTES {
+        return bad(format!(
+            "a size of {size_bytes} bytes; choose {block} to {MAX_VOLUME_BYTES}"
+        ));
+    }
+    if !size_bytes.is_multiple_of(block) {
+        let down = size_bytes / block * block;
+        return bad(format!(
+            "a size of {size_bytes} bytes is no multiple of {block}; the nearest are {down} and {}",
+            down + block
+        ));
+    }
+    Ok(())
+}
+
+/// A volume by name.
+///
+/// # Errors
+/// There is none of that name; the metadata is away.
+pub fn volume(meta: &dyn Transact, name: &str) -> Result<Volume> {
+    find_volume(meta, name).map(|(volume, _)| volume)
+}
+
+pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
+    match get::<Volume>(meta, &map::volume_key(name))? {
+        Some(found) => Ok(found),
+        None => {
+            let there = volumes(meta)?.into_iter().map(|volume| volume.name).collect();
+            Err(AdminError::NoSuch {
+                what: "volume",
+                name: name.to_owned(),
+                there,
+            })
+        }
+    }
+}

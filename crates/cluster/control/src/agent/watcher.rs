@@ -1,0 +1,110 @@
+//! All records at the start, and every change after.
+
+use super::{Notice, Patience, Sink, Stop, lead};
+use crate::events;
+use amita_metadata::{Call, Client, Error, Event, KeyValue, Op, Waited, WatchStop};
+use amita_types::map::PREFIX;
+use std::collections::BTreeSet;
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long one wait lasts: only so that the thread sees a stop that came before its watch was known.
+const LOOK: Duration = Duration::from_secs(60);
+
+pub(super) fn run(
+    client: &Client,
+    sink: &Sink,
+    stop: &Stop,
+    current: &Mutex<Option<WatchStop>>,
+    events: &Sender<lead::Input>,
+) {
+    let log = events::prefix();
+    let mut patience = Patience::new();
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    while !stop.is_set() {
+        let (revision, found) = match read(client) {
+            Ok(read) => read,
+            Err(why) => {
+                patience.failed(stop, sink, "the metadata cannot be read", &why);
+                continue;
+            }
+        };
+        patience.worked(sink, "the watch");
+        let there = |found: KeyValue| {
+            let (key, value, revision) = (found.key.clone(), Some(found.value.clone()), found.mod_revision);
+            let _ = events.send(lead::Input::Record(found));
+            sink(Notice::Record { key, value, revision });
+        };
+        let gone = |key: String, revision: u64| {
+            let _ = events.send(lead::Input::Gone {
+                key: key.clone(),
+                revision,
+            });
+            sink(Notice::Record {
+                key,
+                value: None,
+                revision,
+            });
+        };
+        // What was there before and is not any more was deleted while nobody watched.
+        let keys: BTreeSet<String> = found.iter().map(|found| found.key.clone()).collect();
+        for key in known.difference(&keys) {
+            gone(key.clone(), revision);
+        }
+        known = keys;
+        found.into_iter().for_each(there);
+        let _ = events.send(lead::Input::Settled);
+        sink(Notice::Settled { revision });
+        let mut watch = client.watch(PREFIX, revision + 1);
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stopper());
+        while !stop.is_set() {
+            match watch.wait(LOOK) {
+                Waited::Item(Ok(batch)) => {
+                    for event in batch.events {
+                        // Nothing is decided by what is only told.
+                        if event.key().starts_with(&log) {
+                            continue;
+                        }
+                        match event {
+                            Event::Put(found) => {
+                                known.insert(found.key.clone());
+                                there(found);
+                            }
+                            Event::Delete { key, mod_revision } => {
+                                known.remove(&key);
+                                gone(key, mod_revision);
+                            }
+                        }
+                    }
+                    let _ = events.send(lead::Input::Seen);
+                    sink(Notice::Seen);
+                }
+                // The history was compacted away, or the service is another: read everything anew.
+                Waited::Item(Err(why)) => {
+                    patience.failed(stop, sink, "the watch broke", &why);
+                    break;
+                }
+                Waited::Nothing => {}
+                Waited::Ended => break,
+            }
+        }
+    }
+}
+
+/// All records but the events, as of one revision: there may be many events, and nobody here wants them. They are the only
+/// records below the prefix that begin with an `e`.
+fn read(client: &Client) -> Result<(u64, Vec<KeyValue>), Error> {
+    let prefixes = ('a'..='z').filter(|letter| *letter != 'e');
+    let call = Call {
+        then: prefixes
+            .map(|letter| Op::Prefix {
+                key: format!("{PREFIX}{letter}"),
+            })
+            .collect(),
+        ..Call::default()
+    };
+    let reply = client.txn(&call)?;
+    let found = (0..call.then.len()).flat_map(|index| reply.values(index).iter().cloned());
+    Ok((reply.revision, found.collect()))
+}

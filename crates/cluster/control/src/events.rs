@@ -1,0 +1,330 @@
+//! What happened, and why: an append-only log in the metadata.
+//!
+//! Each event is one record under `/amita/events/`, keyed by its time, its node and a count, so that the keys' order is
+//! the order of what happened, as far as clocks tell. Nodes write what they see of themselves, the coordinator what it
+//! decides and sees of the cluster; the coordinator trims the log by age and by count. The log is for people: nothing is
+//! decided by it, a watch of everything passes it over, and an event that cannot be written is not tried for ever.
+//!
+//! Every kind is defined once, in [`Kind`]: its name, which scripts may rely on, and how much it matters.
+
+use amita_metadata::{Call, KeyValue, Op, Transact};
+use amita_types::NodeId;
+use amita_types::map;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The most events that are kept.
+pub const MAX_EVENTS: usize = 10_000;
+/// How long events are kept.
+pub const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The most events that wait to be written while the metadata is away; older ones are dropped first.
+const MAX_WAITING: usize = 1024;
+/// Events of one transaction.
+const MAX_BATCH: usize = 64;
+
+/// The prefix of all events.
+#[must_use]
+pub fn prefix() -> String {
+    format!("{}events/", map::PREFIX)
+}
+
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// As it should go.
+    Info,
+    /// Not as it should be; the cluster goes on.
+    Warning,
+    /// A person must look.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        })
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident $name:literal $severity:ident,)+) => {
+        /// What happened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[doc = $doc])+ $kind,)+
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Kind] = &[$(Kind::$kind,)+];
+
+            /// Its name: stable, and what scripts may rely on.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$kind => $name,)+ }
+            }
+
+            /// How much it matters.
+            #[must_use]
+            pub fn severity(self) -> Severity {
+                match self { $(Kind::$kind => Severity::$severity,)+ }
+            }
+
+            /// What it means, in a sentence.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Kind::$kind => concat!($($doc),+),)+ }
+                .trim()
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A node was elected coordinator.
+    CoordinatorElected "coordinator-elected" Info,
+    /// A node's lease ended: it is down, or cut off.
+    NodeGone "node-gone" Warning,
+    /// A node holds its lease again.
+    NodeBack "node-back" Info,
+    /// Stores of dead nodes were taken out of in-sync sets; writes go on with the others.
+    NodesEvicted "nodes-evicted" Warning,
+    /// Stores that their living nodes do not serve were taken out of in-sync sets.
+    StoresEvicted "stores-evicted" Warning,
+    /// Too few members are there to evict the others lawfully: writes wait.
+    TooFewAlive "too-few-alive" Error,
+    /// Stores are being brought up to date.
+    SyncStarted "sync-started" Info,
+    /// Stores are no longer being brought up to date: they are gone, or not wanted there.
+    SyncDropped "sync-dropped" Info,
+    /// Stores are up to date and in sync.
+    SyncFinished "sync-finished" Info,
+    /// Stores that others have replaced were taken out of in-sync sets.
+    StoresLeft "stores-left" Info,
+    /// Groups are to be held by other stores.
+    Placed "placed" Info,
+    /// A pool's rule cannot be met with the stores that there are.
+    RuleUnmet "rule-unmet" Warning,
+    /// A store is being drained.
+    DrainBegun "drain-begun" Info,
+    /// A store that was drained holds nothing any more.
+    DrainDone "drain-done" Info,
+    /// A record of the metadata cannot be read, and is left alone.
+    RecordUnreadable "record-unreadable" Error,
+    /// A store was mounted and serves.
+    StoreServes "store-serves" Info,
+    /// A store cannot serve.
+    StoreFailed "store-failed" Error,
+    /// A volume has another owner.
+    VolumeTakenOver "volume-taken-over" Info,
+    /// The metadata does not answer a node.
+    MetadataAway "metadata-away" Warning,
+    /// The metadata answers a node again.
+    MetadataBack "metadata-back" Info,
+    /// A node has something to say that has no kind of its own.
+    NodeWarning "node-warning" Warning,
+    /// Scrubbing found copies that are damaged or differ.
+    ScrubFound "scrub-found" Warning,
+    /// A damaged copy was repaired from a good one.
+    Repaired "repaired" Info,
+    /// A store answers much slower than its peers.
+    SlowStore "slow-store" Warning,
+    /// A store has got over the threshold for near full.
+    StoreNearFull "store-near-full" Warning,
+    /// A store has got over the threshold for full: writes fail when nothing is left.
+    StoreFull "store-full" Error,
+    /// A store that was full, or near full, has space again.
+    StoreRoomy "store-roomy" Info,
+    /// The metadata is older than what a store knows: no volume is opened.
+    MetadataOlder "metadata-older" Error,
+    /// Writes, reads or the opening of a volume fail at a gateway.
+    VolumeFails "volume-fails" Error,
+    /// What had failed at a volume has not failed for half a minute.
+    VolumeWorks "volume-works" Info,
+    /// Another node or process serves a store that this one served.
+    StoreTaken "store-taken" Error,
+}
+
+impl Kind {
+    /// The kind of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
+/// One event, as it is written and shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When: milliseconds since 1970, by the clock of the node that tells.
+    pub unix_ms: u64,
+    /// The node that tells.
+    pub node: NodeId,
+    /// The kind's name; one of a newer version may not be known here.
+    pub kind: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it is about: names and UUIDs of nodes, stores, pools and volumes, by which it can be found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<String>,
+    /// A sentence.
+    pub text: String,
+}
+
+/// What is to be written: the writer adds when and who.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// What happened.
+    pub kind: Kind,
+    /// What it is about.
+    pub objects: Vec<String>,
+    /// A sentence.
+    pub text: String,
+}
+
+impl Draft {
+    /// A kind, what it is about, and a sentence.
+    pub fn new(kind: Kind, objects: impl IntoIterator<Item = impl ToString>, text: impl Into<String>) -> Draft {
+        Draft {
+            kind,
+            objects: objects.into_iter().map(|object| object.to_string()).collect(),
+            text: text.into(),
+        }
+    }
+}
+
+/// Gives events their keys, and keeps those that wait to be written.
+#[derive(Debug)]
+pub struct Writer {
+    node: NodeId,
+    count: u64,
+    waiting: VecDeque<(String, Vec<u8>)>,
+}
+
+impl Writer {
+    /// Of that node. `session` is made anew at each start, so that keys never meet.
+    #[must_use]
+    pub fn new(node: NodeId, session: u64) -> Writer {
+        Writer {
+            node,
+            // Counts of one process are consecutive, those of two begin far apart.
+            count: session % 1_000_000 * 1_000_000,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes an event in, to be written.
+    pub fn add(&mut self, draft: Draft) {
+        let unix_ms = now_ms();
+        self.count += 1;
+        let event = Event {
+            unix_ms,
+            node: self.node,
+            kind: draft.kind.name().to_owned(),
+            severity: draft.kind.severity(),
+            objects: draft.objects,
+            text: draft.text,
+        };
+        let key = format!("{}{unix_ms:013}-{}-{:012}", prefix(), self.node, self.count);
+        let value = serde_json::to_vec(&event).expect("plain data");
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((key, value));
+    }
+
+    /// The next events to write, oldest first.
+    pub fn next(&self) -> Option<Call> {
+        let put = |(key, value): &(String, Vec<u8>)| Op::Put {
+            key: key.clone(),
+            value: value.clone(),
+            lease: None,
+        };
+        let then: Vec<Op> = self.waiting.iter().take(MAX_BATCH).map(put).collect();
+        (!then.is_empty()).then_some(Call {
+            then,
+            ..Call::default()
+        })
+    }
+
+    /// Those of that call are written: a repetition would have done no harm, since keys are never used twice.
+    pub fn written(&mut self, call: &Call) {
+        let keys: Vec<&str> = call.then.iter().map(Op::key).collect();
+        self.waiting.retain(|(key, _)| !keys.contains(&key.as_str()));
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// Which events are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Not older than this: milliseconds since 1970.
+    pub since_ms: u64,
+    /// Of one of these kinds; empty: of any.
+    pub kinds: Vec<String>,
+    /// About something whose name or UUID begins so.
+    pub object: Option<String>,
+}
+
+impl Query {
+    /// Is this event asked for?
+    #[must_use]
+    pub fn takes(&self, event: &Event) -> bool {
+        let about = |wanted: &String| event.objects.iter().any(|object| object.starts_with(wanted.as_str()));
+        event.unix_ms >= self.since_ms
+            && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+            && self.object.as_ref().is_none_or(about)
+    }
+}
+
+/// The event of a record; `None` where it is none that this build understands.
+#[must_use]
+pub fn parse(record: &KeyValue) -> Option<Event> {
+    record.json().ok()
+}
+
+/// The events that are asked for, oldest first.
+///
+/// # Errors
+/// The metadata is away.
+pub fn query(meta: &dyn Transact, query: &Query) -> Result<Vec<Event>, amita_metadata::Error> {
+    let reply = meta.txn(&Call::prefix(prefix()))?;
+    let found = reply.values(0).iter().filter_map(parse);
+    Ok(found.filter(|event| query.takes(event)).collect())
+}
+
+/// Deletes events that are too old or too many; returns how many. For the coordinator, now and then.
+///
+/// # Errors
+/// The metadata is away.
+pub fn trim(meta: &dyn Transact, most: usize, oldest: Duration) -> Result<usize, amita_metadata::Error> {
+    let reply = meta.txn(&Call::prefix(prefix()))?;
+    let keys: Vec<&str> = reply.values(0).iter().map(|found| found.key.as_str()).collect();
+    let limit = now_ms().saturating_sub(oldest.as_millis().try_into().unwrap_or(u64::MAX));
+    let from = format!("{}{limit:013}", prefix());
+    let old = keys.partition_point(|key| *key < from.as_str());
+    let many = keys.len().saturating_sub(most);
+    let doomed = &keys[..old.max(many)];
+    for batch in doomed.chunks(MAX_BATCH) {
+        let delete = |key: &&str| Op::Delete { key: (*key).to_owned() };
+        meta.txn(&Call {
+            then: batch.iter().map(delete).collect(),
+            ..Call::default()
+        })?;
+    }
+    Ok(doomed.len())
+}
+
+#[cfg(test)]
+mod tests;

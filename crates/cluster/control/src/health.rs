@@ -1,0 +1,438 @@
+//! Is the cluster well? One function says it: [`judge`] makes [facts](Fact) of what the records say, and the worst of them is
+//! the cluster's health ([`word`]).
+//!
+//! A kind of fact is defined once, in [`Kind`]: its name, which scripts may rely on, and how much it matters. A fact is what is
+//! so at this moment, each with the sentence what to do about it; what *happened* are [events](crate::events).
+
+use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
+use crate::events::Severity;
+use amita_types::condition::{Failing, Fullness, Thresholds, Trouble};
+use amita_types::map::{Pool, StoreDuty, Subsystem};
+use amita_types::{NodeId, StoreId};
+use serde::Serialize;
+use std::fmt;
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident $name:literal $severity:ident,)+) => {
+        /// What can be so.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[doc = $doc])+ $kind,)+
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Kind] = &[$(Kind::$kind,)+];
+
+            /// Its name: stable, and what scripts may rely on.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$kind => $name,)+ }
+            }
+
+            /// How much it matters.
+            #[must_use]
+            pub fn severity(self) -> Severity {
+                match self { $(Kind::$kind => Severity::$severity,)+ }
+            }
+
+            /// What it means, in a sentence.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Kind::$kind => concat!($($doc),+),)+ }
+                .trim()
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The metadata is older than what stores know, or is being rebuilt: no volume is opened.
+    MetadataOlder "metadata-older" Error,
+    /// A volume lies in a pool that does not exist: it cannot be opened.
+    PoolMissing "pool-missing" Error,
+    /// Groups have too few copies that are there: their writes wait.
+    CopiesBelow "copies-below" Error,
+    /// Groups name an in-sync store that is gone: I/O waits until it is evicted or back.
+    CopiesWaiting "copies-waiting" Error,
+    /// A gateway could not open a volume for a host.
+    OpeningFails "opening-fails" Error,
+    /// Writes of hosts fail.
+    WritesFail "writes-fail" Error,
+    /// Reads of hosts fail.
+    ReadsFail "reads-fail" Error,
+    /// A store of a pool is full by the threshold: writes to its groups fail when nothing is left.
+    PoolFull "pool-full" Error,
+    /// A store of a pool is near full by the threshold.
+    PoolNearFull "pool-near-full" Warning,
+    /// Groups have no copy to spare.
+    CopiesAtLeast "copies-at-least" Warning,
+    /// Groups lack a copy.
+    CopiesMissing "copies-missing" Warning,
+    /// A node does not hold its lease.
+    NodeDown "node-down" Warning,
+    /// A node lives and does not serve one of its stores.
+    StoreAway "store-away" Warning,
+    /// Nodes find a store slow.
+    StoreSlow "store-slow" Warning,
+    /// A pool's rule cannot be met with the stores that there are.
+    RuleUnmet "rule-unmet" Warning,
+    /// No node that lives serves a subsystem that has namespaces.
+    SubsystemUnserved "subsystem-unserved" Warning,
+    /// A node is in maintenance.
+    NodeMaintained "node-maintained" Info,
+    /// A store is being drained, or has been.
+    StoreDraining "store-draining" Info,
+    /// Groups are being brought up to date.
+    CopiesSyncing "copies-syncing" Info,
+}
+
+/// What is so, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// The kind's name.
+    pub name: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it is about: names and UUIDs of nodes, stores, pools and volumes.
+    pub objects: Vec<String>,
+    /// What is so, in a sentence.
+    pub text: String,
+    /// What to do, in a sentence; empty where there is nothing to do.
+    pub advice: String,
+}
+
+impl Fact {
+    fn new(kind: Kind, objects: impl IntoIterator<Item = impl ToString>, text: String, advice: &str) -> Fact {
+        Fact {
+            name: kind.name(),
+            severity: kind.severity(),
+            objects: objects.into_iter().map(|object| object.to_string()).collect(),
+            text,
+            advice: advice.to_owned(),
+        }
+    }
+}
+
+/// Both sentences.
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        match self.advice.as_str() {
+            "" => Ok(()),
+            advice => write!(f, " {advice}"),
+        }
+    }
+}
+
+/// The cluster's health in one word: `ok`, `degraded` (something is not as it should be, I/O goes on), `blocked` (I/O of
+/// some hosts waits or fails).
+#[must_use]
+pub fn word(facts: &[Fact]) -> &'static str {
+    match facts.iter().map(|fact| fact.severity).max() {
+        Some(Severity::Error) => "blocked",
+        Some(Severity::Warning) => "degraded",
+        Some(Severity::Info) | None => "ok",
+    }
+}
+
+/// What a cluster's health follows from.
+#[derive(Debug, Default)]
+pub struct Picture<'a> {
+    /// The nodes.
+    pub nodes: &'a [NodeStatus],
+    /// The stores.
+    pub stores: &'a [StoreStatus],
+    /// The pools.
+    pub pools: &'a [PoolStatus],
+    /// The volumes.
+    pub volumes: &'a [VolumeStatus],
+    /// What hosts connect to.
+    pub subsystems: &'a [Subsystem],
+    /// Stores that nodes find slow.
+    pub slow_stores: &'a [SlowStatus],
+    /// What was found against the metadata, in sentences.
+    pub suspects: &'a [String],
+    /// What hosts of living nodes meet with.
+    pub troubles: &'a [(NodeId, Trouble)],
+    /// What is full.
+    pub thresholds: Thresholds,
+}
+
+/// Says what is so, the worst first.
+#[must_use]
+pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for why in picture.suspects {
+        let volumes = picture.volumes.iter().map(|found| &found.volume.name);
+        facts.push(Fact::new(
+            Kind::MetadataOlder,
+            volumes,
+            format!("No volume is opened: {}.", why.trim_end_matches('.')),
+            "",
+        ));
+    }
+    picture.of_volumes(&mut facts);
+    for pool in picture.pools {
+        of_copies(&pool.pool, &pool.group_counts, &mut facts);
+        of_rule(&pool.pool, pool.outlook, &mut facts);
+        picture.of_space(pool, &mut facts);
+    }
+    picture.of_nodes(&mut facts);
+    picture.of_stores(&mut facts);
+    picture.of_subsystems(&mut facts);
+    facts.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
+    facts
+}
+
+/// The most stores that one sentence names.
+const NAMED_STORES: usize = 4;
+
+impl Picture<'_> {
+    fn node_name(&self, id: NodeId) -> String {
+        let found = self.nodes.iter().find(|found| found.node.id == id);
+        found.map_or_else(|| id.to_string(), |found| found.node.name.clone())
+    }
+
+    fn of_volumes(&self, facts: &mut Vec<Fact>) {
+        for found in self.volumes {
+            let volume = &found.volume;
+            if !self.pools.iter().any(|pool| pool.pool.name == volume.pool) {
+                facts.push(Fact::new(
+                    Kind::PoolMissing,
+                    [&volume.name, &volume.pool],
+                    format!(
+                        "Volume {} lies in pool {}, which does not exist: it cannot be opened.",
+                        volume.name, volume.pool
+                    ),
+                    "Restore the pool's record, or delete the volume.",
+                ));
+            }
+        }
+        for (node, trouble) in self.troubles {
+            let found = self.volumes.iter().find(|found| found.volume.id == trouble.volume);
+            // Of one that was deleted nobody needs to hear.
+            let Some(found) = found else { continue };
+            let (name, node) = (&found.volume.name, self.node_name(*node));
+            let (kind, what) = match trouble.what {
+                Failing::Writes => (Kind::WritesFail, "writes fail"),
+                Failing::Reads => (Kind::ReadsFail, "reads fail"),
+                Failing::Opening => (Kind::OpeningFails, "it could not be opened"),
+            };
+            facts.push(Fact::new(
+                kind,
+                [name, &node],
+                format!(
+                    "Volume {name} at node {node}: {what}: {}.",
+                    trouble.why.trim_end_matches('.')
+                ),
+                "",
+            ));
+        }
+    }
+
+    /// A pool is as full as the fullest of its stores: chunks go where their hash says, so a write fails as soon as one
+    /// store of its group has nothing left.
+    fn of_space(&self, pool: &PoolStatus, facts: &mut Vec<Fact>) {
+        let mut filled: Vec<(u8, StoreId, &str)> = Vec::new();
+        for found in self.stores.iter().filter(|found| pool.stores.contains(&found.store.id)) {
+            let Some(space) = found.space else { continue };
+            if self.thresholds.fullness(space.used_percent()) > Fullness::Roomy {
+                filled.push((space.used_percent(), found.store.id, found.node_name.as_str()));
+            }
+        }
+        filled.sort_by_key(|(percent, store, _)| (std::cmp::Reverse(*percent), *store));
+        let Some((worst, ..)) = filled.first() else { return };
+        let name = &pool.pool.name;
+        let named: Vec<String> = filled
+            .iter()
+            .take(NAMED_STORES)
+            .map(|(percent, store, node)| format!("{store} on {node} at {percent} %"))
+            .collect();
+        let more = match filled.len().saturating_sub(NAMED_STORES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = format!("{}{more}", named.join(", "));
+        let objects = || {
+            let stores = filled.iter().map(|(_, store, _)| store.to_string());
+            std::iter::once(name.clone()).chain(stores)
+        };
+        let advice = "Add stores, or delete or trim what is not needed.";
+        facts.push(match self.thresholds.fullness(*worst) {
+            Fullness::Full => Fact::new(
+                Kind::PoolFull,
+                objects(),
+                format!("Pool {name} is full: store {named}; writes fail where nothing is left."),
+                advice,
+            ),
+            _ => Fact::new(
+                Kind::PoolNearFull,
+                objects(),
+                format!("Pool {name} is near full: store {named}."),
+                advice,
+            ),
+        });
+    }
+
+    fn of_nodes(&self, facts: &mut Vec<Fact>) {
+        for node in self.nodes {
+            let name = &node.node.name;
+            let (kind, text, advice) = match (node.alive, node.node.maintenance) {
+                (false, true) => (
+                    Kind::NodeMaintained,
+                    format!("Node {name} is in maintenance and down."),
+                    String::new(),
+                ),
+                (false, false) => (
+                    Kind::NodeDown,
+                    format!("Node {name} does not hold its lease: it is down, or cut off."),
+                    format!("Start it; if it never comes back, `amita node remove {name}`."),
+                ),
+                (true, true) => (
+                    Kind::NodeMaintained,
+                    format!("Node {name} is in maintenance: its stores get no new groups."),
+                    String::new(),
+                ),
+                (true, false) => continue,
+            };
+            facts.push(Fact::new(kind, [name], text, &advice));
+        }
+    }
+
+    fn of_stores(&self, facts: &mut Vec<Fact>) {
+        let lives = |node: NodeId| self.nodes.iter().any(|found| found.alive && found.node.id == node);
+        for found in self
+            .stores
+            .iter()
+            .filter(|found| !found.alive && lives(found.store.node))
+        {
+            facts.push(Fact::new(
+                Kind::StoreAway,
+                [found.store.id.to_string(), found.node_name.clone()],
+                format!(
+                    "Store {} is not served by node {}, which lives: see that node's log.",
+                    found.store.id, found.node_name
+                ),
+                "",
+            ));
+        }
+        for found in self.slow_stores {
+            facts.push(Fact::new(
+                Kind::StoreSlow,
+                [found.store],
+                format!(
+                    "Store {} is slow, as {} of {} nodes that use it find, for {} s: {}. It is read from last.",
+                    found.store,
+                    found.slow.len(),
+                    found.slow.len() + found.well.len(),
+                    found.for_s,
+                    found.why
+                ),
+                "Look after its disk and its links.",
+            ));
+        }
+        let drained = self
+            .stores
+            .iter()
+            .filter(|found| found.store.duty == StoreDuty::Draining);
+        for found in drained {
+            let id = found.store.id;
+            let text = match found.named {
+                0 => format!("Store {id} is drained: it can be taken out (`amita disk forget {id}`)."),
+                left => format!("Store {id} is being drained: {left} groups to go."),
+            };
+            facts.push(Fact::new(Kind::StoreDraining, [id], text, ""));
+        }
+    }
+
+    fn of_subsystems(&self, facts: &mut Vec<Fact>) {
+        let with_namespaces = self.subsystems.iter().filter(|found| !found.namespaces.is_empty());
+        for subsystem in with_namespaces {
+            let serves = |found: &NodeStatus| {
+                let named = subsystem.gateways.is_empty() || subsystem.gateways.contains(&found.node.name);
+                named && found.alive && found.node.nvme.is_some()
+            };
+            if self.nodes.iter().any(serves) {
+                continue;
+            }
+            let (name, who) = (&subsystem.name, subsystem.gateways.join(", "));
+            let who = if who.is_empty() { "any node".to_owned() } else { who };
+            facts.push(Fact::new(
+                Kind::SubsystemUnserved,
+                [name],
+                format!("Subsystem {name}: no node that lives serves it; start {who} with --nvme ADDRESS:PORT."),
+                "",
+            ));
+        }
+    }
+}
+
+fn of_copies(pool: &Pool, counts: &GroupCounts, facts: &mut Vec<Fact>) {
+    let (name, all) = (&pool.name, pool.groups);
+    let mut tell = |kind: Kind, count: usize, text: String, advice: &str| match count {
+        0 => {}
+        _ => facts.push(Fact::new(
+            kind,
+            [name],
+            format!("Pool {name}: {count} of {all} groups {text}"),
+            advice,
+        )),
+    };
+    tell(
+        Kind::CopiesMissing,
+        counts.degraded + counts.at_min_copies,
+        "lack a copy; I/O goes on.".to_owned(),
+        "",
+    );
+    tell(
+        Kind::CopiesAtLeast,
+        counts.at_min_copies,
+        "have no copy to spare; one more failure, and their writes wait.".to_owned(),
+        "",
+    );
+    tell(
+        Kind::CopiesWaiting,
+        counts.waiting - counts.below,
+        "name an in-sync store that is gone; I/O waits until it is evicted or back.".to_owned(),
+        "",
+    );
+    tell(
+        Kind::CopiesBelow,
+        counts.below,
+        "have too few copies that are there; their writes wait until the nodes of the others are back.".to_owned(),
+        "Start those nodes.",
+    );
+    tell(
+        Kind::CopiesSyncing,
+        counts.syncing,
+        format!(
+            "are being brought up to date; {} in all are not yet as they should be.",
+            counts.moving
+        ),
+        "",
+    );
+}
+
+fn of_rule(pool: &Pool, outlook: Outlook, facts: &mut Vec<Fact>) {
+    if outlook.unmet == 0 {
+        return;
+    }
+    let (name, all) = (&pool.name, pool.groups);
+    let class = pool.class.as_ref();
+    let class = class.map_or_else(String::new, |class| format!(" of class {class}"));
+    facts.push(Fact::new(
+        Kind::RuleUnmet,
+        [name],
+        format!(
+            "Pool {name}: the rule cannot be met for {} of {all} groups: not enough {}s with stores{class} that can take a \
+             copy. They stay where they are: add stores, or end drains.",
+            outlook.unmet, pool.failure_domain
+        ),
+        "",
+    ));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+use super::*;
+use amita_types::condition::StoreSpace;
+use amita_types::map::{Node, PoolKind, Volume};
+use amita_types::placement::Level;
+use amita_types::{Generation, PoolId, VolumeId};
+
+fn node(number: u32, alive: bool) -> NodeStatus {
+    NodeStatus {
+        node: Node {
+            id: NodeId(number),
+            name: format!("n{number}"),
+            fabric: "127.0.0.1:1".to_owned(),
+            nbd: None,
+            nvme: None,
+            metrics: None,
+            cores: 1,
+            site: String::new(),
+            rack: String::new(),
+            maintenance: false,
+            client: false,
+        },
+        alive,
+    }
+}
+
+fn store(number: u32, used_percent: u64) -> StoreStatus {
+    let id = StoreId(u128::from(number));
+    StoreStatus {
+        store: crate::admin::store_record(id, NodeId(number), "/dev/x", 100 << 20),
+        node_name: format!("n{number}"),
+        alive: true,
+        groups: 1,
+        in_sync: 1,
+        syncing: 0,
+        named: 1,
+        space: Some(StoreSpace {
+            store: id,
+            capacity_bytes: 100 << 20,
+            free_bytes: (100 - used_percent) << 20,
+        }),
+    }
+}
+
+fn pool(stores: &[u32]) -> PoolStatus {
+    PoolStatus {
+        pool: Pool {
+            id: PoolId(1),
+            name: "main".to_owned(),
+            kind: PoolKind::Replicated {
+                copies: 2,
+                min_copies: 1,
+            },
+            groups: 8,
+            chunk_bytes: 4 << 20,
+            failure_domain: Level::Node,
+            class: None,
+        },
+        group_counts: GroupCounts {
+            whole: 8,
+            ..GroupCounts::default()
+        },
+        outlook: Outlook::default(),
+        stores: stores.iter().map(|&number| StoreId(u128::from(number))).collect(),
+        raw_bytes: 0,
+        used_bytes: 0,
+        fullest_percent: None,
+    }
+}
+
+fn volume(pool: &str) -> VolumeStatus {
+    VolumeStatus {
+        volume: Volume {
+            id: VolumeId(3),
+            name: "disk0".to_owned(),
+            pool: pool.to_owned(),
+            size_bytes: 4096,
+            generation: Generation(1),
+            owner: None,
+        },
+        owner_name: None,
+        owner_alive: false,
+    }
+}
+
+fn names(facts: &[Fact]) -> Vec<&'static str> {
+    facts.iter().map(|fact| fact.name).collect()
+}
+
+#[test]
+fn all_is_well() {
+    let picture = Picture {
+        nodes: &[node(1, true), node(2, true)],
+        stores: &[store(1, 10), store(2, 84)],
+        pools: &[pool(&[1, 2])],
+        volumes: &[volume("main")],
+        ..Picture::default()
+    };
+    let facts = judge(&picture);
+    assert_eq!((names(&facts), word(&facts)), (vec![], "ok"));
+}
+
+/// What an operator met: nothing of this was said, and the health was ok.
+#[test]
+fn what_keeps_hosts_from_their_data_is_never_ok() {
+    let (nodes, stores, pools, volumes) = (
+        [node(1, true), node(2, true)],
+        [store(1, 10), store(2, 10)],
+        [pool(&[1, 2])],
+        [volume("main")],
+    );
+    let well = || Picture {
+        nodes: &nodes,
+        stores: &stores,
+        pools: &pools,
+        volumes: &volumes,
+        ..Picture::default()
+    };
+    let suspects = ["the metadata is older than what store 1 knows".to_owned()];
+    let facts = judge(&Picture {
+        suspects: &suspects,
+        ..well()
+    });
+    assert_eq!((names(&facts), word(&facts)), (vec!["metadata-older"], "blocked"));
+    assert_eq!(facts[0].objects, ["disk0"]);
+
+    for (what, name) in [
+        (Failing::Writes, "writes-fail"),
+        (Failing::Reads, "reads-fail"),
+        (Failing::Opening, "opening-fails"),
+    ] {
+        let trouble = |volume| Trouble {
+            volume: VolumeId(volume),
+            what,
+            why: "no space left".to_owned(),
+        };
+        let troubles = [(NodeId(2), trouble(3)), (NodeId(2), trouble(4))];
+        let facts = judge(&Picture {
+            troubles: &troubles,
+            ..well()
+        });
+        assert_eq!((names(&facts), word(&facts)), (vec![name], "blocked"));
+        assert_eq!(facts[0].objects, ["disk0", "n2"], "and not the volume that is gone");
+        assert!(facts[0].text.contains("no space left"), "{}", facts[0].text);
+    }
+
+    let orphans = [volume("gone")];
+    let facts = judge(&Picture {
+        volumes: &orphans,
+        ..well()
+    });
+    assert_eq!((names(&facts), word(&facts)), (vec!["pool-missing"], "blocked"));
+}
+
+#[test]
+fn a_pool_is_as_full_as_the_fullest_of_its_stores() {
+    let nodes = [node(1, true), node(2, true), node(3, true)];
+    let stores = [store(1, 50), store(2, 91), store(3, 99)];
+    let judged = |pools: &[PoolStatus], thresholds| {
+        let facts = judge(&Picture {
+            nodes: &nodes,
+            stores: &stores,
+            pools,
+            thresholds,
+            ..Picture::default()
+        });
+        (names(&facts), word(&facts), facts.first().map(|fact| fact.text.clone()))
+    };
+    let usual = Thresholds::default();
+    let (found, health, text) = judged(&[pool(&[1, 2])], usual);
+    assert_eq!((found, health), (vec!["pool-near-full"], "degraded"));
+    assert!(text.unwrap().contains("on n2 at 91 %"));
+    let (found, health, text) = judged(&[pool(&[1, 2, 3])], usual);
+    assert_eq!((found, health), (vec!["pool-full"], "blocked"));
+    let text = text.unwrap();
+    assert!(
+        text.find("on n3 at 99 %") < text.find("on n2 at 91 %"),
+        "the fullest first: {text}"
+    );
+    assert_eq!(
+        judged(&[pool(&[1])], usual).1,
+        "ok",
+        "a store of another pool does not count"
+    );
+    let strict = Thresholds {
+        near_full_percent: 40,
+        full_percent: 50,
+    };
+    assert_eq!(judged(&[pool(&[1])], strict).0, ["pool-full"]);
+}
+
+#[test]
+fn the_worst_comes_first_and_says_how_the_cluster_is() {
+    let mut missing = pool(&[1, 2]);
+    missing.group_counts = GroupCounts {
+        degraded: 4,
+        waiting: 4,
+        below: 4,
+        syncing: 1,
+        ..GroupCounts::default()
+    };
+    let facts = judge(&Picture {
+        nodes: &[node(1, true), node(2, false)],
+        stores: &[store(1, 10)],
+        pools: &[missing],
+        ..Picture::default()
+    });
+    assert_eq!(
+        names(&facts),
+        ["copies-below", "copies-missing", "node-down", "copies-syncing"]
+    );
+    assert_eq!(word(&facts), "blocked");
+    assert!(facts[2].to_string().contains("amita node remove n2"));
+}
+
+#[test]
+fn names_are_unique() {
+    let all: std::collections::BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    assert_eq!(all.len(), Kind::ALL.len());
+    assert!(Kind::ALL.iter().all(|kind| !kind.meaning().is_empty()));
+}

@@ -1,0 +1,215 @@
+//! The settings that NVMe hosts see, made of what is known of the cluster.
+
+use crate::view::View;
+use amita_control::admin::field;
+use amita_keys::{SealError, SealKey};
+use amita_types::map;
+use amita_types::{ClusterId, NodeId, VolumeId};
+use amita_uss::nvme::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Makes the catalogs of a node, and remembers what it takes to make the next one.
+pub struct Cataloguer {
+    node: NodeId,
+    discovery_nqn: String,
+    key: Option<Arc<SealKey>>,
+    made: Arc<Catalog>,
+    /// What was opened, by what it was sealed as.
+    opened: BTreeMap<String, Secret>,
+    /// What could not be opened, so that it is said once.
+    refused: BTreeSet<String>,
+    /// For the operator.
+    warnings: Vec<String>,
+}
+
+impl Cataloguer {
+    /// A cataloguer that has made none yet. Without a sealing key, hosts with secrets cannot connect.
+    #[must_use]
+    pub fn new(node: NodeId, cluster: ClusterId, key: Option<Arc<SealKey>>) -> Cataloguer {
+        Cataloguer {
+            node,
+            discovery_nqn: discovery_nqn(cluster),
+            key,
+            made: Arc::default(),
+            opened: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What is to be told to the operator.
+    pub fn warnings(&mut self) -> std::vec::Drain<'_, String> {
+        self.warnings.drain(..)
+    }
+
+    /// The settings as they are now, if they are not those that were made last. `is_open`: is the volume open on this node?
+    pub fn make(&mut self, view: &View, is_open: impl Fn(VolumeId) -> bool) -> Option<Arc<Catalog>> {
+        let gateways = gateways(view);
+        let mut subsystems: Vec<Arc<Subsystem>> = view
+            .subsystems()
+            .map(|record| Arc::new(self.subsystem(record, view, &gateways, &is_open)))
+            .collect();
+        subsystems.sort_by(|a, b| a.nqn.cmp(&b.nqn));
+        let volumes = subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let reservations = volumes
+            .filter_map(|namespace| Some((namespace.volume, view.reservation(namespace.volume)?.clone())))
+            .collect();
+        let mut catalog = Catalog {
+            reservations,
+            node: self.node,
+            revision: self.made.revision,
+            discovery_nqn: self.discovery_nqn.clone(),
+            subsystems,
+            gateways,
+        };
+        if catalog == *self.made {
+            return None;
+        }
+        catalog.revision += 1;
+        self.made = Arc::new(catalog);
+        Some(self.made.clone())
+    }
+
+    fn subsystem(
+        &mut self,
+        record: &map::Subsystem,
+        view: &View,
+        gateways: &[Gateway],
+        is_open: &impl Fn(VolumeId) -> bool,
+    ) -> Subsystem {
+        let named = |gateway: &&Gateway| record.gateways.is_empty() || record.gateways.contains(&gateway.name);
+        let mut named_hosts: BTreeSet<&str> = record.hosts.iter().map(String::as_str).collect();
+        if record.any_host {
+            // Whoever has something to show shows it, also where anybody may come.
+            named_hosts.extend(view.hosts_with_secrets());
+        }
+        let hosts: Vec<Arc<HostAccess>> = named_hosts
+            .into_iter()
+            .filter_map(|nqn| self.host(nqn, view))
+            .map(Arc::new)
+            .collect();
+        let mut namespaces: Vec<Arc<Namespace>> = record
+            .namespaces
+            .iter()
+            .filter_map(|record| self.namespace(record, view, is_open))
+            .map(Arc::new)
+            .collect();
+        namespaces.sort_by_key(|namespace| namespace.nsid);
+        let before = self.made.subsystem(&record.nqn);
+        let states = |namespaces: &[Arc<Namespace>]| -> Vec<(u32, Ana)> {
+            namespaces.iter().map(|found| (found.nsid, found.ana)).collect()
+        };
+        let changed = before.is_none_or(|before| states(&before.namespaces) != states(&namespaces));
+        Subsystem {
+            nqn: record.nqn.clone(),
+            serial: record.serial.clone(),
+            gateways: gateways.iter().filter(named).map(|gateway| gateway.node).collect(),
+            any_host: record.any_host,
+            hosts,
+            namespaces,
+            ana_changes: before.map_or(0, |before| before.ana_changes) + u64::from(changed),
+        }
+    }
+
+    /// `None`: it has no record, so that nobody knows what it has to show.
+    fn host(&mut self, nqn: &str, view: &View) -> Option<HostAccess> {
+        let record = view.host(nqn)?;
+        let mut open = |field: &str, sealed: &Option<String>| {
+            let sealed = sealed.as_ref()?;
+            // What cannot be opened nobody can show: an empty secret fits none.
+            Some(self.open(nqn, field, sealed).unwrap_or_else(|| Secret(String::new())))
+        };
+        let mut access = HostAccess {
+            nqn: nqn.to_owned(),
+            dhchap: open(field::DHCHAP, &record.dhchap),
+            dhchap_controller: open(field::DHCHAP_CONTROLLER, &record.dhchap_controller),
+            tls: open(field::TLS, &record.tls),
+        };
+        let is_barred = |secret: &Option<Secret>| secret.as_ref().is_some_and(|secret| secret.0.is_empty());
+        if is_barred(&access.tls) || is_barred(&access.dhchap_controller) {
+            access.dhchap = Some(Secret(String::new()));
+        }
+        Some(access)
+    }
+
+    fn open(&mut self, nqn: &str, field: &str, sealed: &str) -> Option<Secret> {
+        let known = format!("{nqn} {field} {sealed}");
+        if let Some(secret) = self.opened.get(&known) {
+            return Some(secret.clone());
+        }
+        let opened: Result<String, String> = match &self.key {
+            Some(key) => key
+                .unseal(nqn, field, sealed)
+                .map(|text| text.to_string())
+                .map_err(|why: SealError| why.to_string()),
+            None => Err(format!(
+                "the {field} of {nqn} is sealed, and this gateway has no sealing key: start it with --seal-key"
+            )),
+        };
+        match opened {
+            Ok(text) => {
+                self.opened.insert(known, Secret(text.clone()));
+                Some(Secret(text))
+            }
+            Err(why) => {
+                if self.refused.insert(known) {
+                    self.warnings
+                        .push(format!("host {nqn} cannot connect through this gateway: {why}"));
+                }
+                None
+            }
+        }
+    }
+
+    /// `None`: its volume is gone.
+    fn namespace(
+        &self,
+        record: &map::Namespace,
+        view: &View,
+        is_open: &impl Fn(VolumeId) -> bool,
+    ) -> Option<Namespace> {
+        let volume = view.volume_of(record.volume)?;
+        let chunk_bytes = view.chunk_bytes(&volume.pool)?;
+        let uuid = *record.uuid.as_bytes();
+        let owned = volume.owner == Some(self.node) && is_open(volume.id);
+        Some(Namespace {
+            nsid: record.nsid,
+            volume: volume.id,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            chunk_bytes,
+            block_bytes: record.block_bytes,
+            uuid,
+            nguid: uuid,
+            ana: if owned { Ana::Optimized } else { Ana::NonOptimized },
+        })
+    }
+}
+
+/// The cluster's name as a discovery subsystem.
+#[must_use]
+pub fn discovery_nqn(cluster: ClusterId) -> String {
+    format!("nqn.2014-08.org.nvmexpress:uuid:{cluster}")
+}
+
+fn gateways(view: &View) -> Vec<Gateway> {
+    let mut gateways: Vec<Gateway> = view
+        .nodes()
+        .filter_map(|node| {
+            let portal: SocketAddr = node.nvme.as_ref()?.parse().ok()?;
+            Some(Gateway {
+                node: node.id,
+                name: node.name.clone(),
+                portal,
+                alive: view.lives(node.id),
+            })
+        })
+        .collect();
+    gateways.sort_by_key(|gateway| gateway.node);
+    gateways
+}
+
+#[cfg(test)]
+mod tests;

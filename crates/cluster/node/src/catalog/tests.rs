@@ -1,0 +1,161 @@
+use super::{Cataloguer, discovery_nqn};
+use crate::control::Record;
+use crate::view::View;
+use amita_keys::SealKey;
+use amita_types::map::{self, PoolKind};
+use amita_types::{ClusterId, Generation, NodeId, PoolId, VolumeId};
+use amita_uss::nvme::Ana;
+use serde::Serialize;
+use std::sync::Arc;
+
+const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
+const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:99999999-2222-3333-4444-555555555555";
+const NQN: &str = "nqn.2026-11.io.amita:test:db";
+
+fn put(view: &mut View, key: String, record: &impl Serialize) {
+    let value = serde_json::to_vec(record).unwrap();
+    view.apply(&Record {
+        key,
+        value: Some(value),
+        revision: 1,
+    });
+}
+
+fn host(nqn: &str, dhchap: Option<String>) -> map::Host {
+    map::Host {
+        nqn: nqn.to_owned(),
+        dhchap,
+        dhchap_controller: None,
+        tls: None,
+    }
+}
+
+fn subsystem(any_host: bool, hosts: &[&str]) -> map::Subsystem {
+    map::Subsystem {
+        name: "db".to_owned(),
+        nqn: NQN.to_owned(),
+        serial: "1".to_owned(),
+        gateways: Vec::new(),
+        any_host,
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        namespaces: vec![map::Namespace {
+            nsid: 1,
+            volume: VolumeId(7),
+            uuid: map::Namespace::uuid_of(ClusterId(5), VolumeId(7)),
+            block_bytes: 4096,
+        }],
+    }
+}
+
+fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
+    map::Volume {
+        id: VolumeId(7),
+        name: "v".to_owned(),
+        pool: "p".to_owned(),
+        size_bytes,
+        generation: Generation(1),
+        owner: owner.map(NodeId),
+    }
+}
+
+fn view() -> View {
+    let mut view = View::default();
+    let pool = map::Pool {
+        id: PoolId(1),
+        name: "p".to_owned(),
+        kind: PoolKind::Replicated {
+            copies: 3,
+            min_copies: 2,
+        },
+        groups: 8,
+        chunk_bytes: 4 << 20,
+        failure_domain: amita_types::placement::Level::default(),
+        class: None,
+    };
+    put(&mut view, map::pool_key("p"), &pool);
+    put(&mut view, map::volume_key("v"), &volume(Some(1), 1 << 30));
+    put(&mut view, map::subsystem_key("db"), &subsystem(false, &[HOST]));
+    put(&mut view, map::host_key(HOST), &host(HOST, None));
+    view
+}
+
+fn cataloguer(key: Option<SealKey>) -> Cataloguer {
+    Cataloguer::new(NodeId(1), ClusterId(5), key.map(Arc::new))
+}
+
+#[test]
+fn is_made_anew_only_when_something_has_changed() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    let first = cataloguer.make(&view, |_| false).expect("the first");
+    assert_eq!(
+        (first.revision, first.discovery_nqn.clone()),
+        (1, discovery_nqn(ClusterId(5)))
+    );
+    assert!(cataloguer.make(&view, |_| false).is_none());
+    put(&mut view, map::volume_key("v"), &volume(Some(1), 2 << 30));
+    let second = cataloguer.make(&view, |_| false).expect("it has grown");
+    let namespace = second.subsystem(NQN).unwrap().namespace(1).unwrap().clone();
+    assert_eq!((second.revision, namespace.size_bytes), (2, 2 << 30));
+}
+
+#[test]
+fn the_owner_with_the_volume_open_is_the_optimized_way() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    let mut state = |view: &View, open: bool| {
+        let made = cataloguer.make(view, |_| open).expect("changed");
+        let subsystem = made.subsystem(NQN).unwrap().clone();
+        (subsystem.namespace(1).unwrap().ana, subsystem.ana_changes)
+    };
+    assert_eq!(
+        state(&view, false),
+        (Ana::NonOptimized, 1),
+        "its record names us, and it is not open yet"
+    );
+    assert_eq!(state(&view, true), (Ana::Optimized, 2));
+    put(&mut view, map::volume_key("v"), &volume(Some(2), 1 << 30));
+    assert_eq!(state(&view, true), (Ana::NonOptimized, 3), "another has taken it");
+}
+
+#[test]
+fn a_host_without_a_record_is_not_let_in() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    put(&mut view, map::subsystem_key("db"), &subsystem(false, &[HOST, OTHER]));
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    let subsystem = made.subsystem(NQN).unwrap();
+    assert!(subsystem.host(HOST).is_some() && subsystem.host(OTHER).is_none());
+}
+
+#[test]
+fn secrets_are_opened_with_the_clusters_key() {
+    let key = SealKey::generate();
+    let sealed = key.seal(HOST, "dhchap", "DHHC-1:00:secret:").unwrap();
+    let mut view = view();
+    put(&mut view, map::host_key(HOST), &host(HOST, Some(sealed)));
+    let made = cataloguer(Some(key)).make(&view, |_| false).unwrap();
+    let access = made.subsystem(NQN).unwrap().host(HOST).unwrap().clone();
+    assert_eq!(access.dhchap.as_ref().unwrap().0, "DHHC-1:00:secret:");
+    assert!(!format!("{access:?}").contains("secret:"), "it is never shown");
+}
+
+#[test]
+fn a_secret_that_does_not_open_bars_its_host_also_where_any_may_come() {
+    let sealed = SealKey::generate().seal(HOST, "dhchap", "DHHC-1:00:secret:").unwrap();
+    let mut view = view();
+    put(&mut view, map::host_key(HOST), &host(HOST, Some(sealed)));
+    put(&mut view, map::subsystem_key("db"), &subsystem(true, &[]));
+    for key in [None, Some(SealKey::generate())] {
+        let mut cataloguer = cataloguer(key);
+        let made = cataloguer.make(&view, |_| false).unwrap();
+        let subsystem = made.subsystem(NQN).unwrap();
+        let access = subsystem.host(HOST).expect("it is held to its secret").clone();
+        assert_eq!(
+            access.dhchap.as_ref().map(|secret| secret.0.as_str()),
+            Some(""),
+            "and none fits"
+        );
+        assert_eq!(cataloguer.warnings().count(), 1);
+        put(&mut view, map::volume_key("v"), &volume(Some(1), 3 << 30));
+        cataloguer.make(&view, |_| false);
+        assert_eq!(cataloguer.warnings().count(), 0, "it is said once");
+    }
+}

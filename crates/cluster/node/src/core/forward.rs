@@ -1,0 +1,1071 @@
+//! Forwarding: a host's I/O at a gateway that does not own the volume. What is decided where is told in [`crate::ways`].
+
+use super::Core;
+use crate::mail::{CoreMessage, Origin, Sought};
+use crate::ways::{Answered, FORWARDED, Pending, State, Work, is_host};
+use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
+use amita_reactor::Slice;
+use amita_reactor::driver::{Driver, Time};
+use amita_sequencer::{IoError, Op, Payload};
+use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
+use amita_uss::HostKey;
+use amita_uss::reservation::{self, Refusal};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// How often a core with hosts that other gateways serve as well looks at the clock.
+const PULSE: Duration = Duration::from_millis(250);
+/// What has come by forwarding and is not answered, on one core; more is answered as busy.
+const MAX_RECEIVED: usize = 64 << 10;
+
+/// What came of sending what waits for a volume.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// As much went as was to go.
+    Went,
+    /// The way to the owner has no room now.
+    Full,
+    /// Nothing more waits that can go now.
+    Nothing,
+}
+
+/// The numbers of outcomes in [`Forwarded::code`]: part of the protocol (docs/protocol-wire.md).
+mod code {
+    pub const DONE: u8 = 0;
+    pub const OUT_OF_RANGE: u8 = 1;
+    pub const INVALID: u8 = 2;
+    pub const NO_SPACE: u8 = 3;
+    pub const READ_ONLY: u8 = 4;
+    pub const LOST: u8 = 5;
+    pub const UNAVAILABLE: u8 = 6;
+    pub const DAMAGED: u8 = 7;
+    pub const BUSY: u8 = 8;
+    pub const MISCOMPARE: u8 = 9;
+    pub const RESERVED: u8 = 10;
+    /// The volume is not open there.
+    pub const NOT_OWNER: u8 = 11;
+    /// The owner does not know the sender as living.
+    pub const NOT_LIVING: u8 = 12;
+    /// The payload's checksum is wrong.
+    pub const CHECKSUM: u8 = 13;
+    /// It was on the way for too long, or does not say for how long.
+    pub const STALE: u8 = 14;
+}
+
+/// The numbers of forms in [`Forwarded::form`].
+mod form {
+    pub const NONE: u8 = 0;
+    pub const DATA: u8 = 1;
+    pub const ZEROS: u8 = 2;
+    pub const ALLOCATION: u8 = 3;
+    pub const RESERVATION: u8 = 4;
+}
+
+/// Where a forwarded request came from.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    link: Link,
+    tag: u64,
+    /// Where it is noted what became of it, if it writes and was taken on.
+    window: Option<u32>,
+}
+
+/// What was carried out of one core of another gateway's process, by the requests' tags, which only grow. It outlives links: what was
+/// on one that broke is asked for again, in the order in which it was sent first, before anything new is.
+#[derive(Debug)]
+struct Window {
+    session: u64,
+    /// What stands above the count in that core's tags.
+    base: u64,
+    /// The newest that was taken on.
+    newest: u64,
+    /// How the newest ended, oldest first. Answers leave in this order, so those that a link has lost are the last of them; and it
+    /// carries no more unanswered ones than this.
+    ended: VecDeque<(u64, u8)>,
+}
+
+/// What is kept of each core of another gateway: no fewer than a link carries without an answer.
+const WINDOW: usize = 512;
+const _: () = assert!(WINDOW >= amita_fabric::limits::FORWARD_REQUESTS as usize);
+/// The bits of a tag that count.
+const COUNT_BITS: u64 = (1 << 40) - 1;
+
+/// What an owner knows of a write that is forwarded to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It has never taken it on. The place where its end is to be noted.
+    New(u32),
+    /// It is under way, and is answered by this link from now on.
+    UnderWay,
+    /// It has ended so.
+    Ended(u8),
+}
+
+/// What a core has received from other gateways, and when it last ran.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    slots: Vec<Option<Sender>>,
+    free: Vec<u32>,
+    /// Incoming links by which something was forwarded.
+    links: FxHashSet<Link>,
+    /// Who is at the other end of incoming links, and where it is noted what was carried out for it.
+    peers: FxHashMap<Link, (NodeId, Option<u32>)>,
+    windows: Vec<Window>,
+    /// When the next pass begins at the latest, if the core runs.
+    pulse: Option<Time>,
+    /// This pass began late: what it has to read is read before anything that waits is sent.
+    late: bool,
+}
+
+impl Receiving {
+    fn put(&mut self, sender: Sender) -> Option<u64> {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(sender);
+            return Some(slot.into());
+        }
+        if self.slots.len() >= MAX_RECEIVED {
+            return None;
+        }
+        self.slots.push(Some(sender));
+        Some(self.slots.len() as u64 - 1)
+    }
+
+    fn take(&mut self, tag: u64, code: u8) -> Option<Sender> {
+        let sender = self.slots.get_mut(tag as usize)?.take()?;
+        self.free.push(tag as u32);
+        if let Some(window) = sender.window.and_then(|window| self.windows.get_mut(window as usize)) {
+            if window.ended.len() == WINDOW {
+                window.ended.pop_front();
+            }
+            window.ended.push_back((sender.tag, code));
+        }
+        Some(sender)
+    }
+
+    /// What is known of a write that comes in by a link?
+    fn look_up(&mut self, link: Link, session: u64, tag: u64, lives: impl Fn(u64) -> bool) -> Known {
+        let base = tag & !COUNT_BITS;
+        let known = self.peers.get(&link).and_then(|(_, window)| *window);
+        let fits = |window: &Window| window.session == session && window.base == base;
+        let known = known.filter(|at| self.windows.get(*at as usize).is_some_and(fits));
+        let at = match known.or_else(|| self.windows.iter().position(fits).map(|at| at as u32)) {
+            Some(at) => at,
+            None => {
+                let window = Window {
+                    session,
+                    base,
+                    newest: 0,
+                    ended: VecDeque::with_capacity(WINDOW),
+                };
+                // In the place of a process that has ended, if nothing of it is under way.
+                let used = |at: usize| {
+                    self.slots
+                        .iter()
+                        .flatten()
+                        .any(|sender| sender.window == Some(at as u32))
+                };
+                let free = (0..self.windows.len()).find(|at| !lives(self.windows[*at].session) && !used(*at));
+                match free {
+                    Some(at) => self.windows[at] = window,
+                    None => self.windows.push(window),
+                }
+                free.unwrap_or(self.windows.len() - 1) as u32
+            }
+        };
+        if let Some((_, window)) = self.peers.get_mut(&link) {
+            *window = Some(at);
+        }
+        let window = &self.windows[at as usize];
+        if tag > window.newest {
+            return Known::New(at);
+        }
+        if let Some((_, code)) = window.ended.iter().rev().find(|(ended, _)| *ended == tag) {
+            return Known::Ended(*code);
+        }
+        let is_it = |sender: &&mut Sender| sender.window == Some(at) && sender.tag == tag;
+        match self.slots.iter_mut().flatten().find(is_it) {
+            Some(sender) => {
+                sender.link = link;
+                Known::UnderWay
+            }
+            // A core sends again what it has no answer to: never what has left the window.
+            None => Known::Ended(code::LOST),
+        }
+    }
+
+    /// A write is taken on.
+    fn take_on(&mut self, slot: u64, at: u32) {
+        if let Some(sender) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+            && let Some(window) = self.windows.get_mut(at as usize)
+        {
+            sender.window = Some(at);
+            window.newest = sender.tag;
+        }
+    }
+
+    /// Does the link still stand by which this came?
+    fn is_connected(&self, tag: u64) -> bool {
+        let sender = self.slots.get(tag as usize).and_then(Option::as_ref);
+        sender.is_some_and(|sender| self.links.contains(&sender.link))
+    }
+
+    pub(super) fn link_opened(&mut self, link: Link, peer: NodeId) {
+        self.peers.insert(link, (peer, None));
+    }
+
+    pub(super) fn link_closed(&mut self, link: Link) {
+        self.links.remove(&link);
+        self.peers.remove(&link);
+    }
+
+    /// When the core has to look at the clock.
+    pub(super) fn pulse(&self) -> Option<Time> {
+        self.pulse
+    }
+}
+
+impl Core {
+    /// The beginning of a pass: has this core not been running? Then its hosts may have gone to another gateway long ago,
+    /// and what they had sent it must not be carried out now (R9).
+    pub(super) fn check_pulse(&mut self, driver: &mut dyn Driver) {
+        let now = driver.now();
+        let due = self.receiving.pulse.filter(|_| !self.planted.no_pulse());
+        self.receiving.late = due.is_some_and(|at| now > at.plus(PULSE));
+        if due.is_none_or(|at| now <= at.plus(self.config.stale_after)) {
+            return;
+        }
+        let dropped = self.drop_hosts(driver);
+        for node in self.ways.asked() {
+            // What was forwarded may not have left yet.
+            if let Some((link, holder)) = self.peers.route(node)
+                && holder == self.config.core
+            {
+                self.fabric.close(driver, link);
+            }
+        }
+        self.ways.forget(self.config.core as u16, None);
+        let links: Vec<Link> = self.receiving.links.drain().collect();
+        for link in &links {
+            self.fabric.close(driver, *link);
+        }
+        let text = format!(
+            "core {} did not run for {} ms: {dropped} hosts' connections and {} gateways' links were dropped, so that \
+             nothing old is carried out; hosts with another path go on by that",
+            self.config.core,
+            now.since(self.receiving.pulse.unwrap_or(now)).as_millis(),
+            links.len(),
+        );
+        self.to_control.push(crate::control::FromCore::Warning(text));
+        self.stirred = true;
+    }
+
+    /// The node's lease has lapsed, or the machine stood still: on every core hosts go before anything else is forwarded.
+    pub(super) fn drop_everywhere(&mut self, driver: &mut dyn Driver) {
+        if !std::mem::take(&mut self.drop_all_hosts) {
+            return;
+        }
+        let dropped = self.drop_hosts(driver);
+        let ours = self.config.core;
+        for core in (0..self.config.cores).filter(|core| *core != ours) {
+            self.mail.send(core, CoreMessage::DropHosts);
+        }
+        self.settle_ways(driver.now());
+        let text = format!(
+            "core {ours}: this node was not known as living, or stood still: {dropped} hosts' connections were dropped on this core, and \
+             those of the others, so that nothing old is carried out; hosts with another path go on by that"
+        );
+        self.to_control.push(crate::control::FromCore::Warning(text));
+    }
+
+    /// A host of this core has gone, and what it asked for goes with it, wherever in the node it waits (R9).
+    pub(super) fn forget_hosts(&mut self) {
+        let gone = self.fronts.take_gone();
+        if self.planted.keep_for_gone_hosts() {
+            return;
+        }
+        let ours = self.config.core as u16;
+        for front in gone {
+            self.ways.forget(ours, Some(front));
+            for core in (0..self.config.cores).filter(|core| *core != self.config.core) {
+                self.mail.send(core, CoreMessage::HostGone { core: ours, front });
+            }
+        }
+    }
+
+    /// The end of a pass: when is the next one to be, at the latest?
+    pub(super) fn set_pulse(&mut self, now: Time) {
+        if std::mem::take(&mut self.receiving.late) {
+            self.settle_ways(now);
+        }
+        let needed = self.fronts.has_hosts() || !self.receiving.links.is_empty();
+        self.receiving.pulse = needed.then(|| now.plus(PULSE));
+    }
+
+    /// I/O for a volume that is not open here.
+    pub(super) fn away(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+        if origin.host == HostKey::NONE && origin.front != FORWARDED {
+            // A front that has opened the volume for itself: it was lost to another gateway.
+            return self.done(origin, Err(IoError::Lost), Payload::None);
+        }
+        if origin.front == FORWARDED && self.shards.generation(volume).is_some() {
+            // It is open here under another generation than the sender means, or on its way to another gateway.
+            return self.done(origin, Err(IoError::Busy), Payload::None);
+        }
+        let work = Work::Io(op);
+        self.wait_for_way(now, volume, origin, work, payload);
+    }
+
+    /// Something for a volume's owner, wherever that is.
+    pub(super) fn wait_for_way(&mut self, now: Time, volume: VolumeId, origin: Origin, work: Work, payload: Slice) {
+        let pending = Pending {
+            origin,
+            work,
+            payload,
+            since: now,
+        };
+        self.ways.push(volume, pending);
+        self.settle_way(now, volume);
+    }
+
+    /// Has another core of this node taken it in so long ago that it may not be carried out any more (R9)? That core looks
+    /// after the connection on which it came, and may stand still since: its host may have gone on by another gateway, and
+    /// nobody here would know. What this core itself has taken in it has looked after.
+    pub(super) fn is_old_of_another_core(&self, now: Time, origin: &Origin) -> bool {
+        usize::from(origin.core) != self.config.core
+            && now > origin.arrived.plus(self.config.stale_after)
+            && !self.planted.any_age_between_cores()
+    }
+
+    /// It was not begun: its host may try another path, the other gateway may look again.
+    pub(super) fn refuse_old(&mut self, pending: Pending) {
+        let why = match is_host(pending.origin.front) {
+            true => IoError::Unavailable,
+            false => IoError::Busy,
+        };
+        self.end_pending(pending, Err(why), Payload::None);
+    }
+
+    /// Hands out what waits for a volume, as far as it can go.
+    pub(super) fn settle_way(&mut self, now: Time, volume: VolumeId) {
+        self.settle_some(now, volume, usize::MAX);
+    }
+
+    /// What waits goes on by turns, a request of each volume, beginning behind the one that had the last turn: however much
+    /// waits for one, another's with the same owner go on.
+    fn go_round(&mut self, now: Time) {
+        let mut full: BTreeSet<NodeId> = BTreeSet::new();
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            for volume in self.ways.round() {
+                let State::There(node) = self.ways.state(volume) else {
+                    continue;
+                };
+                if full.contains(&node) {
+                    continue;
+                }
+                match self.settle_some(now, volume, 1) {
+                    Turn::Went => again = true,
+                    Turn::Full => {
+                        full.insert(node);
+                    }
+                    Turn::Nothing => {}
+                }
+            }
+        }
+    }
+
+    /// Hands out what waits for a volume, as far as it can go; to another gateway at most so much.
+    fn settle_some(&mut self, now: Time, volume: VolumeId, most: usize) -> Turn {
+        // Hosts go before anything else does.
+        if self.drop_all_hosts || self.ways.front(volume).is_none() {
+            return Turn::Nothing;
+        }
+        if self.shards.is_open(volume) {
+            self.ways.set(volume, State::Unknown);
+            while let Some(pending) = self.ways.next_pending(volume) {
+                if self.is_old_of_another_core(now, &pending.origin) {
+                    self.refuse_old(pending);
+                    continue;
+                }
+                let Pending {
+                    origin,
+                    work,
+                    payload,
+                    since,
+                } = pending;
+                if self.is_orphan(&origin) {
+                    // It was not begun.
+                    self.receiving.take(origin.tag, code::STALE);
+                    continue;
+                }
+                // The other gateway may have no more to do with it by now: it is to send it again, if it has.
+                let is_old = !is_host(origin.front) && now > since.plus(self.config.stale_after);
+                match work {
+                    Work::Io(_) if is_old => self.done(origin, Err(IoError::Busy), Payload::None),
+                    Work::Io(op) => self.pass_to_shard(now, origin, volume, op, payload),
+                    Work::Reserve => self.reserve_here(origin, volume, &payload),
+                }
+            }
+            return Turn::Nothing;
+        }
+        let state = match self.ways.state(volume) {
+            State::Pausing(until) if now < until => return Turn::Nothing,
+            State::Asking => return Turn::Nothing,
+            State::There(node) => State::There(node),
+            State::Unknown | State::Pausing(_) if self.is_out_of_reach(volume) => {
+                self.ways.set(volume, State::Unknown);
+                while let Some(pending) = self.ways.next_pending(volume) {
+                    self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
+                }
+                return Turn::Nothing;
+            }
+            State::Unknown | State::Pausing(_) => self.find_way(volume),
+        };
+        self.ways.set(volume, state);
+        match state {
+            State::There(node) => self.forward(now, volume, node, most),
+            _ => Turn::Nothing,
+        }
+    }
+
+    /// Was it forwarded by a link that is gone? Then it comes again by the next.
+    fn is_orphan(&self, origin: &Origin) -> bool {
+        let is_ours = !is_host(origin.front) && usize::from(origin.core) == self.config.core;
+        is_ours && !self.receiving.is_connected(origin.tag)
+    }
+
+    /// Does another gateway own the volume, and live, that this one alone does not reach (R10)? Then it is not taken from it, and
+    /// hosts are to go by another path: two gateways that do not reach each other would take it from one another for ever, and one
+    /// whose network is dead would take what it cannot serve. An owner whose port refuses is dead; one that most of the living do not
+    /// reach may be deposed by those.
+    fn is_out_of_reach(&self, volume: VolumeId) -> bool {
+        let owner = self.view.owner(volume).filter(|owner| *owner != self.config.node);
+        owner.is_some_and(|owner| {
+            self.view.lives(owner)
+                && self.peers.is_lost(owner)
+                && !self.peers.is_refused(owner)
+                && !self.reaches_most()
+                && !self.planted.depose_alone()
+        })
+    }
+
+    /// Are there links to so many of the living gateways that they are, with this one, more than half?
+    fn reaches_most(&self) -> bool {
+        let living = self.view.living().filter(|node| !self.view.is_client(*node));
+        let (mut reached, mut all) = (0, 0);
+        for node in living {
+            all += 1;
+            reached += usize::from(node == self.config.node || self.peers.route(node).is_some());
+        }
+        2 * reached > all
+    }
+
+    /// The way to a volume as this core knows it; or the directory is asked.
+    fn find_way(&mut self, volume: VolumeId) -> State {
+        let owner = self.view.owner(volume).filter(|owner| *owner != self.config.node);
+        if let Some(owner) = owner
+            && self.view.lives(owner)
+            && self.peers.route(owner).is_some()
+        {
+            return State::There(owner);
+        }
+        let core = self.config.core;
+        let lost = owner.filter(|owner| self.peers.is_lost(*owner));
+        let lost = lost
+            .map(|owner| (owner, self.peers.is_refused(owner)))
+            .into_iter()
+            .collect();
+        self.mail.send(0, CoreMessage::Seek { core, volume, lost });
+        State::Asking
+    }
+
+    /// Sends what waits for a volume to its owner, at most so much.
+    fn forward(&mut self, now: Time, volume: VolumeId, node: NodeId, most: usize) -> Turn {
+        if self.receiving.late || self.drop_all_hosts {
+            return Turn::Nothing;
+        }
+        let generation = match self.view.volume_of(volume) {
+            Some(record) if record.owner == Some(node) => record.generation,
+            // The directory has read a newer record than this core has heard of.
+            _ => {
+                self.ways.pause(now, volume);
+                return Turn::Nothing;
+            }
+        };
+        if self.ask_again(now, node) {
+            return Turn::Full;
+        }
+        let Some((link, holder)) = self.peers.route(node) else {
+            // It comes up, or the node is found to be lost: both are told.
+            if self.peers.is_lost(node) {
+                // Not at once: the directory may know of no other yet.
+                self.ways.pause(now, volume);
+            }
+            return Turn::Nothing;
+        };
+        let mut went = 0;
+        while let Some(front) = self.ways.front(volume) {
+            if went == most {
+                return Turn::Went;
+            }
+            let origin = front.origin;
+            if self.is_old_of_another_core(now, &origin) {
+                if let Some(pending) = self.ways.next_pending(volume) {
+                    self.refuse_old(pending);
+                }
+                continue;
+            }
+            if origin.front == FORWARDED {
+                // One hop is all: the gateway that it came from is told to look again.
+                self.ways.next_pending(volume);
+                self.done(origin, Err(IoError::Busy), Payload::None);
+                continue;
+            }
+            if holder != self.config.core {
+                let Some(pending) = self.ways.next_pending(volume) else {
+                    return Turn::Nothing;
+                };
+                let Pending {
+                    origin, work, payload, ..
+                } = pending;
+                went += 1;
+                let message = match work {
+                    Work::Io(op) => CoreMessage::Piece {
+                        origin,
+                        volume,
+                        op,
+                        payload,
+                    },
+                    Work::Reserve => CoreMessage::Reserve {
+                        origin,
+                        volume,
+                        payload,
+                    },
+                };
+                self.mail.send(holder, message);
+                continue;
+            }
+            let as_of = self.ways.clock(link, now);
+            let message = Message::Forward(Forward {
+                tag: self.ways.next_tag(),
+                session: self.config.fabric.session,
+                host: origin.host.0,
+                volume,
+                generation,
+                op: work_to_wire(front.work),
+                offset: front.work.range().0,
+                length: front.work.range().1,
+                crc: checksum(&front.payload),
+                as_of,
+            });
+            match self.fabric.send(link, message, front.payload.clone()) {
+                Ok(()) => {
+                    self.ways.sent(volume, node, generation, as_of > 0);
+                    went += 1;
+                }
+                // Answers make room; a link that is gone comes again, or its node is lost.
+                Err(SendError::Full | SendError::Closed) => return Turn::Full,
+                Err(why) => {
+                    let text = format!("volume {volume} cannot be reached through node {node}: {why}");
+                    self.to_control.push(crate::control::FromCore::Warning(text));
+                    if let Some(pending) = self.ways.next_pending(volume) {
+                        self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
+                    }
+                }
+            }
+        }
+        Turn::Nothing
+    }
+
+    /// Asks an owner again for what was on a link to it that broke, in the order in which that was sent first, and under the same tags.
+    /// True while there is more: nothing new is sent before that.
+    fn ask_again(&mut self, now: Time, node: NodeId) -> bool {
+        let mut after = 0;
+        while let Some((tag, volume, generation, pending)) = self.ways.to_ask_again(node, after) {
+            let record = self.view.volume_of(volume);
+            if record.is_some_and(|record| record.owner != Some(node) || record.generation != generation) {
+                self.ways.give_up(tag);
+                self.stirred = true;
+                continue;
+            }
+            let may_send = !self.receiving.late && !self.drop_all_hosts;
+            let Some((link, holder)) = self.peers.route(node).filter(|_| may_send) else {
+                return true;
+            };
+            debug_assert_eq!(
+                holder, self.config.core,
+                "requests are with the core that holds the link"
+            );
+            let as_of = self.ways.clock(link, now);
+            let message = Message::Forward(Forward {
+                tag,
+                session: self.config.fabric.session,
+                host: pending.origin.host.0,
+                volume,
+                generation,
+                op: work_to_wire(pending.work),
+                offset: pending.work.range().0,
+                length: pending.work.range().1,
+                crc: checksum(&pending.payload),
+                as_of,
+            });
+            match self.fabric.send(link, message, pending.payload.clone()) {
+                Ok(()) => self.ways.asked_again(tag, as_of > 0),
+                Err(SendError::Full | SendError::Closed) => return true,
+                Err(_) => self.ways.give_up(tag),
+            }
+            after = tag;
+        }
+        false
+    }
+
+    /// Ends the connections of this core's hosts, and all that was read from them; how many.
+    pub(super) fn drop_hosts(&mut self, driver: &mut dyn Driver) -> usize {
+        let dropped = self.fronts.drop_hosts(driver);
+        self.forget_hosts();
+        dropped
+    }
+
+    /// The directory has said where a volume's I/O goes.
+    pub(super) fn on_sought(&mut self, now: Time, volume: VolumeId, way: Sought) {
+        match way {
+            Sought::Here => self.ways.set(volume, State::Unknown),
+            Sought::There(node) if node == self.config.node => self.ways.pause(now, volume),
+            Sought::There(node) => self.ways.set(volume, State::There(node)),
+            Sought::Later => self.ways.pause(now, volume),
+            Sought::Nowhere => {
+                self.ways.set(volume, State::Unknown);
+                while let Some(pending) = self.ways.next_pending(volume) {
+                    self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
+                }
+            }
+        }
+        self.settle_way(now, volume);
+    }
+
+    /// Tells the directory of volumes that are to be handed over, and have nothing under way here.
+    pub(super) fn say_left(&mut self) {
+        if !self.shards.is_any_leaving() {
+            return;
+        }
+        let core = self.config.core;
+        for (volume, generation, attempt) in self.shards.take_left() {
+            self.mail.send(
+                0,
+                CoreMessage::Left {
+                    volume,
+                    generation,
+                    attempt,
+                    core,
+                },
+            );
+        }
+    }
+
+    /// Tries again whatever waits; for when something has changed that may let it go on.
+    pub(super) fn settle_ways(&mut self, now: Time) {
+        for node in self.ways.with_lost_copies() {
+            self.ask_again(now, node);
+        }
+        for volume in self.ways.round() {
+            self.settle_some(now, volume, 1);
+        }
+        self.go_round(now);
+        self.end_given_up(now);
+    }
+
+    fn end_given_up(&mut self, now: Time) {
+        for (pending, unknown) in self.ways.take_given_up(now) {
+            let why = if unknown { IoError::Lost } else { IoError::Unavailable };
+            self.end_pending(pending, Err(why), Payload::None);
+        }
+    }
+
+    fn end_pending(&mut self, pending: Pending, result: Result<(), IoError>, payload: Payload) {
+        match pending.work {
+            Work::Io(_) => self.done(pending.origin, result, payload),
+            Work::Reserve => {
+                let why = match result {
+                    Err(IoError::Lost) => Refusal::Unknown,
+                    _ => Refusal::Unavailable,
+                };
+                self.reserve_ended(pending.origin, Err(why));
+            }
+        }
+    }
+
+    /// An owner has answered.
+    pub(super) fn on_forwarded(&mut self, now: Time, link: Link, answer: Forwarded, payload: Slice) {
+        self.ways.heard_clock(link, now, answer.clock);
+        let Some(answered) = self.ways.answered(answer.tag) else {
+            // Its host has gone, or it has ended otherwise: there is room all the same.
+            return self.go_round(now);
+        };
+        let Answered {
+            volume,
+            node,
+            pending,
+            again,
+            dated,
+        } = answered;
+        let stood_still = self.ways.stood_still(node, now, answer.clock, self.config.stale_after);
+        if stood_still && !self.planted.date_again() {
+            // Before anything else is sent.
+            self.drop_all_hosts = true;
+            self.stirred = true;
+        }
+        let writes = matches!(
+            pending.work,
+            Work::Io(Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. })
+        );
+        match answer.code {
+            // It may have been carried out, or be on the stores in part: to do it once more could undo what another host has done since.
+            code::LOST if writes && !self.planted.carry_out_again() => {
+                self.end_pending(pending, Err(IoError::Lost), Payload::None);
+            }
+            // This process may know nothing of the first one.
+            code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM
+                if writes && again && !self.planted.carry_out_again() =>
+            {
+                self.end_pending(pending, Err(IoError::Lost), Payload::None);
+            }
+            // More time has passed by the owner's clock than here: this machine may have stood still, and the host gone on.
+            code::STALE if dated && !self.planted.date_again() => {
+                self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
+            }
+            // The lease has lapsed: hosts may have gone on long ago.
+            code::NOT_LIVING if self.ways.is_known_by(link) && !self.planted.keep_when_lapsed() => {
+                self.ways.put_again(volume, pending);
+                self.drop_all_hosts = true;
+                self.stirred = true;
+            }
+            // The owner has no use for it now, or no longer: somebody else may, or it itself a little later.
+            code::LOST | code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM => {
+                // What must not be done twice and was not begun may be.
+                if pending.is_for_once() && answer.code == code::LOST {
+                    self.end_pending(pending, Err(IoError::Lost), Payload::None);
+                } else {
+                    self.ways.put_again(volume, pending);
+                }
+                self.ways.pause(now, volume);
+                self.stirred = true;
+            }
+            // Now its clock is known.
+            code::STALE => self.ways.put_again(volume, pending),
+            // The owner has not heard yet that the volume has grown.
+            code::OUT_OF_RANGE if self.is_inside(volume, pending.work) => {
+                self.ways.put_again(volume, pending);
+                self.ways.pause(now, volume);
+                self.stirred = true;
+            }
+            code::DONE if pending.work == Work::Reserve => match reservation_from_wire(&answer, &payload) {
+                Ok(result) => self.reserve_ended(pending.origin, result),
+                Err(why) => {
+                    // It was carried out, and nobody can read how it ended.
+                    self.end_pending(pending, Err(IoError::Lost), Payload::None);
+                    self.give_up(link, why);
+                }
+            },
+            code::DONE => match payload_from_wire(pending.work, &answer, payload) {
+                Ok(found) => self.end_pending(pending, Ok(()), found),
+                Err(why) => {
+                    // Bytes were changed on the way: nothing that came by this link is to be believed.
+                    self.ways.put_again(volume, pending);
+                    self.give_up(link, why);
+                }
+            },
+            other => self.end_pending(pending, Err(error_from_wire(other)), Payload::None),
+        }
+        if answer.code != code::NOT_LIVING {
+            self.ways.known_by(link);
+        }
+        self.go_round(now);
+    }
+
+    /// Does an I/O lie inside the volume, as far as this core knows it?
+    fn is_inside(&self, volume: VolumeId, work: Work) -> bool {
+        let known = self.view.volume_of(volume);
+        let (offset, length) = work.range();
+        let end = offset.saturating_add(length);
+        known.is_some_and(|volume| end <= volume.size_bytes)
+    }
+
+    /// Another gateway forwards what a host has asked it for.
+    pub(super) fn on_forward(&mut self, now: Time, link: Link, request: Forward, payload: Slice) {
+        self.receiving.links.insert(link);
+        let Some(tag) = self.receiving.put(Sender {
+            link,
+            tag: request.tag,
+            window: None,
+        }) else {
+            return self.send_forwarded(now, link, request.tag, code::BUSY, Payload::None);
+        };
+        let known = self
+            .receiving
+            .peers
+            .get(&link)
+            .is_some_and(|(node, _)| self.view.session(*node) == Some(request.session));
+        if !known && !self.planted.any_session() {
+            return self.answer_forward(now, tag, code::NOT_LIVING, Payload::None);
+        }
+        let writes = matches!(
+            request.op,
+            ForwardOp::Write | ForwardOp::Clear | ForwardOp::CompareAndWrite
+        );
+        let open = self.shards.generation(request.volume);
+        let mut window = None;
+        if writes && !self.planted.no_window() {
+            let view = &self.view;
+            let lives = |session| view.living().any(|node| view.session(node) == Some(session));
+            match self.receiving.look_up(link, request.session, request.tag, lives) {
+                Known::New(at) => window = Some(at),
+                Known::UnderWay => {
+                    self.receiving.take(tag, code::BUSY);
+                    return;
+                }
+                Known::Ended(code) => return self.answer_forward(now, tag, code, Payload::None),
+            }
+            // Of another generation nothing is known here: not even that it was not carried out.
+            let other = open.is_some_and(|ours| ours != request.generation);
+            if other && !self.planted.any_generation() {
+                return self.answer_forward(now, tag, code::BUSY, Payload::None);
+            }
+        }
+        let stale_after = self.config.stale_after.as_nanos() as u64;
+        let is_fresh = request.as_of > 0 && request.as_of.abs_diff(now.0) <= stale_after;
+        if !is_fresh && !self.planted.any_age() {
+            // "Stale" says that it was not carried out, which only the owner under that generation knows.
+            let knows = !writes || open == Some(request.generation);
+            let code = if knows { code::STALE } else { code::BUSY };
+            return self.answer_forward(now, tag, code, Payload::None);
+        }
+        if checksum(&payload) != request.crc {
+            return self.answer_forward(now, tag, code::CHECKSUM, Payload::None);
+        }
+        let work = work_from_wire(&request).filter(|_| request.generation > Generation(0));
+        let Some(work) = work else {
+            return self.answer_forward(now, tag, code::INVALID, Payload::None);
+        };
+        let generation = match self.planted.any_generation() {
+            true => Generation(0),
+            false => request.generation,
+        };
+        let origin = Origin {
+            core: self.config.core as u16,
+            front: FORWARDED,
+            tag,
+            arrived: self.pass_began,
+            parsed: now,
+            trace: TraceId::NONE,
+            host: HostKey(request.host),
+            generation,
+        };
+        if let Some(at) = window {
+            self.receiving.take_on(tag, at);
+        }
+        match work {
+            Work::Io(op) => self.pass_to_shard(now, origin, request.volume, op, payload),
+            Work::Reserve => self.wait_for_way(now, request.volume, origin, Work::Reserve, payload),
+        }
+    }
+
+    /// Ends a forwarded command about a reservation.
+    pub(super) fn forward_reserved(&mut self, now: Time, tag: u64, result: &Result<reservation::State, Refusal>) {
+        let Some(Sender { link, tag, .. }) = self.receiving.take(tag, code::DONE) else {
+            return;
+        };
+        match result {
+            Err(Refusal::Unavailable) => return self.send_forwarded(now, link, tag, code::NOT_OWNER, Payload::None),
+            Err(Refusal::Unknown) => return self.send_forwarded(now, link, tag, code::LOST, Payload::None),
+            _ => {}
+        }
+        let text = serde_json::to_vec(result).expect("numbers and names");
+        let data = Slice::copy_from(&text);
+        self.send_answer(now, link, tag, code::DONE, (form::RESERVATION, 0, data));
+    }
+
+    /// Ends a forwarded request that came in here.
+    pub(super) fn forward_done(&mut self, now: Time, tag: u64, result: Result<(), IoError>, payload: Payload) {
+        let code = match result {
+            Ok(()) => code::DONE,
+            Err(why) => error_to_wire(why),
+        };
+        self.answer_forward(now, tag, code, payload);
+    }
+
+    fn answer_forward(&mut self, now: Time, tag: u64, code: u8, payload: Payload) {
+        if let Some(Sender { link, tag, .. }) = self.receiving.take(tag, code) {
+            self.send_forwarded(now, link, tag, code, payload);
+        }
+    }
+
+    fn send_forwarded(&mut self, now: Time, link: Link, tag: u64, code: u8, payload: Payload) {
+        let (form, value, data) = match payload {
+            Payload::None => (form::NONE, 0, Slice::default()),
+            Payload::Zeros(bytes) => (form::ZEROS, bytes, Slice::default()),
+            Payload::Data(data) => (form::DATA, 0, data),
+            Payload::Allocation(words) => {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                (form::ALLOCATION, 0, Slice::copy_from(&bytes))
+            }
+        };
+        self.send_answer(now, link, tag, code, (form, value, data));
+    }
+
+    fn send_answer(&mut self, now: Time, link: Link, tag: u64, code: u8, (form, value, data): (u8, u32, Slice)) {
+        let answer = Forwarded {
+            tag,
+            code,
+            form,
+            value,
+            crc: checksum(&data),
+            clock: now.0,
+        };
+        match self.fabric.send(link, Message::Forwarded(answer), data) {
+            // A link that broke meanwhile: the other gateway asks again by the next one.
+            Ok(()) | Err(SendError::Closed | SendError::NotAsked) => {}
+            Err(why) => self.give_up(link, &why.to_string()),
+        }
+    }
+
+    /// A link to an owner broke: what it has may never be answered.
+    pub(super) fn take_back(&mut self, now: Time, node: NodeId) {
+        self.ways.link_broke(node);
+        self.settle_ways(now);
+    }
+
+    /// A volume may have another owner now.
+    pub(super) fn look_again(&mut self, now: Time, volume: VolumeId) {
+        let owner = self.view.owner(volume);
+        match self.ways.state(volume) {
+            State::There(node) if owner != Some(node) => {
+                self.ways.deposed(node, volume);
+                self.ways.set(volume, State::Unknown);
+            }
+            State::Pausing(_) => self.ways.set(volume, State::Unknown),
+            _ => {}
+        }
+        self.settle_way(now, volume);
+        // What was given up stands in nobody's way any more.
+        self.go_round(now);
+        self.end_given_up(now);
+    }
+
+    /// Nodes have come or gone.
+    pub(super) fn look_at_owners(&mut self, now: Time) {
+        for node in self.ways.asked() {
+            if !self.view.lives(node) || self.peers.is_lost(node) {
+                self.ways.owner_lost(node);
+            }
+        }
+        for volume in self.ways.stalled() {
+            if let State::There(node) = self.ways.state(volume)
+                && (!self.view.lives(node) || self.peers.is_lost(node))
+            {
+                self.ways.set(volume, State::Unknown);
+            }
+        }
+        self.settle_ways(now);
+    }
+}
+
+fn checksum(payload: &Slice) -> u32 {
+    if payload.is_empty() { 0 } else { crc32c(payload) }
+}
+
+fn work_to_wire(work: Work) -> ForwardOp {
+    match work {
+        Work::Io(Op::Read { .. }) => ForwardOp::Read,
+        Work::Io(Op::Write { .. }) => ForwardOp::Write,
+        Work::Io(Op::Clear { .. }) => ForwardOp::Clear,
+        Work::Io(Op::CompareAndWrite { .. }) => ForwardOp::CompareAndWrite,
+        Work::Io(Op::Allocation { .. }) => ForwardOp::Allocation,
+        Work::Reserve => ForwardOp::Reserve,
+    }
+}
+
+fn work_from_wire(request: &Forward) -> Option<Work> {
+    let offset = request.offset;
+    let length = u32::try_from(request.length);
+    Some(Work::Io(match request.op {
+        ForwardOp::Read => Op::Read {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::Write => Op::Write {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::CompareAndWrite => Op::CompareAndWrite {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::Clear => Op::Clear {
+            offset,
+            length: request.length,
+        },
+        ForwardOp::Allocation => Op::Allocation { offset },
+        ForwardOp::Reserve => return Some(Work::Reserve),
+    }))
+}
+
+fn reservation_from_wire(
+    answer: &Forwarded,
+    payload: &Slice,
+) -> Result<Result<reservation::State, Refusal>, &'static str> {
+    let wrong = "the answer to a forwarded command about a reservation cannot be read";
+    if answer.form != form::RESERVATION || checksum(payload) != answer.crc {
+        return Err(wrong);
+    }
+    serde_json::from_slice(payload).map_err(|_| wrong)
+}
+
+fn payload_from_wire(work: Work, answer: &Forwarded, payload: Slice) -> Result<Payload, &'static str> {
+    let Work::Io(op) = work else {
+        unreachable!("it has an answer of its own")
+    };
+    if checksum(&payload) != answer.crc {
+        return Err("the answer to a forwarded request was changed on the way");
+    }
+    let wrong = "the answer to a forwarded request does not fit what was asked";
+    match (op, answer.form) {
+        (Op::Read { length, .. }, form::DATA) if payload.len() == length as usize => Ok(Payload::Data(payload)),
+        (Op::Read { length, .. }, form::ZEROS) if answer.value == length => Ok(Payload::Zeros(length)),
+        (Op::Allocation { .. }, form::ALLOCATION) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 8 => {
+            let mut words = Box::new([0; 16]);
+            for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {
+                *word = u64::from_le_bytes(bytes.try_into().map_err(|_| wrong)?);
+            }
+            Ok(Payload::Allocation(words))
+        }
+        (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, form::NONE) => Ok(Payload::None),
+        _ => Err(wrong),
+    }
+}
+
+const ERRORS: [(IoError, u8); 10] = [
+    (IoError::OutOfRange, code::OUT_OF_RANGE),
+    (IoError::Invalid, code::INVALID),
+    (IoError::NoSpace, code::NO_SPACE),
+    (IoError::ReadOnly, code::READ_ONLY),
+    (IoError::Lost, code::LOST),
+    (IoError::Unavailable, code::UNAVAILABLE),
+    (IoError::Damaged, code::DAMAGED),
+    (IoError::Busy, code::BUSY),
+    (IoError::Miscompare, code::MISCOMPARE),
+    (IoError::Reserved, code::RESERVED),
+];
+
+fn error_to_wire(error: IoError) -> u8 {
+    let found = ERRORS.iter().find(|(known, _)| *known == error);
+    found.map_or(code::UNAVAILABLE, |(_, code)| *code)
+}
+
+/// A number of a later version is none of ours: the host may try another path.
+fn error_from_wire(code: u8) -> IoError {
+    let found = ERRORS.iter().find(|(_, known)| *known == code);
+    found.map_or(IoError::Unavailable, |(error, _)| *error)
+}
+
+const _: () = assert!(MAX_BLOCKS_PER_CHUNK == 1024, "an allocation bitmap is sixteen words");

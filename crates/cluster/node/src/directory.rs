@@ -1,0 +1,648 @@
+//! The directory of open volumes of a node: on core 0 only, off the path of an I/O.
+//!
+//! It runs an opener for a volume that a host asks for, has every core make its sequencer, counts who uses the volume,
+//! and gives it away when another gateway asks and nobody uses it here ("take over only from an owner that consents or
+//! whose promises ran out", R10).
+
+mod closings;
+mod moves;
+
+use crate::claims::Claims;
+use crate::duty::Duty;
+use crate::mail::{Origin, Sought};
+use crate::planted::Planted;
+use crate::scrubs::Scrubs;
+use crate::shards::DIRECTORY;
+use crate::token;
+use crate::view::View;
+use amita_fabric::{Link, Message, ReleaseOutcome};
+use amita_metadata as meta;
+use amita_reactor::driver::Time;
+use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
+use amita_types::map::{ScrubReport, WholeMember};
+use amita_types::{Generation, NodeId, VolumeId};
+use amita_uss as uss;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from it.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
+/// Openers that run at one time; more wait for nothing and are refused.
+const MAX_OPENERS: usize = 1024;
+/// The numbers in the ids of calls that are not an opener's.
+const CLAIMS: u32 = 0xf_ffff;
+const SCRUBS: u32 = 0xf_fffe;
+const MOVES: u32 = 0xf_fffd;
+const RESERVATIONS: u32 = 0xf_fffc;
+const CLOSINGS: u32 = 0xf_fffb;
+
+/// What stands above the count in the ids of calls about reservations.
+#[must_use]
+pub fn reservation_calls() -> u64 {
+    token::id_base(0, DIRECTORY) | u64::from(RESERVATIONS) << 20
+}
+
+/// What the directory wants done.
+#[derive(Debug)]
+pub enum Act {
+    /// A metadata call.
+    Call { call: CallId, request: meta::Call },
+    /// Ask a volume's owner to release it.
+    Ask {
+        node: NodeId,
+        tag: u64,
+        volume: VolumeId,
+        generation: Generation,
+        hand_over: bool,
+    },
+    /// Every core makes its sequencer.
+    MakeShards { opened: Box<Opened> },
+    /// Every core looks at all copies of its chunks.
+    Scrub { volume: VolumeId, generation: Generation },
+    /// Every core drops it.
+    DropShards {
+        volume: VolumeId,
+        generation: Generation,
+        why: String,
+        handed_over: bool,
+    },
+    /// Every core ends its sequencer of it, whatever its generation, and says so.
+    EndShards { volume: VolumeId, why: String },
+    /// Every core ends what is under way, and holds back what comes.
+    Leave {
+        volume: VolumeId,
+        generation: Generation,
+        attempt: u64,
+    },
+    /// It stays after all.
+    Stay { volume: VolumeId },
+    /// A core has asked where a volume's I/O goes.
+    Sought { core: usize, volume: VolumeId, way: Sought },
+    /// A front end's open has ended.
+    Opened {
+        origin: Origin,
+        result: Result<uss::VolumeInfo, uss::OpenError>,
+    },
+    /// An answer to another gateway.
+    Reply { core: usize, link: Link, message: Message },
+}
+
+/// Another gateway that asks for a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// The core that holds the link by which it asks.
+    pub core: usize,
+    /// The link.
+    pub link: Link,
+    /// Its tag.
+    pub tag: u64,
+}
+
+/// Who waits for a volume to be opened.
+#[derive(Default)]
+struct Waiting {
+    /// Front ends that have asked for it.
+    fronts: Vec<Origin>,
+    /// Cores with I/O of hosts for it.
+    cores: Vec<(usize, VolumeId)>,
+}
+
+enum State {
+    /// An opener runs.
+    Opening { waiting: Waiting },
+    /// The cores make their sequencers.
+    Making {
+        opened: Box<Opened>,
+        missing: usize,
+        waiting: Waiting,
+    },
+    /// To be handed over to another gateway, once these cores have nothing under way.
+    Leaving {
+        info: uss::VolumeInfo,
+        generation: Generation,
+        /// Which attempt it is.
+        attempt: u64,
+        missing: BTreeSet<usize>,
+        asker: Asker,
+        until: Time,
+    },
+    /// Open, with so many users.
+    Open {
+        info: uss::VolumeInfo,
+        generation: Generation,
+        users: u64,
+    },
+}
+
+/// The directory.
+pub struct Directory {
+    node: NodeId,
+    cores: usize,
+    config: OpenerConfig,
+    volumes: BTreeMap<String, State>,
+    openers: BTreeMap<u32, (String, Opener)>,
+    next_opener: u32,
+    claims: Claims,
+    scrubs: Scrubs,
+    /// A look at a volume's copies may have to begin.
+    look: bool,
+    duty: Duty,
+    /// Volumes that were handed over a moment ago: their new owner is on its way.
+    handed_over: BTreeMap<VolumeId, Time>,
+    /// Volumes were opened or given up since this was last asked.
+    changed: bool,
+    /// Volumes that the operator wants here, and when they are tried again.
+    wanted: BTreeMap<VolumeId, Time>,
+    closings: closings::Closings,
+    calls: u64,
+    /// Attempts to hand a volume over, counted.
+    attempts: u64,
+    /// Volumes that could not be opened for a host, and why.
+    unopened: Vec<(String, String)>,
+    acts: VecDeque<Act>,
+    /// When volumes were taken from this gateway.
+    taken: BTreeMap<VolumeId, Time>,
+    /// Rules that are switched off to show that the simulator notices.
+    pub planted: Planted,
+}
+
+impl Directory {
+    /// Volumes that could not be opened for a host since this was last asked, and why.
+    pub fn take_unopened(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.unopened)
+    }
+
+    /// Nothing is open.
+    #[must_use]
+    pub fn new(node: NodeId, cores: usize, config: OpenerConfig) -> Directory {
+        Directory {
+            node,
+            cores,
+            config,
+            volumes: BTreeMap::new(),
+            openers: BTreeMap::new(),
+            next_opener: 0,
+            claims: Claims::new(cores, token::id_base(0, DIRECTORY) | u64::from(CLAIMS) << 20),
+            scrubs: Scrubs::new(cores, token::id_base(0, DIRECTORY) | u64::from(SCRUBS) << 20),
+            look: false,
+            duty: Duty::default(),
+            handed_over: BTreeMap::new(),
+            changed: false,
+            wanted: BTreeMap::new(),
+            closings: closings::Closings::default(),
+            calls: 0,
+            attempts: 0,
+            unopened: Vec::new(),
+            acts: VecDeque::new(),
+            taken: BTreeMap::new(),
+            planted: Planted::default(),
+        }
+    }
+
+    /// A front end asks for a volume by name.
+    pub fn open(&mut self, now: Time, origin: Origin, name: &str) {
+        let full = self.openers.len() >= MAX_OPENERS;
+        match self.volumes.get_mut(name) {
+            Some(State::Open { info, users, .. }) => {
+                *users += 1;
+                self.acts.push_back(Act::Opened {
+                    origin,
+                    result: Ok(info.clone()),
+                });
+            }
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.fronts.push(origin),
+            Some(State::Leaving { .. }) => {
+                let result = Err(uss::OpenError::Unavailable("the volume is being moved".to_owned()));
+                self.acts.push_back(Act::Opened { origin, result });
+            }
+            None if full => {
+                let result = Err(uss::OpenError::Unavailable(format!(
+                    "{MAX_OPENERS} volumes are being opened here"
+                )));
+                self.acts.push_back(Act::Opened { origin, result });
+            }
+            None => {
+                let waiting = Waiting {
+                    fronts: vec![origin],
+                    cores: Vec::new(),
+                };
+                self.begin(now, name, waiting, Consent::Asked);
+            }
+        }
+    }
+
+    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more,
+    /// and whether their ports refuse.
+    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[(NodeId, bool)], view: &View) {
+        let way = self.find(now, core, volume, lost, view);
+        if let Some(way) = way {
+            self.acts.push_back(Act::Sought { core, volume, way });
+        }
+    }
+
+    fn find(
+        &mut self,
+        now: Time,
+        core: usize,
+        volume: VolumeId,
+        lost: &[(NodeId, bool)],
+        view: &View,
+    ) -> Option<Sought> {
+        let Some(record) = view.volume_of(volume) else {
+            return Some(Sought::Nowhere);
+        };
+        match self.volumes.get_mut(&record.name) {
+            Some(State::Open { .. }) => return Some(Sought::Here),
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => {
+                waiting.cores.push((core, volume));
+                return None;
+            }
+            Some(State::Leaving { .. }) => return Some(Sought::Later),
+            None => {}
+        }
+        // Its new owner is on its way; once the record names it, it is an owner like any other, and may die like one.
+        let is_on_its_way = record.owner.is_none_or(|owner| owner == self.node);
+        if is_on_its_way && self.handed_over.get(&volume).is_some_and(|until| now < *until) {
+            return Some(Sought::Later);
+        }
+        if let Some(owner) = record.owner
+            && owner != self.node
+            && view.lives(owner)
+            && match lost.iter().find(|(node, _)| *node == owner) {
+                None => true,
+                Some((_, refused)) => !refused && self.was_taken(now, volume),
+            }
+        {
+            return Some(Sought::There(owner));
+        }
+        if self.openers.len() >= MAX_OPENERS {
+            return Some(Sought::Later);
+        }
+        let waiting = Waiting {
+            fronts: Vec::new(),
+            cores: vec![(core, volume)],
+        };
+        let name = record.name.clone();
+        let over = record.owner;
+        self.begin(now, &name, waiting, Consent::Over(over));
+        None
+    }
+
+    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
+    fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
+        let taken = self.taken.get(&volume).filter(|_| !self.planted.depose_alone());
+        taken.is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
+    }
+
+    /// Runs an opener.
+    fn begin(&mut self, now: Time, name: &str, waiting: Waiting, consent: Consent) {
+        let number = self.next_opener;
+        self.next_opener = (self.next_opener + 1) % CLOSINGS;
+        // The opener's number is part of its ids, between the directory's mark and its own count.
+        let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
+        let mut config = self.config.clone();
+        config.node = self.node;
+        config.volume = name.to_owned();
+        config.consent = consent;
+        let opener = Opener::new(config, base, now);
+        self.openers.insert(number, (name.to_owned(), opener));
+        self.volumes.insert(name.to_owned(), State::Opening { waiting });
+        self.drain(number);
+    }
+
+    /// Something has changed that may call for opening volumes that nobody uses.
+    pub fn stir(&mut self, now: Time) {
+        self.duty.stir(now);
+        self.look = true;
+    }
+
+    /// A core's sequencer says that a syncing store holds everything of its chunks in a group.
+    pub fn whole(&mut self, volume: VolumeId, generation: Generation, core: usize, member: WholeMember) {
+        let WholeMember { group, store, since } = member;
+        self.claims.said(volume, generation, core, (group, store, since));
+    }
+
+    /// A core's sequencer has looked at all copies of its chunks.
+    pub fn scrubbed(&mut self, volume: VolumeId, generation: Generation, core: usize, report: ScrubReport) {
+        self.scrubs.ended(volume, generation, core, report);
+    }
+
+    /// A user less.
+    pub fn close(&mut self, volume: VolumeId) {
+        for state in self.volumes.values_mut() {
+            if let State::Open { info, users, .. } = state
+                && info.id == volume
+            {
+                *users = users.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The end of a metadata call of an opener.
+    pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
+        if self.claims.ended(now, call, &result) || self.scrubs.answered(call, &result) {
+            return;
+        }
+        let number = (call.0 >> 20) as u32 & 0xf_ffff;
+        if let Some((_, opener)) = self.openers.get_mut(&number) {
+            opener.meta(now, call, result);
+            self.drain(number);
+        }
+    }
+
+    /// The owner of a volume answered.
+    pub fn released(&mut self, tag: u64, outcome: ReleaseOutcome) {
+        let number = tag as u32;
+        if let Some((_, opener)) = self.openers.get_mut(&number) {
+            opener.owner(match outcome {
+                ReleaseOutcome::Released => OwnerReply::Released,
+                ReleaseOutcome::NotOwner => OwnerReply::NotOwner,
+                _ => OwnerReply::Busy,
+            });
+            self.drain(number);
+        }
+    }
+
+    /// The owner of a volume cannot be asked.
+    pub fn unreachable(&mut self, tag: u64) {
+        let number = tag as u32;
+        if let Some((_, opener)) = self.openers.get_mut(&number) {
+            opener.owner(OwnerReply::Unreachable);
+            self.drain(number);
+        }
+    }
+
+    /// Were volumes opened or given up since this was last asked?
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A volume has grown: whoever opens it later is told.
+    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
+        for state in self.volumes.values_mut() {
+            let size = match state {
+                State::Open { info, .. } | State::Leaving { info, .. } if info.id == volume => &mut info.size_bytes,
+                State::Making { opened, .. } if opened.volume.id == volume => &mut opened.volume.size_bytes,
+                _ => continue,
+            };
+            *size = size_bytes.max(*size);
+        }
+    }
+
+    /// Is the volume open on every core?
+    #[must_use]
+    pub fn is_open(&self, volume: VolumeId) -> bool {
+        let mut states = self.volumes.values();
+        states.any(|state| matches!(state, State::Open { info, .. } if info.id == volume))
+    }
+
+    /// A core has made its sequencer.
+    pub fn shard_made(&mut self, volume: VolumeId, generation: Generation) {
+        let Some((name, state)) = self.volumes.iter_mut().find(
+            |(_, state)| matches!(state, State::Making { opened, .. } if opened.volume.id == volume && opened.generation == generation),
+        ) else {
+            return;
+        };
+        let State::Making {
+            opened,
+            missing,
+            waiting,
+        } = state
+        else {
+            return;
+        };
+        *missing -= 1;
+        if *missing > 0 {
+            return;
+        }
+        let info = uss::VolumeInfo {
+            id: volume,
+            name: name.clone(),
+            size_bytes: opened.volume.size_bytes,
+            chunk_bytes: opened.pool.chunk_bytes,
+            read_only: false,
+        };
+        let users = waiting.fronts.len() as u64;
+        for (core, volume) in waiting.cores.drain(..) {
+            let way = Sought::Here;
+            self.acts.push_back(Act::Sought { core, volume, way });
+        }
+        for origin in waiting.fronts.drain(..) {
+            self.acts.push_back(Act::Opened {
+                origin,
+                result: Ok(info.clone()),
+            });
+        }
+        self.look = true;
+        self.changed = true;
+        *state = State::Open {
+            info,
+            generation,
+            users,
+        };
+    }
+
+    /// A sequencer has found that the volume is no longer ours.
+    pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) {
+        self.claims.lost(volume, generation);
+        let name = self.volumes.iter().find_map(|(name, state)| match state {
+            State::Open {
+                info, generation: ours, ..
+            } if info.id == volume && *ours == generation => Some(name.clone()),
+            State::Making { opened, .. } if opened.volume.id == volume && opened.generation == generation => {
+                Some(name.clone())
+            }
+            State::Leaving {
+                info, generation: ours, ..
+            } if info.id == volume && *ours == generation => Some(name.clone()),
+            _ => None,
+        });
+        let Some(name) = name else { return };
+        self.taken.retain(|_, at| now < at.plus(TAKEN_PATIENCE));
+        self.taken.insert(volume, now);
+        let removed = self.volumes.remove(&name);
+        if let Some(State::Leaving { asker, .. }) = removed {
+            return self.reply(asker, ReleaseOutcome::NotOwner);
+        }
+        if let Some(State::Making { waiting, .. }) = removed {
+            for (core, volume) in waiting.cores {
+                let way = Sought::Later;
+                self.acts.push_back(Act::Sought { core, volume, way });
+            }
+            for origin in waiting.fronts {
+                let why = "another gateway took the volume over while it was being opened".to_owned();
+                self.acts.push_back(Act::Opened {
+                    origin,
+                    result: Err(uss::OpenError::Unavailable(why)),
+                });
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time, view: &View) {
+        let volumes = &self.volumes;
+        for name in self.duty.look(now, self.node, view, |name| volumes.contains_key(name)) {
+            if self.openers.len() < MAX_OPENERS {
+                self.begin(now, &name, Waiting::default(), Consent::Asked);
+            }
+        }
+        self.end_late_leaves(now);
+        self.carry_out_moves(now, view);
+        self.carry_out_closings(now, view);
+        let looks = std::mem::take(&mut self.look);
+        for state in self.volumes.values().take_while(|_| looks) {
+            if let State::Open { info, generation, .. } = state
+                && self.scrubs.begin(view, info.id, *generation)
+            {
+                let (volume, generation) = (info.id, *generation);
+                self.acts.push_back(Act::Scrub { volume, generation });
+            }
+        }
+        for (call, request) in self.scrubs.calls(now, view) {
+            self.acts.push_back(Act::Call { call, request });
+        }
+        for (call, request) in self.claims.calls(now, view) {
+            self.acts.push_back(Act::Call { call, request });
+        }
+        let due: Vec<u32> = self
+            .openers
+            .iter()
+            .filter(|(_, (_, opener))| opener.deadline().is_some_and(|at| at <= now))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in due {
+            if let Some((_, opener)) = self.openers.get_mut(&number) {
+                opener.tick(now);
+                self.drain(number);
+            }
+        }
+    }
+
+    /// When [`Directory::tick`] is next wanted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let openers = self.openers.values().filter_map(|(_, opener)| opener.deadline()).min();
+        [
+            openers,
+            self.wanted.values().min().copied(),
+            self.closings.deadline(),
+            self.volumes
+                .values()
+                .filter_map(|state| match state {
+                    State::Leaving { until, .. } => Some(*until),
+                    _ => None,
+                })
+                .min(),
+            self.duty.deadline(),
+            self.scrubs.deadline(),
+            self.claims.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The next thing to do.
+    pub fn next(&mut self) -> Option<Act> {
+        let act = self.acts.pop_front();
+        self.changed |= matches!(act, Some(Act::DropShards { .. } | Act::Leave { .. } | Act::Stay { .. }));
+        act
+    }
+
+    fn drain(&mut self, number: u32) {
+        let Some((name, opener)) = self.openers.get_mut(&number) else {
+            return;
+        };
+        let mut end = None;
+        for effect in opener.effects() {
+            match effect {
+                OpenerEffect::Meta { call, request } => self.acts.push_back(Act::Call { call, request }),
+                OpenerEffect::AskOwner {
+                    node,
+                    volume,
+                    generation,
+                    hand_over,
+                } => {
+                    self.acts.push_back(Act::Ask {
+                        node,
+                        tag: u64::from(number),
+                        volume,
+                        generation,
+                        hand_over,
+                    });
+                }
+                OpenerEffect::Opened(result) => end = Some(result),
+            }
+        }
+        let Some(result) = end else { return };
+        let name = name.clone();
+        self.openers.remove(&number);
+        let Some(State::Opening { waiting }) = self.volumes.remove(&name) else {
+            return;
+        };
+        let result = match *result {
+            Ok(opened) if self.closings.is_gone(opened.volume.id) => {
+                let name = name.clone();
+                Err(OpenError::NoSuchVolume { name })
+            }
+            result => result,
+        };
+        match result {
+            Ok(opened) => {
+                let opened = Box::new(opened);
+                self.claims.opened(&opened);
+                self.acts.push_back(Act::MakeShards { opened: opened.clone() });
+                self.volumes.insert(
+                    name,
+                    State::Making {
+                        opened,
+                        missing: self.cores,
+                        waiting,
+                    },
+                );
+            }
+            Err(why) => {
+                // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
+                let is_trouble = match &why {
+                    OpenError::NoSuchPool { .. }
+                    | OpenError::GenerationsUsedUp { .. }
+                    | OpenError::Metadata { .. }
+                    | OpenError::BadRecord { .. }
+                    | OpenError::Contended => true,
+                    OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. } => false,
+                    _ => true,
+                };
+                if is_trouble && !waiting.fronts.is_empty() {
+                    self.unopened.push((name, why.to_string()));
+                }
+                for (core, volume) in waiting.cores {
+                    let way = match &why {
+                        OpenError::Busy { owner } => Sought::There(*owner),
+                        OpenError::NoSuchVolume { .. } => Sought::Nowhere,
+                        _ => Sought::Later,
+                    };
+                    self.acts.push_back(Act::Sought { core, volume, way });
+                }
+                for origin in waiting.fronts {
+                    self.acts.push_back(Act::Opened {
+                        origin,
+                        result: Err(refuse(&why)),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What a host is told of a volume that could not be opened.
+fn refuse(why: &OpenError) -> uss::OpenError {
+    match why {
+        OpenError::NoSuchVolume { .. } => uss::OpenError::NotFound,
+        OpenError::Busy { .. } => uss::OpenError::Refused(why.to_string()),
+        _ => uss::OpenError::Unavailable(why.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! How a volume goes from one living gateway to another: because another asks and nobody uses it here, or because the
+//! operator wishes it elsewhere.
+
+use super::{Act, Asker, Directory, MAX_OPENERS, MOVES, State, Waiting};
+use crate::shards::DIRECTORY;
+use crate::token;
+use crate::view::View;
+use amita_fabric::{Message, ReleaseOutcome};
+use amita_metadata as meta;
+use amita_reactor::driver::Time;
+use amita_sequencer::{CallId, Consent};
+use amita_types::map;
+use amita_types::{Generation, VolumeId};
+use std::time::Duration;
+
+/// How long what is under way may take to end, of a volume that is to be handed over.
+pub(super) const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
+/// The same where another gateway asks because it was asked to open it: it waits for 300 ms ([`amita_sequencer::OpenerConfig`]).
+const RELEASE_PATIENCE: Duration = Duration::from_millis(200);
+/// For how long a volume that was handed over is not opened here again, unless its new owner has been heard of.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
+/// The pause between attempts to carry out a wish.
+const MOVE_PAUSE: Duration = Duration::from_millis(500);
+
+impl Directory {
+    /// Another gateway asks for a volume.
+    pub fn release(&mut self, now: Time, asker: Asker, volume: VolumeId, generation: Generation, hand_over: bool) {
+        let held = self.volumes.iter().find_map(|(name, state)| match state {
+            State::Open {
+                info,
+                generation: ours,
+                users,
+            } if info.id == volume => Some((name.clone(), *ours, *users)),
+            _ => None,
+        });
+        let outcome = match held {
+            Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
+            Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours, LEAVE_PATIENCE),
+            // Hosts that have not opened it, by NVMe, may have I/O under way all the same: that ends first.
+            Some((name, ours, _)) if !self.planted.cut_on_release() => {
+                return self.leave(now, asker, name, ours, RELEASE_PATIENCE);
+            }
+            Some((name, ours, _)) => {
+                self.volumes.remove(&name);
+                self.claims.lost(volume, ours);
+                let why = "another gateway asked for it and nobody used it here".to_owned();
+                self.acts.push_back(Act::DropShards {
+                    volume,
+                    generation: ours,
+                    why,
+                    handed_over: true,
+                });
+                self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
+                ReleaseOutcome::Released
+            }
+            None => ReleaseOutcome::NotOwner,
+        };
+        self.reply(asker, outcome);
+    }
+
+    /// Begins to hand a volume over: every core ends what it has under way.
+    fn leave(&mut self, now: Time, asker: Asker, name: String, generation: Generation, patience: Duration) {
+        let Some(State::Open { info, .. }) = self.volumes.remove(&name) else {
+            return;
+        };
+        let volume = info.id;
+        self.attempts += 1;
+        let attempt = self.attempts;
+        let state = State::Leaving {
+            info,
+            generation,
+            attempt,
+            missing: (0..self.cores).collect(),
+            asker,
+            until: now.plus(patience),
+        };
+        self.volumes.insert(name, state);
+        self.acts.push_back(Act::Leave {
+            volume,
+            generation,
+            attempt,
+        });
+    }
+
+    /// Nothing is under way any more on a core, of a volume that is to be handed over by this attempt. A core's word about
+    /// an earlier attempt may come late; it has taken I/O in since, because the volume stayed, and its promises stand.
+    pub fn left(&mut self, now: Time, volume: VolumeId, (generation, attempt): (Generation, u64), core: usize) {
+        let any_attempt = self.planted.any_attempt();
+        let found = self.volumes.iter_mut().find_map(|(name, state)| match state {
+            State::Leaving {
+                info,
+                generation: ours,
+                attempt: present,
+                missing,
+                asker,
+                ..
+            } if info.id == volume && *ours == generation && (*present == attempt || any_attempt) => {
+                missing.remove(&core);
+                missing.is_empty().then(|| (name.clone(), *asker))
+            }
+            _ => None,
+        });
+        let Some((name, asker)) = found else { return };
+        self.volumes.remove(&name);
+        self.claims.lost(volume, generation);
+        self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
+        self.acts.push_back(Act::DropShards {
+            volume,
+            generation,
+            why: "it was handed over to another gateway".to_owned(),
+            handed_over: true,
+        });
+        self.reply(asker, ReleaseOutcome::Released);
+    }
+
+    /// What is under way does not end: the volume stays.
+    pub(super) fn end_late_leaves(&mut self, now: Time) {
+        let late: Vec<String> = self
+            .volumes
+            .iter()
+            .filter(|(_, state)| matches!(state, State::Leaving { until, .. } if now >= *until))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in late {
+            let Some(State::Leaving {
+                info,
+                generation,
+                asker,
+                ..
+            }) = self.volumes.remove(&name)
+            else {
+                continue;
+            };
+            self.acts.push_back(Act::Stay { volume: info.id });
+            let users = 0;
+            self.volumes.insert(
+                name,
+                State::Open {
+                    info,
+                    generation,
+                    users,
+                },
+            );
+            self.reply(asker, ReleaseOutcome::Busy { clients: 0 });
+        }
+    }
+
+    /// The operator wants volumes here: they are taken over with their owners' consent, and the wish is removed when it has
+    /// come true.
+    pub(super) fn carry_out_moves(&mut self, now: Time, view: &View) {
+        self.wanted.retain(|volume, _| {
+            view.moves()
+                .any(|(wished, wish, _)| wished == *volume && wish.to == self.node)
+        });
+        self.handed_over.retain(|_, until| now < *until);
+        let due: Vec<(VolumeId, String, u64)> = view
+            .moves()
+            .filter(|(volume, wish, _)| wish.to == self.node && self.wanted.get(volume).is_none_or(|at| now >= *at))
+            .map(|(volume, wish, revision)| (volume, wish.volume.clone(), revision))
+            .collect();
+        for (volume, name, revision) in due {
+            self.wanted.insert(volume, now.plus(MOVE_PAUSE));
+            match self.volumes.get(&name) {
+                Some(State::Open { .. }) => {
+                    let key = map::move_key(volume);
+                    let request = meta::Call {
+                        compares: vec![meta::Compare::ModRevision {
+                            key: key.clone(),
+                            equals: revision,
+                        }],
+                        then: vec![meta::Op::Delete { key }],
+                        otherwise: Vec::new(),
+                    };
+                    self.calls += 1;
+                    // Nobody waits for the end: while the wish is there, it is tried again.
+                    let call = CallId(token::id_base(0, DIRECTORY) | u64::from(MOVES) << 20 | self.calls & 0xf_ffff);
+                    self.acts.push_back(Act::Call { call, request });
+                }
+                Some(_) => {}
+                None if self.openers.len() < MAX_OPENERS => {
+                    self.begin(now, &name, Waiting::default(), Consent::HandOver);
+                }
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn reply(&mut self, asker: Asker, outcome: ReleaseOutcome) {
+        self.acts.push_back(Act::Reply {
+            core: asker.core,
+            link: asker.link,
+            message: Message::Released {
+                tag: asker.tag,
+                outcome,
+            },
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, or a look at all their
+//! copies was asked for, and only an owner can do that (R11). On core 0 only.
+//!
+//! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes that are no
+//! clients, the same for all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
+//! nobody uses it here.
+
+use crate::view::View;
+use amita_reactor::driver::Time;
+use amita_types::layout::mix;
+use amita_types::{Generation, NodeId, VolumeId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Volumes that are opened for this at one time.
+const MAX_AT_ONCE: usize = 16;
+/// After a look, and after an opening that failed.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// When to look.
+#[derive(Debug, Default)]
+pub struct Duty {
+    /// What was seen may call for it.
+    wanted: Option<Time>,
+    /// Volumes whose opening was begun, and when to try again.
+    tried: BTreeMap<VolumeId, Time>,
+}
+
+impl Duty {
+    /// Something has changed that may call for a look.
+    pub fn stir(&mut self, now: Time) {
+        self.wanted.get_or_insert(now);
+    }
+
+    /// When a look is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.wanted
+    }
+
+    /// The names of the volumes to open now. `open`: is it open, or being opened, here?
+    pub fn look(&mut self, now: Time, me: NodeId, view: &View, open: impl Fn(&str) -> bool) -> Vec<String> {
+        if self.wanted.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.wanted = None;
+        let mut names = Vec::new();
+        let mut more = false;
+        for volume in view.volumes() {
+            let ours = volume.generation > Generation(0)
+                && (view.is_syncing(&volume.pool) || is_to_be_scrubbed(view, volume.id))
+                && responsible(view, volume.id, volume.owner) == Some(me)
+                && !open(&volume.name);
+            if !ours {
+                self.tried.remove(&volume.id);
+                continue;
+            }
+            more = true;
+            if names.len() < MAX_AT_ONCE && self.tried.get(&volume.id).is_none_or(|at| *at <= now) {
+                self.tried.insert(volume.id, now.plus(LOOK_AGAIN * 2));
+                names.push(volume.name.clone());
+            }
+        }
+        if more {
+            self.wanted = Some(now.plus(LOOK_AGAIN));
+        }
+        names
+    }
+}
+
+/// Was a look at all its copies asked for, that has not ended?
+fn is_to_be_scrubbed(view: &View, volume: VolumeId) -> bool {
+    view.scrub(volume)
+        .is_some_and(|(scrub, _)| scrub.requested > scrub.finished)
+}
+
+/// The node that sees to a volume that nobody uses.
+fn responsible(view: &View, volume: VolumeId, owner: Option<NodeId>) -> Option<NodeId> {
+    owner.filter(|owner| view.lives(*owner)).or_else(|| {
+        let nodes = view.living().filter(|node| !view.is_client(*node));
+        nodes.max_by_key(|node| mix(mix(volume.0) ^ u64::from(node.0)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

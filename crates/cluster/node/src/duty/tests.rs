@@ -1,0 +1,115 @@
+use super::*;
+use crate::control::Record;
+use amita_types::map::{self, Group, Pool, PoolKind, Syncing};
+use amita_types::{Epoch, GroupIndex, PoolId, StoreId};
+
+fn put<T: serde::Serialize>(view: &mut View, key: String, value: &T) {
+    view.apply(&Record {
+        key,
+        value: Some(serde_json::to_vec(value).unwrap()),
+        revision: 1,
+    });
+}
+
+fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
+    map::Volume {
+        id: VolumeId(id),
+        name: format!("v{id}"),
+        pool: "p".to_owned(),
+        size_bytes: 1 << 30,
+        generation: Generation(generation),
+        owner: owner.map(NodeId),
+    }
+}
+
+fn view(syncing: bool, volumes: &[map::Volume], living: &[u32]) -> View {
+    let mut view = View::default();
+    let pool = Pool {
+        id: PoolId(1),
+        name: "p".to_owned(),
+        kind: PoolKind::Replicated {
+            copies: 3,
+            min_copies: 2,
+        },
+        groups: 1,
+        chunk_bytes: 4 << 20,
+        failure_domain: amita_types::placement::Level::Node,
+        class: None,
+    };
+    put(&mut view, map::pool_key("p"), &pool);
+    let group = Group {
+        index: GroupIndex(0),
+        epoch: Epoch(3),
+        members: Vec::new(),
+        in_sync: vec![StoreId(1)],
+        syncing: syncing
+            .then_some(Syncing {
+                store: StoreId(2),
+                since: Epoch(3),
+            })
+            .into_iter()
+            .collect(),
+    };
+    put(&mut view, map::group_key(PoolId(1), GroupIndex(0)), &group);
+    for volume in volumes {
+        put(&mut view, map::volume_key(&volume.name), volume);
+    }
+    for node in living {
+        let live = map::Live {
+            session: 1,
+            pid: 1,
+            stores: None,
+        };
+        put(&mut view, map::live_key(NodeId(*node)), &live);
+    }
+    view
+}
+
+fn looked(view: &View, me: u32) -> Vec<String> {
+    let mut duty = Duty::default();
+    duty.stir(Time(0));
+    duty.look(Time(1), NodeId(me), view, |_| false)
+}
+
+#[test]
+fn nobody_opens_what_needs_no_owner() {
+    let volumes = [volume(1, 4, Some(1))];
+    assert!(looked(&view(false, &volumes, &[1]), 1).is_empty(), "nobody is syncing");
+    let never = [volume(1, 0, None)];
+    assert!(
+        looked(&view(true, &never, &[1]), 1).is_empty(),
+        "it was never opened: it has no data"
+    );
+}
+
+#[test]
+fn the_owner_opens_its_volume_and_exactly_one_opens_an_orphan() {
+    let volumes: Vec<map::Volume> = (0..40).map(|id| volume(id, 1, (id % 2 == 0).then_some(9))).collect();
+    let owned: Vec<map::Volume> = (0..40).map(|id| volume(id, 1, Some(2))).collect();
+    let owned = view(true, &owned, &[1, 2, 3]);
+    assert_eq!(looked(&owned, 2).len(), MAX_AT_ONCE);
+    assert!(looked(&owned, 1).is_empty());
+    // Owner 9 is dead; others never had one: each is opened by one living node.
+    let orphans = view(true, &volumes, &[1, 2, 3]);
+    let mut all: Vec<String> = (1..=3).flat_map(|me| looked(&orphans, me)).collect();
+    all.sort();
+    let count = all.len();
+    all.dedup();
+    assert_eq!(all.len(), count, "no volume is opened twice");
+    assert_eq!(count, 40, "and none is forgotten");
+}
+
+#[test]
+fn what_did_not_open_is_tried_again_later() {
+    let view = view(true, &[volume(1, 1, Some(1))], &[1]);
+    let mut duty = Duty::default();
+    duty.stir(Time(0));
+    assert_eq!(duty.look(Time(1), NodeId(1), &view, |_| false).len(), 1);
+    let next = duty.deadline().expect("it looks whether it has opened");
+    assert!(duty.look(next, NodeId(1), &view, |_| false).is_empty());
+    let next = duty.deadline().expect("it is not open yet");
+    assert_eq!(duty.look(next, NodeId(1), &view, |_| false).len(), 1);
+    let next = duty.deadline().expect("it is not open yet");
+    assert!(duty.look(next, NodeId(1), &view, |_| true).is_empty());
+    assert_eq!(duty.deadline(), None, "nothing is left to do");
+}

@@ -1,0 +1,39 @@
+//! One node: its cores, each of which joins stores, sequencers, fabric and front ends on a driver, and the process
+//! around them.
+//!
+//! [`Core`] is written once and runs on the kernel's driver ([`serve`]) and on the simulated one (crate `sim`).
+#![deny(unsafe_code)]
+
+pub mod catalog;
+mod claims;
+pub mod control;
+mod core;
+mod directory;
+mod duty;
+pub mod embed;
+pub mod fronts;
+pub mod lanes;
+pub mod mail;
+mod news;
+pub mod observe;
+pub mod planted;
+pub mod reservations;
+mod scrubs;
+pub mod serve;
+pub mod shards;
+pub mod stores;
+pub mod token;
+pub mod trace;
+pub mod usage;
+pub mod view;
+pub mod ways;
+
+pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};
+
+/// Does this build hold what only builds of the simulator may: rules that can be switched off (the feature `planted` of any
+/// crate of the I/O path), or points for mischief?
+pub const IS_OF_THE_SIMULATOR: bool = cfg!(feature = "planted")
+    || amita_store::HAS_RULE_SWITCHES
+    || amita_sequencer::HAS_RULE_SWITCHES
+    || amita_fabric::HAS_RULE_SWITCHES
+    || amita_reactor::buggify::COMPILED_IN;

@@ -1,0 +1,55 @@
+//! Questions, and a server that is asked over its socket.
+
+use super::*;
+use amita_types::{ClusterId, NodeId};
+use std::io::{Read, Write};
+
+fn question(query: &str) -> Result<Question, String> {
+    Question::parse(query)
+}
+
+#[test]
+fn a_question_names_what_it_wants() {
+    let plain = question("").unwrap();
+    assert_eq!((plain.slow, plain.volume, plain.count), (false, None, TRACES));
+    let all = question("slow=1&volume=disk-0&count=3").unwrap();
+    assert_eq!((all.slow, all.volume.as_deref(), all.count), (true, Some("disk-0"), 3));
+    assert!(question("slow").unwrap().slow);
+    assert!(question("count=many").is_err());
+    assert!(question("secret=1").is_err());
+}
+
+fn get(address: SocketAddr, line: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "{line}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn pages_are_served_and_nothing_else() {
+    let empty = NodeReport {
+        node: NodeId(3),
+        name: "n3".to_owned(),
+        cluster: ClusterId(1),
+        cores: Vec::new(),
+        core_count: 2,
+    };
+    let ask: Ask = Arc::new(move |_| empty.clone());
+    let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), ask).unwrap();
+    let at = server.address();
+    let metrics = get(at, "GET /metrics HTTP/1.1");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    assert!(metrics.contains("text/plain; version=0.0.4"), "{metrics}");
+    assert!(metrics.contains("\namita_cores_silent 2\n"), "{metrics}");
+    assert!(get(at, "GET /top HTTP/1.1").contains("\"name\":\"n3\""));
+    assert!(get(at, "GET /traces?slow=1 HTTP/1.1").contains("\"traces\":[]"));
+    assert!(get(at, "GET /traces?what=1 HTTP/1.1").starts_with("HTTP/1.1 400"));
+    assert!(get(at, "GET /etc/passwd HTTP/1.1").starts_with("HTTP/1.1 404"));
+    assert!(get(at, "POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405"));
+    assert!(get(at, "\u{1}\u{2}garbage").starts_with("HTTP/1.1 400"));
+    drop(server);
+    assert!(std::net::TcpStream::connect(at).is_err(), "it has ended");
+}

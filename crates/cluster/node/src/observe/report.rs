@@ -1,0 +1,142 @@
+//! What a core says of itself, and the cores of a node together.
+
+use crate::trace::{StageTimes, Trace, TraceCounters};
+use crate::usage::Usage;
+use amita_reactor::{DriverCounts, Time};
+use amita_store::Times;
+use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// A question to a core: answered with one [`CoreReport`].
+#[derive(Clone, Debug)]
+pub struct Observe {
+    /// With the traces that it keeps?
+    pub traces: bool,
+    /// Where the answer goes.
+    pub reply: Sender<Box<CoreReport>>,
+}
+
+/// What a core has counted since its start.
+#[derive(Clone, Debug)]
+pub struct CoreReport {
+    /// Which core.
+    pub core: usize,
+    /// When it answered, on the process's clock.
+    pub now: Time,
+    /// Passes of its loop.
+    pub passes: u64,
+    /// What its driver did.
+    pub driver: DriverCounts,
+    /// The volumes that are open here.
+    pub volumes: Vec<VolumeReport>,
+    /// The stores that it serves.
+    pub stores: Vec<StoreReport>,
+    /// Its fabric's counts.
+    pub fabric: amita_fabric::Counters,
+    /// Its links that are up.
+    pub links: usize,
+    /// Sessions of hosts.
+    pub sessions: usize,
+    /// Bytes that background work of its sequencers has moved.
+    pub background_bytes: u64,
+    /// What was traced.
+    pub traces: TraceCounters,
+    /// How long the stages of traced I/Os took.
+    pub stages: StageTimes,
+    /// I/Os that take longer are kept as slow.
+    pub slow_after: Duration,
+    /// The last traces, oldest first; empty where they were not asked for.
+    pub recent: Vec<Trace>,
+    /// The last slow I/Os, oldest first; likewise.
+    pub slow: Vec<Trace>,
+}
+
+/// An open volume.
+#[derive(Clone, Debug)]
+pub struct VolumeReport {
+    /// Which.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// What hosts did.
+    pub usage: Usage,
+    /// I/Os under way.
+    pub in_flight: usize,
+    /// Stores that are being brought up to date.
+    pub syncing: usize,
+    /// Groups whose writes wait, because too few copies are left.
+    pub stuck_groups: usize,
+    /// What its sequencers counted.
+    pub counters: amita_sequencer::Counters,
+}
+
+/// A store.
+#[derive(Clone, Debug)]
+pub struct StoreReport {
+    /// Which.
+    pub id: StoreId,
+    /// Where it is.
+    pub path: String,
+    /// Does it serve?
+    pub serves: bool,
+    /// What it says of itself.
+    pub status: amita_store::Status,
+    /// How long it takes.
+    pub times: Times,
+}
+
+/// The cores of a node together.
+#[derive(Clone, Debug)]
+pub struct NodeReport {
+    /// The node.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// What each core said, in their order. Of a core that did not answer there is nothing.
+    pub cores: Vec<CoreReport>,
+    /// How many cores there are.
+    pub core_count: usize,
+}
+
+impl NodeReport {
+    /// The open volumes, in order of their names; what several cores count of one is added up.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeReport> {
+        let mut all: Vec<VolumeReport> = Vec::new();
+        for volume in self.cores.iter().flat_map(|core| &core.volumes) {
+            match all.iter_mut().find(|known| known.id == volume.id) {
+                None => all.push(volume.clone()),
+                Some(known) => {
+                    known.usage.add(&volume.usage);
+                    known.in_flight += volume.in_flight;
+                    known.syncing = known.syncing.max(volume.syncing);
+                    known.stuck_groups = known.stuck_groups.max(volume.stuck_groups);
+                    known.counters.add(&volume.counters);
+                }
+            }
+        }
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// The stores, in order of their path.
+    #[must_use]
+    pub fn stores(&self) -> Vec<&StoreReport> {
+        let mut all: Vec<&StoreReport> = self.cores.iter().flat_map(|core| &core.stores).collect();
+        all.sort_by(|one, other| one.path.cmp(&other.path));
+        all
+    }
+
+    /// How long the stages of traced I/Os took, on all cores.
+    #[must_use]
+    pub fn stages(&self) -> StageTimes {
+        let mut all = StageTimes::default();
+        for core in &self.cores {
+            all.add(&core.stages);
+        }
+        all
+    }
+}

@@ -1,0 +1,143 @@
+//! The page of a node with everything on it; the page of the documentation.
+
+use super::*;
+use crate::observe::{CoreReport, VolumeReport};
+use crate::trace::{StageTimes, TraceCounters};
+use crate::usage::Usage;
+use amita_reactor::{DriverCounts, Time};
+use amita_sequencer::Op;
+use amita_types::{ClusterId, NodeId, VolumeId};
+
+fn volume(name: &str, writes: u32) -> VolumeReport {
+    let mut usage = Usage::default();
+    for n in 0..writes {
+        let op = Op::Write {
+            offset: 0,
+            length: 4096,
+        };
+        usage.count(&op, Duration::from_micros(100 + u64::from(n)), n != 0);
+    }
+    VolumeReport {
+        id: VolumeId(1),
+        name: name.to_owned(),
+        usage,
+        in_flight: 2,
+        syncing: 1,
+        stuck_groups: 0,
+        counters: amita_sequencer::Counters {
+            writes: writes.into(),
+            ..amita_sequencer::Counters::default()
+        },
+    }
+}
+
+fn core(core: usize, volumes: Vec<VolumeReport>) -> CoreReport {
+    CoreReport {
+        core,
+        now: Time(1),
+        passes: 10,
+        driver: DriverCounts {
+            blocked_ns: 1_500_000_000,
+            ..DriverCounts::default()
+        },
+        volumes,
+        stores: Vec::new(),
+        fabric: amita_fabric::Counters::default(),
+        links: 2,
+        sessions: 1,
+        background_bytes: 0,
+        traces: TraceCounters::default(),
+        stages: StageTimes::default(),
+        slow_after: Duration::from_millis(5),
+        recent: Vec::new(),
+        slow: Vec::new(),
+    }
+}
+
+fn report(name: &str) -> NodeReport {
+    NodeReport {
+        node: NodeId(1),
+        name: "n1".to_owned(),
+        cluster: ClusterId(1),
+        cores: vec![core(0, vec![volume(name, 3)]), core(1, vec![volume(name, 4)])],
+        core_count: 2,
+    }
+}
+
+#[test]
+fn every_metric_is_defined_once() {
+    let page = render(&report("disk0"));
+    let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    for name in &names {
+        for word in ["HELP", "TYPE"] {
+            let start = format!("# {word} {name} ");
+            assert_eq!(
+                page.lines().filter(|line| line.starts_with(&start)).count(),
+                1,
+                "{name}"
+            );
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), METRICS.len());
+    for metric in METRICS {
+        assert!(!metric.help.contains(['\n', '\\']), "{}", metric.name);
+        let counts = metric.kind == MetricKind::Counter;
+        assert_eq!(counts, metric.name.ends_with("_total"), "{}", metric.name);
+    }
+}
+
+#[test]
+fn what_cores_count_of_one_volume_is_added_up() {
+    let page = render(&report("disk0"));
+    for line in [
+        "amita_volume_latency_seconds_count{volume=\"disk0\",op=\"write\"} 7",
+        "amita_volume_latency_seconds_bucket{volume=\"disk0\",op=\"write\",le=\"0.000065536\"} 0",
+        "amita_volume_latency_seconds_bucket{volume=\"disk0\",op=\"write\",le=\"0.000131072\"} 7",
+        "amita_volume_latency_seconds_bucket{volume=\"disk0\",op=\"write\",le=\"+Inf\"} 7",
+        "amita_volume_latency_seconds_sum{volume=\"disk0\",op=\"write\"} 0.000709",
+        "amita_volume_bytes_total{volume=\"disk0\",op=\"write\"} 20480",
+        "amita_volume_errors_total{volume=\"disk0\",op=\"write\"} 2",
+        "amita_volume_in_flight{volume=\"disk0\"} 4",
+        "amita_sequencer_events_total{volume=\"disk0\",event=\"writes\"} 7",
+        "amita_core_passes_total{core=\"1\"} 10",
+        "amita_core_blocked_seconds_total{core=\"0\"} 1.5",
+        "amita_cores_silent 0",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} is missing:\n{page}");
+    }
+}
+
+#[test]
+fn strange_names_are_escaped() {
+    let page = render(&report("a\"b\\c\nd"));
+    assert!(page.contains("{volume=\"a\\\"b\\\\c\\nd\"}"), "{page}");
+}
+
+/// `docs/operating/metrics.md` has a row for each metric.
+#[test]
+fn the_documentation_lists_every_metric() {
+    let text = include_str!("../../../../../../docs/operating/metrics.md");
+    let rows: Vec<String> = METRICS
+        .iter()
+        .map(|metric| {
+            let labels = metric.labels.join(", ");
+            format!(
+                "| `{}` | {} | {labels} | {} |",
+                metric.name,
+                metric.kind.name(),
+                metric.help
+            )
+        })
+        .collect();
+    for row in &rows {
+        assert!(
+            text.contains(row.as_str()),
+            "docs/operating/metrics.md lacks a row; all are:\n{}",
+            rows.join("\n")
+        );
+    }
+    let listed = text.lines().filter(|line| line.starts_with("| `amita_")).count();
+    assert_eq!(listed, rows.len(), "docs/operating/metrics.md lists what is no metric");
+}

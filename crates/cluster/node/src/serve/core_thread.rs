@@ -1,0 +1,380 @@
+//! The threads of the cores.
+
+use super::plane::{Control, Joined};
+use super::{ServeConfig, ServeError};
+use crate::catalog::Cataloguer;
+use crate::control::{FromCore, ToCore};
+use crate::core::{Core, CoreConfig};
+use crate::fronts::MakeFront;
+use crate::mail::{CoreMessage, Mail, ring_messages};
+use amita_keys::SealKey;
+use amita_reactor::core::{Core as CoreThread, CoreConfig as ThreadConfig, Service, Stop, placement, spawn};
+use amita_reactor::driver::{Completion, Driver, Wait};
+use amita_reactor::mailbox::{Receiver as RingEnd, Sender as RingStart, channel as ring};
+use amita_reactor::uring::UringDriver;
+use amita_reactor::{Pool, PoolConfig, Waker};
+use amita_types::{ClusterId, NodeId};
+use amita_uss::nbd::{self, NbdFront};
+use amita_uss::nvme::NvmeFront;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Sends to cores from ordinary threads.
+#[derive(Clone)]
+pub(crate) struct ToCores(Vec<(Sender<ToCore>, Waker)>);
+
+impl ToCores {
+    /// How many cores there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn send(&self, core: usize, message: ToCore) {
+        let Some((sender, waker)) = self.0.get(core) else {
+            return;
+        };
+        // A core that has ended needs no messages.
+        if sender.send(message).is_ok() {
+            waker.wake();
+        }
+    }
+}
+
+/// What starts the cores.
+pub(crate) struct Hatch<'a> {
+    config: &'a ServeConfig,
+    joined: &'a Joined,
+}
+
+/// Cores that run.
+pub(crate) struct Started {
+    pub(crate) cores: Vec<CoreThread>,
+    pub(crate) senders: ToCores,
+    pub(crate) fabric: SocketAddr,
+    pub(crate) nbd: Option<SocketAddr>,
+    pub(crate) nvme: Option<SocketAddr>,
+}
+
+/// What a core's thread says once it has a driver, and once it listens.
+enum Word {
+    Waker(usize, Waker),
+    Fabric(SocketAddr),
+    Nbd(SocketAddr),
+    /// Said by core 0 once it listens where `config.nvme` says.
+    #[allow(dead_code)]
+    Nvme(SocketAddr),
+    Failed(ServeError),
+}
+
+type Rings = (Vec<Option<RingStart<CoreMessage>>>, Vec<Option<RingEnd<CoreMessage>>>);
+
+/// A core that the caller's own thread runs.
+pub(crate) struct Hatched {
+    pub(crate) driver: UringDriver,
+    pub(crate) service: NodeService,
+    pub(crate) senders: ToCores,
+    pub(crate) fabric: SocketAddr,
+}
+
+/// What one core's thread is given.
+struct Egg {
+    core: usize,
+    config: ServeConfig,
+    cluster: ClusterId,
+    node: NodeId,
+    session: u64,
+    links: usize,
+    stores: Vec<PathBuf>,
+    inbox: Receiver<ToCore>,
+    outbox: Sender<Control>,
+    words: Sender<Word>,
+    rings: Receiver<Rings>,
+}
+
+impl<'a> Hatch<'a> {
+    pub(crate) fn new(config: &'a ServeConfig, joined: &'a Joined) -> Hatch<'a> {
+        Hatch { config, joined }
+    }
+
+    fn egg(
+        &self,
+        core: usize,
+        inbox: Receiver<ToCore>,
+        to_control: &Sender<Control>,
+        words: Sender<Word>,
+        rings: Receiver<Rings>,
+    ) -> Egg {
+        let stores = self.config.stores.iter().skip(core).step_by(self.config.cores);
+        Egg {
+            core,
+            config: self.config.clone(),
+            cluster: self.joined.cluster,
+            node: self.joined.node,
+            session: self.joined.session,
+            links: self.joined.links,
+            stores: stores.cloned().collect(),
+            inbox,
+            outbox: to_control.clone(),
+            words,
+            rings,
+        }
+    }
+
+    /// Makes the one core of a process that runs it by itself.
+    pub(crate) fn here(&self, to_control: &Sender<Control>) -> Result<Hatched, ServeError> {
+        assert_eq!(self.config.cores, 1, "one thread runs one core");
+        let (sender, inbox) = channel();
+        let (words, heard) = channel();
+        let (_, no_rings) = channel();
+        let (driver, service) = self.egg(0, inbox, to_control, words, no_rings).build()?;
+        let bound = heard.try_iter().find_map(|word| match word {
+            Word::Fabric(address) => Some(address),
+            _ => None,
+        });
+        Ok(Hatched {
+            senders: ToCores(vec![(sender, driver.waker())]),
+            driver,
+            service,
+            fabric: bound.unwrap_or(self.config.fabric),
+        })
+    }
+
+    /// Starts all cores; returns when they listen.
+    pub(crate) fn start(&self, stop: &Stop, to_control: &Sender<Control>) -> Result<Started, ServeError> {
+        let cores = self.config.cores;
+        let (words, heard) = channel();
+        let mut threads = Vec::new();
+        let mut senders = Vec::new();
+        let mut ring_senders = Vec::new();
+        for (core, cpu) in placement(cores, self.config.pin).into_iter().enumerate() {
+            let (sender, inbox) = channel();
+            let (give_rings, rings) = channel();
+            let egg = self.egg(core, inbox, to_control, words.clone(), rings);
+            senders.push(sender);
+            ring_senders.push(give_rings);
+            threads.push((ThreadConfig { index: core, cpu }, egg));
+        }
+        drop(words);
+        // `spawn` returns when its core is built, and a core is built when it has its rings, which need every core's
+        // waker: so each is spawned by a helper of its own.
+        let handles: Vec<_> = threads
+            .into_iter()
+            .map(|(config, egg)| {
+                let stop = stop.clone();
+                std::thread::spawn(move || (egg.core, spawn(config, stop, move || egg.hatch())))
+            })
+            .collect();
+        let mut wakers: Vec<Option<Waker>> = vec![None; cores];
+        let (mut fabric, mut nbd, mut nvme, mut failed) = (None, None, None, None);
+        let mut rings_given = false;
+        for word in heard {
+            match word {
+                Word::Waker(core, waker) => wakers[core] = Some(waker),
+                Word::Fabric(address) => fabric = Some(address),
+                Word::Nbd(address) => nbd = Some(address),
+                Word::Nvme(address) => nvme = Some(address),
+                Word::Failed(why) => failed = Some(why),
+            }
+            if !rings_given && wakers.iter().all(Option::is_some) {
+                give_rings(&wakers, &ring_senders);
+                rings_given = true;
+            }
+        }
+        drop(ring_senders);
+        let mut running = Vec::new();
+        for handle in handles {
+            match handle.join() {
+                Ok((_, Ok(core))) => running.push(core),
+                Ok((core, Err(why))) => failed = failed.or(Some(ServeError::Core { core, why })),
+                Err(_) => failed = failed.or(Some(ServeError::Thread(io::Error::other("a core's start panicked")))),
+            }
+        }
+        if let Some(why) = failed {
+            stop.stop();
+            return Err(why);
+        }
+        let wakers = wakers.into_iter().flatten();
+        Ok(Started {
+            cores: running,
+            senders: ToCores(senders.into_iter().zip(wakers).collect()),
+            fabric: fabric.unwrap_or(self.config.fabric),
+            nbd,
+            nvme,
+        })
+    }
+}
+
+/// Makes a ring for each ordered pair of cores and gives each core its ends.
+fn give_rings(wakers: &[Option<Waker>], to: &[Sender<Rings>]) {
+    let cores = wakers.len();
+    let mut starts: Vec<Vec<Option<RingStart<CoreMessage>>>> =
+        (0..cores).map(|_| (0..cores).map(|_| None).collect()).collect();
+    let mut ends: Vec<Vec<Option<RingEnd<CoreMessage>>>> =
+        (0..cores).map(|_| (0..cores).map(|_| None).collect()).collect();
+    for (target, waker) in wakers.iter().enumerate() {
+        let Some(waker) = waker else { continue };
+        for source in 0..cores {
+            if source != target {
+                let (start, end) = ring(ring_messages(cores), waker.clone());
+                starts[source][target] = Some(start);
+                ends[target][source] = Some(end);
+            }
+        }
+    }
+    for (rings, sender) in starts.into_iter().zip(ends).zip(to) {
+        let _ = sender.send(rings);
+    }
+}
+
+impl Egg {
+    /// On the core's own thread: its driver and its service.
+    fn hatch(self) -> io::Result<(UringDriver, NodeService)> {
+        let words = self.words.clone();
+        self.build().map_err(|why| {
+            let text = why.to_string();
+            let _ = words.send(Word::Failed(why));
+            io::Error::other(text)
+        })
+    }
+
+    fn build(self) -> Result<(UringDriver, NodeService), ServeError> {
+        let core_error = |why| ServeError::Core { core: self.core, why };
+        let pool = Pool::new(PoolConfig::with_total(self.config.buffer_bytes)).map_err(core_error)?;
+        let mut driver = UringDriver::new(self.config.driver.clone(), pool.clone()).map_err(core_error)?;
+        let _ = self.words.send(Word::Waker(self.core, driver.waker()));
+        let mail = if self.config.cores == 1 {
+            Mail::alone()
+        } else {
+            let gone = |_| ServeError::Thread(io::Error::other("another core did not start"));
+            let (starts, ends) = self.rings.recv().map_err(gone)?;
+            Mail::new(self.core, starts, ends)
+        };
+        let mut core = Core::new(self.core_config(pool), mail);
+        core.hold_stores();
+        core.report_condition();
+        let address = self.config.fabric_of(self.core);
+        let bound = core
+            .listen_fabric(&mut driver, address)
+            .map_err(|why| ServeError::listen(address, &why))?;
+        if self.core == 0 {
+            let _ = self.words.send(Word::Fabric(bound));
+            if let Some(address) = self.config.nbd {
+                let settings: Arc<nbd::Config> = Arc::new(self.config.nbd_config.clone());
+                let make: MakeFront =
+                    Box::new(move |id, now, _, outbox| Box::new(NbdFront::accept(settings.clone(), id, now, outbox)));
+                let (_, bound) = core
+                    .fronts
+                    .listen(&mut driver, address, make)
+                    .map_err(|why| ServeError::listen(address, &why))?;
+                let _ = self.words.send(Word::Nbd(bound));
+            }
+        }
+        if let Some(address) = self.config.nvme {
+            self.listen_nvme(&mut core, &mut driver, address)?;
+        }
+        for path in &self.stores {
+            if let Err(why) = core.open_store(&mut driver, path) {
+                let why = ServeError::store(path, &why).to_string();
+                let failed = FromCore::StoreFailed {
+                    store: None,
+                    path: path.display().to_string(),
+                    why,
+                };
+                let _ = self.outbox.send(Control::FromCore(failed));
+            }
+        }
+        Ok((
+            driver,
+            NodeService {
+                core,
+                inbox: self.inbox,
+                outbox: self.outbox,
+            },
+        ))
+    }
+
+    /// Every core listens at the same address: the kernel spreads the queues of hosts over them.
+    fn listen_nvme(&self, core: &mut Core, driver: &mut UringDriver, address: SocketAddr) -> Result<(), ServeError> {
+        let (port, number) = (core.nvme_port().clone(), self.core as u16);
+        let make: MakeFront = Box::new(move |id, now, peer, outbox| {
+            Box::new(NvmeFront::accept(port.clone(), id, number, now, address, peer, outbox))
+        });
+        let (_, bound) = core
+            .fronts
+            .listen(driver, address, make)
+            .map_err(|why| ServeError::listen(address, &why))?;
+        if self.core == 0 {
+            let key = match &self.config.seal_key {
+                None => None,
+                Some(path) => Some(Arc::new(SealKey::load(path).map_err(|why| ServeError::Setting {
+                    setting: "seal-key",
+                    why: why.to_string(),
+                })?)),
+            };
+            core.serve_nvme(Cataloguer::new(self.node, self.cluster, key));
+            let _ = self.words.send(Word::Nvme(bound));
+        }
+        Ok(())
+    }
+
+    fn core_config(&self, pool: Pool) -> CoreConfig {
+        let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool);
+        fabric.core = self.core as u16;
+        fabric.cores = self.config.cores as u16;
+        // One for each core; which cores dial a peer at all is chosen by `lanes`.
+        fabric.links_per_peer = self.config.cores as u16;
+        fabric.seed = self.session ^ self.core as u64;
+        let store = amita_store::Config {
+            cluster: Some(self.cluster),
+            index_bytes: self.config.index_bytes / self.config.stores.len().max(1) as u64,
+            discard: self.config.discard,
+            ..amita_store::Config::default()
+        };
+        CoreConfig {
+            node: self.node,
+            core: self.core,
+            cores: self.config.cores,
+            stores: self.config.stores.len(),
+            links_per_peer: self.links,
+            refused_for: self.config.refused_for,
+            silent_for: self.config.silent_for,
+            stale_after: self.config.stale_after,
+            nvme: self.config.nvme_config.clone(),
+            fabric,
+            store,
+            sequencer: amita_sequencer::Config {
+                store_timeout: self.config.silent_for,
+                confirm_reads: self.config.confirm_reads,
+                ..amita_sequencer::Config::default()
+            },
+            opener: amita_sequencer::OpenerConfig::new(self.node, ""),
+            trace: self.config.trace.clone(),
+        }
+    }
+}
+
+/// A core on its thread, with its queues to and from the control plane.
+pub(crate) struct NodeService {
+    pub(crate) core: Core,
+    inbox: Receiver<ToCore>,
+    outbox: Sender<Control>,
+}
+
+impl Service for NodeService {
+    fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.core.control(message);
+        }
+        let wait = self.core.pass(driver, completions);
+        if self.core.has_control() {
+            for message in self.core.take_control() {
+                // The control thread ends after the cores.
+                let _ = self.outbox.send(Control::FromCore(message));
+            }
+        }
+        wait
+    }
+}

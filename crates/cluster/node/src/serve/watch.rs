@@ -1,0 +1,59 @@
+//! Whoever watches the node asks its cores by this.
+
+use super::core_thread::ToCores;
+use super::plane::Joined;
+use super::{ServeConfig, ServeError};
+use crate::control::ToCore;
+use crate::observe::{CoreReport, NodeReport, Observe, Server};
+use amita_types::{ClusterId, NodeId};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// For how long the cores are waited for: they answer within a pass.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Serves what the cores say, where the settings want it.
+pub(super) fn start(config: &ServeConfig, joined: &Joined, cores: &ToCores) -> Result<Option<Server>, ServeError> {
+    let Some(address) = config.metrics else { return Ok(None) };
+    let asking = Asking {
+        cluster: joined.cluster,
+        node: joined.node,
+        name: config.name.clone(),
+        cores: cores.clone(),
+    };
+    let server = Server::start(address, Arc::new(move |traces| asking.ask(traces)));
+    server.map(Some).map_err(|why| ServeError::listen(address, &why))
+}
+
+/// What it takes to ask.
+struct Asking {
+    cluster: ClusterId,
+    node: NodeId,
+    name: String,
+    cores: ToCores,
+}
+
+impl Asking {
+    fn ask(&self, traces: bool) -> NodeReport {
+        let (reply, replies) = channel();
+        for core in 0..self.cores.len() {
+            let reply = reply.clone();
+            self.cores.send(core, ToCore::Observe(Observe { traces, reply }));
+        }
+        drop(reply);
+        let until = Instant::now() + PATIENCE;
+        let mut cores: Vec<CoreReport> = Vec::new();
+        while let Ok(report) = replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            cores.push(*report);
+        }
+        cores.sort_by_key(|report| report.core);
+        NodeReport {
+            node: self.node,
+            name: self.name.clone(),
+            cluster: self.cluster,
+            cores,
+            core_count: self.cores.len(),
+        }
+    }
+}

@@ -1,0 +1,624 @@
+//! The sequencers of one core: for each open volume the one that orders this core's chunks.
+
+use crate::mail::Origin;
+use crate::planted::Planted;
+use crate::reservations::Adopted;
+use crate::token;
+use crate::trace::{Ended, TraceConfig, Traces};
+use crate::usage::Usage;
+use amita_metadata as meta;
+use amita_reactor::Slice;
+use amita_reactor::driver::Time;
+use amita_sequencer::health::HealthEvent;
+use amita_sequencer::{CallId, Care, Config, Effect, IoError, IoId, Op, Opened, Payload, Sequencer};
+use amita_types::condition::Failing;
+use amita_types::map::{self, ScrubReport, WholeMember};
+use amita_types::message::Answer;
+use amita_types::recovery::{Recovery, StoreHealth};
+use amita_types::{Generation, StoreId, VolumeId};
+use amita_uss::reservation::Access;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The number that no sequencer gets: the directory's calls to the metadata carry it.
+pub const DIRECTORY: u16 = u16::MAX;
+
+struct Shard {
+    sequencer: Sequencer,
+    volume: VolumeId,
+    generation: Generation,
+    pool: amita_types::PoolId,
+    chunk_bytes: u32,
+    dirty: bool,
+    /// I/O that has not ended.
+    under_way: usize,
+    /// It is to be handed over, by this attempt: nothing is taken in.
+    leaving: Option<u64>,
+    /// The directory has been told that nothing is under way any more.
+    said_left: bool,
+    /// What I/O is held against.
+    reserved: Option<Adopted>,
+    /// The earliest time at which it stands in the list of those that are due.
+    due: Time,
+    usage: Usage,
+}
+
+/// Not due at any time.
+const NEVER: Time = Time(u64::MAX);
+
+impl Shard {
+    /// Is it to be handed over, and has I/O under way, or has not said yet that it has none?
+    fn is_still_leaving(&self) -> bool {
+        self.leaving.is_some() && !self.said_left
+    }
+
+    /// Puts it into the list of those that are due, unless it stands there early enough.
+    fn note_due(&mut self, number: u16, list: &mut BinaryHeap<Reverse<(Time, u16)>>) {
+        if let Some(at) = self.sequencer.deadline()
+            && at < self.due
+        {
+            self.due = at;
+            list.push(Reverse((at, number)));
+        }
+    }
+}
+
+/// An I/O of a sequencer: where it came from, when, and what it is.
+struct Io {
+    origin: Origin,
+    /// The sequencer's number.
+    shard: u16,
+    began: Time,
+    op: Op,
+}
+
+/// All of them, by [`IoId`].
+#[derive(Default)]
+struct Ios {
+    slots: Vec<Option<Io>>,
+    free: Vec<u32>,
+}
+
+impl Ios {
+    fn put(&mut self, io: Io) -> IoId {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(io);
+            return IoId(u64::from(slot));
+        }
+        self.slots.push(Some(io));
+        IoId(self.slots.len() as u64 - 1)
+    }
+
+    fn take(&mut self, number: IoId) -> Option<Io> {
+        let io = self.slots.get_mut(number.0 as usize)?.take()?;
+        self.free.push(number.0 as u32);
+        Some(io)
+    }
+}
+
+/// Why a piece of I/O is not begun.
+#[derive(Debug)]
+pub enum Declined {
+    /// The volume is not open here, or is on its way to another gateway. The payload is handed back.
+    Elsewhere(Slice),
+    /// The volume's reservation forbids it.
+    Reserved,
+}
+
+/// What the sequencers want. (The common case, a request to a store, is the largest; boxing it would allocate per I/O.)
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
+pub enum Want {
+    /// Of the outside: see [`Effect`].
+    Effect(Effect),
+    /// The end of a piece, for the front end that asked.
+    Done(Origin, Result<(), IoError>, Payload),
+    /// A syncing store holds everything of the sequencer's chunks in a group.
+    Whole(VolumeId, Generation, WholeMember),
+    /// A look at all copies of the sequencer's chunks has ended.
+    Scrubbed(VolumeId, Generation, ScrubReport),
+    /// The volume is lost to this node.
+    Lost(VolumeId, Generation, String),
+}
+
+/// What an I/O does, as reservations see it.
+fn access(op: &Op) -> Access {
+    match op {
+        Op::Read { .. } | Op::Allocation { .. } => Access::Read,
+        Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. } => Access::Write,
+    }
+}
+
+/// The sequencers of one core.
+pub struct Shards {
+    core: usize,
+    config: Config,
+    shards: FxHashMap<u16, Shard>,
+    by_volume: FxHashMap<VolumeId, u16>,
+    next: u16,
+    ios: Ios,
+    dirty: Vec<u16>,
+    /// When shards are due, the first one on top. One may stand there several times: its own note says which counts.
+    due: BinaryHeap<Reverse<(Time, u16)>>,
+    care: Care,
+    /// How many are to be handed over and have not said yet that nothing is under way.
+    leaving: usize,
+    /// I/O that failed for a reason that an operator should hear of: the last of each kind.
+    troubles: Vec<(VolumeId, Failing, String)>,
+    /// The traces of this core.
+    pub traces: Traces,
+    /// Rules that are switched off to show that tests notice.
+    pub planted: Planted,
+}
+
+/// What fails, if it is for a reason that an operator can do something about.
+fn trouble(op: &Op, error: IoError) -> Option<Failing> {
+    let failing = if op.is_write() { Failing::Writes } else { Failing::Reads };
+    matches!(error, IoError::NoSpace | IoError::Unavailable | IoError::Damaged).then_some(failing)
+}
+
+impl Shards {
+    /// What has failed since this was last asked.
+    pub fn take_troubles(&mut self) -> Vec<(VolumeId, Failing, String)> {
+        std::mem::take(&mut self.troubles)
+    }
+
+    /// None yet.
+    #[must_use]
+    pub fn new(core: usize, config: Config, trace: TraceConfig) -> Shards {
+        Shards {
+            core,
+            care: Care::new(&Recovery::default(), config.cores),
+            config,
+            shards: FxHashMap::default(),
+            by_volume: FxHashMap::default(),
+            next: 0,
+            ios: Ios::default(),
+            dirty: Vec::new(),
+            due: BinaryHeap::new(),
+            leaving: 0,
+            troubles: Vec::new(),
+            traces: Traces::new(trace, core),
+            planted: Planted::default(),
+        }
+    }
+
+    /// Makes the sequencer of a volume that was opened under `opened.generation`, in place of an older one. Returns what a
+    /// person has to see to before the volume can be used.
+    pub fn make(
+        &mut self,
+        now: Time,
+        opened: Opened,
+        local: &[StoreId],
+        up: &[StoreId],
+        lost: &[StoreId],
+    ) -> Option<String> {
+        let volume = opened.volume.id;
+        let generation = opened.generation;
+        let pool = opened.pool.id;
+        let chunk_bytes = opened.pool.chunk_bytes;
+        let (mut reserved, mut warning) = (None, None);
+        if let Some((record, revision)) = &opened.reservation {
+            let (adopted, why) = Adopted::read(record, *revision);
+            reserved = Some(adopted).filter(|_| why.is_none() || !self.planted.unreadable_is_none());
+            warning = why.map(|why| {
+                format!(
+                    "volume {}: the record of its reservation, {}, cannot be read ({why}): all I/O is refused as a reservation \
+                     conflict until somebody has corrected the record, or removed it (`amita volume reservation {} --clear \
+                     --force`)",
+                    opened.volume.name,
+                    map::reservation_key(volume),
+                    opened.volume.name,
+                )
+            });
+        }
+        self.remove(volume);
+        while self.next >= crate::ways::FORWARDS || self.shards.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        let mut config = self.config.clone();
+        config.local_stores = local.to_vec();
+        let mut sequencer = Sequencer::new(config, opened, token::id_base(self.core, number), now);
+        sequencer.share_care(&self.care);
+        for store in up {
+            sequencer.store_up(now, *store);
+        }
+        for store in lost {
+            sequencer.store_lost(now, *store);
+        }
+        self.shards.insert(
+            number,
+            Shard {
+                sequencer,
+                volume,
+                generation,
+                pool,
+                chunk_bytes,
+                dirty: false,
+                under_way: 0,
+                leaving: None,
+                said_left: false,
+                reserved,
+                due: NEVER,
+                usage: Usage::default(),
+            },
+        );
+        self.by_volume.insert(volume, number);
+        self.mark(number);
+        warning
+    }
+
+    /// Forgets a volume's sequencer. Its pending I/O is gone with it: call [`Shards::stop`] first where there may be
+    /// some.
+    pub fn remove(&mut self, volume: VolumeId) {
+        if let Some(number) = self.by_volume.remove(&volume) {
+            let gone = self.shards.remove(&number);
+            self.leaving -= usize::from(gone.is_some_and(|shard| shard.is_still_leaving()));
+        }
+    }
+
+    /// The generation under which a volume is open here.
+    #[must_use]
+    pub fn generation(&self, volume: VolumeId) -> Option<Generation> {
+        Some(self.shards.get(self.by_volume.get(&volume)?)?.generation)
+    }
+
+    /// Bytes of a chunk of an open volume.
+    #[must_use]
+    pub fn chunk_bytes(&self, volume: VolumeId) -> Option<u32> {
+        Some(self.shards.get(self.by_volume.get(&volume)?)?.chunk_bytes)
+    }
+
+    /// Does the volume take I/O here?
+    #[must_use]
+    pub fn is_open(&self, volume: VolumeId) -> bool {
+        let shard = self.by_volume.get(&volume).and_then(|number| self.shards.get(number));
+        shard.is_some_and(|shard| shard.leaving.is_none())
+    }
+
+    /// A volume is to be handed over: what is under way ends, nothing more is taken in.
+    pub fn leave(&mut self, volume: VolumeId, attempt: u64) {
+        self.set_leaving(volume, Some(attempt));
+    }
+
+    /// It stays after all.
+    pub fn stay(&mut self, volume: VolumeId) {
+        self.set_leaving(volume, None);
+    }
+
+    fn set_leaving(&mut self, volume: VolumeId, attempt: Option<u64>) {
+        let number = self.by_volume.get(&volume);
+        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
+            self.leaving -= usize::from(shard.is_still_leaving());
+            shard.leaving = attempt;
+            shard.said_left = false;
+            self.leaving += usize::from(shard.is_still_leaving());
+        }
+    }
+
+    /// Is a volume to be handed over of which [`Shards::take_left`] has not told?
+    #[must_use]
+    pub fn is_any_leaving(&self) -> bool {
+        self.leaving > 0
+    }
+
+    /// The volumes that are to be handed over and have nothing under way any more, with the attempt; each once.
+    pub fn take_left(&mut self) -> Vec<(VolumeId, Generation, u64)> {
+        let mut left = Vec::new();
+        for shard in self.shards.values_mut() {
+            if let Some(attempt) = shard.leaving
+                && !shard.said_left
+                && shard.under_way == 0
+            {
+                shard.said_left = true;
+                self.leaving -= 1;
+                left.push((shard.volume, shard.generation, attempt));
+            }
+        }
+        // What is told must not hang on a table's order.
+        left.sort_unstable();
+        left
+    }
+
+    /// From now on I/O is held against this, unless what is known is newer.
+    pub fn reserve(&mut self, volume: VolumeId, adopted: Adopted) {
+        let number = self.by_volume.get(&volume);
+        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number))
+            && shard
+                .reserved
+                .as_ref()
+                .is_none_or(|known| known.revision < adopted.revision)
+        {
+            shard.reserved = Some(adopted);
+        }
+    }
+
+    /// The record of a volume's reservation has changed. Where it could not be read before, I/O is held against it from now
+    /// on; else what the volume's owner has written is known already.
+    pub fn reservation_changed(&mut self, volume: VolumeId, adopted: Adopted) {
+        let number = self.by_volume.get(&volume);
+        let shard = number.and_then(|number| self.shards.get(number));
+        let reserved = shard.and_then(|shard| shard.reserved.as_ref());
+        if reserved.is_some_and(|reserved| reserved.state.is_none()) {
+            self.reserve(volume, adopted);
+        }
+    }
+
+    /// Is something under way that the volume's reservation forbids?
+    #[must_use]
+    pub fn offends(&self, volume: VolumeId) -> bool {
+        let Some(number) = self.by_volume.get(&volume) else {
+            return false;
+        };
+        let reserved = self.shards.get(number).and_then(|shard| shard.reserved.as_ref());
+        let Some(reserved) = reserved else { return false };
+        let mut under_way = self.ios.slots.iter().flatten().filter(|io| io.shard == *number);
+        under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op)))
+    }
+
+    /// A piece of I/O for a volume.
+    pub fn submit(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        volume: VolumeId,
+        op: Op,
+        payload: Slice,
+    ) -> Result<(), Declined> {
+        let Some(&number) = self.by_volume.get(&volume) else {
+            return Err(Declined::Elsewhere(payload));
+        };
+        let Some(shard) = self.shards.get_mut(&number).filter(|shard| shard.leaving.is_none()) else {
+            return Err(Declined::Elsewhere(payload));
+        };
+        if !origin.may_act_under(shard.generation) {
+            return Err(Declined::Elsewhere(payload));
+        }
+        let reserved = shard.reserved.as_ref();
+        if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op))) {
+            return Err(Declined::Reserved);
+        }
+        shard.under_way += 1;
+        let io = self.ios.put(Io {
+            origin,
+            shard: number,
+            began: now,
+            op,
+        });
+        if origin.trace.is_some() {
+            self.traces.open(now, &origin, volume, op);
+        }
+        shard.sequencer.submit_traced(now, io, op, payload, origin.trace);
+        self.mark(number);
+        Ok(())
+    }
+
+    /// A store's answer, for the sequencer that its id names.
+    pub fn answer(&mut self, now: Time, answer: Answer, payload: Slice) {
+        if let Some(stages) = &answer.trace {
+            self.traces.answered(now, answer.store, stages);
+        }
+        self.with(token::id_shard(answer.id.0), |s| s.answer(now, answer, payload));
+    }
+
+    /// The end of a metadata call.
+    pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
+        self.with(token::id_shard(call.0), |s| s.meta(now, call, result));
+    }
+
+    fn with(&mut self, number: u16, act: impl FnOnce(&mut Sequencer)) {
+        // An answer to a sequencer that is gone: nobody waits for it.
+        let Some(shard) = self.shards.get_mut(&number) else {
+            return;
+        };
+        act(&mut shard.sequencer);
+        self.mark(number);
+    }
+
+    fn with_each(&mut self, mut act: impl FnMut(&mut Sequencer)) {
+        let mut numbers: Vec<u16> = self.shards.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            self.with(number, &mut act);
+        }
+    }
+
+    /// A store can be reached.
+    pub fn store_up(&mut self, now: Time, store: StoreId) {
+        self.with_each(|s| s.store_up(now, store));
+    }
+
+    /// A store cannot be reached at the moment.
+    pub fn store_down(&mut self, now: Time, store: StoreId) {
+        self.with_each(|s| s.store_down(now, store));
+    }
+
+    /// A store is dead, or has been silent for too long.
+    pub fn store_lost(&mut self, now: Time, store: StoreId) {
+        self.with_each(|s| s.store_lost(now, store));
+    }
+
+    /// A group's record changed: a hint.
+    pub fn hint(&mut self, now: Time, pool: amita_types::PoolId, group: &amita_types::map::Group) {
+        let mut numbers: Vec<u16> = self
+            .shards
+            .iter()
+            .filter(|(_, s)| s.pool == pool)
+            .map(|(n, _)| *n)
+            .collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            self.with(number, |s| {
+                s.hint(now, group.index, group.epoch, !group.syncing.is_empty())
+            });
+        }
+    }
+
+    /// A volume's record changed: a hint.
+    pub fn hint_volume(&mut self, now: Time, volume: VolumeId, generation: Generation) {
+        if let Some(&number) = self.by_volume.get(&volume) {
+            self.with(number, |s| s.hint_volume(now, generation));
+        }
+    }
+
+    /// A volume has grown.
+    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
+        let number = self.by_volume.get(&volume);
+        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
+            shard.sequencer.resized(size_bytes);
+        }
+    }
+
+    /// Begins to look at all copies of a volume's chunks.
+    pub fn scrub(&mut self, now: Time, volume: VolumeId, generation: Generation) {
+        if self.generation(volume) == Some(generation)
+            && let Some(&number) = self.by_volume.get(&volume)
+        {
+            self.with(number, |s| s.scrub(now));
+        }
+    }
+
+    /// Ends a volume's sequencer: pending I/O ends as lost.
+    pub fn stop(&mut self, volume: VolumeId) {
+        if let Some(&number) = self.by_volume.get(&volume) {
+            self.with(number, Sequencer::release);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time) {
+        let mut due: Vec<u16> = Vec::new();
+        while let Some(&Reverse((at, number))) = self.due.peek()
+            && at <= now
+        {
+            self.due.pop();
+            let Some(shard) = self.shards.get_mut(&number).filter(|shard| shard.due == at) else {
+                continue;
+            };
+            shard.due = NEVER;
+            if shard.sequencer.deadline().is_some_and(|at| at <= now) {
+                due.push(number);
+            } else {
+                shard.note_due(number, &mut self.due);
+            }
+        }
+        due.sort_unstable();
+        for number in due {
+            self.with(number, |s| s.tick(now));
+        }
+    }
+
+    /// When a sequencer next wants [`Shards::tick`]; it may be early.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.due.peek().map(|&Reverse((at, _))| at)
+    }
+
+    fn mark(&mut self, number: u16) {
+        if let Some(shard) = self.shards.get_mut(&number)
+            && !shard.dirty
+        {
+            shard.dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    /// Collects what the sequencers want; true when there was anything.
+    pub fn run(&mut self, now: Time, wants: &mut Vec<Want>) -> bool {
+        let before = wants.len();
+        for number in self.dirty.drain(..) {
+            let Some(shard) = self.shards.get_mut(&number) else {
+                continue;
+            };
+            shard.dirty = false;
+            for effect in shard.sequencer.effects() {
+                match effect {
+                    Effect::Done {
+                        io,
+                        result,
+                        payload,
+                        course,
+                    } => {
+                        let Some(io) = self.ios.take(io) else { continue };
+                        shard.under_way -= 1;
+                        self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
+                        shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
+                        if let Err(error) = result
+                            && let Some(failing) = trouble(&io.op, error)
+                        {
+                            let same = |(volume, known, _): &(VolumeId, Failing, String)| {
+                                (*volume, *known) == (shard.volume, failing)
+                            };
+                            if !self.troubles.iter().any(same) {
+                                self.troubles.push((shard.volume, failing, error.to_string()));
+                            }
+                        }
+                        let ended = Ended {
+                            origin: &io.origin,
+                            began: io.began,
+                            volume: shard.volume,
+                            op: io.op,
+                            error: result.err(),
+                            course: &course,
+                        };
+                        self.traces.ended(now, &ended);
+                        wants.push(Want::Done(io.origin, result, payload));
+                    }
+                    Effect::Whole { group, store, since } => {
+                        let group = group.index;
+                        let member = WholeMember { group, store, since };
+                        wants.push(Want::Whole(shard.volume, shard.generation, member));
+                    }
+                    Effect::Scrubbed { report } => {
+                        wants.push(Want::Scrubbed(shard.volume, shard.generation, report));
+                    }
+                    Effect::Stop { reason } => {
+                        wants.push(Want::Lost(shard.volume, shard.generation, reason.to_string()));
+                    }
+                    other => wants.push(Want::Effect(other)),
+                }
+            }
+            shard.note_due(number, &mut self.due);
+        }
+        wants.len() > before
+    }
+
+    /// The operator has set how hard background work may press.
+    pub fn set_recovery(&mut self, settings: &Recovery) {
+        self.care.pacer.set(settings, self.config.cores);
+    }
+
+    /// How background work is held back.
+    #[must_use]
+    pub fn pace(&self) -> amita_sequencer::pace::PaceStatus {
+        self.care.pacer.status()
+    }
+
+    /// What has become of stores that are slow, or were.
+    pub fn health_events(&mut self) -> Vec<HealthEvent> {
+        self.care.health().events().collect()
+    }
+
+    /// What is to be reported of stores: of those that are slow, and of those that others find slow.
+    pub fn health(&mut self, now: Time, accused: &[StoreId]) -> Vec<StoreHealth> {
+        let mut health = self.care.health();
+        health.tick(now);
+        health.report(now, accused)
+    }
+
+    /// What hosts have done with each volume on this core.
+    pub fn usage(&self) -> impl Iterator<Item = (VolumeId, &Sequencer, &Usage)> {
+        self.shards.values().map(|s| (s.volume, &s.sequencer, &s.usage))
+    }
+
+    /// The sequencers, for status and for the checkers of the simulator.
+    pub fn each(&self) -> impl Iterator<Item = (VolumeId, &Sequencer)> {
+        self.shards.values().map(|s| (s.volume, &s.sequencer))
+    }
+}
+
+#[cfg(test)]
+mod tests;

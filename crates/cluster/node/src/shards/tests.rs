@@ -1,0 +1,169 @@
+use super::*;
+use amita_types::map::{Pool, PoolKind, Volume};
+use amita_types::{NodeId, PoolId, TraceId};
+use amita_uss::reservation::{Command, Kind, State};
+use amita_uss::{FrontId, HostKey};
+use std::sync::Arc;
+
+const VOLUME: VolumeId = VolumeId(7);
+const NOW: Time = Time(1_000_000_000);
+
+/// A volume as an opener hands it over, with this record of its reservation.
+fn opened(reservation: Option<&[u8]>) -> Opened {
+    Opened {
+        volume: Volume {
+            id: VOLUME,
+            name: "v".to_owned(),
+            pool: "p".to_owned(),
+            size_bytes: 1 << 30,
+            generation: Generation(3),
+            owner: Some(NodeId(1)),
+        },
+        volume_revision: 1,
+        pool: Pool {
+            failure_domain: amita_types::placement::Level::Node,
+            class: None,
+            id: PoolId(1),
+            name: "p".to_owned(),
+            kind: PoolKind::Replicated {
+                copies: 1,
+                min_copies: 1,
+            },
+            groups: 1,
+            chunk_bytes: 4 << 20,
+        },
+        generation: Generation(3),
+        given_back: None,
+        owner: NodeId(1),
+        groups: vec![(
+            map::Group {
+                index: amita_types::GroupIndex(0),
+                epoch: amita_types::Epoch(1),
+                members: vec![StoreId(1)],
+                in_sync: vec![StoreId(1)],
+                syncing: Vec::new(),
+            },
+            1,
+        )],
+        reservation: reservation.map(|record| (record.to_vec(), 5)),
+    }
+}
+
+fn shards() -> Shards {
+    Shards::new(0, Config::default(), TraceConfig::default())
+}
+
+fn make(shards: &mut Shards, reservation: Option<&[u8]>) -> Option<String> {
+    shards.make(NOW, opened(reservation), &[], &[], &[])
+}
+
+fn origin(host: u64) -> Origin {
+    Origin {
+        core: 0,
+        front: FrontId(1),
+        tag: 1,
+        arrived: NOW,
+        parsed: NOW,
+        trace: TraceId::NONE,
+        host: HostKey(host),
+        generation: Generation(0),
+    }
+}
+
+/// Does the volume take a read of this host, and a write?
+fn takes(shards: &mut Shards, host: u64) -> (bool, bool) {
+    let (offset, length) = (0, 4096);
+    let mut ask = |op, payload: &[u8]| match shards.submit(NOW, origin(host), VOLUME, op, Slice::copy_from(payload)) {
+        Ok(()) => true,
+        Err(Declined::Reserved) => false,
+        Err(other) => panic!("{other:?}"),
+    };
+    let read = ask(Op::Read { offset, length }, &[]);
+    (read, ask(Op::Write { offset, length }, &[1; 4096]))
+}
+
+/// Host 10 holds the volume, and alone may write it.
+fn reserved() -> State {
+    let mut state = State::default();
+    let (host_id, key) = ([10; 16], 5);
+    let register = Command::Register {
+        host_id,
+        key,
+        ignore_key: false,
+        persist: None,
+    };
+    state.apply(HostKey(10), &register).unwrap();
+    let kind = Kind::WriteExclusive;
+    state.apply(HostKey(10), &Command::Acquire { key, kind }).unwrap();
+    state
+}
+
+#[test]
+fn io_is_held_against_the_record_that_the_opener_read() {
+    let mut shards = shards();
+    let record = serde_json::to_vec(&reserved()).unwrap();
+    assert_eq!(make(&mut shards, Some(&record)), None);
+    assert_eq!(takes(&mut shards, 10), (true, true));
+    assert_eq!(takes(&mut shards, 11), (true, false));
+}
+
+/// Two hosts share a disk, one of them was fenced, and the record of it is torn: were it taken for none, the fenced one
+/// would write.
+#[test]
+fn a_record_that_cannot_be_read_forbids_all() {
+    let mut shards = shards();
+    let warning = make(&mut shards, Some(b"{\"registrants\": 7}")).expect("somebody must see to it");
+    assert!(warning.contains(&map::reservation_key(VOLUME)), "{warning}");
+    for host in [10, 11] {
+        assert_eq!(takes(&mut shards, host), (false, false), "host {host}");
+    }
+    assert_eq!(shards.ios.slots.len(), 0, "nothing was begun");
+
+    // An older word of the record than what was read does not count; a newer one does.
+    let changed = |revision| Adopted {
+        revision,
+        state: Some(Arc::new(reserved())),
+    };
+    shards.reservation_changed(VOLUME, changed(4));
+    assert_eq!(takes(&mut shards, 10), (false, false));
+    shards.reservation_changed(VOLUME, changed(6));
+    assert_eq!(takes(&mut shards, 10), (true, true));
+    assert_eq!(takes(&mut shards, 11), (true, false));
+    // From then on only what the owner itself has written counts.
+    let none = Adopted {
+        revision: 7,
+        state: Some(Arc::default()),
+    };
+    shards.reservation_changed(VOLUME, none);
+    assert_eq!(takes(&mut shards, 11), (true, false));
+}
+
+#[test]
+fn a_volume_that_leaves_says_so_once_for_each_attempt() {
+    let mut shards = shards();
+    assert_eq!(make(&mut shards, None), None);
+    shards.leave(VOLUME, 1);
+    assert!(shards.is_any_leaving() && !shards.is_open(VOLUME));
+    assert_eq!(shards.take_left(), [(VOLUME, Generation(3), 1)]);
+    assert!(!shards.is_any_leaving() && shards.take_left().is_empty());
+
+    shards.stay(VOLUME);
+    assert_eq!(takes(&mut shards, 10), (true, true));
+    shards.leave(VOLUME, 2);
+    assert!(shards.is_any_leaving());
+    assert!(shards.take_left().is_empty(), "I/O is under way");
+    shards.stop(VOLUME);
+    shards.run(NOW, &mut Vec::new());
+    assert_eq!(shards.take_left(), [(VOLUME, Generation(3), 2)]);
+    shards.remove(VOLUME);
+    assert!(!shards.is_any_leaving());
+}
+
+/// What the rule is for.
+#[test]
+fn a_torn_record_taken_for_none_lets_a_fenced_host_write() {
+    let mut shards = shards();
+    shards.planted.unreadable_is_none = true;
+    make(&mut shards, Some(b"torn"));
+    assert_eq!(takes(&mut shards, 11), (true, true));
+}

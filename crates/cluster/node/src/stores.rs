@@ -1,0 +1,473 @@
+//! The stores that one core serves: each a pure state machine, joined here to the driver.
+
+mod care;
+
+pub use care::{HUNG_AFTER, MOST_RETURNS};
+
+use crate::control::FromCore;
+use crate::token;
+use amita_reactor::Slice;
+use amita_reactor::driver::{Completion, Driver, FileId, Outcome, Time};
+use amita_store::memo::{Content, Told, Writer};
+use amita_store::{Config, Effect, IoId, LinkId, State, Store};
+use amita_types::StoreId;
+use amita_types::holdings::Holdings;
+use amita_types::message::{Answer, Refusal, Request};
+use care::{Care, Told as Fate};
+use rustc_hash::FxHashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An answer of a store, and who had asked.
+pub type Reply = (LinkId, Answer, Slice);
+
+/// The link of whoever writes the copy of the metadata onto a store: nobody else's.
+const MEMO: LinkId = LinkId(u64::MAX);
+
+struct Host {
+    path: PathBuf,
+    file: FileId,
+    store: Store,
+    /// What becomes of it when its device fails.
+    care: Care,
+    announced: Announced,
+    /// It may serve as soon as it is mounted.
+    admitted: bool,
+    /// It may not serve any more, for this reason: to be told.
+    retired: Option<String>,
+    /// Its failure was told of, and it has not served since.
+    failed: bool,
+    /// Writes the copy of the metadata, once the store serves.
+    memo: Option<Writer>,
+    /// Answers to it.
+    memo_answers: Vec<(Answer, Slice)>,
+}
+
+impl Host {
+    /// Lets the writer of the copy ask, and take in what was answered. Did anything happen?
+    fn advance_memo(&mut self, now: Time) -> bool {
+        let Some(memo) = &mut self.memo else { return false };
+        let mut moved = !self.memo_answers.is_empty();
+        for (answer, payload) in self.memo_answers.drain(..) {
+            memo.answer(now, answer, &payload);
+        }
+        if moved && memo.is_idle() {
+            // A copy is seldom made: the space that was granted for it is for others meanwhile.
+            self.store.link_closed(now, MEMO);
+        }
+        if let Some((request, payload)) = memo.next(now) {
+            self.store.request(now, MEMO, request, payload);
+            moved = true;
+        }
+        moved
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let memo = self.memo.as_ref().and_then(Writer::deadline);
+        let store = self.store.deadline().into_iter().chain(self.care.deadline());
+        store.chain(memo).min()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    Nothing,
+    /// It is mounted, and waits to be admitted.
+    Mounted,
+    Serving,
+    Failed,
+}
+
+/// The stores of one core.
+#[derive(Default)]
+pub struct Stores {
+    hosts: Vec<Host>,
+    by_id: FxHashMap<StoreId, usize>,
+    /// Something was handed to a store since it was last looked at.
+    touched: bool,
+    /// The state of a store, or its writer of the copy, may have something to tell.
+    news: bool,
+    /// Stores wait to be admitted once they are mounted.
+    held: bool,
+    /// Somebody has asked one for something since [`Stores::take_asked`].
+    asked: bool,
+}
+
+impl Stores {
+    /// From now on stores that are opened serve only when they are admitted: who holds a store is settled in the metadata.
+    pub fn await_admission(&mut self) {
+        self.held = true;
+    }
+
+    /// The store at that path may serve, as this mount.
+    pub fn admit(&mut self, store: StoreId, path: &str, mount: u64) {
+        let found = |host: &&mut Host| {
+            // It may have failed and be mounted anew since: that is to be settled anew.
+            host.announced == Announced::Mounted
+                && host.store.status().id == store
+                && host.path.as_os_str() == path
+                && host.store.mount_number() == mount
+        };
+        if let Some(host) = self.hosts.iter_mut().find(found) {
+            host.admitted = true;
+            (self.touched, self.news) = (true, true);
+        }
+    }
+
+    /// The store at that path may not serve, or no longer. What others ask of it is refused from now on.
+    pub fn retire(&mut self, path: &str, why: String) {
+        let found = |(_, host): &(usize, &mut Host)| host.path.as_os_str() == path;
+        if let Some((index, host)) = self.hosts.iter_mut().enumerate().find(found)
+            && host.announced != Announced::Failed
+        {
+            host.retired = Some(why);
+            host.memo = None;
+            self.by_id.retain(|_, own| *own != index);
+            self.news = true;
+        }
+    }
+
+    /// Has somebody asked a store for something since this was last asked?
+    pub fn take_asked(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// Opens a store's file and begins to mount it.
+    ///
+    /// # Errors
+    /// What the operating system says of the path; also when another process holds the store.
+    pub fn open(&mut self, driver: &mut dyn Driver, path: &Path, config: Config) -> io::Result<()> {
+        let (file, info) = driver.open(path)?;
+        let pool = driver.pool().clone();
+        let store = Store::open(config, info, pool);
+        self.hosts.push(Host {
+            path: path.to_owned(),
+            file,
+            store,
+            care: Care::default(),
+            announced: Announced::Nothing,
+            admitted: !self.held,
+            retired: None,
+            failed: false,
+            memo: None,
+            memo_answers: Vec::new(),
+        });
+        (self.touched, self.news) = (true, true);
+        Ok(())
+    }
+
+    /// Hands a request to its store, or the refusal back.
+    pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice, replies: &mut Vec<Reply>) {
+        (self.touched, self.asked) = (true, true);
+        match self.by_id.get(&request.store) {
+            Some(&host) => self.hosts[host].store.request(now, link, request, payload),
+            None => replies.push((link, refusal(&request, Refusal::NoSuchStore), Slice::default())),
+        }
+    }
+
+    /// Does this core serve the store?
+    #[must_use]
+    pub fn serves(&self, store: StoreId) -> bool {
+        self.by_id.contains_key(&store)
+    }
+
+    /// Is the store here, mounted anew, and not admitted yet?
+    #[must_use]
+    pub fn awaits(&self, store: StoreId) -> bool {
+        let mut waiting = self.hosts.iter().filter(|host| host.announced == Announced::Mounted);
+        waiting.any(|host| host.store.status().id == store)
+    }
+
+    /// The stores that serve.
+    pub fn serving(&self) -> impl Iterator<Item = StoreId> {
+        self.by_id.keys().copied()
+    }
+
+    /// A link is gone: its credits go back.
+    pub fn link_closed(&mut self, now: Time, link: LinkId) {
+        self.touched = true;
+        for host in &mut self.hosts {
+            host.store.link_closed(now, link);
+        }
+    }
+
+    /// An operation on a file ended.
+    pub fn completion(&mut self, now: Time, completion: Completion) {
+        let io = IoId(token::low(completion.token));
+        let host = usize::from(token::kind(completion.token));
+        let Some(host) = self.hosts.get_mut(host) else { return };
+        self.touched = true;
+        host.care.under_way -= 1;
+        match completion.outcome {
+            Outcome::Read { buffer, result } => host.store.read_done(now, io, buffer, result),
+            Outcome::Written { data, result } => host.store.write_done(now, io, data, result),
+            Outcome::Flushed { result } => host.store.flush_done(now, io, result),
+            Outcome::Discarded { result } => host.store.discard_done(now, io, &result),
+            other => unreachable!("a store's file completes no {other:?}"),
+        }
+    }
+
+    /// Starts what the stores want done, and collects their answers.
+    pub fn run(&mut self, driver: &mut dyn Driver, replies: &mut Vec<Reply>) {
+        if !std::mem::take(&mut self.touched) {
+            return;
+        }
+        let now = driver.now();
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            self.news |= host.announced == Announced::Nothing || host.memo.is_some();
+            let up = matches!(host.announced, Announced::Mounted | Announced::Serving);
+            self.news |= up && !matches!(host.store.state(), State::Serving);
+            self.news |= host.announced == Announced::Failed
+                && !matches!(host.store.state(), State::Poisoned(_) | State::Refused(_));
+            loop {
+                for effect in host.store.effects() {
+                    if !matches!(effect, Effect::Answer { .. }) {
+                        host.care.begins(now);
+                    }
+                    let token = |io: IoId| token::token(token::STORES, index as u8, io.0);
+                    match effect {
+                        Effect::Read { io, offset, buffer } => driver.read(host.file, offset, buffer, token(io)),
+                        Effect::Write { io, offset, data } => driver.write(host.file, offset, data, token(io)),
+                        Effect::Flush { io } => driver.flush(host.file, token(io)),
+                        Effect::Discard { io, offset, bytes } => driver.discard(host.file, offset, bytes, token(io)),
+                        Effect::Answer {
+                            link: MEMO,
+                            answer,
+                            payload,
+                        } => host.memo_answers.push((answer, payload)),
+                        Effect::Answer { link, answer, payload } => replies.push((link, answer, payload)),
+                    }
+                }
+                if !host.advance_memo(now) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn memo_of(&mut self, store: StoreId) -> Option<&mut Writer> {
+        let host = *self.by_id.get(&store)?;
+        (self.touched, self.news) = (true, true);
+        Some(self.hosts[host].memo.get_or_insert_with(|| Writer::new(store)))
+    }
+
+    /// What does the store know? It is told by [`Stores::announce`], if it is one of these.
+    pub fn recall(&mut self, store: StoreId) {
+        if let Some(memo) = self.memo_of(store) {
+            memo.look();
+        }
+    }
+
+    /// Keeps a copy of the metadata on those of the stores that are here.
+    pub fn keep(&mut self, content: &Content, stores: &[StoreId]) {
+        for &store in stores {
+            if let Some(memo) = self.memo_of(store) {
+                memo.keep(content.clone());
+            }
+        }
+    }
+
+    /// What the metadata says that these stores may hold, as far as they are here; `None`: it is not to be believed.
+    pub fn hold(&mut self, now: Time, holdings: Option<&Arc<Holdings>>, stores: &[StoreId]) {
+        self.touched = true;
+        for store in stores {
+            if let Some(&host) = self.by_id.get(store) {
+                self.hosts[host].store.sweep(now, holdings.cloned());
+            }
+        }
+    }
+
+    /// The end of a pass: each store writes what it gathered.
+    pub fn end_pass(&mut self, now: Time) {
+        self.touched = true;
+        for host in &mut self.hosts {
+            host.store.end_pass(now);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time) {
+        self.touched = true;
+        for host in &mut self.hosts {
+            host.care.tick(now, &mut host.store);
+            if host.store.deadline().is_some_and(|at| at <= now) {
+                host.store.tick(now);
+            }
+            host.advance_memo(now);
+        }
+    }
+
+    /// When a store next wants [`Stores::tick`].
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.hosts.iter().filter_map(Host::deadline).min()
+    }
+
+    /// Is [`Stores::announce`] to be called?
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
+
+    /// Tells of stores that began to serve, that cannot, and that serve no more: a device's error of unknown outcome ends
+    /// that until the store is mounted anew.
+    pub fn announce(&mut self, now: Time, tell: &mut Vec<FromCore>) {
+        self.news = false;
+        let held = self.held;
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            tell_of_memo(host, tell);
+            let path = || host.path.display().to_string();
+            if let Some(why) = host.retired.take() {
+                let served = host.announced == Announced::Serving;
+                host.announced = Announced::Failed;
+                tell.push(FromCore::StoreFailed {
+                    store: served.then(|| host.store.status().id),
+                    path: path(),
+                    why,
+                });
+            }
+            match host.store.state() {
+                State::Serving if host.announced == Announced::Nothing && !host.admitted => {
+                    let status = host.store.status();
+                    host.announced = Announced::Mounted;
+                    tell.push(FromCore::StoreMounted {
+                        store: status.id,
+                        path: path(),
+                        size_bytes: status.capacity_bytes,
+                        mount: host.store.mount_number(),
+                    });
+                }
+                State::Serving
+                    if host.admitted && matches!(host.announced, Announced::Nothing | Announced::Mounted) =>
+                {
+                    let status = host.store.status();
+                    // Whoever wrote to the mount before is told nothing by this one.
+                    (host.memo, host.memo_answers) = (None, Vec::new());
+                    self.by_id.insert(status.id, index);
+                    host.announced = Announced::Serving;
+                    host.failed = false;
+                    host.care.serves(now);
+                    tell.push(FromCore::StoreServes {
+                        store: status.id,
+                        path: path(),
+                        size_bytes: status.capacity_bytes,
+                        report: format!(
+                            "{} of {} MiB free; mounted in {} ms ({} records replayed, {} checked against their data)",
+                            status.free_bytes >> 20,
+                            status.capacity_bytes >> 20,
+                            status.mount.duration.as_millis(),
+                            status.mount.records_replayed,
+                            status.mount.records_verified,
+                        ),
+                    });
+                }
+                // It is being mounted anew.
+                State::Mounting if host.announced == Announced::Failed => {
+                    host.announced = Announced::Nothing;
+                    if held {
+                        self.by_id.retain(|_, own| *own != index);
+                    }
+                }
+                State::Refused(why) if host.announced == Announced::Nothing => {
+                    host.announced = Announced::Failed;
+                    host.admitted = !held;
+                    (host.memo, host.memo_answers) = (None, Vec::new());
+                    let mut why = why.to_string();
+                    if let State::Refused(error) = host.store.state()
+                        && care::may_pass(error)
+                    {
+                        why = why + &next(&host.care.fails(now, false, host.store.flush_failed()));
+                    }
+                    tell.push(if std::mem::replace(&mut host.failed, true) {
+                        FromCore::Warning(format!("store {} does not serve: {why}", path()))
+                    } else {
+                        FromCore::StoreFailed {
+                            store: None,
+                            path: path(),
+                            why,
+                        }
+                    });
+                }
+                State::Poisoned(why) if host.announced != Announced::Failed => {
+                    let served = host.announced == Announced::Serving;
+                    let why = why.clone() + &next(&host.care.fails(now, true, host.store.flush_failed()));
+                    host.announced = Announced::Failed;
+                    // Its claim is given up: the next mount needs one of its own.
+                    host.admitted = !held;
+                    host.failed = true;
+                    (host.memo, host.memo_answers) = (None, Vec::new());
+                    tell.push(FromCore::StoreFailed {
+                        store: served.then(|| host.store.status().id),
+                        path: path(),
+                        why,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The stores with their paths.
+    pub fn paths(&self) -> impl Iterator<Item = (&Path, &Store)> {
+        self.hosts.iter().map(|host| (host.path.as_path(), &host.store))
+    }
+
+    /// Looks into the stores, for the checkers of the simulator and for status.
+    pub fn each(&self) -> impl Iterator<Item = &Store> {
+        self.hosts.iter().map(|host| &host.store)
+    }
+}
+
+/// What becomes of a store that has failed, in words.
+fn next(fate: &Fate) -> String {
+    match fate {
+        Fate::Later(pause) => format!(" (tried again in {} s)", pause.as_secs()),
+        Fate::Unknowable => {
+            "; a flush has failed, so it is not mounted anew by itself: format it anew and let its groups \
+                             be copied back from their other members, or start the node again where there are none"
+                .to_owned()
+        }
+        Fate::Never => format!(
+            "; it has failed {MOST_RETURNS} times shortly after it had been mounted anew, and is not tried again: replace \
+             the device, or start the node again when it is sound"
+        ),
+    }
+}
+
+/// What the writer of a store's copy has to tell.
+fn tell_of_memo(host: &mut Host, tell: &mut Vec<FromCore>) {
+    let Some(memo) = &mut host.memo else { return };
+    let store = memo.store();
+    for told in memo.told() {
+        tell.push(match told {
+            Told::Found(found) => FromCore::Recalled {
+                store,
+                newest: found.newest,
+                groups: host.store.known_groups(),
+                volumes: host.store.known_volumes(),
+                deleted: host.store.known_deleted(),
+            },
+            Told::Written { revision, .. } => FromCore::Kept { store, revision },
+            Told::Refused(why) => FromCore::Warning(format!(
+                "store {store} cannot keep a copy of the metadata ({why:?}); an older one stays there; trying again"
+            )),
+        });
+    }
+}
+
+/// The answer that refuses a request, without promise or credits.
+#[must_use]
+pub fn refusal(request: &Request, why: Refusal) -> Answer {
+    Answer {
+        id: request.id,
+        store: request.store,
+        promise_ms: 0,
+        credit_blocks: 0,
+        trace: None,
+        result: Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests;

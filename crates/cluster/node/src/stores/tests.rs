@@ -1,0 +1,123 @@
+use super::*;
+use amita_reactor::driver::Wait;
+use amita_reactor::sim::{DiskConfig, SimConfig, SimDriver, World};
+use amita_store::FormatParams;
+use amita_types::ClusterId;
+use std::time::Duration;
+
+const STORE: StoreId = StoreId(9);
+const DISK: &str = "disk";
+
+/// A store that is held until it is admitted.
+struct Rig {
+    world: World,
+    driver: SimDriver,
+    stores: Stores,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let mut world = World::new(1, SimConfig::default());
+        let size_bytes = 64 << 20;
+        world.create_disk(DISK, DiskConfig::flash(size_bytes));
+        let params = FormatParams {
+            store: STORE,
+            cluster: ClusterId(1),
+            size_bytes,
+            log_bytes: None,
+        };
+        let format = amita_store::format(&params).expect("large enough");
+        for offset in amita_store::format::superblock::OFFSETS {
+            world.write_disk(DISK, offset, &format.superblock().encode());
+        }
+        let mut driver = world.driver(1);
+        let mut stores = Stores::default();
+        stores.await_admission();
+        let opened = stores.open(&mut driver, Path::new(DISK), Config::default());
+        opened.expect("the disk is there");
+        Rig { world, driver, stores }
+    }
+
+    /// Until something is told of that `found` likes.
+    fn until<T>(&mut self, found: impl Fn(&FromCore) -> Option<T>) -> T {
+        for _ in 0..1_000_000 {
+            let limit = self.world.now().plus(Duration::from_millis(1));
+            self.world.next_until(limit);
+            let mut completions = Vec::new();
+            self.driver.poll(Wait::No, &mut completions);
+            let now = self.driver.now();
+            for completion in completions {
+                self.stores.completion(now, completion);
+            }
+            self.stores.tick(now);
+            self.stores.run(&mut self.driver, &mut Vec::new());
+            self.stores.end_pass(now);
+            self.stores.run(&mut self.driver, &mut Vec::new());
+            let mut told = Vec::new();
+            self.stores.announce(now, &mut told);
+            if let Some(found) = told.iter().find_map(&found) {
+                return found;
+            }
+        }
+        panic!("never told");
+    }
+
+    fn mounted(&mut self) -> u64 {
+        self.until(|told| match told {
+            FromCore::StoreMounted { mount, .. } => Some(*mount),
+            FromCore::StoreServes { .. } => panic!("nobody has claimed it"),
+            _ => None,
+        })
+    }
+
+    fn serves(&mut self) {
+        self.until(|told| matches!(told, FromCore::StoreServes { .. }).then_some(()));
+    }
+
+    fn fail(&mut self) {
+        let now = self.driver.now();
+        let host = &mut self.stores.hosts[0];
+        host.store.device_hangs(now, HUNG_AFTER);
+        (self.stores.touched, self.stores.news) = (true, true);
+        self.until(|told| matches!(told, FromCore::StoreFailed { .. }).then_some(()));
+    }
+}
+
+#[test]
+fn each_mount_is_admitted_for_itself() {
+    let mut rig = Rig::new();
+    let first = rig.mounted();
+    assert!(!rig.stores.serves(STORE));
+    rig.stores.admit(STORE, DISK, first);
+    rig.serves();
+    assert!(rig.stores.serves(STORE));
+
+    rig.fail();
+    let second = rig.mounted();
+    assert!(second > first);
+    assert!(!rig.stores.serves(STORE), "its claim was given up");
+    // The answer to the first claim is late.
+    rig.stores.admit(STORE, DISK, first);
+    assert!(!rig.stores.hosts[0].admitted);
+    rig.stores.admit(STORE, DISK, second);
+    rig.serves();
+    assert!(rig.stores.serves(STORE));
+}
+
+#[test]
+fn a_store_that_comes_back_is_looked_at_and_written_to_again() {
+    let mut rig = Rig::new();
+    for revision in 1..=2 {
+        let mount = rig.mounted();
+        rig.stores.admit(STORE, DISK, mount);
+        rig.serves();
+        rig.stores.recall(STORE);
+        rig.until(|told| matches!(told, FromCore::Recalled { .. }).then_some(()));
+        let content = Content::new(0, revision, b"records").expect("short");
+        rig.stores.keep(&content, &[STORE]);
+        rig.until(|told| matches!(told, FromCore::Kept { revision: kept, .. } if *kept == revision).then_some(()));
+        rig.fail();
+        // The keeper does not know yet.
+        rig.stores.keep(&content, &[STORE]);
+    }
+}

@@ -1,0 +1,575 @@
+//! What a core knows of the cluster: nodes, stores and volumes, as last seen in the metadata.
+//!
+//! A hint for routing and listing. Ownership and membership are never decided from it.
+
+use crate::control::Record;
+use amita_types::map::{self, PREFIX};
+use amita_types::recovery::{HealthReport, Recovery};
+use amita_types::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use amita_uss::reservation;
+use rustc_hash::FxHashMap;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+/// The cluster as last seen.
+#[derive(Default)]
+pub struct View {
+    nodes: BTreeMap<NodeId, map::Node>,
+    names: BTreeMap<String, NodeId>,
+    stores: FxHashMap<StoreId, NodeId>,
+    /// The same by node: a core asks for a node's stores for each volume that it opens and each link that breaks.
+    stores_by_node: BTreeMap<NodeId, BTreeSet<StoreId>>,
+    volumes: BTreeMap<String, map::Volume>,
+    pools: BTreeMap<String, PoolId>,
+    chunk_bytes: BTreeMap<String, u32>,
+    subsystems: BTreeMap<String, map::Subsystem>,
+    hosts: BTreeMap<String, map::Host>,
+    reservations: FxHashMap<VolumeId, Arc<reservation::State>>,
+    groups: BTreeMap<GroupId, Membership>,
+    /// How many groups of each pool have syncing members.
+    syncing: BTreeMap<PoolId, usize>,
+    /// With the session of the process, as far as it can be read.
+    living: BTreeMap<NodeId, u64>,
+    /// The names of volumes.
+    volume_names: FxHashMap<VolumeId, String>,
+    /// The operator's wishes for owners, with their modification revision.
+    moves: BTreeMap<VolumeId, (map::Move, u64)>,
+    /// With their modification revision.
+    scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
+    /// The operator's wishes that owners close volumes, with their modification revision.
+    closings: BTreeMap<VolumeId, (map::Closing, u64)>,
+    /// Volumes that are gone since somebody looked.
+    deleted: Vec<VolumeId>,
+    /// Stores that a core of a node finds slow.
+    accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
+}
+
+/// What matters of a group here.
+#[derive(Debug, Default)]
+pub struct Membership {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Who is being brought up to date.
+    pub syncing: Vec<map::Syncing>,
+    /// Who should hold it and is not in sync.
+    pub absent: Vec<StoreId>,
+}
+
+/// What a record changed that somebody must be told of.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing of interest to a core.
+    Nothing,
+    /// A node came, moved or went: dial it at this address, or no longer.
+    Node(NodeId, Option<SocketAddr>),
+    /// A store's record was written.
+    Store {
+        /// Which.
+        store: StoreId,
+        /// Who serves it.
+        node: NodeId,
+        /// Another node than before, or nobody was known.
+        moved: bool,
+    },
+    /// A node came or went.
+    Life,
+    /// A look at a volume's copies was asked for, or has ended.
+    Scrub,
+    /// A group changed: a hint for the sequencers.
+    Group(map::Group, PoolId),
+    /// A volume's record changed: a hint for its sequencers.
+    Volume(VolumeId, amita_types::Generation),
+    /// Something that NVMe hosts see.
+    Hosts,
+    /// What is reserved of a volume, by this revision of its record.
+    Reservation(VolumeId, u64),
+    /// The operator wants a volume to be owned by another gateway, or no longer.
+    Move(VolumeId),
+    /// The operator wants owners to close volumes, or no longer.
+    Closing,
+    /// A node finds a store slow, or no longer.
+    Health,
+    /// How hard background work may press.
+    Recovery(Box<Recovery>),
+    /// The record is not readable; it was ignored.
+    Unreadable(String),
+}
+
+impl Change {
+    /// May it change what NVMe hosts see?
+    #[must_use]
+    pub fn concerns_hosts(&self) -> bool {
+        matches!(
+            self,
+            Change::Hosts
+                | Change::Reservation(..)
+                | Change::Node(..)
+                | Change::Life
+                | Change::Volume(..)
+                | Change::Nothing
+        )
+    }
+}
+
+impl View {
+    /// Takes a record in.
+    pub fn apply(&mut self, record: &Record) -> Change {
+        let Some(path) = record.key.strip_prefix(PREFIX) else {
+            return Change::Nothing;
+        };
+        let Some((kind, rest)) = path.split_once('/') else {
+            return if path == "recovery" {
+                recovery(record)
+            } else {
+                Change::Nothing
+            };
+        };
+        match kind {
+            "nodes" => self.node(rest, record),
+            "stores" => self.store(rest, record),
+            "volumes" => self.volume(rest, record),
+            "groups" => self.apply_group(rest, record),
+            "pools" => self.pool(rest, record),
+            "health" => self.health(rest, record),
+            "scrub" => self.apply_scrub(rest, record),
+            "live" => self.live(rest, record),
+            "moves" => self.apply_move(rest, record),
+            "closing" => self.apply_closing(rest, record),
+            "nvme" => self.apply_nvme(rest, record),
+            "reservations" => self.apply_reservation(rest, record),
+            _ => Change::Nothing,
+        }
+    }
+
+    fn node(&mut self, name: &str, record: &Record) -> Change {
+        let Some(value) = &record.value else {
+            let Some(id) = self.names.remove(name) else {
+                return Change::Nothing;
+            };
+            self.nodes.remove(&id);
+            return Change::Node(id, None);
+        };
+        match parse::<map::Node>(&record.key, value) {
+            Ok(node) => {
+                let id = node.id;
+                let address = resolve(&node.fabric);
+                self.names.insert(name.to_owned(), id);
+                self.nodes.insert(id, node);
+                Change::Node(id, address)
+            }
+            Err(why) => Change::Unreadable(why),
+        }
+    }
+
+    fn store(&mut self, id: &str, record: &Record) -> Change {
+        let Some(value) = &record.value else {
+            if let Ok(id) = id.parse() {
+                let was = self.stores.remove(&id);
+                self.take_from(was, id);
+            }
+            return Change::Nothing;
+        };
+        match parse::<map::Store>(&record.key, value) {
+            Ok(store) => {
+                let before = self.stores.insert(store.id, store.node);
+                let moved = before != Some(store.node);
+                self.take_from(before.filter(|before| *before != store.node), store.id);
+                self.stores_by_node.entry(store.node).or_default().insert(store.id);
+                Change::Store {
+                    store: store.id,
+                    node: store.node,
+                    moved,
+                }
+            }
+            Err(why) => Change::Unreadable(why),
+        }
+    }
+
+    /// A store is not that node's any more.
+    fn take_from(&mut self, node: Option<NodeId>, store: StoreId) {
+        if let Some(node) = node
+            && let Some(stores) = self.stores_by_node.get_mut(&node)
+        {
+            stores.remove(&store);
+            if stores.is_empty() {
+                self.stores_by_node.remove(&node);
+            }
+        }
+    }
+
+    fn volume(&mut self, name: &str, record: &Record) -> Change {
+        let Some(value) = &record.value else {
+            if let Some(gone) = self.volumes.remove(name) {
+                self.volume_names.remove(&gone.id);
+                self.deleted.push(gone.id);
+            }
+            return Change::Nothing;
+        };
+        match parse::<map::Volume>(&record.key, value) {
+            Ok(volume) => {
+                let change = Change::Volume(volume.id, volume.generation);
+                let id = volume.id;
+                self.volume_names.insert(id, name.to_owned());
+                let before = self.volumes.insert(name.to_owned(), volume);
+                if let Some(before) = before.filter(|before| before.id != id) {
+                    // Deleted and made anew while nobody watched.
+                    self.volume_names.remove(&before.id);
+                    self.deleted.push(before.id);
+                }
+                change
+            }
+            Err(why) => Change::Unreadable(why),
+        }
+    }
+
+    fn pool(&mut self, name: &str, record: &Record) -> Change {
+        let pool = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Pool>(&record.key, value));
+        match pool {
+            Some(Ok(pool)) => {
+                self.pools.insert(name.to_owned(), pool.id);
+                self.chunk_bytes.insert(name.to_owned(), pool.chunk_bytes);
+            }
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => {
+                self.pools.remove(name);
+                self.chunk_bytes.remove(name);
+            }
+        }
+        Change::Nothing
+    }
+
+    fn health(&mut self, rest: &str, record: &Record) -> Change {
+        let node = rest.split('/').next().and_then(|node| node.parse().ok());
+        let report = record
+            .value
+            .as_ref()
+            .map(|value| parse::<HealthReport>(&record.key, value));
+        match (node, report) {
+            (Some(node), Some(Ok(report))) => {
+                let slow = report.stores.iter().filter(|found| found.slow);
+                let slow: Vec<StoreId> = slow.map(|found| found.store).collect();
+                let known = self.accused.insert(rest.to_owned(), (node, slow.clone()));
+                if known.is_some_and(|(_, known)| known == slow) {
+                    return Change::Nothing;
+                }
+            }
+            (_, Some(Err(why))) => return Change::Unreadable(why),
+            _ => drop(self.accused.remove(rest)),
+        }
+        Change::Health
+    }
+
+    /// The stores that living nodes find slow, in order.
+    #[must_use]
+    pub fn accused(&self) -> Vec<StoreId> {
+        let living = self.accused.values().filter(|(node, _)| self.living.contains_key(node));
+        let mut stores: Vec<StoreId> = living.flat_map(|(_, stores)| stores).copied().collect();
+        stores.sort_unstable();
+        stores.dedup();
+        stores
+    }
+
+    fn apply_scrub(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        let scrub = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Scrub>(&record.key, value));
+        match scrub {
+            Some(Ok(scrub)) => drop(self.scrubs.insert(volume, (scrub, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.scrubs.remove(&volume)),
+        }
+        Change::Scrub
+    }
+
+    fn live(&mut self, node: &str, record: &Record) -> Change {
+        let Ok(node) = node.parse() else {
+            return Change::Nothing;
+        };
+        match &record.value {
+            Some(value) => {
+                // A record that cannot be read shows that the node lives all the same.
+                let session = parse::<map::Live>(&record.key, value).map_or(0, |live| live.session);
+                self.living.insert(node, session);
+            }
+            None => drop(self.living.remove(&node)),
+        }
+        Change::Life
+    }
+
+    fn apply_nvme(&mut self, rest: &str, record: &Record) -> Change {
+        let taken = match rest.split_once('/') {
+            Some(("subsystems", name)) => take(&mut self.subsystems, name, record),
+            Some(("hosts", nqn)) => take(&mut self.hosts, nqn, record),
+            _ => Ok(()),
+        };
+        match taken {
+            Ok(()) => Change::Hosts,
+            Err(why) => Change::Unreadable(why),
+        }
+    }
+
+    fn apply_reservation(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        match record.value.as_ref().map(|value| parse(&record.key, value)) {
+            Some(Ok(state)) => drop(self.reservations.insert(volume, Arc::new(state))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.reservations.remove(&volume)),
+        }
+        Change::Reservation(volume, record.revision)
+    }
+
+    fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        match record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Move>(&record.key, value))
+        {
+            Some(Ok(wish)) => drop(self.moves.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.moves.remove(&volume)),
+        }
+        Change::Move(volume)
+    }
+
+    fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        let wish = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Closing>(&record.key, value));
+        match wish {
+            Some(Ok(wish)) => drop(self.closings.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.closings.remove(&volume)),
+        }
+        Change::Closing
+    }
+
+    fn apply_group(&mut self, rest: &str, record: &Record) -> Change {
+        let (Some(value), Some((pool, _))) = (&record.value, rest.split_once('/')) else {
+            return Change::Nothing;
+        };
+        match (parse::<map::Group>(&record.key, value), pool.parse()) {
+            (Ok(group), Ok(pool)) => {
+                let id = GroupId {
+                    pool,
+                    index: group.index,
+                };
+                let known = self.groups.entry(id).or_default();
+                let count = self.syncing.entry(pool).or_default();
+                *count -= usize::from(!known.syncing.is_empty());
+                *count += usize::from(!group.syncing.is_empty());
+                known.epoch = group.epoch;
+                known.syncing.clone_from(&group.syncing);
+                known.absent.clear();
+                let absent = group.members.iter().filter(|store| !group.in_sync.contains(store));
+                known.absent.extend(absent);
+                Change::Group(group, pool)
+            }
+            (Err(why), _) => Change::Unreadable(why),
+            (_, Err(_)) => Change::Unreadable(format!("{}: no pool number in the key", record.key)),
+        }
+    }
+
+    /// The node that serves a store.
+    #[must_use]
+    pub fn node_of(&self, store: StoreId) -> Option<NodeId> {
+        self.stores.get(&store).copied()
+    }
+
+    /// The stores that a node serves, in order: what is told to sequencers must not hang on a table's order.
+    pub fn stores_of(&self, node: NodeId) -> impl Iterator<Item = StoreId> {
+        let stores = self.stores_by_node.get(&node).into_iter().flatten();
+        stores.inspect(|_| look()).copied()
+    }
+
+    /// A node's record.
+    #[must_use]
+    pub fn node_record(&self, node: NodeId) -> Option<&map::Node> {
+        self.nodes.get(&node)
+    }
+
+    /// Is it a client's process?
+    #[must_use]
+    pub fn is_client(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|record| record.client)
+    }
+
+    /// The looks at a volume's copies, and their record's modification revision.
+    #[must_use]
+    pub fn scrub(&self, volume: VolumeId) -> Option<(&map::Scrub, u64)> {
+        self.scrubs.get(&volume).map(|(scrub, revision)| (scrub, *revision))
+    }
+
+    /// What is known of a group.
+    #[must_use]
+    pub fn group(&self, pool: PoolId, index: GroupIndex) -> Option<&Membership> {
+        self.groups.get(&GroupId { pool, index })
+    }
+
+    /// The stores that should hold groups of the pool and are not in sync there, and in how many.
+    #[must_use]
+    pub fn absent(&self, pool: &str) -> BTreeMap<StoreId, u32> {
+        let mut absent = BTreeMap::new();
+        let Some(&pool) = self.pools.get(pool) else {
+            return absent;
+        };
+        let index = |index| GroupId { pool, index };
+        let groups = self.groups.range(index(GroupIndex(0))..=index(GroupIndex(u32::MAX)));
+        for store in groups.flat_map(|(_, group)| &group.absent) {
+            *absent.entry(*store).or_default() += 1;
+        }
+        absent
+    }
+
+    /// Is a store being brought up to date in some group of the pool?
+    #[must_use]
+    pub fn is_syncing(&self, pool: &str) -> bool {
+        let pool = self.pools.get(pool);
+        pool.and_then(|pool| self.syncing.get(pool))
+            .is_some_and(|count| *count > 0)
+    }
+
+    /// Does the node hold its key?
+    #[must_use]
+    pub fn lives(&self, node: NodeId) -> bool {
+        self.living.contains_key(&node)
+    }
+
+    /// The nodes that hold their keys.
+    pub fn living(&self) -> impl Iterator<Item = NodeId> {
+        self.living.keys().copied()
+    }
+
+    /// The session of a living node's process.
+    #[must_use]
+    pub fn session(&self, node: NodeId) -> Option<u64> {
+        self.living.get(&node).copied()
+    }
+
+    /// The volume of that number.
+    #[must_use]
+    pub fn volume_of(&self, volume: VolumeId) -> Option<&map::Volume> {
+        self.volumes.get(self.volume_names.get(&volume)?)
+    }
+
+    /// The gateway that owns a volume, as last heard.
+    #[must_use]
+    pub fn owner(&self, volume: VolumeId) -> Option<NodeId> {
+        self.volume_of(volume)?.owner
+    }
+
+    /// The operator's wishes for owners, with their record's modification revision.
+    pub fn moves(&self) -> impl Iterator<Item = (VolumeId, &map::Move, u64)> {
+        self.moves
+            .iter()
+            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// The operator's wishes that owners close volumes, with their record's modification revision.
+    pub fn closings(&self) -> impl Iterator<Item = (VolumeId, &map::Closing, u64)> {
+        self.closings
+            .iter()
+            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// The volumes that are gone since this was last asked.
+    pub fn take_deleted(&mut self) -> Vec<VolumeId> {
+        std::mem::take(&mut self.deleted)
+    }
+
+    /// Bytes of a chunk of a pool's volumes.
+    #[must_use]
+    pub fn chunk_bytes(&self, pool: &str) -> Option<u32> {
+        self.chunk_bytes.get(pool).copied()
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &map::Node> {
+        self.nodes.values()
+    }
+
+    /// The subsystems that NVMe hosts connect to, by name.
+    pub fn subsystems(&self) -> impl Iterator<Item = &map::Subsystem> {
+        self.subsystems.values()
+    }
+
+    /// What is reserved of a volume, as last heard: for notifications only. What I/O is held against is the owner's.
+    #[must_use]
+    pub fn reservation(&self, volume: VolumeId) -> Option<&Arc<reservation::State>> {
+        self.reservations.get(&volume)
+    }
+
+    /// The NVMe hosts that have to show something.
+    pub fn hosts_with_secrets(&self) -> impl Iterator<Item = &str> {
+        let with = self
+            .hosts
+            .values()
+            .filter(|host| host.dhchap.is_some() || host.tls.is_some());
+        with.map(|host| host.nqn.as_str())
+    }
+
+    /// An NVMe host.
+    #[must_use]
+    pub fn host(&self, nqn: &str) -> Option<&map::Host> {
+        self.hosts.get(nqn)
+    }
+
+    /// The volumes by name.
+    pub fn volumes(&self) -> impl Iterator<Item = &map::Volume> {
+        self.volumes.values()
+    }
+}
+
+/// Takes a record into a table, or out of it.
+fn take<T: DeserializeOwned>(table: &mut BTreeMap<String, T>, name: &str, record: &Record) -> Result<(), String> {
+    match &record.value {
+        Some(value) => drop(table.insert(name.to_owned(), parse(&record.key, value)?)),
+        None => drop(table.remove(name)),
+    }
+    Ok(())
+}
+
+fn parse<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(value).map_err(|e| format!("{key}: not a record that this build can read: {e}"))
+}
+
+fn recovery(record: &Record) -> Change {
+    match record.value.as_ref().map(|value| parse(&record.key, value)) {
+        Some(Ok(settings)) => Change::Recovery(Box::new(settings)),
+        Some(Err(why)) => Change::Unreadable(why),
+        None => Change::Recovery(Box::default()),
+    }
+}
+
+/// An address may be a name; the control thread has resolved it before (this is a look-up in the hosts file at most).
+fn resolve(address: &str) -> Option<SocketAddr> {
+    address.parse().ok().or_else(|| address.to_socket_addrs().ok()?.next())
+}
+
+/// Counts looks at stores, in tests: the same number on every machine.
+#[cfg(not(test))]
+#[inline(always)]
+fn look() {}
+
+#[cfg(test)]
+use tests::look;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,607 @@
+//! Where the I/O of a volume goes that is not open here: to the gateway that owns it, one hop, or to this one once it has
+//! opened it. Pure; the core carries out what is decided.
+//!
+//! # The story
+//! A host may send a write W1 by one gateway, lose patience with it, repeat W1 by another and go on with W2 to the same
+//! place. If the first gateway, or the owner, then still carried out the first W1, W2 would be gone. So (R9):
+//!
+//! * whoever forwards names its session, and the owner refuses one that has ended;
+//! * a host that has gone takes with it what waits for it here, and nothing is sent for it again;
+//! * whatever is forwarded says how old it is, by the owner's own clock ([`Ways::clock`]): the owner carries out nothing that was
+//!   on the way for longer than a freeze may last, be it held up by a broken network, and the link still stand. What is refused so
+//!   ends as a path's error: by the owner's clock more time has passed than here, so this machine may have stood still, and its hosts
+//!   may have gone on;
+//! * a core that was not running for a while drops its hosts, all that it has read from them and the links by which it
+//!   forwards, before it does anything else ([`crate::core`]); so does a node whose lease has lapsed, before it takes another;
+//! * a host that is silent while a request of it grows old is dropped (`amita_uss::nvme`), and what waits here with it;
+//! * a write is carried out at most once for what is forwarded. One whose link broke is asked for again by the link that replaces
+//!   it, under the tag that it had: the owner knows by that what it has carried out, or is about to, and has nothing of the old link to
+//!   read any more. Where another generation owns the volume by then, or the owner cannot be reached, nobody knows: it ends as a
+//!   path's error. (Meanwhile another host may have read what it wrote, and gone on by that: to write it again would undo what that
+//!   host has had acknowledged.) The next owner's fences keep the old one from carrying it out after that; it names the generation that
+//!   it is meant for, so that it is not carried out at the old one either, should that become owner again.
+//!   (A command about the reservation whose link broke is not repeated: its host is told that the outcome is unknown.)
+
+use crate::mail::Origin;
+use crate::planted::Planted;
+use amita_fabric::Link;
+use amita_reactor::Slice;
+use amita_reactor::driver::Time;
+use amita_sequencer::Op;
+use amita_types::{Generation, NodeId, VolumeId};
+use amita_uss::FrontId;
+use amita_uss::reservation::Command;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// The number in ids that no sequencer gets: forwarded requests carry it.
+pub const FORWARDS: u16 = u16::MAX - 2;
+/// The front of a request that came from another gateway.
+pub const FORWARDED: amita_uss::FrontId = amita_uss::FrontId(u64::MAX);
+
+/// Is the front one of a host, and not of another gateway?
+#[must_use]
+pub fn is_host(front: FrontId) -> bool {
+    front != FORWARDED
+}
+
+/// How long an I/O waits for its volume to find an owner. Hosts have patience for longer (Linux: 30 s), and another path.
+pub const PATIENCE: Duration = Duration::from_secs(8);
+/// An owner's clock is asked for again after this. Two clocks may run apart by a fifth of the time (a tenth each), so that what is
+/// known of the owner's is wrong by less than half of what a request may take (`stale_after`, 1 s).
+const CLOCK_LASTS: Duration = Duration::from_secs(2);
+/// How soon an answer that helps nobody is asked for again, if nothing is heard meanwhile.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What an owner's clock said, and when that came. What came late says less than is: the best is kept.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    clock: u64,
+    at: Time,
+}
+
+impl Reading {
+    /// Takes in one that came later, unless it was on its way for longer than this one. That is known for a while only: the owner's
+    /// clock may have stood still, or been set back.
+    fn improve(&mut self, other: Reading, lasts: Duration) {
+        let since = other.at.since(self.at);
+        // Two clocks run apart.
+        let least = self.clock + (since - since / 4).as_nanos() as u64;
+        if other.clock >= least || since > lasts {
+            *self = other;
+        }
+    }
+}
+
+/// A piece of I/O that waits, or is with the owner.
+#[derive(Debug)]
+pub struct Pending {
+    /// Where it came in.
+    pub origin: Origin,
+    /// What to do.
+    pub work: Work,
+    /// What a write writes; the command of a [`Work::Reserve`].
+    pub payload: Slice,
+    /// When it came.
+    pub since: Time,
+}
+
+/// What waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A piece of I/O.
+    Io(Op),
+    /// A command about the volume's reservation.
+    Reserve,
+}
+
+impl Pending {
+    /// Must it not be carried out twice? Applied to its own outcome it may do something else: what it compares has changed,
+    /// or another host has taken away in between what it would bring back.
+    #[must_use]
+    pub fn is_for_once(&self) -> bool {
+        match self.work {
+            Work::Io(op) => matches!(op, Op::CompareAndWrite { .. }),
+            Work::Reserve => !matches!(serde_json::from_slice(&self.payload), Ok(Command::Report)),
+        }
+    }
+}
+
+impl Work {
+    /// The first byte and how many.
+    #[must_use]
+    pub fn range(&self) -> (u64, u64) {
+        match self {
+            Work::Io(op) => (op.offset(), op.length()),
+            Work::Reserve => (0, 0),
+        }
+    }
+}
+
+/// Where a volume's I/O goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// To be found out.
+    Unknown,
+    /// The directory was asked.
+    Asking,
+    /// To be found out again then, or when something is heard of the volume.
+    Pausing(Time),
+    /// To the gateway that owns it.
+    There(NodeId),
+}
+
+#[derive(Debug)]
+struct Way {
+    state: State,
+    waiting: VecDeque<Pending>,
+}
+
+/// A request that an owner has.
+#[derive(Debug)]
+struct Flight {
+    node: NodeId,
+    volume: VolumeId,
+    /// The generation that it names.
+    generation: Generation,
+    pending: Pending,
+    /// Where the owner's copy of it stands, as far as is known.
+    copy: Copy,
+    /// The owner's clock was known when it was sent: it said how old it was.
+    dated: bool,
+}
+
+/// Where the copy stands that an owner has, or had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// On the link by which it was sent first, or with the owner.
+    First,
+    /// The link broke, and nobody knows whether it was carried out. It is to be asked for again, under its own tag.
+    Lost,
+    /// It was asked for again.
+    Again,
+}
+
+/// What an answer answers.
+#[derive(Debug)]
+pub struct Answered {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Who was asked.
+    pub node: NodeId,
+    /// What was asked.
+    pub pending: Pending,
+    /// It had been sent before, by a link that broke: an answer that says only that it is not carried out now says nothing of
+    /// the first one.
+    pub again: bool,
+    /// It had said how old it was.
+    pub dated: bool,
+}
+
+/// The ways of one core.
+#[derive(Debug, Default)]
+pub struct Ways {
+    base: u64,
+    count: u64,
+    ways: BTreeMap<VolumeId, Way>,
+    /// Volumes with I/O that waits.
+    stalled: BTreeSet<VolumeId>,
+    /// Whose I/O was sent last.
+    last_turn: Option<VolumeId>,
+    /// In the order in which they were sent.
+    flights: BTreeMap<u64, Flight>,
+    /// Of those: how many are to be asked for again.
+    lost_copies: usize,
+    /// What is given up: its host is told that the outcome is unknown.
+    given_up: Vec<Pending>,
+    /// The best that was heard of the owners' clocks by each link.
+    clocks: BTreeMap<Link, Reading>,
+    /// The same, whatever the link.
+    owner_clocks: BTreeMap<NodeId, Reading>,
+    /// Links by which an owner has said that it knows this process as living.
+    known_by: BTreeSet<Link>,
+    /// Rules that are switched off to show that the simulator notices.
+    pub planted: Planted,
+}
+
+impl Ways {
+    /// None yet. `base` stands above the tags.
+    #[must_use]
+    pub fn new(base: u64) -> Ways {
+        Ways {
+            base,
+            ..Ways::default()
+        }
+    }
+
+    /// Takes in a piece of I/O; it waits until [`Ways::next`] hands it out.
+    pub fn push(&mut self, volume: VolumeId, pending: Pending) {
+        self.way(volume).waiting.push_back(pending);
+        self.stalled.insert(volume);
+    }
+
+    fn way(&mut self, volume: VolumeId) -> &mut Way {
+        self.ways.entry(volume).or_insert_with(|| Way {
+            state: State::Unknown,
+            waiting: VecDeque::new(),
+        })
+    }
+
+    /// Where a volume's I/O goes.
+    #[must_use]
+    pub fn state(&self, volume: VolumeId) -> State {
+        self.ways.get(&volume).map_or(State::Unknown, |way| way.state)
+    }
+
+    /// Notes where it goes.
+    pub fn set(&mut self, volume: VolumeId, state: State) {
+        self.way(volume).state = state;
+    }
+
+    /// Notes that it is to be found out a little later.
+    pub fn pause(&mut self, now: Time, volume: VolumeId) {
+        self.set(volume, State::Pausing(now.plus(PAUSE)));
+    }
+
+    /// What waits first for this volume.
+    #[must_use]
+    pub fn front(&self, volume: VolumeId) -> Option<&Pending> {
+        self.ways.get(&volume)?.waiting.front()
+    }
+
+    /// Takes out what waits first for this volume.
+    pub fn next_pending(&mut self, volume: VolumeId) -> Option<Pending> {
+        let way = self.ways.get_mut(&volume)?;
+        let next = way.waiting.pop_front();
+        if way.waiting.is_empty() {
+            self.stalled.remove(&volume);
+        }
+        next
+    }
+
+    /// The tag of the next request to be sent.
+    #[must_use]
+    pub fn next_tag(&self) -> u64 {
+        self.base | (self.count + 1) & ((1 << 40) - 1)
+    }
+
+    /// What waits first for this volume was sent to the node, under [`Ways::next_tag`].
+    pub fn sent(&mut self, volume: VolumeId, node: NodeId, generation: Generation, dated: bool) {
+        let tag = self.next_tag();
+        self.count += 1;
+        self.last_turn = Some(volume);
+        if let Some(pending) = self.next_pending(volume) {
+            let flight = Flight {
+                node,
+                volume,
+                generation,
+                pending,
+                copy: Copy::First,
+                dated,
+            };
+            self.flights.insert(tag, flight);
+        }
+    }
+
+    /// An answer came: what it answers; nothing where that has been sent another way meanwhile.
+    pub fn answered(&mut self, tag: u64) -> Option<Answered> {
+        let flight = self.flights.remove(&tag)?;
+        self.lost_copies -= usize::from(flight.copy == Copy::Lost);
+        Some(Answered {
+            volume: flight.volume,
+            node: flight.node,
+            pending: flight.pending,
+            again: flight.copy != Copy::First,
+            dated: flight.dated,
+        })
+    }
+
+    /// The first request after `tag` of a node's that is to be asked for again, in the order in which they were sent first: its tag,
+    /// its volume, the generation that it names, and itself.
+    #[must_use]
+    pub fn to_ask_again(&self, node: NodeId, after: u64) -> Option<(u64, VolumeId, Generation, &Pending)> {
+        if self.lost_copies == 0 {
+            return None;
+        }
+        let mut later = self.flights.range(after + 1..);
+        let found = later.find(|(_, flight)| flight.node == node && flight.copy == Copy::Lost);
+        found.map(|(tag, flight)| (*tag, flight.volume, flight.generation, &flight.pending))
+    }
+
+    /// It was; `dated`: and said how old it is.
+    pub fn asked_again(&mut self, tag: u64, dated: bool) {
+        if let Some(flight) = self.flights.get_mut(&tag)
+            && flight.copy == Copy::Lost
+        {
+            flight.copy = Copy::Again;
+            flight.dated = dated;
+            self.lost_copies -= 1;
+        }
+    }
+
+    /// Nobody will say any more what became of it: its host is told so.
+    pub fn give_up(&mut self, tag: u64) {
+        if let Some(answered) = self.answered(tag) {
+            self.given_up.push(answered.pending);
+        }
+    }
+
+    /// The nodes whose links broke with requests that nobody knows the end of.
+    #[must_use]
+    pub fn with_lost_copies(&self) -> BTreeSet<NodeId> {
+        if self.lost_copies == 0 {
+            return BTreeSet::new();
+        }
+        let lost = self.flights.values().filter(|flight| flight.copy == Copy::Lost);
+        lost.map(|flight| flight.node).collect()
+    }
+
+    /// The link to a node broke. What changes nothing is sent again, wherever the owner is by then. What writes stays with the
+    /// node: it is asked for again under its own tag, by which the owner knows what it has carried out.
+    pub fn link_broke(&mut self, node: NodeId) {
+        let of = |flight: &Flight| flight.node == node;
+        self.put_reads_back(of);
+        // A command about the reservation has no tag that the owner knows it by: its host is told that nobody knows.
+        let commands: Vec<u64> = self
+            .flights
+            .iter()
+            .filter(|(_, flight)| of(flight) && flight.pending.work == Work::Reserve)
+            .map(|(tag, _)| *tag)
+            .collect();
+        commands.into_iter().for_each(|tag| self.give_up(tag));
+        if self.planted.fail_at_once() {
+            return self.owner_lost(node);
+        }
+        if self.planted.carry_out_again() {
+            return self.put_all_back(of);
+        }
+        for flight in self
+            .flights
+            .values_mut()
+            .filter(|flight| flight.node == node && flight.copy != Copy::Lost)
+        {
+            flight.copy = Copy::Lost;
+            self.lost_copies += 1;
+        }
+    }
+
+    /// The node owns the volume no longer. What changes nothing is sent to the next owner. Of what writes, the node will say what
+    /// became of it if its link stands; else nobody will.
+    pub fn deposed(&mut self, node: NodeId, volume: VolumeId) {
+        let of = |flight: &Flight| flight.node == node && flight.volume == volume;
+        self.put_reads_back(of);
+        if self.planted.carry_out_again() {
+            return self.put_all_back(of);
+        }
+        let lost: Vec<u64> = self
+            .flights
+            .iter()
+            .filter(|(_, flight)| of(flight) && flight.copy == Copy::Lost)
+            .map(|(tag, _)| *tag)
+            .collect();
+        lost.into_iter().for_each(|tag| self.give_up(tag));
+    }
+
+    /// The node is dead, or cannot be reached: nobody will say what became of what it has.
+    pub fn owner_lost(&mut self, node: NodeId) {
+        let of = |flight: &Flight| flight.node == node;
+        self.put_reads_back(of);
+        if self.planted.carry_out_again() {
+            return self.put_all_back(of);
+        }
+        let lost: Vec<u64> = self
+            .flights
+            .iter()
+            .filter(|(_, flight)| of(flight))
+            .map(|(tag, _)| *tag)
+            .collect();
+        lost.into_iter().for_each(|tag| self.give_up(tag));
+    }
+
+    fn put_reads_back(&mut self, of: impl Fn(&Flight) -> bool) {
+        let is_harmless = |pending: &Pending| match pending.work {
+            Work::Reserve => !pending.is_for_once(),
+            Work::Io(op) => matches!(op, Op::Read { .. } | Op::Allocation { .. }),
+        };
+        self.put_those_back(|flight| of(flight) && is_harmless(&flight.pending));
+    }
+
+    fn put_all_back(&mut self, of: impl Fn(&Flight) -> bool) {
+        self.put_those_back(of);
+    }
+
+    /// In front of what waits, in order.
+    fn put_those_back(&mut self, of: impl Fn(&Flight) -> bool) {
+        let taken: Vec<u64> = self
+            .flights
+            .iter()
+            .filter(|(_, flight)| of(flight))
+            .map(|(tag, _)| *tag)
+            .collect();
+        for tag in taken.into_iter().rev() {
+            if let Some(Answered { volume, pending, .. }) = self.answered(tag) {
+                self.put_back(volume, pending);
+            }
+        }
+    }
+
+    /// Puts a piece of I/O back in front of what waits, unless it must not be done twice.
+    fn put_back(&mut self, volume: VolumeId, pending: Pending) {
+        if pending.is_for_once() && !self.planted.repeat_compare() {
+            self.given_up.push(pending);
+            return;
+        }
+        self.put_again(volume, pending);
+    }
+
+    /// Puts a piece of I/O back in front of what waits: it was not carried out, or changes nothing.
+    pub fn put_again(&mut self, volume: VolumeId, pending: Pending) {
+        self.way(volume).waiting.push_front(pending);
+        self.stalled.insert(volume);
+    }
+
+    /// What was given up since the last call, and what has waited for too long.
+    pub fn take_given_up(&mut self, now: Time) -> Vec<(Pending, bool)> {
+        if self.lost_copies > 0 {
+            let is_late = |flight: &Flight| flight.copy == Copy::Lost && now >= flight.pending.since.plus(PATIENCE);
+            let late: Vec<u64> = self
+                .flights
+                .iter()
+                .filter(|(_, flight)| is_late(flight))
+                .map(|(tag, _)| *tag)
+                .collect();
+            late.into_iter().for_each(|tag| self.give_up(tag));
+        }
+        let mut ended: Vec<(Pending, bool)> = self.given_up.drain(..).map(|pending| (pending, true)).collect();
+        for volume in self.stalled.clone() {
+            while let Some(front) = self.front(volume)
+                && now >= front.since.plus(PATIENCE)
+            {
+                ended.extend(self.next_pending(volume).map(|pending| (pending, false)));
+            }
+        }
+        ended
+    }
+
+    /// Has [`Ways::take_given_up`] something that cannot wait?
+    #[must_use]
+    pub fn has_given_up(&self) -> bool {
+        !self.given_up.is_empty()
+    }
+
+    /// The volumes with I/O that waits, in order.
+    #[must_use]
+    pub fn stalled(&self) -> Vec<VolumeId> {
+        self.stalled.iter().copied().collect()
+    }
+
+    /// The same, beginning behind the one whose I/O was sent last.
+    #[must_use]
+    pub fn round(&self) -> Vec<VolumeId> {
+        let (before, behind): (Vec<VolumeId>, Vec<VolumeId>) = self
+            .stalled
+            .iter()
+            .partition(|volume| self.last_turn.is_some_and(|last| **volume <= last));
+        behind.into_iter().chain(before).collect()
+    }
+
+    /// Does anything wait?
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    /// The nodes that have requests of ours.
+    #[must_use]
+    pub fn asked(&self) -> BTreeSet<NodeId> {
+        self.flights.values().map(|flight| flight.node).collect()
+    }
+
+    /// Forgets all that fronts of `core` have asked for, or only this one: their hosts are gone, and may have gone on by
+    /// another gateway. What an owner has of it already is too old for it soon.
+    pub fn forget(&mut self, core: u16, front: Option<FrontId>) {
+        let is_gone = |origin: &Origin| {
+            is_host(origin.front) && origin.core == core && front.is_none_or(|front| front == origin.front)
+        };
+        for volume in self.stalled() {
+            let way = self.way(volume);
+            way.waiting.retain(|pending| !is_gone(&pending.origin));
+            if way.waiting.is_empty() {
+                self.stalled.remove(&volume);
+            }
+        }
+        let lost_copies = &mut self.lost_copies;
+        self.flights.retain(|_, flight| {
+            let is_gone = is_gone(&flight.pending.origin);
+            *lost_copies -= usize::from(is_gone && flight.copy == Copy::Lost);
+            !is_gone
+        });
+        self.given_up.retain(|pending| !is_gone(&pending.origin));
+    }
+
+    /// The owner at the end of this link has said what its clock is.
+    pub fn heard_clock(&mut self, link: Link, now: Time, clock: u64) {
+        let reading = Reading { clock, at: now };
+        self.clocks.entry(link).or_insert(reading).improve(reading, CLOCK_LASTS);
+    }
+
+    /// An owner has said what its clock is. True when so much more time has passed there than here that this machine has stood still,
+    /// clock and all, or its clock was set back: nothing that hosts have sent before can be dated by it. Judged by the best that was
+    /// heard before: an answer that came late says nothing of this machine, nor does the next one that does not.
+    pub fn stood_still(&mut self, node: NodeId, now: Time, clock: u64, stale_after: Duration) -> bool {
+        let reading = Reading { clock, at: now };
+        let best = self.owner_clocks.entry(node).or_insert(reading);
+        let (here, there) = (
+            now.since(best.at),
+            Duration::from_nanos(clock.saturating_sub(best.clock)),
+        );
+        best.improve(reading, PATIENCE);
+        // Two clocks run apart; and a process that was started anew begins at zero.
+        there > here + here / 4 + stale_after
+    }
+
+    /// The owner at the end of this link knows this process as living.
+    pub fn known_by(&mut self, link: Link) {
+        self.known_by.insert(link);
+    }
+
+    /// Did it?
+    #[must_use]
+    pub fn is_known_by(&self, link: Link) -> bool {
+        self.known_by.contains(&link)
+    }
+
+    /// A link is gone, and with it what was known of the clock at its end.
+    pub fn link_closed(&mut self, link: Link) {
+        self.known_by.remove(&link);
+        self.clocks.remove(&link);
+    }
+
+    /// What the clock at the end of a link shows, at the least; 0: unknown.
+    #[must_use]
+    pub fn clock(&self, link: Link, now: Time) -> u64 {
+        let Some(Reading { clock, at }) = self.clocks.get(&link) else {
+            return 0;
+        };
+        let since = now.since(*at);
+        // Two clocks run apart.
+        if since > CLOCK_LASTS {
+            0
+        } else {
+            clock + since.as_nanos() as u64
+        }
+    }
+
+    /// How many requests owners have, and how many wait.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (
+            self.flights.len(),
+            self.ways.values().map(|way| way.waiting.len()).sum(),
+        )
+    }
+
+    /// When time matters next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let of = |volume: &VolumeId| {
+            let way = self.ways.get(volume)?;
+            let patience = way.waiting.front().map(|front| front.since.plus(PATIENCE));
+            match way.state {
+                State::Pausing(until) => Some(patience.map_or(until, |at| at.min(until))),
+                _ => patience,
+            }
+        };
+        let stalled = self.stalled.iter().filter_map(of).min();
+        if self.lost_copies == 0 {
+            return stalled;
+        }
+        let lost = self.flights.values().filter(|flight| flight.copy == Copy::Lost);
+        lost.map(|flight| flight.pending.since.plus(PATIENCE))
+            .chain(stalled)
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,483 @@
+//! Frames: the bytes of messages. Pure; the layout is specified in `docs/protocol-wire.md`.
+//!
+//! A frame is a *head* and a *payload*. The head begins with a prefix of 16 bytes, goes on with the fields of its kind
+//! and ends with what varies in length (checksums, members, entries); one CRC-32C covers all of it, the lengths of both
+//! parts included.
+//!
+//! ```text
+//!  0        4       6   7   8        10      12           16
+//! ┌────────┬───────┬───┬───┬────────┬───────┬────────────┬───────────────────────┬──────────────┐
+//! │ CRC of │ magic │ver│kin│ head   │ flags │ payload    │ fields of the kind,   │ payload      │
+//! │ 4..head│ "Am"  │   │ d │ bytes  │  0    │ bytes      │ then sums, members, … │              │
+//! └────────┴───────┴───┴───┴────────┴───────┴────────────┴───────────────────────┴──────────────┘
+//!  ◄──────────────── 16 ────────────────────────────────► ◄──── head bytes - 16 ─► ◄─ payload ──►
+//! ```
+//!
+//! # Why the payload is not summed here
+//! Only data messages have a payload: `Write`, `Roll`, `Mend` and the answer `Data`. Each carries, in its head, the CRC-32C of
+//! every piece of the payload, made by whoever had the data first (the sequencer for a write, the store that wrote the
+//! block for a read) and checked by whoever uses it (the store before it applies a write, the sequencer before it
+//! hands data to a host). The codec checks that these sums and the payload's length belong together, so that no byte of a
+//! payload is without a sum; the sums themselves stand under the head's CRC. A payload that was changed on the way is
+//! therefore found, at the place that knows best what to do (a store refuses with `Checksum` and the sequencer sends
+//! again; a sequencer reads from another member), and a second pass over the data at the connection would find nothing
+//! that the first does not. A later kind whose payload has no such sums must carry its CRC in its head.
+
+mod answer;
+mod control;
+mod error;
+mod forward;
+mod request;
+mod trace;
+mod wire;
+
+pub use control::{Hello, Refuse, RefuseCode};
+pub use error::{DecodeError, EncodeError};
+pub use forward::FORWARD_VERSION;
+pub use trace::{FLAG_TRACED, TRACE_VERSION};
+
+use crate::limits::{MAX_HANDSHAKE_HEAD_BYTES, MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES, MAX_REASON_BYTES};
+use crate::message::Message;
+use wire::{Reader, Wire, wire};
+
+/// "Am", little-endian: where a frame begins.
+pub const MAGIC: u16 = u16::from_le_bytes(*b"Am");
+
+/// The protocol version that this build speaks best.
+pub const PROTOCOL_VERSION: u8 = 5;
+/// The oldest protocol version that this build speaks. (Version 2 cannot say which members of a group are being brought
+/// up to date, nor whether a chunk is whole: a store that is not told would serve what it must not, R5. Version 3 lacks
+/// nothing but traces, version 4 nothing but forwarding and handing over.)
+pub const PROTOCOL_VERSION_MIN: u8 = 3;
+/// The version in the prefix of the frames that come before one is agreed on (`Hello`, `Welcome`, `Refuse`): their
+/// layout never changes, it only grows at its end.
+pub const HANDSHAKE_VERSION: u8 = 0;
+
+wire! {
+    /// Where every frame begins; the diagram stands at the top of this module.
+    RawPrefix: 16 {
+        /// CRC-32C of the head from the magic to its end.
+        crc: u32,
+        /// [`MAGIC`].
+        magic: u16,
+        /// The version agreed on, or [`HANDSHAKE_VERSION`].
+        version: u8,
+        /// A [`Kind`].
+        kind: u8,
+        /// Of the head, this prefix included.
+        head_bytes: u16,
+        /// [`FLAG_TRACED`] or zero.
+        flags: u16,
+        /// Of the payload.
+        payload_bytes: u32,
+    }
+}
+
+/// Bytes of a frame's prefix.
+pub const PREFIX_BYTES: usize = RawPrefix::BYTES;
+/// The CRC covers the head from here on.
+const CRC_FROM: usize = 4;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $value:literal, $head:expr, $payload:expr;)*) => {
+        /// The kinds of frames.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[$doc])* $name = $value,)*
+        }
+
+        impl Kind {
+            /// All kinds, in order.
+            pub const ALL: &[Kind] = &[$(Kind::$name),*];
+
+            fn from_wire(value: u8) -> Result<Kind, DecodeError> {
+                match value {
+                    $($value => Ok(Kind::$name),)*
+                    other => Err(DecodeError::Kind(other)),
+                }
+            }
+
+            /// The shortest and the longest head, without the prefix.
+            const fn body_bytes(self) -> (usize, usize) {
+                match self {
+                    $(Kind::$name => $head,)*
+                }
+            }
+
+            /// The longest payload.
+            const fn payload_bytes_max(self) -> usize {
+                match self {
+                    $(Kind::$name => $payload,)*
+                }
+            }
+        }
+
+        $(const _: () = {
+            let (least, most): (usize, usize) = $head;
+            assert!(least <= most && PREFIX_BYTES + most + trace::MAX_TRACE_BYTES <= MAX_HEAD_BYTES);
+        };)*
+    };
+}
+
+kinds! {
+    /// The first frame of whoever connected.
+    Hello = 0x01, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
+    /// The first frame of whoever accepted: the link is up.
+    Welcome = 0x02, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
+    /// The last frame before the sender closes, and why.
+    Refuse = 0x03, (control::REFUSE_BYTES, control::REFUSE_BYTES + MAX_REASON_BYTES), 0;
+    /// Are you there?
+    Ping = 0x04, (control::PING_BYTES, control::PING_BYTES), 0;
+    /// I am.
+    Pong = 0x05, (control::PING_BYTES, control::PING_BYTES), 0;
+    /// A gateway asks for a volume.
+    Release = 0x06, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
+    /// The answer to `Release`.
+    Released = 0x07, (control::RELEASED_BYTES, control::RELEASED_BYTES), 0;
+
+    /// A host's request, to the owner of the volume.
+    Forward = 0x08, (forward::FORWARD_BYTES, forward::FORWARD_BYTES), MAX_PAYLOAD_BYTES;
+    /// The answer to `Forward`.
+    Forwarded = 0x09, (forward::FORWARDED_BYTES, forward::FORWARDED_BYTES), MAX_PAYLOAD_BYTES;
+    /// A gateway asks for a volume that the operator moves to it.
+    HandOver = 0x0a, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
+
+    /// Request: adopt an epoch and a generation.
+    Fence = 0x10, request::FENCE_BYTES, 0;
+    /// Request: what version of a chunk do you hold?
+    Open = 0x11, request::OPEN_BYTES, 0;
+    /// Request: write the payload.
+    Write = 0x12, request::WRITE_BYTES, MAX_PAYLOAD_BYTES;
+    /// Request: unmap blocks.
+    Clear = 0x13, request::CLEAR_BYTES, 0;
+    /// Request: read blocks.
+    Read = 0x14, request::READ_BYTES, 0;
+    /// Request: list entries.
+    Changes = 0x15, request::CHANGES_BYTES, 0;
+    /// Request: a part of a roll-forward.
+    Roll = 0x16, request::ROLL_BYTES, MAX_PAYLOAD_BYTES;
+    /// Request: a promise.
+    Confirm = 0x17, request::CONFIRM_BYTES, 0;
+    /// Request: which blocks are allocated?
+    Allocation = 0x18, request::ALLOCATION_BYTES, 0;
+    /// Request: of a chunk's snapshots keep these.
+    Keep = 0x19, request::KEEP_BYTES, 0;
+    /// Request: make a chunk what another one was at a snapshot.
+    Clone = 0x1a, request::CLONE_BYTES, 0;
+    /// Request: list chunks.
+    Chunks = 0x1b, request::CHUNKS_BYTES, 0;
+    /// Request: a chunk's history goes on at a version.
+    Join = 0x1c, request::JOIN_BYTES, 0;
+    /// Request: replace entries.
+    Mend = 0x1d, request::MEND_BYTES, MAX_PAYLOAD_BYTES;
+    /// Request: a chunk is whole.
+    Whole = 0x1e, request::WHOLE_BYTES, 0;
+    /// Request: read blocks and check them.
+    Verify = 0x1f, request::VERIFY_BYTES, 0;
+    /// Request: as `Fence`, of a volume that was handed over.
+    Succeed = 0x20, request::SUCCEED_BYTES, 0;
+    /// Request: credits are given back, or wanted.
+    Settle = 0x21, request::SETTLE_BYTES, 0;
+
+    /// Answer to `Fence`.
+    Fenced = 0x40, answer::PLAIN_BYTES, 0;
+    /// Answer to `Open`.
+    Opened = 0x41, answer::OPENED_BYTES, 0;
+    /// Answer to `Write`, `Clear`, `Roll`, `Keep`, `Clone` and `Whole`.
+    Done = 0x42, answer::PLAIN_BYTES, 0;
+    /// Answer to `Read`: the payload.
+    Data = 0x43, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
+    /// Answer to `Changes`.
+    Listed = 0x44, answer::LISTED_BYTES, 0;
+    /// Answer to `Confirm`.
+    Confirmed = 0x45, answer::PLAIN_BYTES, 0;
+    /// Answer to `Allocation`.
+    Allocated = 0x46, answer::ALLOCATED_BYTES, 0;
+    /// Answer to any request: it was not done.
+    Refused = 0x47, answer::REFUSED_BYTES, 0;
+    /// Answer to `Chunks`.
+    Held = 0x48, answer::HELD_BYTES, 0;
+    /// Answer to `Join`.
+    Joined = 0x49, answer::JOINED_BYTES, 0;
+    /// Answer to `Mend`.
+    Mended = 0x4a, answer::MENDED_BYTES, 0;
+    /// Answer to `Verify`.
+    Verified = 0x4b, answer::VERIFIED_BYTES, 0;
+    /// Answer to `Settle`.
+    Settled = 0x4c, answer::SETTLED_BYTES, 0;
+}
+
+impl Kind {
+    /// Does the frame belong to the handshake, whose layout no version changes?
+    fn is_handshake(self) -> bool {
+        matches!(self, Kind::Hello | Kind::Welcome | Kind::Refuse)
+    }
+}
+
+// The common frames, whole: what a 4 KiB write and its answer cost beside the data. (An answer fits a cache line.)
+const _: () = assert!(PREFIX_BYTES + request::WRITE_BYTES.0 + 4 == 104);
+const _: () = assert!(PREFIX_BYTES + request::READ_BYTES.1 == 92);
+const _: () = assert!(PREFIX_BYTES + answer::PLAIN_BYTES.1 == 46);
+const _: () = assert!(PREFIX_BYTES + answer::DATA_BYTES.0 + 4 == 58);
+const _: () = assert!(PREFIX_BYTES + answer::REFUSED_BYTES.1 <= 64);
+
+/// A frame's prefix, checked as far as it can be without the rest of the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The frame's kind.
+    pub kind: Kind,
+    /// Bytes of the head, this prefix included.
+    pub head_bytes: usize,
+    /// Does the head end in a trace?
+    pub traced: bool,
+    /// Bytes of the payload. Under the head's CRC, so not to be acted upon before [`decode`].
+    pub payload_bytes: usize,
+}
+
+/// Any frame, decoded; the payload of a message comes beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// The dialler's first.
+    Hello(Hello),
+    /// The acceptor's first.
+    Welcome(Hello),
+    /// The last.
+    Refuse(Refuse),
+    /// Asks for a [`Frame::Pong`] with the same number.
+    Ping(u64),
+    /// Answers a [`Frame::Ping`]; zero if none was asked.
+    Pong(u64),
+    /// Everything else.
+    Message(Message),
+}
+
+/// Reads the prefix at the front of `data`: `None` when it is not whole yet. `agreed` is the connection's version, or
+/// `None` before the hello, when only frames of the handshake may come.
+pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeError> {
+    let Some(bytes) = data.first_chunk::<PREFIX_BYTES>() else {
+        return Ok(None);
+    };
+    let raw = RawPrefix::get(&mut Reader::new(bytes))?;
+    if raw.magic != MAGIC {
+        return Err(DecodeError::Magic { found: raw.magic });
+    }
+    let kind = Kind::from_wire(raw.kind)?;
+    let expected = if kind.is_handshake() {
+        HANDSHAKE_VERSION
+    } else {
+        agreed.unwrap_or(HANDSHAKE_VERSION)
+    };
+    if raw.version != expected || (agreed.is_none() && !kind.is_handshake()) {
+        return Err(DecodeError::Version {
+            found: raw.version,
+            agreed: expected,
+        });
+    }
+    let traced = raw.flags == FLAG_TRACED && kind.trace_bytes() > 0 && expected >= TRACE_VERSION;
+    if raw.flags != 0 && !traced {
+        return Err(DecodeError::Flags(raw.flags));
+    }
+    let (least, most) = kind.body_bytes();
+    let front_bytes = PREFIX_BYTES + if traced { kind.trace_bytes() } else { 0 };
+    let head_bytes = usize::from(raw.head_bytes);
+    if head_bytes < front_bytes + least || head_bytes > front_bytes + most {
+        return Err(DecodeError::HeadBytes {
+            kind,
+            bytes: raw.head_bytes,
+        });
+    }
+    if raw.payload_bytes as usize > kind.payload_bytes_max() {
+        return Err(DecodeError::PayloadBytes {
+            kind,
+            bytes: raw.payload_bytes,
+        });
+    }
+    Ok(Some(Prefix {
+        kind,
+        head_bytes,
+        traced,
+        payload_bytes: raw.payload_bytes as usize,
+    }))
+}
+
+/// Is the CRC of a whole head right?
+pub fn check(head: &[u8]) -> Result<(), DecodeError> {
+    let found = u32::from_le_bytes(*head.first_chunk().ok_or(DecodeError::HeadShort)?);
+    let computed = amita_types::crc32c(&head[CRC_FROM..]);
+    if found == computed {
+        Ok(())
+    } else {
+        Err(DecodeError::HeadChecksum { found, computed })
+    }
+}
+
+/// Decodes a whole head whose [`check`] passed.
+pub fn decode(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
+    if !prefix.traced {
+        return decode_untraced(prefix, head);
+    }
+    let at = head.len().checked_sub(prefix.kind.trace_bytes());
+    let (head, trace) = at
+        .and_then(|at| head.split_at_checked(at))
+        .ok_or(DecodeError::HeadShort)?;
+    let mut frame = decode_untraced(prefix, head)?;
+    if let Frame::Message(message) = &mut frame {
+        trace::get(message, trace)?;
+    }
+    Ok(frame)
+}
+
+fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
+    let mut reader = Reader::new(head);
+    reader.array::<PREFIX_BYTES>()?;
+    match prefix.kind {
+        Kind::Hello => Hello::get(reader).map(Frame::Hello),
+        Kind::Welcome => Hello::get(reader).map(Frame::Welcome),
+        Kind::Refuse => Refuse::get(reader).map(Frame::Refuse),
+        Kind::Ping => control::get_ping(reader).map(Frame::Ping),
+        Kind::Pong => control::get_ping(reader).map(Frame::Pong),
+        Kind::Release => control::get_release(reader, false).map(Frame::Message),
+        Kind::HandOver => control::get_release(reader, true).map(Frame::Message),
+        Kind::Forward => forward::get_forward(reader, prefix.payload_bytes).map(Frame::Message),
+        Kind::Forwarded => forward::get_forwarded(reader).map(Frame::Message),
+        Kind::Released => control::get_released(reader).map(Frame::Message),
+        Kind::Fence
+        | Kind::Open
+        | Kind::Write
+        | Kind::Clear
+        | Kind::Read
+        | Kind::Changes
+        | Kind::Roll
+        | Kind::Confirm
+        | Kind::Allocation
+        | Kind::Keep
+        | Kind::Clone
+        | Kind::Chunks
+        | Kind::Join
+        | Kind::Mend
+        | Kind::Whole
+        | Kind::Verify
+        | Kind::Succeed
+        | Kind::Settle => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
+        Kind::Fenced
+        | Kind::Opened
+        | Kind::Done
+        | Kind::Data
+        | Kind::Listed
+        | Kind::Confirmed
+        | Kind::Allocated
+        | Kind::Refused
+        | Kind::Held
+        | Kind::Joined
+        | Kind::Mended
+        | Kind::Verified
+        | Kind::Settled => answer::get(prefix, reader).map(|answer| Frame::Message(Message::Answer(answer))),
+    }
+}
+
+/// Appends the head of a message to `out`; its payload, of `payload_bytes`, is to follow it. Leaves `out` as it was when
+/// the message cannot be sent.
+pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: usize) -> Result<(), EncodeError> {
+    let from = begin(out);
+    let put = match message {
+        Message::Request(request) => request::put(out, version, request, payload_bytes),
+        Message::Answer(answer) => answer::put(out, answer, payload_bytes),
+        Message::Release {
+            tag,
+            volume,
+            generation,
+            hand_over,
+        } => {
+            let hand_over = hand_over.then_some(version);
+            control::put_release(out, *tag, *volume, *generation, hand_over, payload_bytes)
+        }
+        Message::Forward(forward) => forward::put_forward(out, version, forward, payload_bytes),
+        Message::Forwarded(forwarded) => forward::put_forwarded(out, version, forwarded, payload_bytes),
+        Message::Released { tag, outcome } => control::put_released(out, *tag, *outcome, payload_bytes),
+    };
+    match put {
+        Ok(kind) => {
+            let traced = trace::put(out, version, message);
+            finish_traced(out, from, version, kind, payload_bytes, traced);
+        }
+        Err(_) => out.truncate(from),
+    }
+    put.map(|_| ())
+}
+
+/// Appends a `Ping` or `Pong`.
+pub fn encode_ping(out: &mut Vec<u8>, version: u8, number: u64, answer: bool) {
+    let from = begin(out);
+    control::put_ping(out, number);
+    finish(out, from, version, if answer { Kind::Pong } else { Kind::Ping }, 0);
+}
+
+/// Appends a `Hello`, or the `Welcome` that answers it.
+pub fn encode_hello(out: &mut Vec<u8>, hello: &Hello, answer: bool) {
+    let from = begin(out);
+    hello.put(out);
+    finish(
+        out,
+        from,
+        HANDSHAKE_VERSION,
+        if answer { Kind::Welcome } else { Kind::Hello },
+        0,
+    );
+}
+
+/// Appends a `Refuse`. A reason that is too long is cut.
+pub fn encode_refuse(out: &mut Vec<u8>, refuse: &Refuse) {
+    let from = begin(out);
+    refuse.put(out);
+    finish(out, from, HANDSHAKE_VERSION, Kind::Refuse, 0);
+}
+
+/// Leaves room for the prefix; where it is.
+fn begin(out: &mut Vec<u8>) -> usize {
+    let from = out.len();
+    RawPrefix {
+        crc: 0,
+        magic: MAGIC,
+        version: 0,
+        kind: 0,
+        head_bytes: 0,
+        flags: 0,
+        payload_bytes: 0,
+    }
+    .put(out);
+    from
+}
+
+/// Completes the prefix in front of the fields.
+fn finish(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize) {
+    finish_traced(out, from, version, kind, payload_bytes, false);
+}
+
+/// The same, where the head may end in a trace.
+fn finish_traced(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_bytes: usize, traced: bool) {
+    let head_bytes = out.len() - from;
+    let (least, most) = kind.body_bytes();
+    let front_bytes = PREFIX_BYTES + if traced { kind.trace_bytes() } else { 0 };
+    // What leaves this node is what its peer accepts: a wrong length here would cost the connection there.
+    assert!(
+        (front_bytes + least..=front_bytes + most).contains(&head_bytes),
+        "{kind:?} of {head_bytes} bytes"
+    );
+    assert!(
+        payload_bytes <= kind.payload_bytes_max(),
+        "{kind:?} with a payload of {payload_bytes} bytes"
+    );
+    let head = &mut out[from..];
+    head[6] = version;
+    head[7] = kind as u8;
+    head[8..10].copy_from_slice(&(head_bytes as u16).to_le_bytes());
+    head[10..12].copy_from_slice(&if traced { FLAG_TRACED } else { 0 }.to_le_bytes());
+    head[12..16].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
+    let crc = amita_types::crc32c(&head[CRC_FROM..]);
+    head[..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Answers of a store that is brought up to date, or checked (R5).
+
+use super::super::request::{CHANGE_BYTES, get_changes, put_changes};
+use super::super::wire::{Reader, Wire, wire};
+use super::super::{DecodeError, EncodeError, Kind, Prefix};
+use super::{NO_MORE, exactly, from_to, get_incomplete, put_incomplete, put_more};
+use amita_types::message::{AnswerBody, ChunkState, MAX_CHANGES, MAX_LISTED_CHUNKS};
+use amita_types::{BlockIndex, ChunkIndex, Version};
+
+wire! {
+    /// Goes on with the chunks. `more` is [`NO_MORE_CHUNKS`] at the end.
+    RawHeld: 8 { more: u64, }
+}
+wire! {
+    /// `incomplete` is zero where the chunk is whole.
+    RawChunkState: 25 { chunk: u64, version: u64, incomplete: u64, is_incomplete: u8, }
+}
+wire! {
+    /// `incomplete` is zero where the chunk is whole.
+    RawJoined: 9 { incomplete: u64, is_incomplete: u8, }
+}
+wire! {
+    /// Goes on with `damaged` blocks of two bytes each, then with the entries. `more` is [`NO_MORE`] at the end.
+    RawVerified: 3 { more: u16, damaged: u8, }
+}
+
+/// No chunk has this index.
+const NO_MORE_CHUNKS: u64 = u64::MAX;
+const BLOCK_INDEX_BYTES: usize = size_of::<u16>();
+
+pub(in super::super) const HELD_BYTES: (usize, usize) =
+    from_to(RawHeld::BYTES, MAX_LISTED_CHUNKS * RawChunkState::BYTES);
+pub(in super::super) const JOINED_BYTES: (usize, usize) = exactly(RawJoined::BYTES);
+pub(in super::super) const MENDED_BYTES: (usize, usize) = from_to(0, MAX_CHANGES * BLOCK_INDEX_BYTES);
+pub(in super::super) const VERIFIED_BYTES: (usize, usize) =
+    from_to(RawVerified::BYTES, MAX_CHANGES * (BLOCK_INDEX_BYTES + CHANGE_BYTES));
+
+/// Appends a body of this room; its kind.
+pub(super) fn put(out: &mut Vec<u8>, body: &AnswerBody) -> Result<Kind, EncodeError> {
+    Ok(match body {
+        AnswerBody::Chunks { chunks, more } => {
+            if chunks.len() > MAX_LISTED_CHUNKS {
+                return Err(EncodeError::Field {
+                    field: "number of chunks",
+                    value: chunks.len() as u64,
+                });
+            }
+            let more = match more {
+                None => NO_MORE_CHUNKS,
+                Some(ChunkIndex(NO_MORE_CHUNKS)) => {
+                    return Err(EncodeError::Field {
+                        field: "next chunk",
+                        value: NO_MORE_CHUNKS,
+                    });
+                }
+                Some(chunk) => chunk.0,
+            };
+            RawHeld { more }.put(out);
+            for state in chunks {
+                let (incomplete, is_incomplete) = put_incomplete(state.incomplete);
+                RawChunkState {
+                    chunk: state.chunk.0,
+                    version: state.version.0,
+                    incomplete,
+                    is_incomplete,
+                }
+                .put(out);
+            }
+            Kind::Held
+        }
+        AnswerBody::Joined { incomplete } => {
+            let (incomplete, is_incomplete) = put_incomplete(*incomplete);
+            RawJoined {
+                incomplete,
+                is_incomplete,
+            }
+            .put(out);
+            Kind::Joined
+        }
+        AnswerBody::Mended { skipped } => {
+            put_blocks(out, skipped)?;
+            Kind::Mended
+        }
+        AnswerBody::Verified { entries, damaged, more } => {
+            RawVerified {
+                more: put_more(*more)?,
+                damaged: damaged.len().min(MAX_CHANGES) as u8,
+            }
+            .put(out);
+            put_blocks(out, damaged)?;
+            put_changes(out, entries)?;
+            Kind::Verified
+        }
+        _ => {
+            return Err(EncodeError::Unsupported {
+                what: "an answer that is newer than the codec",
+            });
+        }
+    })
+}
+
+/// Reads a body of this room.
+pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, DecodeError> {
+    Ok(match prefix.kind {
+        Kind::Held => {
+            let raw = RawHeld::get(&mut reader)?;
+            let more = (raw.more != NO_MORE_CHUNKS).then_some(ChunkIndex(raw.more));
+            AnswerBody::Chunks {
+                chunks: get_chunks(reader)?,
+                more,
+            }
+        }
+        Kind::Joined => {
+            let raw = RawJoined::get(&mut reader)?;
+            reader.end()?;
+            AnswerBody::Joined {
+                incomplete: get_incomplete(raw.incomplete, raw.is_incomplete)?,
+            }
+        }
+        Kind::Mended => {
+            let (skipped, rest) = reader.rest().as_chunks::<BLOCK_INDEX_BYTES>();
+            Reader::new(rest).end()?;
+            AnswerBody::Mended {
+                skipped: skipped.iter().map(|raw| BlockIndex(u16::from_le_bytes(*raw))).collect(),
+            }
+        }
+        Kind::Verified => {
+            let raw = RawVerified::get(&mut reader)?;
+            let damaged = usize::from(raw.damaged);
+            if damaged > MAX_CHANGES {
+                return Err(DecodeError::Field {
+                    field: "number of damaged blocks",
+                    value: damaged as u64,
+                });
+            }
+            let mut blocks = Vec::with_capacity(damaged);
+            for _ in 0..damaged {
+                blocks.push(BlockIndex(u16::from_le_bytes(*reader.array()?)));
+            }
+            AnswerBody::Verified {
+                entries: get_changes(reader)?,
+                damaged: blocks,
+                more: (raw.more != NO_MORE).then_some(BlockIndex(raw.more)),
+            }
+        }
+        other => return Err(DecodeError::Kind(other as u8)),
+    })
+}
+
+fn put_blocks(out: &mut Vec<u8>, blocks: &[BlockIndex]) -> Result<(), EncodeError> {
+    if blocks.len() > MAX_CHANGES {
+        return Err(EncodeError::Field {
+            field: "number of blocks",
+            value: blocks.len() as u64,
+        });
+    }
+    for block in blocks {
+        out.extend_from_slice(&block.0.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// Chunks up to the end of the head, which bounds them.
+fn get_chunks(mut reader: Reader<'_>) -> Result<Vec<ChunkState>, DecodeError> {
+    let bytes = reader.rest().len();
+    if !bytes.is_multiple_of(RawChunkState::BYTES) {
+        return Err(DecodeError::Field {
+            field: "bytes of chunks",
+            value: bytes as u64,
+        });
+    }
+    let mut chunks = Vec::with_capacity(bytes / RawChunkState::BYTES);
+    for _ in 0..bytes / RawChunkState::BYTES {
+        let raw = RawChunkState::get(&mut reader)?;
+        chunks.push(ChunkState {
+            chunk: ChunkIndex(raw.chunk),
+            version: Version(raw.version),
+            incomplete: get_incomplete(raw.incomplete, raw.is_incomplete)?,
+        });
+    }
+    Ok(chunks)
+}

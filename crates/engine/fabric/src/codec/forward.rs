@@ -1,0 +1,175 @@
+//! The frames by which a gateway has a volume's owner carry out what a host asked it for.
+
+use super::control::get_generation;
+use super::wire::{Reader, Wire, wire};
+use super::{DecodeError, EncodeError, Kind};
+use crate::message::{Forward, ForwardOp, Forwarded, Message};
+use amita_types::VolumeId;
+use amita_types::layout::MAX_IO_BYTES;
+
+/// The first protocol version that has these frames.
+pub const FORWARD_VERSION: u8 = 5;
+
+wire! {
+    RawForward: 65 {
+        tag: u64,
+        session: u64,
+        host: u64,
+        volume: u64,
+        offset: u64,
+        length: u64,
+        as_of: u64,
+        crc: u32,
+        generation: u32,
+        op: u8,
+    }
+}
+wire! { RawForwarded: 26 { tag: u64, clock: u64, value: u32, crc: u32, code: u8, form: u8, } }
+
+pub(super) const FORWARD_BYTES: usize = RawForward::BYTES;
+pub(super) const FORWARDED_BYTES: usize = RawForwarded::BYTES;
+
+impl ForwardOp {
+    const ALL: [ForwardOp; 6] = [
+        ForwardOp::Read,
+        ForwardOp::Write,
+        ForwardOp::Clear,
+        ForwardOp::Allocation,
+        ForwardOp::CompareAndWrite,
+        ForwardOp::Reserve,
+    ];
+
+    /// The payload's length that goes with it, if that is fixed.
+    fn payload_bytes(self, length: u64) -> Option<u64> {
+        match self {
+            ForwardOp::Read | ForwardOp::Clear | ForwardOp::Allocation => Some(0),
+            ForwardOp::Write => Some(length),
+            ForwardOp::CompareAndWrite => Some(length.saturating_mul(2)),
+            ForwardOp::Reserve => None,
+        }
+    }
+}
+
+fn version(version: u8) -> Result<(), EncodeError> {
+    if version >= FORWARD_VERSION {
+        return Ok(());
+    }
+    Err(EncodeError::Unsupported {
+        what: "the peer's build is too old to be forwarded to; upgrade it",
+    })
+}
+
+pub(super) fn put_forward(
+    out: &mut Vec<u8>,
+    agreed: u8,
+    forward: &Forward,
+    payload_bytes: usize,
+) -> Result<Kind, EncodeError> {
+    version(agreed)?;
+    if let Some(expected) = forward.op.payload_bytes(forward.length)
+        && expected != payload_bytes as u64
+    {
+        return Err(EncodeError::Payload {
+            expected: expected as usize,
+            found: payload_bytes,
+        });
+    }
+    if payload_bytes > MAX_IO_BYTES as usize || (forward.op == ForwardOp::Read && forward.length > MAX_IO_BYTES.into())
+    {
+        return Err(EncodeError::Field {
+            field: "bytes of a forwarded request",
+            value: forward.length,
+        });
+    }
+    RawForward {
+        tag: forward.tag,
+        session: forward.session,
+        host: forward.host,
+        volume: forward.volume.0,
+        offset: forward.offset,
+        length: forward.length,
+        as_of: forward.as_of,
+        crc: forward.crc,
+        generation: forward.generation.0,
+        op: forward.op as u8,
+    }
+    .put(out);
+    Ok(Kind::Forward)
+}
+
+pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Result<Message, DecodeError> {
+    let raw = RawForward::get(&mut reader)?;
+    reader.end()?;
+    let op = ForwardOp::ALL
+        .into_iter()
+        .find(|op| *op as u8 == raw.op)
+        .ok_or(DecodeError::Field {
+            field: "forwarded operation",
+            value: raw.op.into(),
+        })?;
+    let fits = op
+        .payload_bytes(raw.length)
+        .is_none_or(|expected| expected == payload_bytes as u64);
+    if !fits {
+        return Err(DecodeError::Field {
+            field: "bytes of a forwarded payload",
+            value: payload_bytes as u64,
+        });
+    }
+    if op == ForwardOp::Read && raw.length > MAX_IO_BYTES.into() {
+        return Err(DecodeError::Field {
+            field: "bytes of a forwarded read",
+            value: raw.length,
+        });
+    }
+    Ok(Message::Forward(Forward {
+        tag: raw.tag,
+        session: raw.session,
+        host: raw.host,
+        volume: VolumeId(raw.volume),
+        op,
+        offset: raw.offset,
+        length: raw.length,
+        as_of: raw.as_of,
+        crc: raw.crc,
+        generation: get_generation(raw.generation)?,
+    }))
+}
+
+pub(super) fn put_forwarded(
+    out: &mut Vec<u8>,
+    agreed: u8,
+    forwarded: &Forwarded,
+    payload_bytes: usize,
+) -> Result<Kind, EncodeError> {
+    version(agreed)?;
+    if payload_bytes > MAX_IO_BYTES as usize {
+        return Err(EncodeError::Field {
+            field: "bytes of an answer to a forwarded request",
+            value: payload_bytes as u64,
+        });
+    }
+    RawForwarded {
+        tag: forwarded.tag,
+        clock: forwarded.clock,
+        value: forwarded.value,
+        crc: forwarded.crc,
+        code: forwarded.code,
+        form: forwarded.form,
+    }
+    .put(out);
+    Ok(Kind::Forwarded)
+}
+
+pub(super) fn get_forwarded(mut reader: Reader<'_>) -> Result<Message, DecodeError> {
+    let raw = RawForwarded::get(&mut reader)?;
+    reader.end()?;
+    Ok(Message::Forwarded(Forwarded {
+        tag: raw.tag,
+        clock: raw.clock,
+        code: raw.code,
+        form: raw.form,
+        value: raw.value,
+        crc: raw.crc,
+    }))
+}

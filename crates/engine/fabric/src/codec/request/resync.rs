@@ -1,0 +1,244 @@
+//! Requests by which a sequencer brings a store up to date, and checks it (R5).
+
+use super::super::wire::{Reader, Wire, wire};
+use super::super::{DecodeError, EncodeError, Kind, Prefix};
+use super::{exactly, from_to};
+use amita_types::message::{Expect, MAX_CHANGES, Mend, RequestBody};
+use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, Version};
+
+wire! { RawChunks: 16 { from: u64, groups: u32, core: u16, cores: u16, } }
+wire! { RawJoin: 16 { chunk: u64, at: u64, } }
+wire! {
+    /// Goes on with the entries.
+    RawMend: 8 { chunk: u64, }
+}
+wire! {
+    /// An entry of a `Mend`. What is not there is zero.
+    RawMendEntry: 28 {
+        version: u64,
+        expect_version: u64,
+        sum: u32,
+        expect_sum: u32,
+        block: u16,
+        has_sum: u8,
+        /// One of `EXPECT_…`.
+        expect: u8,
+    }
+}
+wire! { RawWhole: 16 { chunk: u64, version: u64, } }
+wire! { RawVerify: 18 { chunk: u64, least: u64, from: u16, } }
+
+/// The store has lost the entry.
+const EXPECT_LOST: u8 = 0;
+/// An entry without a checksum: unmapped, or never written.
+const EXPECT_EMPTY: u8 = 1;
+/// An entry with a checksum.
+const EXPECT_DATA: u8 = 2;
+/// Any entry up to a version, or none.
+const EXPECT_UPTO: u8 = 3;
+
+pub(in super::super) const CHUNKS_BYTES: (usize, usize) = exactly(RawChunks::BYTES);
+pub(in super::super) const JOIN_BYTES: (usize, usize) = exactly(RawJoin::BYTES);
+pub(in super::super) const MEND_BYTES: (usize, usize) = from_to(RawMend::BYTES, MAX_CHANGES * RawMendEntry::BYTES);
+pub(in super::super) const WHOLE_BYTES: (usize, usize) = exactly(RawWhole::BYTES);
+pub(in super::super) const VERIFY_BYTES: (usize, usize) = exactly(RawVerify::BYTES);
+
+/// Appends a body of this room; its kind.
+pub(super) fn put(out: &mut Vec<u8>, body: &RequestBody, payload_bytes: usize) -> Result<Kind, EncodeError> {
+    Ok(match body {
+        &RequestBody::Chunks {
+            from,
+            core,
+            cores,
+            groups,
+        } => {
+            RawChunks {
+                from: from.0,
+                groups,
+                core,
+                cores,
+            }
+            .put(out);
+            Kind::Chunks
+        }
+        RequestBody::Join { chunk, at } => {
+            RawJoin {
+                chunk: chunk.0,
+                at: at.0,
+            }
+            .put(out);
+            Kind::Join
+        }
+        RequestBody::Mend { chunk, entries } => {
+            if entries.len() > MAX_CHANGES {
+                return Err(EncodeError::Field {
+                    field: "number of entries",
+                    value: entries.len() as u64,
+                });
+            }
+            let expected = data_bytes(entries);
+            if expected != payload_bytes {
+                return Err(EncodeError::Payload {
+                    expected,
+                    found: payload_bytes,
+                });
+            }
+            RawMend { chunk: chunk.0 }.put(out);
+            for entry in entries {
+                put_mend(out, entry);
+            }
+            Kind::Mend
+        }
+        RequestBody::Whole { chunk, version } => {
+            RawWhole {
+                chunk: chunk.0,
+                version: version.0,
+            }
+            .put(out);
+            Kind::Whole
+        }
+        RequestBody::Verify { chunk, from, least } => {
+            RawVerify {
+                chunk: chunk.0,
+                least: least.0,
+                from: from.0,
+            }
+            .put(out);
+            Kind::Verify
+        }
+        _ => {
+            return Err(EncodeError::Unsupported {
+                what: "a request that is newer than the codec",
+            });
+        }
+    })
+}
+
+/// Reads a body of this room.
+pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, DecodeError> {
+    let body = match prefix.kind {
+        Kind::Chunks => {
+            let raw = RawChunks::get(&mut reader)?;
+            RequestBody::Chunks {
+                from: ChunkIndex(raw.from),
+                core: raw.core,
+                cores: raw.cores,
+                groups: raw.groups,
+            }
+        }
+        Kind::Join => {
+            let raw = RawJoin::get(&mut reader)?;
+            RequestBody::Join {
+                chunk: ChunkIndex(raw.chunk),
+                at: Version(raw.at),
+            }
+        }
+        Kind::Mend => {
+            let raw = RawMend::get(&mut reader)?;
+            let entries = get_mends(&mut reader)?;
+            if data_bytes(&entries) != prefix.payload_bytes {
+                return Err(DecodeError::PayloadBytes {
+                    kind: prefix.kind,
+                    bytes: prefix.payload_bytes as u32,
+                });
+            }
+            RequestBody::Mend {
+                chunk: ChunkIndex(raw.chunk),
+                entries,
+            }
+        }
+        Kind::Whole => {
+            let raw = RawWhole::get(&mut reader)?;
+            RequestBody::Whole {
+                chunk: ChunkIndex(raw.chunk),
+                version: Version(raw.version),
+            }
+        }
+        Kind::Verify => {
+            let raw = RawVerify::get(&mut reader)?;
+            RequestBody::Verify {
+                chunk: ChunkIndex(raw.chunk),
+                from: BlockIndex(raw.from),
+                least: Version(raw.least),
+            }
+        }
+        other => return Err(DecodeError::Kind(other as u8)),
+    };
+    reader.end()?;
+    Ok(body)
+}
+
+/// The payload that goes with entries: a block for each that puts data.
+fn data_bytes(entries: &[Mend]) -> usize {
+    entries.iter().filter(|entry| entry.sum.is_some()).count() * BLOCK_BYTES as usize
+}
+
+fn put_mend(out: &mut Vec<u8>, entry: &Mend) {
+    let (expect, expect_version, expect_sum) = match entry.expect {
+        Expect::Lost => (EXPECT_LOST, 0, 0),
+        Expect::Entry { version, sum: None } => (EXPECT_EMPTY, version.0, 0),
+        Expect::Entry {
+            version,
+            sum: Some(sum),
+        } => (EXPECT_DATA, version.0, sum),
+        Expect::Upto { version } => (EXPECT_UPTO, version.0, 0),
+    };
+    RawMendEntry {
+        version: entry.version.0,
+        expect_version,
+        sum: entry.sum.unwrap_or(0),
+        expect_sum,
+        block: entry.block.0,
+        has_sum: entry.sum.is_some().into(),
+        expect,
+    }
+    .put(out);
+}
+
+/// Entries up to the end of the head, which bounds them.
+fn get_mends(reader: &mut Reader<'_>) -> Result<Vec<Mend>, DecodeError> {
+    let bytes = reader.rest().len();
+    if !bytes.is_multiple_of(RawMendEntry::BYTES) || bytes > MAX_CHANGES * RawMendEntry::BYTES {
+        return Err(DecodeError::Field {
+            field: "bytes of entries",
+            value: bytes as u64,
+        });
+    }
+    let mut entries = Vec::with_capacity(bytes / RawMendEntry::BYTES);
+    for _ in 0..bytes / RawMendEntry::BYTES {
+        let raw = RawMendEntry::get(reader)?;
+        let sum = match (raw.has_sum, raw.sum) {
+            (1, sum) => Some(sum),
+            (0, 0) => None,
+            (other, _) => {
+                return Err(DecodeError::Field {
+                    field: "presence of a checksum",
+                    value: other.into(),
+                });
+            }
+        };
+        let version = Version(raw.expect_version);
+        let expect = match (raw.expect, raw.expect_version, raw.expect_sum) {
+            (EXPECT_LOST, 0, 0) => Expect::Lost,
+            (EXPECT_EMPTY, _, 0) => Expect::Entry { version, sum: None },
+            (EXPECT_DATA, _, sum) => Expect::Entry {
+                version,
+                sum: Some(sum),
+            },
+            (EXPECT_UPTO, _, 0) => Expect::Upto { version },
+            (other, _, _) => {
+                return Err(DecodeError::Field {
+                    field: "what is expected of an entry",
+                    value: other.into(),
+                });
+            }
+        };
+        entries.push(Mend {
+            block: BlockIndex(raw.block),
+            expect,
+            version: Version(raw.version),
+            sum,
+        });
+    }
+    Ok(entries)
+}

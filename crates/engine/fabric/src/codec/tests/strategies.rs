@@ -1,0 +1,464 @@
+//! Any message that can be sent.
+
+use crate::codec::{Hello, Refuse, RefuseCode};
+use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
+use amita_types::message::{
+    Answer, AnswerBody, Change, ChunkState, Expect, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend,
+    Problem, Refusal, Request, RequestBody, Scope,
+};
+use amita_types::trace::StoreTrace;
+use amita_types::{
+    BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS,
+    MAX_IO_BYTES, NodeId, PoolId, RequestId, SnapshotId, StoreId, TraceId, Version, VolumeId,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn generation() -> impl Strategy<Value = Generation> {
+    (0..=Generation::MAX.0).prop_map(Generation)
+}
+
+fn chunk() -> impl Strategy<Value = ChunkIndex> {
+    any::<u64>().prop_map(ChunkIndex)
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    any::<u64>().prop_map(Version)
+}
+
+fn range(most: u16) -> impl Strategy<Value = BlockRange> {
+    (any::<u16>(), 0..=most).prop_map(|(first, count)| BlockRange::new(first, count))
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let change = (any::<u16>(), version(), any::<Option<u32>>());
+    vec(
+        change.prop_map(|(block, version, sum)| Change {
+            block: BlockIndex(block),
+            version,
+            sum,
+        }),
+        0..=MAX_CHANGES,
+    )
+}
+
+fn mends() -> impl Strategy<Value = Vec<Mend>> {
+    let expect = prop_oneof![
+        Just(Expect::Lost),
+        version().prop_map(|version| Expect::Upto { version }),
+        (version(), any::<Option<u32>>()).prop_map(|(version, sum)| Expect::Entry { version, sum }),
+    ];
+    let mend = (any::<u16>(), expect, version(), any::<Option<u32>>());
+    vec(
+        mend.prop_map(|(block, expect, version, sum)| Mend {
+            block: BlockIndex(block),
+            expect,
+            version,
+            sum,
+        }),
+        0..=MAX_CHANGES,
+    )
+}
+
+fn blocks() -> impl Strategy<Value = Vec<BlockIndex>> {
+    vec(any::<u16>().prop_map(BlockIndex), 0..=MAX_CHANGES)
+}
+
+fn chunk_states() -> impl Strategy<Value = Vec<ChunkState>> {
+    let state = (chunk(), version(), prop::option::of(version()));
+    vec(
+        state.prop_map(|(chunk, version, incomplete)| ChunkState {
+            chunk,
+            version,
+            incomplete,
+        }),
+        0..=MAX_LISTED_CHUNKS,
+    )
+}
+
+fn write() -> impl Strategy<Value = RequestBody> {
+    let offset = prop_oneof![any::<u32>(), (0..1024u32).prop_map(|block| block * BLOCK_BYTES)];
+    let length = prop_oneof![
+        0..=MAX_IO_BYTES,
+        (0..=MAX_IO_BLOCKS).prop_map(|blocks| blocks * BLOCK_BYTES)
+    ];
+    (chunk(), offset, length, version(), version(), any::<u32>()).prop_map(
+        |(chunk, offset_bytes, length_bytes, version, previous, sum)| {
+            // Counted byte by byte where a block begins: not the formula that is under test.
+            let blocks = (u64::from(offset_bytes)..u64::from(offset_bytes) + u64::from(length_bytes))
+                .map(|byte| byte / u64::from(BLOCK_BYTES));
+            let mut pieces: Vec<u64> = blocks.collect();
+            pieces.dedup();
+            let sums = pieces.iter().map(|block| sum ^ (*block as u32)).collect();
+            RequestBody::Write {
+                chunk,
+                offset_bytes,
+                length_bytes,
+                version,
+                previous,
+                sums,
+            }
+        },
+    )
+}
+
+fn request_body() -> impl Strategy<Value = RequestBody> {
+    let fence = (
+        any::<u32>(),
+        vec(any::<u128>().prop_map(StoreId), 0..=MAX_MEMBERS),
+        any::<prop::sample::Index>(),
+        any::<u16>(),
+        prop::option::of(generation()),
+    );
+    let roll = (chunk(), version(), version(), changes(), any::<bool>(), any::<bool>());
+    prop_oneof![
+        fence.prop_map(|(owner, members, in_sync, blocks_per_chunk, given_back)| {
+            let (in_sync, syncing) = members.split_at(in_sync.index(members.len() + 1));
+            RequestBody::Fence {
+                owner: NodeId(owner),
+                in_sync: in_sync.to_vec(),
+                syncing: syncing.to_vec(),
+                blocks_per_chunk,
+                given_back,
+            }
+        }),
+        chunk().prop_map(|chunk| RequestBody::Open { chunk }),
+        write(),
+        (chunk(), range(u16::MAX), version(), version()).prop_map(|(chunk, range, version, previous)| {
+            RequestBody::Clear {
+                chunk,
+                range,
+                version,
+                previous,
+            }
+        }),
+        (chunk(), range(MAX_IO_BLOCKS as u16), version()).prop_map(|(chunk, range, least)| RequestBody::Read {
+            chunk,
+            range,
+            least
+        }),
+        (chunk(), version(), any::<u16>()).prop_map(|(chunk, since, from)| RequestBody::Changes {
+            chunk,
+            since,
+            from: BlockIndex(from)
+        }),
+        roll.prop_map(|(chunk, version, previous, entries, first, last)| {
+            RequestBody::Roll {
+                chunk,
+                version,
+                previous,
+                entries,
+                first,
+                last,
+            }
+        }),
+        Just(RequestBody::Confirm),
+        (any::<u32>(), any::<u32>()).prop_map(|(want, back)| RequestBody::Settle { want, back }),
+        (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation { chunk, least }),
+        (
+            chunk(),
+            any::<bool>(),
+            any::<u32>(),
+            any::<u32>(),
+            vec(any::<u32>().prop_map(SnapshotId), 0..=MAX_SNAPSHOTS)
+        )
+            .prop_map(|(chunk, head, above, to, live)| RequestBody::Keep {
+                chunk,
+                head,
+                above: SnapshotId(above),
+                to: SnapshotId(to),
+                live,
+            }),
+        (chunk(), any::<u64>(), any::<u32>()).prop_map(|(chunk, origin, at)| RequestBody::Clone {
+            chunk,
+            origin: VolumeId(origin),
+            at: SnapshotId(at),
+        }),
+        (chunk(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(|(from, core, cores, groups)| {
+            RequestBody::Chunks {
+                from,
+                core,
+                cores,
+                groups,
+            }
+        }),
+        (chunk(), version()).prop_map(|(chunk, at)| RequestBody::Join { chunk, at }),
+        (chunk(), mends()).prop_map(|(chunk, entries)| RequestBody::Mend { chunk, entries }),
+        (chunk(), version()).prop_map(|(chunk, version)| RequestBody::Whole { chunk, version }),
+        (chunk(), any::<u16>(), version()).prop_map(|(chunk, from, least)| RequestBody::Verify {
+            chunk,
+            from: BlockIndex(from),
+            least
+        }),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let scope = (
+        any::<u64>(),
+        generation(),
+        any::<u32>(),
+        any::<u32>(),
+        any::<u64>(),
+        any::<u32>(),
+    )
+        .prop_map(|(volume, generation, pool, index, epoch, snapshot)| Scope {
+            volume: VolumeId(volume),
+            generation,
+            group: GroupId {
+                pool: PoolId(pool),
+                index: GroupIndex(index),
+            },
+            epoch: Epoch(epoch),
+            snapshot: SnapshotId(snapshot),
+        });
+    let trace = prop_oneof![Just(TraceId::NONE), any::<u32>().prop_map(TraceId)];
+    (any::<u64>(), any::<u128>(), scope, trace, request_body()).prop_map(|(id, store, scope, trace, body)| Request {
+        id: RequestId(id),
+        store: StoreId(store),
+        scope,
+        trace,
+        body,
+    })
+}
+
+fn answer_body() -> impl Strategy<Value = AnswerBody> {
+    prop_oneof![
+        Just(AnswerBody::Fenced),
+        (version(), prop::option::of(version()))
+            .prop_map(|(version, incomplete)| AnswerBody::Opened { version, incomplete }),
+        Just(AnswerBody::Done),
+        (version(), vec(any::<u32>(), 0..=MAX_IO_BLOCKS as usize)).prop_map(|(version, sums)| AnswerBody::Data {
+            version,
+            sums: sums.into_iter().collect()
+        }),
+        (changes(), prop::option::of(0..1024u16)).prop_map(|(entries, more)| AnswerBody::Changes {
+            entries,
+            more: more.map(BlockIndex)
+        }),
+        Just(AnswerBody::Confirmed),
+        any::<bool>().prop_map(|full| AnswerBody::Settled { full }),
+        any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation {
+            allocated: Box::new(words)
+        }),
+        (chunk_states(), prop::option::of((0..u64::MAX).prop_map(ChunkIndex)))
+            .prop_map(|(chunks, more)| AnswerBody::Chunks { chunks, more }),
+        prop::option::of(version()).prop_map(|incomplete| AnswerBody::Joined { incomplete }),
+        blocks().prop_map(|skipped| AnswerBody::Mended { skipped }),
+        (changes(), blocks(), prop::option::of(0..1024u16)).prop_map(|(entries, damaged, more)| {
+            AnswerBody::Verified {
+                entries,
+                damaged,
+                more: more.map(BlockIndex),
+            }
+        }),
+    ]
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    const PROBLEMS: &[Problem] = &[
+        Problem::Range,
+        Problem::Length,
+        Problem::Checksum,
+        Problem::Version,
+        Problem::Members,
+        Problem::Snapshot,
+    ];
+    prop_oneof![
+        any::<u64>().prop_map(|epoch| Refusal::StaleEpoch { epoch: Epoch(epoch) }),
+        Just(Refusal::NotFenced),
+        generation().prop_map(|generation| Refusal::Fenced { generation }),
+        version().prop_map(|current| Refusal::WrongPredecessor { current }),
+        version().prop_map(|current| Refusal::Behind { current }),
+        any::<u16>().prop_map(|block| Refusal::Damaged {
+            block: BlockIndex(block)
+        }),
+        Just(Refusal::NoSpace),
+        prop::sample::select(PROBLEMS).prop_map(|what| Refusal::Invalid { what }),
+        Just(Refusal::Poisoned),
+        Just(Refusal::NoSuchStore),
+        Just(Refusal::Busy),
+        Just(Refusal::Incomplete),
+    ]
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    let result = prop_oneof![answer_body().prop_map(Ok), refusal().prop_map(Err)];
+    let trace = (1..=u32::MAX, any::<[u32; 5]>()).prop_map(|(id, [issued, data, log, durable, answered])| StoreTrace {
+        id: TraceId(id),
+        issued_ns: issued,
+        data_ns: data,
+        log_ns: log,
+        durable_ns: durable,
+        answered_ns: answered,
+    });
+    let names = (any::<u64>(), any::<u128>());
+    (
+        names,
+        any::<u16>(),
+        any::<u32>(),
+        prop::option::of(trace.prop_map(Box::new)),
+        result,
+    )
+        .prop_map(|((id, store), promise_ms, credit_blocks, trace, result)| {
+            let (id, store) = (RequestId(id), StoreId(store));
+            Answer {
+                id,
+                store,
+                promise_ms,
+                credit_blocks,
+                trace,
+                result,
+            }
+        })
+}
+
+fn forward() -> impl Strategy<Value = Forward> {
+    let op = prop_oneof![
+        Just(ForwardOp::Read),
+        Just(ForwardOp::Write),
+        Just(ForwardOp::Clear),
+        Just(ForwardOp::Allocation),
+        Just(ForwardOp::CompareAndWrite),
+        Just(ForwardOp::Reserve),
+    ];
+    let numbers = (
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u32>(),
+        any::<u64>(),
+        generation(),
+    );
+    (numbers, op, 0..=u64::from(MAX_IO_BYTES) / 2).prop_map(
+        |((tag, session, host, volume, offset, crc, as_of, generation), op, length)| Forward {
+            tag,
+            session,
+            host,
+            volume: VolumeId(volume),
+            op,
+            offset,
+            length,
+            crc,
+            generation,
+            as_of,
+        },
+    )
+}
+
+fn forwarded() -> impl Strategy<Value = Forwarded> {
+    (
+        any::<u64>(),
+        any::<u8>(),
+        any::<u8>(),
+        any::<u32>(),
+        any::<u32>(),
+        any::<u64>(),
+    )
+        .prop_map(|(tag, code, form, value, crc, clock)| Forwarded {
+            tag,
+            code,
+            form,
+            value,
+            crc,
+            clock,
+        })
+}
+
+pub fn message() -> impl Strategy<Value = Message> {
+    let outcome = prop_oneof![
+        Just(ReleaseOutcome::Released),
+        any::<u32>().prop_map(|clients| ReleaseOutcome::Busy { clients }),
+        Just(ReleaseOutcome::NotOwner),
+    ];
+    let release = (
+        any::<u64>(),
+        any::<u64>().prop_map(VolumeId),
+        generation(),
+        any::<bool>(),
+    );
+    prop_oneof![
+        8 => request().prop_map(Message::Request),
+        8 => answer().prop_map(Message::Answer),
+        1 => release.prop_map(|(tag, volume, generation, hand_over)| {
+            Message::Release { tag, volume, generation, hand_over }
+        }),
+        2 => forward().prop_map(Message::Forward),
+        2 => forwarded().prop_map(Message::Forwarded),
+        1 => (any::<u64>(), outcome).prop_map(|(tag, outcome)| Message::Released { tag, outcome }),
+    ]
+}
+
+/// How long the payload of a valid message is.
+pub fn payload_bytes(message: &Message) -> usize {
+    let blocks = match message {
+        Message::Forward(forward) => {
+            return match forward.op {
+                ForwardOp::Write => forward.length as usize,
+                ForwardOp::CompareAndWrite => 2 * forward.length as usize,
+                ForwardOp::Reserve => (forward.length % 512) as usize,
+                _ => 0,
+            };
+        }
+        Message::Forwarded(forwarded) => return forwarded.value as usize % 8192,
+        Message::Request(Request {
+            body: RequestBody::Write { length_bytes, .. },
+            ..
+        }) => {
+            return *length_bytes as usize;
+        }
+        Message::Request(Request {
+            body: RequestBody::Roll { entries, .. },
+            ..
+        }) => entries.iter().filter(|entry| entry.sum.is_some()).count(),
+        Message::Request(Request {
+            body: RequestBody::Mend { entries, .. },
+            ..
+        }) => entries.iter().filter(|entry| entry.sum.is_some()).count(),
+        Message::Answer(Answer {
+            result: Ok(AnswerBody::Data { sums, .. }),
+            ..
+        }) => sums.len(),
+        _ => 0,
+    };
+    blocks * BLOCK_BYTES as usize
+}
+
+prop_compose! {
+    pub fn hello()(
+        cluster: u128, session: u64, node: u32, peer: u32, cluster_version: u32, window_bytes: u32,
+        window_requests: u32, core: u16, link: u16, version_min in 0..=3u8, more in 0..=3u8,
+    ) -> Hello {
+        Hello {
+            cluster: ClusterId(cluster),
+            session,
+            node: NodeId(node),
+            peer: NodeId(peer),
+            cluster_version,
+            window_bytes,
+            window_requests,
+            core,
+            link,
+            version_min,
+            version_max: version_min + more,
+        }
+    }
+}
+
+prop_compose! {
+    pub fn refuse()(code in 1..12u16, reason in "[ -~äöü无量]{0,60}") -> Refuse {
+        let code = match code {
+            1 => RefuseCode::Version,
+            2 => RefuseCode::Cluster,
+            3 => RefuseCode::Node,
+            4 => RefuseCode::ClusterVersion,
+            5 => RefuseCode::Limits,
+            6 => RefuseCode::Violation,
+            7 => RefuseCode::Replaced,
+            other => RefuseCode::Other(other),
+        };
+        Refuse { code, reason }
+    }
+}

@@ -1,0 +1,149 @@
+//! Everything a peer can make this node hold or do has a bound, and each bound has its reason here.
+//!
+//! Those that an operator may want to move are settings with these as their defaults ([`crate::Limits`],
+//! [`crate::Timeouts`]); the others are part of the protocol.
+
+use amita_types::layout::MAX_IO_BYTES;
+use std::time::Duration;
+
+/// The longest head of a frame, its prefix included. The longest that version 3 has is the answer `Held` of 256 chunks
+/// (6,454 B); the rest is room for later versions. Small enough that a peer which announces a head and never sends it
+/// holds nothing worth speaking of.
+pub const MAX_HEAD_BYTES: usize = 8192;
+
+/// The longest head of a frame of the handshake. Whoever has not said a valid hello gets the smallest receive block,
+/// and this fits into it.
+pub const MAX_HANDSHAKE_HEAD_BYTES: usize = 1024;
+
+/// The longest payload of a frame: one message of the data path.
+pub const MAX_PAYLOAD_BYTES: usize = MAX_IO_BYTES as usize;
+
+/// The longest frame.
+pub const MAX_FRAME_BYTES: usize = MAX_HEAD_BYTES + MAX_PAYLOAD_BYTES;
+
+/// The longest reason in a `Refuse` frame, in bytes of UTF-8: it ends up in a log line.
+pub const MAX_REASON_BYTES: usize = 256;
+
+/// What a request costs of a link's window beside its payload, in bytes: its head, and what the receiver keeps of it.
+pub const REQUEST_CHARGE_BYTES: u32 = 128;
+
+/// What the answer to a request that lists blocks (changes, allocation, a verification) costs of the window: it is of
+/// this size at most.
+pub const LIST_CHARGE_BYTES: u32 = 1024;
+
+/// What the answer to a request that lists chunks costs of the window: it is of this size at most.
+pub const CHUNKS_CHARGE_BYTES: u32 = MAX_HEAD_BYTES as u32;
+
+/// The most that one request can cost of a window; no window may be smaller, or that request could never be sent.
+pub const MAX_CHARGE_BYTES: u32 = MAX_IO_BYTES + REQUEST_CHARGE_BYTES + LIST_CHARGE_BYTES;
+
+/// The largest window, in requests, that this end makes use of, whatever a peer grants: it bounds what the table of
+/// requests in flight can grow to.
+pub const MAX_WINDOW_REQUESTS: u32 = 16 * 1024;
+
+/// The largest window, in bytes, that this end makes use of.
+pub const MAX_WINDOW_BYTES: u32 = 64 << 20;
+
+/// Requests in flight on a link, by default: far above what 0.5 MiB of the smallest data messages make (128).
+pub const WINDOW_REQUESTS: u32 = 1024;
+
+/// Bytes in flight on a link, by default. Beyond 0.5 MiB a connection gains nothing and overruns the cache (measured);
+/// the little more is for the heads, so that four of the largest messages fit.
+pub const WINDOW_BYTES: u32 = 4 * MAX_CHARGE_BYTES;
+
+/// Requests that may wait in the fabric for the window of one link, by default. Senders bound what they have under way (a sequencer 2 MiB
+/// of writes a store, hosts their queues) and keep it until it is answered, so that what waits costs a reference. But there are as many of
+/// them as volumes: a queue that they can fill breaks its link, and what is sent again fills the next one.
+pub const QUEUE_REQUESTS: usize = 1 << 20;
+
+/// Bytes (as charged to the window) that may wait in the fabric for the window of one link, by default.
+pub const QUEUE_BYTES: usize = 4 << 30;
+
+/// Requests for release that may be unanswered on a link, in each direction. They are one per volume that moves.
+pub const MAX_RELEASES: u32 = 256;
+
+/// Forwarded requests in flight on a link, in each direction. They have a window of their own: a store's request must never
+/// wait behind one that is answered only when such requests have been (two gateways that forward to each other would
+/// stand still).
+pub const FORWARD_REQUESTS: u32 = 512;
+
+/// Bytes of forwarded requests and their answers in flight on a link: as above.
+pub const FORWARD_BYTES: u32 = 1 << 20;
+
+/// What the answer to a forwarded request about a reservation costs of that window: it is of this size at most.
+pub const RESERVATION_CHARGE_BYTES: u32 = 64 << 10;
+
+/// Unanswered bytes over all incoming links of a core, by default; above it no incoming link is read. It is what
+/// bounds the buffers that peers can make this core hold.
+pub const UNANSWERED_BYTES: u64 = 64 << 20;
+
+/// Answers of one incoming link that wait to be sent, in bytes: a peer that asks and does not read is not read.
+pub const OUTBOX_BYTES: usize = 2 << 20;
+
+/// Connections that have not said a valid hello, by default. When one more comes in, the oldest is dropped: it is the
+/// likeliest to be stuck, and a flood can then not keep an honest peer out for longer than it takes to push 64.
+pub const MAX_HANDSHAKES: usize = 64;
+
+/// Incoming connections of one peer on one core, by default; above it the oldest is dropped. A peer has at most one for
+/// each of its links, so more are left over from an earlier life.
+pub const MAX_CONNECTIONS_PER_PEER: usize = 16;
+
+/// Connections of a core, by default. Above it a new one takes the place of the oldest without a hello, or is closed.
+pub const MAX_CONNECTIONS: usize = 4096;
+
+/// Attempts to connect that may be under way for one link: the kernel goes on with one for minutes after this end has
+/// lost patience, and a later one may be answered before.
+pub const MAX_ATTEMPTS: usize = 4;
+
+/// How long a new connection may take for its hello.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long an attempt to connect may take before the peer is reported unreachable.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// With requests outstanding: after so much silence the peer is asked whether it is there.
+pub const QUIET: Duration = Duration::from_millis(500);
+
+/// With something outstanding: after so much silence the link is dead. More precisely: when a ping has been unanswered
+/// for this less [`QUIET`], and nothing else was heard for this.
+pub const SILENCE: Duration = Duration::from_secs(2);
+
+/// With nothing outstanding: how often the peer is asked whether it is there. Seldom, so that an idle cluster costs
+/// nothing; it is what finds a half-open connection before the next request does.
+pub const IDLE_PING: Duration = Duration::from_secs(5);
+
+/// A send of answers that has not ended after so long: the peer lives, perhaps, but does not read. Long enough for the largest send
+/// (0.5 MiB) over a bad network.
+pub const SEND_STALL: Duration = Duration::from_secs(10);
+
+/// The first pause before connecting again; each further one is twice as long.
+pub const BACKOFF_FIRST: Duration = Duration::from_millis(10);
+
+/// A peer that refuses is dialled again after [`BACKOFF_FIRST`] so many times, before pauses grow: its host answers at once, so
+/// this costs next to nothing, and the sooner several refusals are there, the sooner it is known that its process is dead.
+pub const QUICK_REFUSALS: u32 = 8;
+
+/// A link that was up for so long has carried something, and is not given up on when it breaks.
+pub const USEFUL_LINK: Duration = Duration::from_millis(100);
+
+/// Such a link is dialled again as if so many attempts had failed, at most: after 80 ms.
+pub const BROKEN_FAILURES: u32 = 3;
+
+/// The longest pause before connecting again.
+pub const BACKOFF_LAST: Duration = Duration::from_secs(1);
+
+/// How soon a receive is tried again for which the pool had no memory.
+pub const STARVED_RETRY: Duration = Duration::from_millis(1);
+
+/// Receive blocks, in bytes: the first for a connection that has not said hello or has been quiet; then one more step
+/// each time that a receive filled what it was given.
+pub const RECEIVE_CLASSES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 512 << 10];
+
+/// A connection that was quiet for so long begins again with the smallest receive block.
+pub const RECEIVE_QUIET: Duration = Duration::from_secs(1);
+
+const _: () = assert!(MAX_REASON_BYTES + 64 <= MAX_HANDSHAKE_HEAD_BYTES);
+const _: () = assert!(MAX_HANDSHAKE_HEAD_BYTES <= RECEIVE_CLASSES[0]);
+const _: () = assert!(CHUNKS_CHARGE_BYTES + REQUEST_CHARGE_BYTES <= MAX_CHARGE_BYTES);
+const _: () = assert!(WINDOW_BYTES >= MAX_CHARGE_BYTES && WINDOW_BYTES <= MAX_WINDOW_BYTES);
+const _: () = assert!(MAX_FRAME_BYTES <= RECEIVE_CLASSES[2]);

@@ -1,0 +1,194 @@
+//! What the fabric allocates: nothing for a message once warm, and nothing large for whatever a peer sends.
+#![allow(unsafe_code)]
+
+mod common;
+
+use amita_fabric::codec::{self, Kind};
+use amita_fabric::{Event, Fabric, Message};
+use amita_reactor::uring::{UringConfig, UringDriver};
+use amita_reactor::{Completion, Driver, Pool, PoolConfig, Slice, Wait};
+use amita_types::message::{Answer, AnswerBody};
+use amita_types::{NodeId, RequestId};
+use common::{STORE, config, write};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+fn note(bytes: usize) {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    LARGEST.set(LARGEST.get().max(bytes));
+}
+
+// SAFETY: everything is passed on to the system's allocator; the counters are thread-local and do not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        note(bytes);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(pointer, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One end: passes completions on, and collects what came into vectors that keep their capacity.
+struct End {
+    fabric: Fabric,
+    driver: UringDriver,
+    completions: Vec<Completion>,
+    came: Vec<(amita_fabric::Link, Message, Slice)>,
+    up: bool,
+}
+
+impl End {
+    fn new(node: u32) -> End {
+        let pool = Pool::new(PoolConfig::with_total(16 << 20)).expect("16 MiB");
+        let mut config = config(node);
+        config.pool = pool.clone();
+        let driver = UringDriver::new(UringConfig::default(), pool).expect("io_uring");
+        End {
+            fabric: Fabric::new(config),
+            driver,
+            completions: Vec::new(),
+            came: Vec::new(),
+            up: false,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.driver.poll(Wait::No, &mut self.completions);
+        for completion in self.completions.drain(..) {
+            self.fabric.completion(&mut self.driver, completion);
+        }
+        for event in self.fabric.events() {
+            match event {
+                Event::Message { link, message, payload } => self.came.push((link, message, payload)),
+                Event::Up { .. } => self.up = true,
+                Event::Down { why, .. } => panic!("{why}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_warm_exchange_of_writes_and_answers_allocates_nothing() {
+    let (mut one, mut two) = (End::new(1), End::new(2));
+    let address = two
+        .fabric
+        .listen(&mut two.driver, "127.0.0.1:0".parse().expect("an address"))
+        .expect("free");
+    let now = one.driver.now();
+    one.fabric.set_peer(now, NodeId(2), Some(address));
+    let (message, payload) = write(0, 4096);
+    let Message::Request(mut request) = message else {
+        panic!("a request")
+    };
+    let done = Answer {
+        id: RequestId(0),
+        store: STORE,
+        promise_ms: 250,
+        credit_blocks: 1,
+        trace: None,
+        result: Ok(AnswerBody::Done),
+    };
+    let (mut next, mut answered) = (0u64, 0u64);
+    let mut allocated_before = 0;
+    // Depth 64: more than one send is under way at times, and receives end in the middle of frames.
+    const WARM: u64 = 50_000;
+    const MEASURED: u64 = 50_000;
+    while answered < WARM + MEASURED {
+        one.begin();
+        answered += one.came.len() as u64;
+        one.came.clear();
+        if allocated_before == 0 && answered >= WARM {
+            allocated_before = ALLOCATIONS.get();
+        }
+        if let Some(link) = one.fabric.link_to(NodeId(2)) {
+            while next < answered + 64 {
+                request.id = RequestId(next);
+                one.fabric
+                    .send(link, Message::Request(request.clone()), payload.clone())
+                    .expect("within the window");
+                next += 1;
+            }
+        }
+        one.fabric.flush(&mut one.driver);
+
+        two.begin();
+        for (link, message, data) in two.came.drain(..) {
+            let Message::Request(request) = message else {
+                panic!("a request")
+            };
+            assert_eq!(data.len(), 4096);
+            let answer = Answer {
+                id: request.id,
+                ..done.clone()
+            };
+            two.fabric
+                .send(link, Message::Answer(answer), Slice::default())
+                .expect("asked for");
+        }
+        two.fabric.flush(&mut two.driver);
+    }
+    assert!(one.up && two.up);
+    let allocated = ALLOCATIONS.get() - allocated_before;
+    assert!(allocated_before > 0, "the counter counts");
+    assert_eq!(allocated, 0, "allocations in {MEASURED} writes and answers");
+}
+
+/// Heads with a valid CRC and nonsense behind it, of every kind, and plain noise.
+#[test]
+fn nothing_that_a_peer_sends_makes_the_decoder_allocate_much() {
+    let mut seed = 1u64;
+    let mut random = move || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    };
+    let mut head = Vec::with_capacity(2048);
+    let mut decoded = 0;
+    LARGEST.set(0);
+    for round in 0..200_000u64 {
+        head.clear();
+        head.extend((0..16 + random() % 1009).map(|_| random() as u8));
+        let kind = Kind::ALL[(round % Kind::ALL.len() as u64) as usize];
+        let bytes = head.len() as u16;
+        head[4..6].copy_from_slice(b"Am");
+        head[6] = u8::from(kind as u8 > 3);
+        head[7] = kind as u8;
+        head[8..10].copy_from_slice(&bytes.to_le_bytes());
+        head[10..12].fill(0);
+        if round % 3 > 0 {
+            let payload = if round % 3 == 1 { 0 } else { random() as u32 % 33 * 4096 };
+            head[12..16].copy_from_slice(&payload.to_le_bytes());
+        }
+        let crc = amita_types::crc32c(&head[4..]);
+        head[..4].copy_from_slice(&crc.to_le_bytes());
+        if let Ok(Some(prefix)) = codec::prefix(&head, Some(1))
+            && codec::check(&head[..prefix.head_bytes]).is_ok()
+        {
+            decoded += u64::from(codec::decode(prefix, &head).is_ok());
+        }
+    }
+    assert!(LARGEST.get() <= 4096, "{} bytes at once", LARGEST.get());
+    assert!(decoded > 100, "{decoded}: some of it made sense");
+}

@@ -1,0 +1,511 @@
+//! A node that is nothing but a fabric, with a store that answers everything; and one that speaks raw bytes.
+#![allow(dead_code)]
+
+use amita_fabric::codec::{self, Frame, Hello, PROTOCOL_VERSION};
+use amita_fabric::{Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
+use amita_reactor::core::Service;
+use amita_reactor::{Completion, Driver, Inbox, Outbox, Outcome, Pool, Slice, SocketId, Time, Token, Wait};
+use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Scope, Sums};
+use amita_types::{
+    BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
+    Version, VolumeId,
+};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+pub const CLUSTER: ClusterId = ClusterId(0xa417a);
+pub const STORE: StoreId = StoreId(0x5703e);
+const TIMER: Token = Token(4 << 56);
+
+pub fn config(node: u32) -> Config {
+    let mut config = Config::new(CLUSTER, NodeId(node), 1000 + u64::from(node), Pool::heap());
+    config.seed = u64::from(node);
+    config
+}
+
+fn request(id: u64, body: RequestBody) -> Message {
+    let scope = Scope {
+        volume: VolumeId(1),
+        generation: Generation(1),
+        group: GroupId::default(),
+        epoch: Epoch(1),
+        snapshot: SnapshotId::HEAD,
+    };
+    Message::Request(Request {
+        id: RequestId(id),
+        store: STORE,
+        scope,
+        trace: amita_types::TraceId::NONE,
+        body,
+    })
+}
+
+/// A write of so many bytes from the start of chunk `id`, whose payload tells its id and length everywhere.
+pub fn write(id: u64, length: u32) -> (Message, Slice) {
+    let bytes: Vec<u8> = (0..length).map(|at| stamp(id, at)).collect();
+    let sums: Sums = bytes.chunks(BLOCK_BYTES as usize).map(amita_types::crc32c).collect();
+    let body = RequestBody::Write {
+        chunk: ChunkIndex(id),
+        offset_bytes: 0,
+        length_bytes: length,
+        version: Version(2),
+        previous: Version(1),
+        sums,
+    };
+    (request(id, body), Slice::copy_from(&bytes))
+}
+
+pub fn stamp(id: u64, at: u32) -> u8 {
+    (id as u32).wrapping_mul(31).wrapping_add(at).wrapping_add(at >> 8) as u8
+}
+
+pub fn read(id: u64, blocks: u16) -> (Message, Slice) {
+    let body = RequestBody::Read {
+        chunk: ChunkIndex(id),
+        range: BlockRange::new(0, blocks),
+        least: Version::NONE,
+    };
+    (request(id, body), Slice::default())
+}
+
+pub fn confirm(id: u64) -> (Message, Slice) {
+    (request(id, RequestBody::Confirm), Slice::default())
+}
+
+/// Is the payload of this write what [`write`] made?
+pub fn is_intact(request: &Request, payload: &[u8]) -> bool {
+    let RequestBody::Write { length_bytes, sums, .. } = &request.body else {
+        return payload.is_empty();
+    };
+    payload.len() == *length_bytes as usize
+        && payload
+            .iter()
+            .zip(0..)
+            .all(|(byte, at)| *byte == stamp(request.id.0, at))
+        && payload
+            .chunks(BLOCK_BYTES as usize)
+            .zip(sums)
+            .all(|(piece, sum)| amita_types::crc32c(piece) == *sum)
+}
+
+/// The answer of a store that does what it is asked.
+pub fn answer(request: &Request) -> (Message, Slice) {
+    let (body, payload) = match &request.body {
+        RequestBody::Read { range, .. } => {
+            let block = vec![request.id.0 as u8; BLOCK_BYTES as usize];
+            let sums = (0..range.count).map(|_| amita_types::crc32c(&block)).collect();
+            let payload = Slice::copy_from(&block.repeat(range.count.into()));
+            (
+                AnswerBody::Data {
+                    version: Version(1),
+                    sums,
+                },
+                payload,
+            )
+        }
+        RequestBody::Confirm => (AnswerBody::Confirmed, Slice::default()),
+        _ => (AnswerBody::Done, Slice::default()),
+    };
+    let answer = Answer {
+        id: request.id,
+        store: request.store,
+        promise_ms: 250,
+        credit_blocks: 0,
+        trace: None,
+        result: Ok(body),
+    };
+    (Message::Answer(answer), payload)
+}
+
+/// A node that is nothing but a fabric.
+pub struct Node {
+    pub fabric: Fabric,
+    /// Everything but messages, with the time (of this node's clock).
+    pub events: Vec<(Time, Event)>,
+    /// Ids of requests in the order in which they came, by link.
+    pub requests: Vec<(Link, u64)>,
+    /// Ids of answers in the order in which they came, by link.
+    pub answers: Vec<(Link, u64)>,
+    /// Outcomes of requests for release.
+    pub released: Vec<ReleaseOutcome>,
+    /// Answer requests at once? Else they are held.
+    pub answering: bool,
+    pub held: VecDeque<(Link, Request)>,
+    /// The most that was held, in requests and in bytes as charged to the window.
+    pub most_held: (usize, u32),
+    /// What to send, to whom, as soon as there is a link; what does not fit waits.
+    pub outgoing: VecDeque<(NodeId, Message, Slice)>,
+    /// Sends that were refused as `Full`, and otherwise.
+    pub full: u64,
+    pub failed: Vec<SendError>,
+    /// Payloads that were not what was sent.
+    pub damaged: u64,
+    /// Passes so far.
+    pub passes: u64,
+    armed: Option<Time>,
+    listen: Option<SocketAddr>,
+    peers: Vec<(NodeId, Option<SocketAddr>)>,
+    closing: Vec<Link>,
+}
+
+impl Node {
+    pub fn new(config: Config) -> Node {
+        Node {
+            fabric: Fabric::new(config),
+            events: Vec::new(),
+            requests: Vec::new(),
+            answers: Vec::new(),
+            released: Vec::new(),
+            answering: true,
+            held: VecDeque::new(),
+            most_held: (0, 0),
+            outgoing: VecDeque::new(),
+            full: 0,
+            failed: Vec::new(),
+            damaged: 0,
+            passes: 0,
+            armed: None,
+            listen: None,
+            peers: Vec::new(),
+            closing: Vec::new(),
+        }
+    }
+
+    /// At the next pass.
+    pub fn listen(mut self, address: SocketAddr) -> Node {
+        self.listen = Some(address);
+        self
+    }
+
+    /// At the next pass.
+    pub fn peer(mut self, node: u32, address: SocketAddr) -> Node {
+        self.set_peer(node, Some(address));
+        self
+    }
+
+    pub fn set_peer(&mut self, node: u32, address: Option<SocketAddr>) {
+        self.peers.push((NodeId(node), address));
+    }
+
+    pub fn close(&mut self, link: Link) {
+        self.closing.push(link);
+    }
+
+    pub fn send(&mut self, node: u32, (message, payload): (Message, Slice)) {
+        self.outgoing.push_back((NodeId(node), message, payload));
+    }
+
+    /// Answers what is held, the oldest `count` of it.
+    pub fn answer_held(&mut self, count: usize) {
+        for _ in 0..count.min(self.held.len()) {
+            let (link, request) = self.held.pop_front().expect("counted");
+            let (message, payload) = answer(&request);
+            if let Err(error) = self.fabric.send(link, message, payload) {
+                self.failed.push(error);
+            }
+        }
+    }
+
+    /// The events of a kind.
+    pub fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
+        self.events.iter().filter(|(_, event)| which(event)).count()
+    }
+
+    pub fn ups(&self) -> usize {
+        self.count(|event| matches!(event, Event::Up { outgoing: true, .. }))
+    }
+
+    pub fn when(&self, which: impl Fn(&Event) -> bool) -> Option<Time> {
+        self.events
+            .iter()
+            .find(|(_, event)| which(event))
+            .map(|(time, _)| *time)
+    }
+
+    fn drain(&mut self, now: Time) {
+        let mut messages = Vec::new();
+        for event in self.fabric.events() {
+            match event {
+                Event::Message { link, message, payload } => messages.push((link, message, payload)),
+                other => self.events.push((now, other)),
+            }
+        }
+        for (link, message, payload) in messages {
+            self.message(link, message, &payload);
+        }
+    }
+
+    fn message(&mut self, link: Link, message: Message, payload: &[u8]) {
+        match message {
+            Message::Request(request) => {
+                self.damaged += u64::from(!is_intact(&request, payload));
+                self.requests.push((link, request.id.0));
+                self.held.push_back((link, request));
+                if self.answering {
+                    self.answer_held(usize::MAX);
+                }
+                let bytes = self
+                    .held
+                    .iter()
+                    .map(|(_, request)| amita_fabric::charge(request, length(request)))
+                    .sum();
+                self.most_held = (self.most_held.0.max(self.held.len()), self.most_held.1.max(bytes));
+            }
+            Message::Answer(answer) => {
+                if let Ok(AnswerBody::Data { sums, .. }) = &answer.result {
+                    let is_right = payload.iter().all(|byte| *byte == answer.id.0 as u8);
+                    self.damaged += u64::from(!is_right || payload.len() != sums.len() * BLOCK_BYTES as usize);
+                }
+                self.answers.push((link, answer.id.0));
+            }
+            Message::Release { tag, .. } => {
+                let outcome = ReleaseOutcome::Busy { clients: tag as u32 };
+                let sent = self
+                    .fabric
+                    .send(link, Message::Released { tag, outcome }, Slice::default());
+                self.failed.extend(sent.err());
+            }
+            Message::Released { outcome, .. } => self.released.push(outcome),
+            Message::Forward(_) | Message::Forwarded(_) => {}
+        }
+    }
+
+    fn send_outgoing(&mut self) {
+        for _ in 0..self.outgoing.len() {
+            let Some((node, message, payload)) = self.outgoing.pop_front() else {
+                break;
+            };
+            let Some(link) = self.fabric.link_to(node) else {
+                self.outgoing.push_front((node, message, payload));
+                break;
+            };
+            match self.fabric.send(link, message.clone(), payload.clone()) {
+                Ok(()) => {}
+                Err(SendError::Full) => {
+                    self.full += 1;
+                    self.outgoing.push_front((node, message, payload));
+                    break;
+                }
+                Err(other) => self.failed.push(other),
+            }
+        }
+    }
+}
+
+fn length(request: &Request) -> usize {
+    match &request.body {
+        RequestBody::Write { length_bytes, .. } => *length_bytes as usize,
+        _ => 0,
+    }
+}
+
+impl Service for Node {
+    fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
+        self.passes += 1;
+        let now = driver.now();
+        if let Some(address) = self.listen.take() {
+            self.fabric.listen(driver, address).expect("the address is free");
+        }
+        for (node, address) in std::mem::take(&mut self.peers) {
+            self.fabric.set_peer(now, node, address);
+        }
+        for link in std::mem::take(&mut self.closing) {
+            self.fabric.close(driver, link);
+        }
+        for completion in completions.drain(..) {
+            if completion.token == TIMER {
+                self.armed = None;
+            } else {
+                assert_eq!(completion.token.0 >> 56, FABRIC_TOKENS);
+                self.fabric.completion(driver, completion);
+            }
+        }
+        if self.fabric.deadline().is_some_and(|due| due <= now) {
+            self.fabric.tick(driver);
+        }
+        self.drain(now);
+        self.send_outgoing();
+        self.fabric.flush(driver);
+        self.drain(now);
+        if let Some(due) = self.fabric.deadline()
+            && self.armed.is_none_or(|armed| due < armed)
+        {
+            // An earlier timer than needed may still fire; it does no harm.
+            driver.timer(due, TIMER);
+            self.armed = Some(due);
+        }
+        Wait::UntilEvent
+    }
+}
+
+/// Somebody who speaks raw bytes to an address.
+pub struct Raw {
+    address: SocketAddr,
+    /// How many connections to make.
+    connect: usize,
+    /// Wait for connections instead.
+    listen: bool,
+    pub connections: Vec<RawConnection>,
+    /// Receive nothing?
+    pub deaf: bool,
+}
+
+/// One connection of a [`Raw`].
+#[derive(Default)]
+pub struct RawConnection {
+    socket: Option<SocketId>,
+    inbox: Inbox,
+    outbox: Outbox,
+    receiving: bool,
+    /// What was received, as frames.
+    pub frames: Vec<Frame>,
+    /// What was received and is no frame.
+    pub garbage: bool,
+    /// The peer has closed it.
+    pub ended: Option<Time>,
+}
+
+impl Raw {
+    pub fn new(address: SocketAddr, connections: usize) -> Raw {
+        Raw {
+            address,
+            connect: connections,
+            listen: false,
+            connections: Vec::new(),
+            deaf: false,
+        }
+    }
+
+    /// Waits for connections at the address.
+    pub fn listening(address: SocketAddr) -> Raw {
+        let mut raw = Raw::new(address, 0);
+        raw.listen = true;
+        raw
+    }
+
+    pub fn connect(&mut self, more: usize) {
+        self.connect += more;
+    }
+
+    pub fn send(&mut self, connection: usize, bytes: &[u8]) {
+        self.connections[connection].outbox.push(Slice::copy_from(bytes));
+    }
+
+    /// Says hello as this node, to node `to`.
+    pub fn hello(&mut self, connection: usize, node: u32, to: u32) {
+        let mut bytes = Vec::new();
+        codec::encode_hello(&mut bytes, &raw_hello(node, to, connection as u16), false);
+        self.send(connection, &bytes);
+    }
+
+    pub fn message(&mut self, connection: usize, (message, payload): &(Message, Slice)) {
+        let mut bytes = Vec::new();
+        codec::encode(&mut bytes, PROTOCOL_VERSION, message, payload.len()).expect("valid");
+        bytes.extend_from_slice(payload);
+        self.send(connection, &bytes);
+    }
+}
+
+pub fn raw_hello(node: u32, to: u32, link: u16) -> Hello {
+    Hello {
+        cluster: CLUSTER,
+        session: 77,
+        node: NodeId(node),
+        peer: NodeId(to),
+        cluster_version: 1,
+        window_bytes: 1 << 20,
+        window_requests: 100,
+        core: 0,
+        link,
+        version_min: PROTOCOL_VERSION,
+        version_max: PROTOCOL_VERSION,
+    }
+}
+
+impl RawConnection {
+    fn parse(&mut self) {
+        loop {
+            let agreed = (!self.frames.is_empty()).then_some(PROTOCOL_VERSION);
+            let Ok(found) = codec::prefix(self.inbox.data(), agreed) else {
+                self.garbage = true;
+                return;
+            };
+            let Some(prefix) = found else { return };
+            let whole = prefix.head_bytes + prefix.payload_bytes;
+            if self.inbox.len() < whole {
+                return self.inbox.need(whole);
+            }
+            let head = &self.inbox.data()[..prefix.head_bytes];
+            codec::check(head).expect("the fabric sends valid frames");
+            let frame = codec::decode(prefix, head).expect("the fabric sends valid frames");
+            self.frames.push(frame);
+            self.inbox.skip(whole);
+        }
+    }
+}
+
+impl Service for Raw {
+    fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
+        let now = driver.now();
+        if std::mem::take(&mut self.listen) {
+            driver
+                .listen(self.address, Token(9 << 56 | 0xff_ffff))
+                .expect("the address is free");
+        }
+        for _ in 0..std::mem::take(&mut self.connect) {
+            let at = self.connections.len() as u64;
+            self.connections.push(RawConnection::default());
+            driver.connect(self.address, Token(9 << 56 | at));
+        }
+        for Completion { token, outcome } in completions.drain(..) {
+            if let Outcome::Accepted { socket, .. } = outcome {
+                self.connections.push(RawConnection {
+                    socket: Some(socket),
+                    ..RawConnection::default()
+                });
+                continue;
+            }
+            let connection = &mut self.connections[(token.0 & 0xff_ffff) as usize];
+            match outcome {
+                Outcome::Connected { result } => match result {
+                    Ok(socket) => connection.socket = Some(socket),
+                    Err(_) => connection.ended = Some(now),
+                },
+                Outcome::Sent { data, result } => {
+                    connection.outbox.sent(data);
+                    if result.is_err() {
+                        connection.ended = connection.ended.or(Some(now));
+                    }
+                }
+                Outcome::Received { buffer, result } => {
+                    connection.receiving = false;
+                    let bytes = result.unwrap_or(0);
+                    connection.inbox.received(buffer, bytes);
+                    if bytes == 0 {
+                        connection.ended = connection.ended.or(Some(now));
+                    }
+                    connection.parse();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let pool = driver.pool().clone();
+        for (at, connection) in self.connections.iter_mut().enumerate() {
+            let Some(socket) = connection.socket.filter(|_| connection.ended.is_none()) else {
+                continue;
+            };
+            if !self.deaf && !connection.receiving && !connection.garbage {
+                let buffer = connection
+                    .inbox
+                    .start_receive(&pool, 4096)
+                    .expect("the heap has memory");
+                connection.receiving = true;
+                driver.receive(socket, buffer, Token(9 << 56 | at as u64));
+            }
+            if let Some(segments) = connection.outbox.next_send() {
+                driver.send(socket, segments, Token(9 << 56 | at as u64));
+            }
+        }
+        Wait::UntilEvent
+    }
+}

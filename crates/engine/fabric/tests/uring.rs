@@ -1,0 +1,175 @@
+//! Fabrics over the kernel's sockets, on loopback.
+
+mod common;
+
+use amita_fabric::{DownReason, Event};
+use amita_reactor::core::Service;
+use amita_reactor::uring::{UringConfig, UringDriver};
+use amita_reactor::{Driver, Pool, PoolConfig, Wait};
+use amita_types::{ClusterId, NodeId};
+use common::{Node, config, confirm, read, write};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+struct Running {
+    driver: UringDriver,
+    node: Node,
+    address: SocketAddr,
+}
+
+/// A free port of a loopback address that no other process uses: bound once and given back. (The fabric sets
+/// `SO_REUSEADDR` like any server, so it can be taken at once.)
+fn free_port() -> SocketAddr {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let own = std::net::Ipv4Addr::new(127, 64 | a & 0x3f, b, c);
+    let listener = std::net::TcpListener::bind((own, 0)).expect("loopback has ports");
+    listener.local_addr().expect("bound")
+}
+
+fn start(config: amita_fabric::Config) -> Running {
+    start_at(config, free_port())
+}
+
+fn start_at(mut config: amita_fabric::Config, address: SocketAddr) -> Running {
+    let pool = Pool::new(PoolConfig::with_total(16 << 20)).expect("16 MiB");
+    config.pool = pool.clone();
+    let driver = UringDriver::new(UringConfig::default(), pool).expect("io_uring");
+    Running {
+        driver,
+        node: Node::new(config).listen(address),
+        address,
+    }
+}
+
+/// Passes of all, in turn, until it is so.
+fn run_till(nodes: &mut [&mut Running], mut what: impl FnMut(&mut [&mut Running]) -> bool) {
+    let mut completions = Vec::new();
+    let started = Instant::now();
+    while !what(nodes) {
+        assert!(started.elapsed() < Duration::from_secs(20), "not within 20 s");
+        for running in nodes.iter_mut() {
+            running.driver.poll(Wait::No, &mut completions);
+            running.node.pass(&mut running.driver, &mut completions);
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn pair() -> (Running, Running) {
+    let mut two = start(config(2));
+    let mut one = start(config(1));
+    one.node.set_peer(2, Some(two.address));
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.ups() == 1);
+    (one, two)
+}
+
+#[test]
+fn requests_and_answers_keep_their_order_and_their_bytes() {
+    let (mut one, mut two) = pair();
+    for id in 0..2000u64 {
+        let message = match id % 4 {
+            0 => write(id, 128 << 10),
+            1 => read(id, (id % 33) as u16),
+            2 => write(id, 1 + (id as u32 * 17) % 9000),
+            _ => write(id, 4096),
+        };
+        one.node.send(2, message);
+    }
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.answers.len() == 2000);
+    assert!(two.node.requests.iter().map(|(_, id)| *id).eq(0..2000));
+    assert!(one.node.answers.iter().map(|(_, id)| *id).eq(0..2000));
+    assert_eq!((one.node.damaged, two.node.damaged), (0, 0));
+    assert!(one.node.failed.is_empty() && two.node.failed.is_empty());
+}
+
+#[test]
+fn a_peer_that_ends_is_certainly_dead_and_greeted_when_it_is_back() {
+    let (mut one, two) = pair();
+    let address = two.address;
+    drop(two);
+    let ended = Instant::now();
+    let certain = |event: &Event| matches!(event, Event::Unreachable { certain: true, .. });
+    run_till(&mut [&mut one], |nodes| nodes[0].node.count(certain) > 0);
+    assert!(ended.elapsed() < Duration::from_millis(500), "{:?}", ended.elapsed());
+    assert_eq!(
+        one.node
+            .count(|event| matches!(event, Event::Down { peer: NodeId(2), .. })),
+        1
+    );
+    let mut two = start_at(config(2), address);
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.ups() == 2);
+    one.node.send(2, confirm(1));
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.answers.len() == 1);
+}
+
+#[test]
+fn another_cluster_is_refused() {
+    let mut other = config(2);
+    other.cluster = ClusterId(0xbad);
+    let mut two = start(other);
+    let mut one = start(config(1));
+    one.node.set_peer(2, Some(two.address));
+    let refused =
+        |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains("belongs to cluster"));
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.count(refused) == 1);
+}
+
+#[test]
+fn strangers_get_nowhere() {
+    let mut one = start(config(1));
+    run_till(&mut [&mut one], |nodes| nodes[0].node.passes > 2);
+    let mut http = TcpStream::connect(one.address).expect("it listens");
+    http.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("sent");
+    let silent = TcpStream::connect(one.address).expect("it listens");
+    run_till(&mut [&mut one], |nodes| nodes[0].node.fabric.counters().strangers == 2);
+    for mut stream in [http, silent] {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+        let mut bytes = Vec::new();
+        // Closed, with or without a reset; nothing was said.
+        let _ = stream.read_to_end(&mut bytes);
+        assert!(bytes.is_empty(), "{bytes:?}");
+    }
+    assert!(one.node.events.is_empty());
+}
+
+#[test]
+fn a_thousand_half_open_connections_do_not_keep_a_peer_out() {
+    let mut one = start(config(1));
+    run_till(&mut [&mut one], |nodes| nodes[0].node.passes > 2);
+    let mut strangers = Vec::new();
+    for round in 0..10 {
+        strangers.extend((0..100).map(|_| TcpStream::connect(one.address).expect("it listens")));
+        run_till(&mut [&mut one], |nodes| {
+            nodes[0].node.fabric.counters().accepted >= (round + 1) * 100
+        });
+    }
+    let mut two = start(config(2));
+    two.node.set_peer(1, Some(one.address));
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[1].node.ups() == 1);
+    two.node.send(1, write(1, 4096));
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[1].node.answers.len() == 1);
+    assert!(
+        one.node.fabric.counters().strangers >= 936,
+        "all but 64 were dropped at once"
+    );
+}
+
+#[test]
+fn a_link_that_the_peer_resets_is_made_again() {
+    let (mut one, mut two) = pair();
+    let Event::Up { link, .. } = two.node.events[0].1 else {
+        panic!("up")
+    };
+    two.node.close(link);
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.ups() == 2);
+    let why = one.node.events.iter().find_map(|(_, event)| match event {
+        Event::Down { why, .. } => Some(why.clone()),
+        _ => None,
+    });
+    assert!(
+        matches!(why, Some(DownReason::Closed | DownReason::Broken(_))),
+        "{why:?}"
+    );
+}

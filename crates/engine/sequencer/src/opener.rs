@@ -1,0 +1,634 @@
+//! Opening a volume: how a node becomes its owner.
+//!
+//! 1. The volume's record is read; then its pool's, and whether its owner is alive. Where a node has found that the
+//!    metadata is older than its stores, nothing is opened.
+//! 2. A living owner is asked to release it (R10: a takeover needs its consent, or its silence). It may answer that it
+//!    is in use; one that does not answer in time is passed over: its promises protect it until they run out (R4).
+//!    One that hands it over (the operator moves it) gives its promises back: it serves nothing any more.
+//! 3. The generation is raised by compare-and-set. A lost race starts again from the top. An unknown outcome is read
+//!    back (R6), and the generation raised once more: whoever made the last raise is not asked, because a skipped
+//!    generation costs nothing.
+//! 4. Only then are the groups read (R6: raise the generation, then read the epochs), with the volume's record in the
+//!    same transaction.
+//!
+//! Nothing is fenced here: each core's [`Sequencer`](crate::Sequencer) fences a group when it first touches it.
+
+use crate::config::MAX_GROUPS;
+use crate::io::{CallId, Opened};
+use crate::planted::Planted;
+use amita_metadata::{Call, Error, KeyValue, Op, Reply};
+use amita_reactor::Time;
+use amita_types::map::{self, PoolKind};
+use amita_types::message::MAX_MEMBERS;
+use amita_types::{BLOCK_BYTES, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, VolumeId};
+use std::collections::VecDeque;
+use std::collections::vec_deque::Drain;
+use std::time::Duration;
+
+/// Races that are lost to other gateways before one gives up: two that take turns would go on for ever.
+const MAX_ROUNDS: u32 = 8;
+
+/// How a living owner is dealt with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consent {
+    /// It is asked, and may refuse: hosts use the volume there.
+    #[default]
+    Asked,
+    /// It is left alone, and the opening ends as [`OpenError::Busy`], unless it is this one, which was found to be lost: hosts'
+    /// I/O can be forwarded to any other.
+    Over(Option<NodeId>),
+    /// It is asked to hand the volume over though hosts use it: the operator wants that.
+    HandOver,
+}
+
+/// Settings of an opening.
+#[derive(Clone, Debug)]
+pub struct OpenerConfig {
+    /// We.
+    pub node: NodeId,
+    /// The volume's name.
+    pub volume: String,
+    /// How a living owner is dealt with.
+    pub consent: Consent,
+    /// How long the present owner may take to answer.
+    pub release_timeout: Duration,
+    /// How long it may take where it hands the volume over: it ends what it has under way first.
+    pub hand_over_timeout: Duration,
+    /// For how long the metadata may be away.
+    pub meta_timeout: Duration,
+    /// The pause between calls to the metadata that fail.
+    pub meta_pause: Duration,
+    /// Rules that are switched off to show that tests notice.
+    pub planted: Planted,
+}
+
+impl OpenerConfig {
+    /// The usual settings.
+    #[must_use]
+    pub fn new(node: NodeId, volume: impl Into<String>) -> OpenerConfig {
+        OpenerConfig {
+            node,
+            volume: volume.into(),
+            consent: Consent::default(),
+            release_timeout: Duration::from_millis(300),
+            hand_over_timeout: Duration::from_secs(2),
+            meta_timeout: Duration::from_secs(3),
+            meta_pause: Duration::from_millis(20),
+            planted: Planted::default(),
+        }
+    }
+}
+
+/// What the present owner said to the wish that it release the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerReply {
+    /// It has stopped, and its clients know.
+    Released,
+    /// Clients use it there.
+    Busy,
+    /// It does not own it (any more).
+    NotOwner,
+    /// It cannot be reached.
+    Unreachable,
+}
+
+/// What an opening wants done.
+#[derive(Clone, Debug)]
+pub enum OpenerEffect {
+    /// Ask the metadata.
+    Meta {
+        /// The reply carries it.
+        call: CallId,
+        /// What.
+        request: Call,
+    },
+    /// Ask the owner to release the volume; answered by [`Opener::owner`].
+    AskOwner {
+        /// Whom.
+        node: NodeId,
+        /// The volume.
+        volume: VolumeId,
+        /// Its generation of it.
+        generation: Generation,
+        /// Though hosts use it there.
+        hand_over: bool,
+    },
+    /// The end. Said once.
+    Opened(Box<Result<Opened, OpenError>>),
+}
+
+/// Why a volume could not be opened. Nothing that its owner has under way was lost by it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no such volume.
+    #[error("there is no volume {name:?}; `amita volume list` shows those there are")]
+    NoSuchVolume {
+        /// Its name.
+        name: String,
+    },
+    /// The volume's pool is gone.
+    #[error("volume {volume:?} lies in pool {pool:?}, which does not exist; restore the pool's record")]
+    NoSuchPool {
+        /// The volume.
+        volume: String,
+        /// The pool.
+        pool: String,
+    },
+    /// Another gateway has it, and clients use it there.
+    #[error("the volume is in use through node {owner}; disconnect its clients, or connect to that node")]
+    Busy {
+        /// That gateway.
+        owner: NodeId,
+    },
+    /// Every generation was used.
+    #[error("volume {name:?} was taken over as often as its versions can count; copy it to a new one")]
+    GenerationsUsedUp {
+        /// The volume.
+        name: String,
+    },
+    /// The metadata was away for too long.
+    #[error("the volume cannot be opened: {error}")]
+    Metadata {
+        /// What it said last.
+        error: Error,
+    },
+    /// A record that makes no sense.
+    #[error("the record {key} cannot be used: {why}")]
+    BadRecord {
+        /// Its key.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Somebody has found that the metadata is not to be believed.
+    #[error("volume {volume:?} is not opened: {why}")]
+    Suspect {
+        /// The volume.
+        volume: String,
+        /// What was found, and what to do.
+        why: String,
+    },
+    /// Other gateways kept taking it.
+    #[error("other gateways keep opening the volume at the same time; try again")]
+    Contended,
+}
+
+/// Where an opening stands.
+#[derive(Debug)]
+enum Step {
+    /// The volume's record is being read.
+    Volume,
+    /// Its pool's, and its owner's liveness.
+    Pool,
+    /// Its owner was asked.
+    Owner {
+        until: Time,
+    },
+    /// The generation is being raised.
+    Raise,
+    /// The groups are being read.
+    Groups,
+    Done,
+}
+
+/// One opening of one volume. See the module.
+#[derive(Debug)]
+pub struct Opener {
+    config: OpenerConfig,
+    id_base: u64,
+    count: u64,
+    step: Step,
+    call: Option<CallId>,
+    /// The step's call is made again at this time, because it failed.
+    retry: Option<Time>,
+    give_up: Time,
+    rounds: u32,
+    volume: Option<(map::Volume, u64)>,
+    pool: Option<map::Pool>,
+    /// The generation that we have raised the volume to.
+    raised: Option<Generation>,
+    /// The generation whose owner has handed the volume over, by the record that was last read.
+    given_back: Option<Generation>,
+    /// Groups that a planted fault has read too early.
+    early_groups: Option<Reply>,
+    effects: VecDeque<OpenerEffect>,
+}
+
+impl Opener {
+    /// Starts. `id_base` stands above the low 40 bits of the ids of its calls.
+    #[must_use]
+    pub fn new(config: OpenerConfig, id_base: u64, now: Time) -> Opener {
+        let mut opener = Opener {
+            give_up: now.plus(config.meta_timeout),
+            config,
+            id_base,
+            count: 0,
+            step: Step::Volume,
+            call: None,
+            retry: None,
+            rounds: 0,
+            volume: None,
+            pool: None,
+            raised: None,
+            given_back: None,
+            early_groups: None,
+            effects: VecDeque::new(),
+        };
+        opener.make_call();
+        opener
+    }
+
+    /// What is to be done, in order.
+    pub fn effects(&mut self) -> Drain<'_, OpenerEffect> {
+        self.effects.drain(..)
+    }
+
+    /// Has it ended?
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.step, Step::Done)
+    }
+
+    /// When [`Opener::tick`] is wanted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        match self.step {
+            Step::Owner { until } => Some(until),
+            Step::Done => None,
+            _ => self.retry,
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time) {
+        match self.step {
+            // A move is no reason to take a volume by force.
+            Step::Owner { until } if now >= until && self.config.consent == Consent::HandOver => {
+                let owner = self.record().owner.expect("only an owner is asked");
+                self.end(Err(OpenError::Busy { owner }));
+            }
+            Step::Owner { until } if now >= until => self.raise(),
+            Step::Owner { .. } | Step::Done => {}
+            _ if self.retry.is_some_and(|at| now >= at) => {
+                self.retry = None;
+                self.make_call();
+            }
+            _ => {}
+        }
+    }
+
+    /// The present owner has answered, or cannot.
+    pub fn owner(&mut self, reply: OwnerReply) {
+        let Step::Owner { .. } = self.step else {
+            return;
+        };
+        match reply {
+            OwnerReply::Busy => {
+                let owner = self.record().owner.expect("only an owner is asked");
+                self.end(Err(OpenError::Busy { owner }));
+            }
+            OwnerReply::Released => {
+                // Where nobody used the volume, it is dropped at once: reads may be under way there still.
+                if self.config.consent == Consent::HandOver {
+                    self.given_back = Some(self.record().generation);
+                }
+                self.raise();
+            }
+            OwnerReply::NotOwner | OwnerReply::Unreachable => self.raise(),
+        }
+    }
+
+    /// The metadata has answered.
+    pub fn meta(&mut self, now: Time, call: CallId, result: Result<Reply, Error>) {
+        if self.call != Some(call) {
+            return;
+        }
+        self.call = None;
+        match result {
+            Ok(reply) => {
+                self.give_up = now.plus(self.config.meta_timeout);
+                self.replied(now, reply);
+            }
+            Err(error) => self.failed(now, error),
+        }
+    }
+
+    fn failed(&mut self, now: Time, error: Error) {
+        let refused = matches!(error, Error::Refused { .. });
+        if refused || now >= self.give_up {
+            return self.end(Err(OpenError::Metadata { error }));
+        }
+        if matches!(self.step, Step::Raise) && matches!(error, Error::Unknown { .. }) {
+            // R6: it may have been raised. What is there now is read, and raised again.
+            self.step = Step::Volume;
+        }
+        self.retry = Some(now.plus(self.config.meta_pause));
+    }
+
+    fn replied(&mut self, now: Time, reply: Reply) {
+        match self.step {
+            Step::Volume => self.volume_read(reply.value(0)),
+            Step::Pool => self.pool_read(now, &reply),
+            Step::Raise => self.raise_answered(&reply),
+            Step::Groups => {
+                if self.config.planted.read_groups_before_raise() && self.early_groups.is_none() {
+                    self.early_groups = Some(reply);
+                    return self.raise();
+                }
+                self.groups_read(&reply);
+            }
+            Step::Owner { .. } | Step::Done => {}
+        }
+    }
+
+    fn record(&self) -> &map::Volume {
+        &self.volume.as_ref().expect("the volume's record was read first").0
+    }
+
+    fn volume_key(&self) -> String {
+        map::volume_key(&self.config.volume)
+    }
+
+    /// Makes the call of the present step.
+    fn make_call(&mut self) {
+        let request = match self.step {
+            Step::Volume => Call::get(self.volume_key()),
+            Step::Pool => {
+                let mut call = Call::get(map::pool_key(&self.record().pool));
+                call.then.push(Op::Prefix {
+                    key: map::suspect_prefix(),
+                });
+                if let Some(owner) = self.record().owner {
+                    call.then.push(Op::Get {
+                        key: map::live_key(owner),
+                    });
+                }
+                call
+            }
+            Step::Raise => {
+                let (record, revision) = self.volume.as_ref().expect("the volume's record was read first");
+                let mut record = record.clone();
+                record.generation = record.generation.next().expect("looked at before");
+                record.owner = Some(self.config.node);
+                let raised = map::Raised {
+                    volume: record.id,
+                    generation: record.generation,
+                };
+                let json = "a record of numbers and texts";
+                let value = serde_json::to_vec(&record).expect(json);
+                let mut call = Call::put_if(self.volume_key(), *revision, value);
+                if !self.config.planted.raise_silently() {
+                    // A promotion that rests on what an older owner has said fails by this (R2).
+                    call.then.push(Op::Put {
+                        key: map::raised_key(self.pool.as_ref().expect("the pool's record was read").id),
+                        value: serde_json::to_vec(&raised).expect(json),
+                        lease: None,
+                    });
+                }
+                call
+            }
+            Step::Groups => {
+                let pool = self.pool.as_ref().expect("the pool's record was read").id;
+                let mut call = Call::get(self.volume_key());
+                call.then.push(Op::Prefix {
+                    key: map::groups_prefix(pool),
+                });
+                call.then.push(Op::Get {
+                    key: map::reservation_key(self.record().id),
+                });
+                call
+            }
+            Step::Owner { .. } | Step::Done => return,
+        };
+        self.count += 1;
+        let call = CallId(self.id_base | self.count);
+        self.call = Some(call);
+        self.effects.push_back(OpenerEffect::Meta { call, request });
+    }
+
+    fn go(&mut self, step: Step) {
+        self.step = step;
+        self.make_call();
+    }
+
+    fn end(&mut self, result: Result<Opened, OpenError>) {
+        self.step = Step::Done;
+        self.call = None;
+        self.effects.push_back(OpenerEffect::Opened(Box::new(result)));
+    }
+
+    /// Takes over what was read of the volume, if it can be used.
+    fn keep_volume(&mut self, value: Option<&KeyValue>) -> bool {
+        let Some(value) = value else {
+            let name = self.config.volume.clone();
+            self.end(Err(OpenError::NoSuchVolume { name }));
+            return false;
+        };
+        let checked = value
+            .json::<map::Volume>()
+            .map_err(|error| error.to_string())
+            .and_then(|volume| {
+                if volume.size_bytes == 0 || volume.size_bytes % u64::from(BLOCK_BYTES) != 0 {
+                    return Err(format!(
+                        "its size, {} bytes, is no multiple of {BLOCK_BYTES}",
+                        volume.size_bytes
+                    ));
+                }
+                Ok(volume)
+            });
+        match checked {
+            Ok(volume) if volume.generation.next().is_none() => {
+                self.end(Err(OpenError::GenerationsUsedUp { name: volume.name }));
+                false
+            }
+            Ok(volume) => {
+                self.volume = Some((volume, value.mod_revision));
+                true
+            }
+            Err(why) => {
+                let key = self.volume_key();
+                self.end(Err(OpenError::BadRecord { key, why }));
+                false
+            }
+        }
+    }
+
+    fn volume_read(&mut self, value: Option<&KeyValue>) {
+        // It was this record's owner that was asked; the raise proves that nobody has changed it since.
+        self.given_back = None;
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            return self.end(Err(OpenError::Contended));
+        }
+        if self.keep_volume(value) {
+            self.go(Step::Pool);
+        }
+    }
+
+    fn pool_read(&mut self, now: Time, reply: &Reply) {
+        let name = self.record().pool.clone();
+        let Some(value) = reply.value(0) else {
+            let volume = self.config.volume.clone();
+            return self.end(Err(OpenError::NoSuchPool { volume, pool: name }));
+        };
+        let checked = value.json::<map::Pool>().map_err(|error| error.to_string());
+        match checked.and_then(|pool| check_pool(&pool).map(|()| pool)) {
+            Ok(pool) => self.pool = Some(pool),
+            Err(why) => {
+                let key = map::pool_key(&name);
+                return self.end(Err(OpenError::BadRecord { key, why }));
+            }
+        }
+        if let Some(found) = reply.value(1) {
+            // Metadata that is older than the stores may name the wrong ones as in sync.
+            let volume = self.config.volume.clone();
+            let why = match found.json::<map::Suspect>() {
+                Ok(suspect) => suspect.why,
+                Err(error) => error.to_string(),
+            };
+            return self.end(Err(OpenError::Suspect { volume, why }));
+        }
+        let lives = reply.value(2).is_some();
+        match self.record().owner {
+            Some(owner) if owner != self.config.node && lives => {
+                let hand_over = self.config.consent == Consent::HandOver;
+                if let Consent::Over(lost) = self.config.consent
+                    && lost != Some(owner)
+                {
+                    return self.end(Err(OpenError::Busy { owner }));
+                }
+                let patience = match hand_over {
+                    true => self.config.hand_over_timeout,
+                    false => self.config.release_timeout,
+                };
+                let until = now.plus(patience);
+                self.step = Step::Owner { until };
+                self.effects.push_back(OpenerEffect::AskOwner {
+                    node: owner,
+                    volume: self.record().id,
+                    generation: self.record().generation,
+                    hand_over,
+                });
+            }
+            _ => self.raise(),
+        }
+    }
+
+    fn raise(&mut self) {
+        if self.config.planted.give_back_unasked() {
+            self.given_back = Some(self.record().generation);
+        }
+        if self.config.planted.read_groups_before_raise() && self.early_groups.is_none() {
+            return self.go(Step::Groups);
+        }
+        self.go(Step::Raise);
+    }
+
+    fn raise_answered(&mut self, reply: &Reply) {
+        if !reply.succeeded {
+            // Somebody else was quicker; its record is here. It may have to be asked first.
+            return self.volume_read(reply.value(0));
+        }
+        let (record, revision) = self.volume.as_mut().expect("the volume's record was read first");
+        record.generation = record.generation.next().expect("looked at before");
+        record.owner = Some(self.config.node);
+        *revision = reply.revision;
+        self.raised = Some(record.generation);
+        match self.early_groups.take() {
+            Some(reply) => self.finish_with_groups(&reply),
+            None => self.go(Step::Groups),
+        }
+    }
+
+    fn groups_read(&mut self, reply: &Reply) {
+        // In the same transaction: is the generation still ours?
+        if !self.keep_volume(reply.value(0)) {
+            return;
+        }
+        if Some(self.record().generation) != self.raised {
+            return self.volume_read(reply.value(0));
+        }
+        self.finish_with_groups(reply);
+    }
+
+    fn finish_with_groups(&mut self, reply: &Reply) {
+        let (volume, volume_revision) = self.volume.take().expect("the volume's record was read first");
+        let pool = self.pool.take().expect("the pool's record was read");
+        let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
+        let result = check_groups(&pool, reply.values(1)).map(|groups| Opened {
+            reservation,
+            given_back: self.given_back,
+            generation: volume.generation,
+            owner: self.config.node,
+            volume,
+            volume_revision,
+            pool,
+            groups,
+        });
+        self.end(result);
+    }
+}
+
+fn check_pool(pool: &map::Pool) -> Result<(), String> {
+    if !pool.groups.is_power_of_two() || pool.groups > MAX_GROUPS {
+        return Err(format!(
+            "{} groups; a power of two up to {MAX_GROUPS} is needed",
+            pool.groups
+        ));
+    }
+    let most = MAX_BLOCKS_PER_CHUNK * BLOCK_BYTES;
+    if !pool.chunk_bytes.is_power_of_two() || !(BLOCK_BYTES..=most).contains(&pool.chunk_bytes) {
+        return Err(format!(
+            "chunks of {} bytes; a power of two from {BLOCK_BYTES} to {most} is needed",
+            pool.chunk_bytes
+        ));
+    }
+    match pool.kind {
+        PoolKind::Replicated { copies, min_copies } if min_copies == 0 || min_copies > copies => Err(format!(
+            "at least {min_copies} of {copies} copies; one is the least, all of them the most"
+        )),
+        PoolKind::Replicated { .. } => Ok(()),
+        other => Err(format!("pools of kind {other:?} are not known to this version")),
+    }
+}
+
+fn check_groups(pool: &map::Pool, values: &[KeyValue]) -> Result<Vec<(map::Group, u64)>, OpenError> {
+    let mut groups = Vec::with_capacity(values.len());
+    for value in values {
+        let bad = |why: String| OpenError::BadRecord {
+            key: value.key.clone(),
+            why,
+        };
+        let group: map::Group = value.json().map_err(|error| bad(error.to_string()))?;
+        if group.index.0 as usize != groups.len() {
+            return Err(bad(format!("group {} was expected here", groups.len())));
+        }
+        if group.in_sync.is_empty() || group.in_sync.len() > MAX_MEMBERS {
+            return Err(bad(format!(
+                "{} stores in sync; 1 to {MAX_MEMBERS} are possible",
+                group.in_sync.len()
+            )));
+        }
+        let twice = (1..group.in_sync.len()).any(|at| group.in_sync[..at].contains(&group.in_sync[at]));
+        if twice {
+            return Err(bad("a store is listed twice".to_owned()));
+        }
+        groups.push((group, value.mod_revision));
+    }
+    if groups.len() != pool.groups as usize {
+        return Err(OpenError::BadRecord {
+            key: map::groups_prefix(pool.id),
+            why: format!(
+                "{} groups are there, and pool {:?} has {}",
+                groups.len(),
+                pool.name,
+                pool.groups
+            ),
+        });
+    }
+    Ok(groups)
+}
+
+#[cfg(test)]
+mod tests;

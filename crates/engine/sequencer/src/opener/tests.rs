@@ -1,0 +1,560 @@
+use super::*;
+use amita_metadata::model::State;
+use amita_types::{Epoch, GroupIndex, PoolId, StoreId};
+
+struct Rig {
+    opener: Opener,
+    metadata: State,
+    now: Time,
+    calls: Vec<(CallId, Call)>,
+    asked: Vec<NodeId>,
+    result: Option<Result<Opened, OpenError>>,
+}
+
+const ME: NodeId = NodeId(1);
+const OTHER: NodeId = NodeId(2);
+
+fn put(metadata: &mut State, key: String, value: &impl serde_json_value::Json) {
+    metadata.txn(&Call::put(key, value.json())).unwrap();
+}
+
+/// So that records of any type can be put.
+mod serde_json_value {
+    use amita_types::map;
+
+    pub trait Json {
+        fn json(&self) -> Vec<u8>;
+    }
+
+    macro_rules! json {
+        ($($name:ty),*) => { $(impl Json for $name {
+            fn json(&self) -> Vec<u8> {
+                serde_json::to_vec(self).unwrap()
+            }
+        })* };
+    }
+
+    json!(map::Volume, map::Pool, map::Group, map::Suspect);
+}
+
+fn volume(owner: Option<NodeId>) -> map::Volume {
+    map::Volume {
+        id: VolumeId(9),
+        name: "v".to_owned(),
+        pool: "p".to_owned(),
+        size_bytes: 1 << 30,
+        generation: Generation(4),
+        owner,
+    }
+}
+
+fn pool() -> map::Pool {
+    map::Pool {
+        failure_domain: amita_types::placement::Level::Node,
+        class: None,
+        id: PoolId(1),
+        name: "p".to_owned(),
+        kind: PoolKind::Replicated {
+            copies: 2,
+            min_copies: 1,
+        },
+        groups: 2,
+        chunk_bytes: 4 << 20,
+    }
+}
+
+fn group(index: u32) -> map::Group {
+    map::Group {
+        syncing: Vec::new(),
+        index: GroupIndex(index),
+        epoch: Epoch(1),
+        members: vec![StoreId(1), StoreId(2)],
+        in_sync: vec![StoreId(1), StoreId(2)],
+    }
+}
+
+fn metadata(owner: Option<NodeId>) -> State {
+    let mut metadata = State::new();
+    put(&mut metadata, map::volume_key("v"), &volume(owner));
+    put(&mut metadata, map::pool_key("p"), &pool());
+    for index in 0..2 {
+        put(
+            &mut metadata,
+            map::group_key(PoolId(1), GroupIndex(index)),
+            &group(index),
+        );
+    }
+    metadata
+}
+
+impl Rig {
+    fn new(metadata: State) -> Rig {
+        Rig::with(metadata, Consent::Asked)
+    }
+
+    fn with(metadata: State, consent: Consent) -> Rig {
+        let now = Time(1_000_000);
+        let mut config = OpenerConfig::new(ME, "v");
+        config.consent = consent;
+        let mut rig = Rig {
+            opener: Opener::new(config, 5 << 40, now),
+            metadata,
+            now,
+            calls: Vec::new(),
+            asked: Vec::new(),
+            result: None,
+        };
+        rig.collect();
+        rig
+    }
+
+    fn lives(mut self, node: NodeId) -> Rig {
+        self.metadata.txn(&Call::put(map::live_key(node), "{}")).unwrap();
+        self
+    }
+
+    fn collect(&mut self) {
+        for effect in self.opener.effects() {
+            match effect {
+                OpenerEffect::Meta { call, request } => self.calls.push((call, request)),
+                OpenerEffect::AskOwner { node, volume, .. } => {
+                    assert_eq!(volume, VolumeId(9));
+                    self.asked.push(node);
+                }
+                OpenerEffect::Opened(result) => {
+                    assert!(self.result.is_none(), "said once");
+                    self.result = Some(*result);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let (id, call) = self.calls.remove(0);
+        let reply = self.metadata.txn(&call).unwrap();
+        self.opener.meta(self.now, id, Ok(reply));
+        self.collect();
+    }
+
+    fn fail(&mut self, error: Error) {
+        let (id, _) = self.calls.remove(0);
+        self.opener.meta(self.now, id, Err(error));
+        self.collect();
+    }
+
+    fn run(&mut self) {
+        for _ in 0..100 {
+            if self.calls.is_empty() {
+                break;
+            }
+            self.step();
+        }
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        self.now = self.now.plus(Duration::from_millis(ms));
+        self.opener.tick(self.now);
+        self.collect();
+    }
+
+    fn volume(&self) -> map::Volume {
+        self.metadata.get(&map::volume_key("v")).unwrap().json().unwrap()
+    }
+
+    fn opened(&self) -> &Opened {
+        self.result
+            .as_ref()
+            .expect("it has ended")
+            .as_ref()
+            .expect("it is open")
+    }
+
+    fn error(&self) -> &OpenError {
+        self.result
+            .as_ref()
+            .expect("it has ended")
+            .as_ref()
+            .expect_err("it is not open")
+    }
+}
+
+fn unavailable() -> Error {
+    Error::Unavailable {
+        what: "away".to_owned(),
+        endpoints: "m".to_owned(),
+    }
+}
+
+fn unknown() -> Error {
+    Error::Unknown {
+        what: "time-out".to_owned(),
+        endpoint: "m".to_owned(),
+    }
+}
+
+#[test]
+fn a_volume_without_an_owner_is_opened() {
+    let mut rig = Rig::new(metadata(None));
+    rig.run();
+    let opened = rig.opened().clone();
+    assert_eq!((opened.generation, opened.owner), (Generation(5), ME));
+    assert_eq!(opened.groups.len(), 2);
+    assert_eq!(rig.volume(), opened.volume);
+    assert_eq!(rig.volume().owner, Some(ME));
+    let revision = rig.metadata.get(&map::volume_key("v")).unwrap().mod_revision;
+    assert_eq!(opened.volume_revision, revision);
+    assert_eq!(rig.opener.deadline(), None);
+    assert!(rig.opener.is_done());
+}
+
+#[test]
+fn groups_are_read_after_the_generation_was_raised() {
+    let mut rig = Rig::new(metadata(None));
+    while rig.volume().generation == Generation(4) {
+        rig.step();
+    }
+    // An eviction in between must be seen (R6).
+    let mut moved = group(1);
+    moved.epoch = Epoch(2);
+    moved.in_sync.truncate(1);
+    put(&mut rig.metadata, map::group_key(PoolId(1), GroupIndex(1)), &moved);
+    rig.run();
+    assert_eq!(rig.opened().groups[1].0, moved);
+}
+
+#[test]
+fn a_living_owner_is_asked_and_may_refuse() {
+    let mut rig = Rig::new(metadata(Some(OTHER))).lives(OTHER);
+    rig.run();
+    assert_eq!(rig.asked, [OTHER]);
+    rig.opener.owner(OwnerReply::Busy);
+    rig.collect();
+    assert_eq!(*rig.error(), OpenError::Busy { owner: OTHER });
+    assert_eq!(rig.volume().generation, Generation(4), "nothing was touched");
+}
+
+#[test]
+fn an_owner_that_hands_the_volume_over_gives_its_promises_back() {
+    let asked = |consent| {
+        let mut rig = Rig::with(metadata(Some(OTHER)), consent).lives(OTHER);
+        rig.run();
+        assert_eq!(rig.asked, [OTHER]);
+        rig
+    };
+    let mut rig = asked(Consent::HandOver);
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().given_back, Some(Generation(4)));
+    // Where nobody uses the volume its owner does not wait for its cores.
+    let mut rig = asked(Consent::Asked);
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().given_back, None);
+    for reply in [OwnerReply::NotOwner, OwnerReply::Unreachable] {
+        let mut rig = asked(Consent::HandOver);
+        rig.opener.owner(reply);
+        rig.collect();
+        rig.run();
+        assert_eq!(rig.opened().given_back, None, "{reply:?}");
+    }
+}
+
+#[test]
+fn what_was_given_back_is_forgotten_where_another_was_quicker() {
+    let mut rig = Rig::with(metadata(Some(OTHER)), Consent::HandOver).lives(OTHER);
+    rig.run();
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    // A third gateway takes the volume over before the raise, and dies: it has given nothing back.
+    let mut taken = volume(Some(NodeId(3)));
+    taken.generation = Generation(5);
+    put(&mut rig.metadata, map::volume_key("v"), &taken);
+    rig.run();
+    assert_eq!(rig.opened().generation, Generation(6));
+    assert_eq!(rig.opened().given_back, None);
+    // Nor is it known what a raise of unknown outcome stood on.
+    let mut rig = Rig::with(metadata(Some(OTHER)), Consent::HandOver).lives(OTHER);
+    rig.run();
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    rig.fail(unknown());
+    rig.pass_ms(100);
+    rig.run();
+    rig.opener.owner(OwnerReply::NotOwner);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().given_back, None);
+}
+
+#[test]
+fn an_owner_that_releases_or_cannot_answer_is_succeeded() {
+    for reply in [
+        Some(OwnerReply::Released),
+        Some(OwnerReply::NotOwner),
+        Some(OwnerReply::Unreachable),
+        None,
+    ] {
+        let mut rig = Rig::new(metadata(Some(OTHER))).lives(OTHER);
+        rig.run();
+        match reply {
+            Some(reply) => rig.opener.owner(reply),
+            None => {
+                rig.pass_ms(299);
+                assert!(rig.calls.is_empty());
+                rig.pass_ms(2);
+            }
+        }
+        rig.collect();
+        rig.run();
+        assert_eq!(rig.opened().generation, Generation(5), "{reply:?}");
+        // An answer that comes too late is nothing.
+        rig.opener.owner(OwnerReply::Busy);
+    }
+}
+
+#[test]
+fn a_dead_owner_is_not_asked_and_neither_are_we() {
+    let mut rig = Rig::new(metadata(Some(OTHER)));
+    rig.run();
+    assert!(rig.asked.is_empty());
+    assert_eq!(rig.opened().generation, Generation(5));
+    let mut rig = Rig::new(metadata(Some(ME))).lives(ME);
+    rig.run();
+    assert!(rig.asked.is_empty());
+    assert_eq!(rig.opened().generation, Generation(5));
+}
+
+#[test]
+fn metadata_that_a_node_suspects_opens_nothing() {
+    let mut suspected = metadata(None);
+    let why = "the metadata is older than what store 1 knows".to_owned();
+    let suspect = map::Suspect { why: why.clone() };
+    put(&mut suspected, map::suspect_key(OTHER), &suspect);
+    let mut rig = Rig::new(suspected);
+    rig.run();
+    let volume = "v".to_owned();
+    assert_eq!(*rig.error(), OpenError::Suspect { volume, why });
+    assert_eq!(rig.volume().generation, Generation(4), "nothing was changed");
+}
+
+#[test]
+fn a_lost_race_asks_the_winner() {
+    let mut rig = Rig::new(metadata(None)).lives(OTHER);
+    rig.step();
+    rig.step();
+    let mut theirs = volume(Some(OTHER));
+    theirs.generation = Generation(5);
+    put(&mut rig.metadata, map::volume_key("v"), &theirs);
+    rig.run();
+    assert_eq!(rig.asked, [OTHER]);
+    rig.opener.owner(OwnerReply::Busy);
+    rig.collect();
+    assert_eq!(*rig.error(), OpenError::Busy { owner: OTHER });
+}
+
+#[test]
+fn a_race_that_is_lost_after_the_raise_starts_again() {
+    let mut rig = Rig::new(metadata(None)).lives(OTHER);
+    while rig.volume().generation == Generation(4) {
+        rig.step();
+    }
+    let mut theirs = volume(Some(OTHER));
+    theirs.generation = Generation(6);
+    put(&mut rig.metadata, map::volume_key("v"), &theirs);
+    rig.run();
+    assert_eq!(rig.asked, [OTHER]);
+    rig.opener.owner(OwnerReply::Released);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().generation, Generation(7));
+}
+
+#[test]
+fn endless_races_end() {
+    let mut rig = Rig::new(metadata(None));
+    for turn in 5..100 {
+        if rig.result.is_some() {
+            break;
+        }
+        while !rig.calls.is_empty() && !rig.calls[0].1.then.iter().any(Op::is_write) {
+            rig.step();
+        }
+        let mut theirs = volume(None);
+        theirs.generation = Generation(turn);
+        put(&mut rig.metadata, map::volume_key("v"), &theirs);
+        rig.step();
+    }
+    assert_eq!(*rig.error(), OpenError::Contended);
+}
+
+#[test]
+fn an_unknown_outcome_is_read_back_and_raised_again() {
+    for done in [true, false] {
+        let mut rig = Rig::new(metadata(None));
+        rig.step();
+        rig.step();
+        if done {
+            let call = rig.calls[0].1.clone();
+            rig.metadata.txn(&call).unwrap();
+        }
+        rig.fail(unknown());
+        assert!(rig.calls.is_empty());
+        rig.pass_ms(30);
+        assert!(rig.calls[0].1.is_read_only());
+        rig.run();
+        assert_eq!(rig.opened().generation, Generation(if done { 6 } else { 5 }));
+        assert_eq!(rig.volume().generation, rig.opened().generation);
+    }
+}
+
+#[test]
+fn the_metadata_may_be_away_for_a_while() {
+    let mut rig = Rig::new(metadata(None));
+    for _ in 0..20 {
+        rig.fail(unavailable());
+        rig.pass_ms(30);
+    }
+    rig.run();
+    assert_eq!(rig.opened().generation, Generation(5));
+
+    let mut rig = Rig::new(metadata(None));
+    while rig.result.is_none() {
+        rig.fail(unavailable());
+        rig.pass_ms(100);
+    }
+    assert!(matches!(rig.error(), OpenError::Metadata { .. }));
+    assert!(rig.now.since(Time(0)) < Duration::from_secs(4));
+}
+
+#[test]
+fn what_cannot_be_opened_is_said_clearly() {
+    let wrong = |change: fn(&mut State)| {
+        let mut state = metadata(None);
+        change(&mut state);
+        let mut rig = Rig::new(state);
+        rig.run();
+        rig.error().clone()
+    };
+    assert_eq!(
+        wrong(|state| {
+            state
+                .txn(&Call {
+                    then: vec![Op::Delete {
+                        key: map::volume_key("v"),
+                    }],
+                    ..Call::default()
+                })
+                .unwrap();
+        }),
+        OpenError::NoSuchVolume { name: "v".to_owned() }
+    );
+    assert_eq!(
+        wrong(|state| {
+            state
+                .txn(&Call {
+                    then: vec![Op::Delete {
+                        key: map::pool_key("p"),
+                    }],
+                    ..Call::default()
+                })
+                .unwrap();
+        }),
+        OpenError::NoSuchPool {
+            volume: "v".to_owned(),
+            pool: "p".to_owned()
+        }
+    );
+    assert_eq!(
+        wrong(|state| {
+            let mut last = volume(None);
+            last.generation = Generation::MAX;
+            put(state, map::volume_key("v"), &last);
+        }),
+        OpenError::GenerationsUsedUp { name: "v".to_owned() }
+    );
+    let bad: [fn(&mut State); 10] = [
+        |state| {
+            put(
+                state,
+                map::volume_key("v"),
+                &map::Volume {
+                    size_bytes: 5000,
+                    ..volume(None)
+                },
+            )
+        },
+        |state| put(state, map::pool_key("p"), &map::Pool { groups: 3, ..pool() }),
+        |state| {
+            put(
+                state,
+                map::pool_key("p"),
+                &map::Pool {
+                    groups: 1 << 20,
+                    ..pool()
+                },
+            )
+        },
+        |state| {
+            put(
+                state,
+                map::pool_key("p"),
+                &map::Pool {
+                    chunk_bytes: 5000,
+                    ..pool()
+                },
+            )
+        },
+        |state| {
+            put(
+                state,
+                map::pool_key("p"),
+                &map::Pool {
+                    chunk_bytes: 8 << 20,
+                    ..pool()
+                },
+            )
+        },
+        |state| {
+            let kind = PoolKind::Replicated {
+                copies: 2,
+                min_copies: 3,
+            };
+            put(state, map::pool_key("p"), &map::Pool { kind, ..pool() });
+        },
+        |state| put(state, map::pool_key("p"), &map::Pool { groups: 4, ..pool() }),
+        |state| {
+            let key = map::group_key(PoolId(1), GroupIndex(1));
+            put(
+                state,
+                key,
+                &map::Group {
+                    in_sync: Vec::new(),
+                    ..group(1)
+                },
+            );
+        },
+        |state| {
+            let key = map::group_key(PoolId(1), GroupIndex(1));
+            put(
+                state,
+                key,
+                &map::Group {
+                    in_sync: vec![StoreId(1); 2],
+                    ..group(1)
+                },
+            );
+        },
+        |state| {
+            state
+                .txn(&Call::put(map::group_key(PoolId(1), GroupIndex(0)), "{"))
+                .unwrap();
+        },
+    ];
+    for change in bad {
+        let error = wrong(change);
+        assert!(matches!(error, OpenError::BadRecord { .. }), "{error}");
+        assert!(error.to_string().contains("/amita/"), "it says where: {error}");
+    }
+}

@@ -1,0 +1,352 @@
+//! How hard background work may press: bringing members up to date now, scrubbing and moving data as well.
+//!
+//! **The story.** A rebuild that runs as fast as it can takes the disks from the clients; one that runs at a fixed rate is
+//! too fast on a busy day and too slow at night. So background work asks before each window (up to 128 KiB) whether it
+//! may start, and while clients are at work the answer hangs on how they fare.
+//!
+//! **Mechanism.** One [`Pace`] a core. It counts the latency of all clients' I/O on that core, in spans of 200 ms, reads
+//! and writes apart. Spans in which no background work ran teach what is normal; when work goes on for long it pauses for
+//! a moment now and then, to learn that anew. A span with background work is compared with normal: is the p99 beyond the
+//! allowed factor, or the mean beyond what the allowed loss of throughput means (a client with a fixed queue that is to keep
+//! 70 % of its throughput may see 1/0.7 of its mean latency)? Then the *width*, the number of windows under way at once,
+//! shrinks by a factor; while there is room it grows by a little. A width below one stands for pauses between windows.
+//! Idle clients need no care: the width grows without them, and returns to where it was when they are back.
+//!
+//! **Levels.** What is more urgent goes first: less urgent work starts nothing while more urgent work waits. Each level has
+//! limits of its own that hold always, and the most urgent a width that it keeps whatever the clients feel, so that a group
+//! without a copy to spare is not left so for good.
+//!
+//! It is a pure state machine: time comes in.
+
+mod clients;
+mod pass;
+
+pub use pass::{Pacer, Pass};
+
+use amita_reactor::Time;
+use amita_types::recovery::{Limits, Recovery};
+use clients::{Clients, Mood};
+use std::time::Duration;
+
+/// Why background work is done, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A group stands at its least number of copies.
+    Critical,
+    /// A group lacks a copy.
+    Degraded,
+    /// Data is to lie elsewhere.
+    Rebalance,
+    /// Copies are compared.
+    Scrub,
+}
+
+/// How many levels there are.
+const LEVELS: usize = 4;
+/// A span of clients' I/O that is judged at once, if enough was done in it.
+const SPAN: Duration = Duration::from_millis(200);
+/// Work that was refused for a reason that has no end of its own asks again after so long.
+const RETRY: Duration = Duration::from_millis(5);
+/// After so long without asking, more urgent work is not thought to wait any more.
+const URGENT: Duration = Duration::from_millis(20);
+/// The width is counted in thousandths of a window.
+const ONE: u32 = 1000;
+/// The widest: no device needs more from one core.
+const WIDEST: u32 = 32 * ONE;
+/// Where it begins while clients are at work.
+const FIRST: u32 = ONE;
+/// What each level keeps whatever the clients feel. Below a hundredth even a window that costs the clients many times their
+/// latency does not show in their p99.
+const LEAST: [u32; LEVELS] = [ONE / 20, ONE / 100, ONE / 200, ONE / 500];
+/// The longest pause between two windows.
+const LONGEST_GAP: Duration = Duration::from_secs(2);
+/// What a span is taken for in which work was slower than that: it hung, and is no measure of a pause.
+const LONGEST_WINDOW: Duration = Duration::from_millis(500);
+/// While work goes on, what is normal is learned anew so often.
+const REFRESH: Duration = Duration::from_secs(20);
+/// Such a pause ends after so long, whatever was learned.
+const LONGEST_QUIET: Duration = Duration::from_secs(1);
+
+/// The limits of one level.
+#[derive(Debug, Default)]
+struct Gate {
+    limits: Limits,
+    /// Windows under way.
+    active: u16,
+    /// When what was moved is paid for.
+    paid: Time,
+    /// When it was last refused.
+    refused: Option<Time>,
+}
+
+/// A pause of background work, so that what is normal is seen.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    began: Time,
+    /// The clean span has begun.
+    clean: bool,
+}
+
+/// What a core's background work has done, and how it is held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PaceStatus {
+    /// Windows that were started.
+    pub started: u64,
+    /// Bytes that were moved.
+    pub bytes: u64,
+    /// How many windows may be under way at once, in thousandths.
+    pub width: u32,
+    /// The clients' p99 latency of reads and of writes without background work, as last learned.
+    pub normal_p99: [Duration; 2],
+    /// How often the width shrank.
+    pub shrunk: u64,
+    /// Pauses that were made to see what is normal.
+    pub pauses: u64,
+}
+
+/// The pace of one core.
+#[derive(Debug)]
+pub struct Pace {
+    settings: Recovery,
+    gates: [Gate; LEVELS],
+    now: Time,
+    clients: Clients,
+    /// Windows may be under way, in thousandths; while clients are at work.
+    width: u32,
+    /// The same, while they are idle.
+    idle_width: u32,
+    idle: bool,
+    /// A width below one: nothing starts before then.
+    gap: Time,
+    span_began: Time,
+    /// Background work ran in this span.
+    worked: bool,
+    quiet: Option<Quiet>,
+    /// When what is normal was last seen.
+    learned: Option<Time>,
+    status: PaceStatus,
+}
+
+impl Pace {
+    /// One of `cores` that share a node's limits.
+    #[must_use]
+    pub fn new(settings: &Recovery, cores: u16) -> Pace {
+        let mut pace = Pace {
+            settings: settings.clone(),
+            gates: Default::default(),
+            now: Time(0),
+            clients: Clients::default(),
+            width: FIRST,
+            idle_width: FIRST,
+            idle: true,
+            gap: Time(0),
+            span_began: Time(0),
+            worked: false,
+            quiet: None,
+            learned: None,
+            status: PaceStatus::default(),
+        };
+        pace.set(settings, cores);
+        pace
+    }
+
+    /// Takes other settings. What is under way goes on.
+    pub fn set(&mut self, settings: &Recovery, cores: u16) {
+        let of = [settings.critical, settings.degraded, settings.rebalance, settings.scrub];
+        for (gate, limits) in self.gates.iter_mut().zip(of) {
+            gate.limits = share(limits, cores);
+            gate.paid = gate.paid.min(self.now);
+        }
+        self.settings = settings.clone();
+    }
+
+    /// A client's I/O has ended.
+    pub fn client(&mut self, now: Time, write: bool, latency: Duration) {
+        self.advance(now);
+        let many = self.clients.record(write, latency);
+        if self.idle && many {
+            // They are back: what was learned with them holds at once.
+            self.idle = false;
+        }
+    }
+
+    /// May a window start? If not, it may be asked again at the moment that is returned. Each start has its [`Pace::end`].
+    ///
+    /// # Errors
+    /// It may not; the moment lies after `now`.
+    pub fn start(&mut self, now: Time, level: Level) -> Result<(), Time> {
+        self.advance(now);
+        match self.hindrance(now, level) {
+            None => {
+                self.begin(level);
+                Ok(())
+            }
+            Some(until) => {
+                self.gates[level as usize].refused = Some(now);
+                Err(until.max(now.plus(Duration::from_millis(1))))
+            }
+        }
+    }
+
+    /// A window starts that must not wait: clients wait for it.
+    pub fn force(&mut self, now: Time, level: Level) {
+        self.advance(now);
+        self.begin(level);
+    }
+
+    fn begin(&mut self, level: Level) {
+        let gate = &mut self.gates[level as usize];
+        gate.active = gate.active.saturating_add(1);
+        gate.refused = None;
+        self.worked = true;
+        self.status.started += 1;
+    }
+
+    fn hindrance(&mut self, now: Time, level: Level) -> Option<Time> {
+        let gate = &self.gates[level as usize];
+        if gate.limits.windows > 0 && gate.active >= gate.limits.windows {
+            return Some(now.plus(RETRY));
+        }
+        if gate.paid > now {
+            return Some(gate.paid);
+        }
+        let urgent = &self.gates[..level as usize];
+        if urgent
+            .iter()
+            .any(|gate| gate.refused.is_some_and(|at| now.since(at) < URGENT))
+        {
+            return Some(now.plus(RETRY));
+        }
+        if !self.settings.automatic {
+            return None;
+        }
+        self.want_quiet(now);
+        if self.quiet.is_some() {
+            return Some(now.plus(RETRY));
+        }
+        let active: u32 = self.gates.iter().map(|gate| u32::from(gate.active)).sum();
+        let width = self.width(level);
+        if active > 0 && (active + 1) * ONE > width {
+            return Some(now.plus(RETRY));
+        }
+        (width < ONE && self.gap > now).then_some(self.gap)
+    }
+
+    fn width(&self, level: Level) -> u32 {
+        let width = if self.idle { self.idle_width } else { self.width };
+        width.max(LEAST[level as usize])
+    }
+
+    /// A window has ended that started at `started`; it moved so much, by so many requests.
+    pub fn end(&mut self, now: Time, level: Level, started: Time, bytes: u64, requests: u32) {
+        self.advance(now);
+        let width = self.width(level);
+        let gate = &mut self.gates[level as usize];
+        assert!(gate.active > 0, "a window ends once");
+        gate.active -= 1;
+        self.status.bytes += bytes;
+        let second = 1_000_000_000_u64;
+        let per_bytes = bytes.saturating_mul(second).checked_div(gate.limits.bytes_per_s);
+        let per_requests = (u64::from(requests) * second).checked_div(u64::from(gate.limits.iops));
+        let cost = per_bytes.unwrap_or(0).max(per_requests.unwrap_or(0));
+        gate.paid = Time(gate.paid.0.max(now.0) + cost);
+        if width < ONE {
+            let took = now.since(started).min(LONGEST_WINDOW);
+            let gap = took * (ONE - width) / width;
+            self.gap = now.plus(gap.min(LONGEST_GAP));
+        }
+    }
+
+    /// What has been done.
+    #[must_use]
+    pub fn status(&self) -> PaceStatus {
+        PaceStatus {
+            width: if self.idle { self.idle_width } else { self.width },
+            normal_p99: self.clients.normal_p99(),
+            ..self.status
+        }
+    }
+
+    fn is_working(&self) -> bool {
+        self.gates.iter().any(|gate| gate.active > 0)
+    }
+
+    /// Begins a pause where what is normal is not known, or not any more, and clients are at work.
+    fn want_quiet(&mut self, now: Time) {
+        let old = self.learned.is_none_or(|at| now.since(at) >= REFRESH);
+        if self.quiet.is_none() && old && !self.idle {
+            self.status.pauses += 1;
+            self.quiet = Some(Quiet {
+                began: now,
+                clean: false,
+            });
+        }
+    }
+
+    /// Ends the span, if it is over.
+    fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        if let Some(quiet) = self.quiet {
+            if !quiet.clean && !self.is_working() {
+                self.quiet = Some(Quiet { clean: true, ..quiet });
+                self.begin_span(now);
+            }
+            if now.since(quiet.began) >= LONGEST_QUIET {
+                // Too little was done to learn from: what was known must do.
+                self.quiet = None;
+                self.learned = Some(now);
+            }
+        }
+        let length = now.since(self.span_began);
+        if length < SPAN {
+            return;
+        }
+        match self.clients.judge(length, self.worked, &self.settings) {
+            // A little more is needed.
+            Mood::Unsure => return,
+            Mood::Idle => {
+                self.idle = true;
+                if self.worked {
+                    self.idle_width = (self.idle_width * 2).min(WIDEST);
+                }
+            }
+            Mood::Normal => {
+                self.idle = false;
+                self.learned = Some(now);
+                self.quiet = self.quiet.filter(|quiet| !quiet.clean);
+            }
+            Mood::Hurt { percent } => {
+                self.idle = false;
+                self.status.shrunk += 1;
+                let (times, of) = if percent > 200 { (1, 2) } else { (7, 10) };
+                self.width = (self.width * times / of).max(LEAST[Level::Scrub as usize]);
+            }
+            Mood::Content => {
+                self.idle = false;
+                let more = if self.width < ONE { self.width / 4 + 1 } else { ONE / 2 };
+                self.width = (self.width + more).min(WIDEST);
+            }
+            Mood::Fine => self.idle = false,
+        }
+        self.begin_span(now);
+    }
+
+    fn begin_span(&mut self, now: Time) {
+        self.span_began = now;
+        self.worked = self.is_working();
+        self.clients.begin_span();
+    }
+}
+
+/// One core's share of a node's limits. What is limited stays so, however many cores there are.
+fn share(limits: Limits, cores: u16) -> Limits {
+    let cores = cores.max(1);
+    Limits {
+        bytes_per_s: limits.bytes_per_s.div_ceil(u64::from(cores)),
+        iops: limits.iops.div_ceil(u32::from(cores)),
+        windows: limits.windows.div_ceil(cores),
+    }
+}
+
+#[cfg(test)]
+mod tests;

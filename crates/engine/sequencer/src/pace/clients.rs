@@ -1,0 +1,120 @@
+//! How the clients fare: their latency now, against what is normal.
+
+use crate::histogram::Histogram;
+use amita_types::recovery::Recovery;
+use std::time::Duration;
+
+/// Fewer I/Os a second than these, and the clients count as idle.
+const IDLE_IOPS: u64 = 25;
+/// A span is judged when so many have ended in it, or when it has lasted so long.
+const ENOUGH: u64 = 100;
+const LONGEST_SPAN: Duration = Duration::from_secs(1);
+/// So few of a kind say nothing.
+const FEW: u64 = 20;
+/// The p99 of fewer is the luck of one: their p90 is taken instead.
+const MANY: u64 = 100;
+/// When so many are remembered as normal, the older ones begin to fade.
+const REMEMBERED: u64 = 4000;
+/// Below so much of what they may suffer, in percent, background work may press harder.
+const ROOM_PERCENT: u64 = 80;
+
+/// How the clients fared in a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// Too little was done to say; the span goes on.
+    Unsure,
+    /// There are none.
+    Idle,
+    /// No background work ran: it was learned what is normal.
+    Normal,
+    /// They suffer more than they may: so much of it.
+    Hurt { percent: u64 },
+    /// There is room.
+    Content,
+    /// Neither.
+    Fine,
+}
+
+/// Reads, or writes.
+#[derive(Debug, Default)]
+struct Kind {
+    span: Histogram,
+    normal: Histogram,
+}
+
+/// The clients of one core.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    reads: Kind,
+    writes: Kind,
+}
+
+impl Kind {
+    fn learn(&mut self) {
+        if self.normal.count() >= REMEMBERED {
+            self.normal.halve();
+        }
+        self.normal.add(&self.span);
+    }
+
+    /// How much they suffer, in percent of what they may; `None` where that cannot be told.
+    fn suffering(&self, settings: &Recovery) -> Option<u64> {
+        if self.span.count() < FEW || self.normal.count() < FEW {
+            return None;
+        }
+        let permille = if self.span.count() >= MANY { 990 } else { 900 };
+        let ratio =
+            |found: Duration, normal: Duration| found.as_nanos() as u64 * 100 / (normal.as_nanos() as u64).max(1);
+        let tail = ratio(self.span.permille(permille), self.normal.permille(permille));
+        let mean = ratio(self.span.mean(), self.normal.mean());
+        Some((tail * 100 / u64::from(settings.p99_percent.max(1))).max(mean * u64::from(settings.iops_percent) / 100))
+    }
+}
+
+impl Clients {
+    /// Counts an I/O; true when so many were counted in this span that the clients are surely not idle.
+    pub(super) fn record(&mut self, write: bool, latency: Duration) -> bool {
+        if write {
+            self.writes.span.record(latency);
+        } else {
+            self.reads.span.record(latency);
+        }
+        self.count() >= FEW
+    }
+
+    fn count(&self) -> u64 {
+        self.reads.span.count() + self.writes.span.count()
+    }
+
+    pub(super) fn begin_span(&mut self) {
+        self.reads.span.clear();
+        self.writes.span.clear();
+    }
+
+    /// A span of at least the usual length.
+    pub(super) fn judge(&mut self, length: Duration, worked: bool, settings: &Recovery) -> Mood {
+        let count = self.count();
+        if u128::from(count) * 1000 < u128::from(IDLE_IOPS) * length.as_millis() {
+            return Mood::Idle;
+        }
+        if count < ENOUGH && length < LONGEST_SPAN {
+            return Mood::Unsure;
+        }
+        if !worked {
+            self.reads.learn();
+            self.writes.learn();
+            return Mood::Normal;
+        }
+        let worst = self.reads.suffering(settings).max(self.writes.suffering(settings));
+        match worst {
+            Some(percent) if percent > 100 => Mood::Hurt { percent },
+            Some(percent) if percent < ROOM_PERCENT => Mood::Content,
+            _ => Mood::Fine,
+        }
+    }
+
+    /// Of reads and of writes.
+    pub(super) fn normal_p99(&self) -> [Duration; 2] {
+        [self.reads.normal.permille(990), self.writes.normal.permille(990)]
+    }
+}

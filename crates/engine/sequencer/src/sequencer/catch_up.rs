@@ -1,0 +1,114 @@
+//! A write of a part of a block meets a rotten copy, and its member cannot be spared (D7).
+//!
+//! The member refuses the write, because there is nothing to merge it with, and whatever follows it. Others have carried the
+//! write out: nobody has the block as it was before, and to give the member what the others have *now* under the version of
+//! before would let copies of one version differ. Where enough others are in sync the member is evicted, and its resync brings
+//! the block. At the pool's least it stays, and would refuse the write for ever.
+//!
+//! So the chunk is opened once more, as after a takeover: no write gets a version meanwhile; each member says what it has,
+//! behind everything that it was sent; and the ones behind are rolled forward, to the version of the others and with whole
+//! blocks, which need nothing to be merged with. Then every write up to that version is on all of them. What disturbs an
+//! opening (a link, an epoch) has it begin again, here too.
+
+use super::Sequencer;
+use super::state::ChunkState;
+use crate::task::{Kind, Members};
+use amita_reactor::Time;
+use amita_types::Version;
+
+impl Sequencer {
+    /// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
+    pub(super) fn must_catch_up(&self, group: u32, position: usize) -> bool {
+        let current = self.groups[group as usize].current;
+        let spared = current.count() > self.min_copies;
+        current.has(position) && current.count() > 1 && !spared && !self.config.planted.no_catch_up()
+    }
+
+    /// Nothing that the member was sent of the chunk is unanswered.
+    pub(super) fn catch_up(&mut self, now: Time, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        if !matches!(state.state, ChunkState::Open) {
+            return;
+        }
+        let group = state.group;
+        state.catching = true;
+        self.counters.caught_up += 1;
+        self.enter_opening(chunk);
+        self.open_chunks(now, group);
+        self.arm_silence(now);
+    }
+
+    /// Chunks of the group that came to nothing are tried again.
+    pub(super) fn catch_up_again(&mut self, now: Time, group: u32) {
+        for index in 0..self.groups[group as usize].busy.len() {
+            let Some(&chunk) = self.groups[group as usize].busy.get(index) else {
+                return;
+            };
+            let behind = self.chunks[chunk as usize].behind;
+            let outstanding = self.awaited_writes(chunk).any(|slot| {
+                let task = &self.tasks[slot];
+                !task.waiting.and(task.sent).and(behind).is_empty()
+            });
+            if !behind.is_empty() && !outstanding {
+                self.catch_up(now, chunk);
+            }
+        }
+    }
+
+    /// Every member in sync holds the chunk whole at `version`: they have said so, or were rolled forward to it.
+    pub(super) fn caught_up(&mut self, now: Time, chunk: u32, version: Version) {
+        let state = &mut self.chunks[chunk as usize];
+        let group = state.group;
+        if version < state.committed || version > state.issued {
+            // No member can have less than was acknowledged, or more than was given out.
+            let (committed, issued) = (state.committed, state.issued);
+            let why = format!("its copies are at {version}, and {committed} was acknowledged, {issued} given out");
+            self.warn_implausible(chunk, why);
+            return self.catch_up_failed(now, chunk);
+        }
+        state.catching = false;
+        let behind = std::mem::take(&mut state.behind);
+        state.stalled = state.stalled.without(behind);
+        let current = self.groups[group as usize].current;
+        let slots: Vec<u32> = self.awaited_writes(chunk).collect();
+        for slot in slots {
+            if self.tasks[slot].write().version > version {
+                break;
+            }
+            for position in self.tasks[slot].waiting.and(current).iter() {
+                if !self.tasks[slot].sent.has(position) {
+                    self.uncharge(slot, position);
+                }
+                self.settle(slot, position);
+                self.note_answer(now, slot, position);
+            }
+        }
+        for position in behind.and(current).iter() {
+            self.resend_chunk(now, chunk, position);
+        }
+        self.commit(chunk);
+        self.retry_blocked = true;
+    }
+
+    /// No member could give what the others need: the chunk goes on as it is, and that is tried again after a while.
+    pub(super) fn catch_up_failed(&mut self, now: Time, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        state.state = ChunkState::Open;
+        state.catching = false;
+        state.bad_sources = Members::NONE;
+        let (group, behind) = (state.group, state.behind);
+        for position in behind.iter() {
+            self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
+        }
+        self.retry_blocked = true;
+        let busy = self.chunks[chunk as usize].writes.head().is_some_and(|slot| {
+            debug_assert!(matches!(self.tasks[slot].kind, Kind::Write(_)));
+            true
+        });
+        if !busy || behind.is_empty() {
+            // All that was behind has left meanwhile.
+            self.chunks[chunk as usize].behind = Members::NONE;
+        }
+        self.block(chunk);
+    }
+}

@@ -1,0 +1,235 @@
+//! Credits (R7): what stores have granted to this sequencer, counted as they count it.
+//!
+//! A write gets its version when every member that it goes to has granted its blocks. Where one has not, and nothing is under
+//! way there that may bring some, it is asked (`Settle`). What that brings may be too little for the moment: others hold what
+//! they do not need, a new link or a new owner has just begun, slots come back with the next checkpoint. Only the store
+//! knows, so the write fails only when the store *says* that it is full; else it is asked again.
+//!
+//! What is granted here is kept from all others. So what is not used for a while is given back, but for one write's worth;
+//! after a longer while all of it. The blocks leave the count before the message leaves, and links are ordered: whatever is
+//! sent behind it rests on the rest.
+
+use super::state::{Ask, Store};
+use super::{NEVER, Sequencer, write};
+use crate::task::{Kind, NIL};
+use amita_reactor::{Slice, Time};
+use amita_types::message::{MAX_PIECES, RequestBody};
+use std::time::Duration;
+
+/// Credits that were not used for so long are given back, but for [`KEPT_BLOCKS`].
+pub(super) const IDLE: Duration = Duration::from_millis(200);
+/// And those after so long.
+const LONG_IDLE: Duration = Duration::from_secs(10);
+/// A write that lacks credits for so long is told that there is no space, by the next answer that does not bring enough: so a full
+/// pool answers within a second, also where a little comes back all the time.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// One write's worth: the first write after a pause need not ask.
+const KEPT_BLOCKS: u64 = MAX_PIECES as u64;
+
+/// What was asked at that time or after it.
+fn since(ask: Option<Ask>, time: Time) -> Option<Ask> {
+    ask.filter(|ask| ask.at >= time)
+}
+
+impl Store {
+    /// What the store has said of its space holds no longer: it is another one, or has room again.
+    pub(super) fn forget_words(&mut self) {
+        (self.answered, self.full) = (None, None);
+    }
+}
+
+impl Sequencer {
+    /// Members lack credits for a write that has no version yet: asks them, where nothing else may bring some. True: one of
+    /// them is full.
+    pub(super) fn ask_for_credits(&mut self, now: Time, slot: u32, group: u32, short: crate::task::Members) -> bool {
+        let asked_at = self.tasks[slot].asked_at;
+        let write = self.tasks[slot].write();
+        let want = write::charge(write);
+        if write.short_since.is_none() {
+            self.counters.credit_waits += 1;
+        }
+        let short_since = *write.short_since.get_or_insert(now);
+        for position in short.iter() {
+            let number = self.groups[group as usize].members[position];
+            let store = &self.stores[number as usize];
+            if !self.can_send(group, position) {
+                // A fence's answer or an eviction is to come. One that is lost is asked: its answer says that it is not.
+                continue;
+            }
+            // Where the store is known to be full, time has counted since the write came.
+            let has_word = since(store.full, asked_at).is_some();
+            let patient_until = if has_word { asked_at } else { short_since }.plus(PATIENCE);
+            if store.writes > 0 && now < patient_until {
+                // Their end may bring some.
+                self.tasks[slot].write().asked.remove(position);
+                continue;
+            }
+            if store.settle != NIL {
+                continue;
+            }
+            let asked = self.tasks[slot].write().asked.has(position);
+            // That it was asked when this write had waited for long, and granted too little, says the same.
+            let late = since(store.answered, patient_until);
+            let of_as_much = |word: &Ask| want >= word.want;
+            let word = since(store.full, asked_at)
+                .filter(of_as_much)
+                .or(late.filter(of_as_much));
+            let unasked = (asked && self.config.planted.full_without_word()).then_some(store.asked);
+            if let Some(word) = word.or(unasked) {
+                // Those behind it need not wait as long.
+                self.stores[number as usize].full = Some(word);
+                if !self.groups[group as usize].syncing.has(position) {
+                    return true;
+                }
+                // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write. Once said is
+                // enough: each time has all that waits looked at again.
+                if !self.groups[group as usize].doomed.has(position) {
+                    self.doom(group, position);
+                }
+                continue;
+            }
+            let again = store.asked.at.plus(self.config.busy_pause * 5);
+            // Once at the end of its patience, whenever that is.
+            let last = now >= patient_until && store.asked.at < patient_until;
+            if asked && now < again && !last {
+                self.settle_again = self.settle_again.min(again);
+                self.arm(again);
+                continue;
+            }
+            self.tasks[slot].write().asked.add(position);
+            self.settle_credits(now, group, position, want, 0);
+        }
+        false
+    }
+
+    /// Sends a request about credits; none is under way.
+    fn settle_credits(&mut self, now: Time, group: u32, position: usize, want: u64, back: u64) {
+        let number = self.groups[group as usize].members[position];
+        let slot = self.tasks.add(Kind::Settle { back }, group, NIL);
+        let store = &mut self.stores[number as usize];
+        assert!(
+            store.settle == NIL && back <= store.credit,
+            "only what there is, and once"
+        );
+        store.credit -= back;
+        store.settle = slot;
+        store.asked = Ask { at: now, want };
+        if want > 0 {
+            // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
+            store.charged_at = now;
+        }
+        self.counters.settles += 1;
+        self.expect(now, slot, position);
+        let (want, back) = (want as u32, back as u32);
+        self.send(
+            now,
+            slot,
+            position,
+            RequestBody::Settle { want, back },
+            Slice::default(),
+        );
+    }
+
+    /// A request about credits was answered; what the answer brings has been counted.
+    pub(super) fn settled(&mut self, slot: u32, position: usize, full: bool) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        let store = &mut self.stores[number as usize];
+        if store.credit < store.asked.want {
+            store.answered = Some(store.asked);
+        }
+        if full {
+            store.full = Some(store.asked);
+        } else if store.full.is_some_and(|full| store.credit >= full.want) {
+            store.full = None;
+        }
+        self.end_settle(slot, position);
+    }
+
+    /// It was refused: what was given back was not taken.
+    pub(super) fn settle_refused(&mut self, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        if let Kind::Settle { back } = self.tasks[slot].kind {
+            self.stores[number as usize].credit += back;
+        }
+        self.end_settle(slot, position);
+    }
+
+    /// Its answer is not awaited any more, because the member has left the group. Whether the store took what was given
+    /// back, the answer tells.
+    pub(super) fn forget_settle(&mut self, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        if let Kind::Settle { back } = self.tasks[slot].kind
+            && back > 0
+        {
+            let id = self.tasks.id(slot);
+            self.stores[number as usize].in_doubt.push((id, back));
+        }
+        self.end_settle(slot, position);
+    }
+
+    /// It has ended, or its link has.
+    pub(super) fn end_settle(&mut self, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        let store = &mut self.stores[number as usize];
+        assert_eq!(store.settle, slot, "a store is asked for one thing at a time");
+        store.settle = NIL;
+        self.settle_and_drop(slot, position);
+        self.note_credits(number);
+        self.retry_blocked = true;
+    }
+
+    /// When a store's credits have lain idle for so long that some are given back; never, where there are none too many.
+    fn idle_until(&self, number: usize) -> (Time, u64) {
+        let store = &self.stores[number];
+        if self.config.planted.keep_credits()
+            || !store.up
+            || store.writes > 0
+            || store.settle != NIL
+            || store.credit == 0
+        {
+            return (NEVER, 0);
+        }
+        match store.credit.checked_sub(KEPT_BLOCKS) {
+            Some(more) if more > 0 => (store.charged_at.plus(IDLE), more),
+            _ => (store.charged_at.plus(LONG_IDLE), store.credit),
+        }
+    }
+
+    /// A store's credits may be idle from then on: its count has grown, or nothing more is under way there.
+    pub(super) fn note_credits(&mut self, number: u32) {
+        let (at, _) = self.idle_until(number as usize);
+        self.credits_due = self.credits_due.min(at);
+        self.arm(at);
+    }
+
+    /// Gives back what has not been used for a while.
+    pub(super) fn return_credits(&mut self, now: Time) {
+        if now < self.credits_due {
+            return;
+        }
+        self.credits_due = NEVER;
+        for number in 0..self.stores.len() {
+            let (at, back) = self.idle_until(number);
+            if at > now {
+                self.credits_due = self.credits_due.min(at);
+                continue;
+            }
+            let by = |group: u32| {
+                let position = self.position(group, number as u32)?;
+                self.can_send(group, position).then_some((group, position))
+            };
+            // By the group that it was last asked by; that one may have lost it, or be in the middle of a change.
+            let via = self.stores[number].via;
+            let place = (via != NIL).then(|| by(via)).flatten();
+            let place = place.or_else(|| self.touched.iter().find_map(|&group| by(group)));
+            match place {
+                Some((group, position)) => self.settle_credits(now, group, position, 0, back),
+                // Not now: as if it had just been used.
+                None => {
+                    self.stores[number].charged_at = now;
+                    self.credits_due = self.credits_due.min(now.plus(IDLE));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Requests and what is owed on them: one place where both are counted.
+
+use super::{NEVER, Sequencer};
+use crate::io::Effect;
+use crate::task::Kind;
+use amita_reactor::{Slice, Time};
+use amita_types::SnapshotId;
+use amita_types::message::{Request, RequestBody, Scope};
+
+impl Sequencer {
+    /// Sends a task's request to a member. The task awaits it already.
+    pub(super) fn send(&mut self, now: Time, slot: u32, position: usize, body: RequestBody, payload: Slice) {
+        let task = &mut self.tasks[slot];
+        debug_assert!(task.waiting.has(position) && !task.sent.has(position));
+        task.sent.add(position);
+        if task.sent_at[position] == Time(0) {
+            task.sent_at[position] = now;
+        }
+        if task.first_sent == Time(0) {
+            task.first_sent = now;
+        }
+        let trace = task.trace;
+        let group = &self.groups[task.group as usize];
+        let store = self.stores[group.members[position] as usize].id;
+        let request = Request {
+            id: self.tasks.id(slot),
+            store,
+            scope: Scope {
+                volume: self.volume.id,
+                generation: self.generation,
+                group: group.id,
+                epoch: group.record.epoch,
+                snapshot: SnapshotId::HEAD,
+            },
+            trace,
+            body,
+        };
+        self.effects.push_back(Effect::Send {
+            store,
+            request,
+            payload,
+        });
+    }
+
+    /// A task awaits an answer of a member from now on.
+    pub(super) fn expect(&mut self, now: Time, slot: u32, position: usize) {
+        let task = &mut self.tasks[slot];
+        assert!(!task.waiting.has(position), "one answer of each member is awaited");
+        task.waiting.add(position);
+        task.sent.remove(position);
+        task.sent_at[position] = Time(0);
+        let group = task.group;
+        let number = self.groups[group as usize].members[position];
+        let store = &mut self.stores[number as usize];
+        store.via = group;
+        if store.awaited == 0 {
+            if store.up && !store.refusing {
+                store.heard = now;
+            }
+            store.stuck = false;
+            store.look_at = now.plus(self.config.store_timeout);
+            let due = store.heard.plus(self.config.store_timeout);
+            if !std::mem::replace(&mut store.owes, true) {
+                self.silence.stores.push(number);
+            }
+            self.arm(due);
+        }
+        let works = self.tasks[slot].kind.is_work();
+        let store = &mut self.stores[number as usize];
+        if works && store.idle_since == NEVER {
+            store.idle_since = now;
+        }
+        store.awaited += 1;
+        if let Kind::Write(write) = &self.tasks[slot].kind {
+            store.writes += 1;
+            store.bytes += write.payload.len() as u64;
+        }
+    }
+
+    /// A task awaits no answer of a member any more.
+    pub(super) fn settle(&mut self, slot: u32, position: usize) {
+        let task = &mut self.tasks[slot];
+        assert!(task.waiting.has(position), "settled once");
+        task.waiting.remove(position);
+        let number = self.groups[task.group as usize].members[position];
+        let store = &mut self.stores[number as usize];
+        assert!(store.awaited > 0, "as many answers are owed as are awaited");
+        store.awaited -= 1;
+        if store.awaited == 0 {
+            store.idle_since = NEVER;
+        }
+        if let Kind::Write(write) = &self.tasks[slot].kind {
+            store.writes -= 1;
+            if !(self.config.planted.forget_bytes() && write.version.counter().is_multiple_of(64)) {
+                store.bytes -= write.payload.len() as u64;
+            }
+            if store.writes == 0 {
+                self.note_credits(number);
+            }
+        }
+    }
+
+    /// A member has answered what an I/O needed of it.
+    pub(super) fn note_answer(&mut self, now: Time, slot: u32, position: usize) {
+        let group = self.tasks[slot].group;
+        self.tasks[slot].answered = (now, self.groups[group as usize].members[position]);
+    }
+
+    pub(super) fn settle_all(&mut self, slot: u32) {
+        for position in self.tasks[slot].waiting.iter() {
+            self.settle(slot, position);
+        }
+    }
+
+    pub(super) fn settle_and_drop(&mut self, slot: u32, position: usize) {
+        self.settle(slot, position);
+        if self.tasks[slot].waiting.is_empty() {
+            self.tasks.remove(slot);
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Opening a chunk, on its first touch (R6).
+//!
+//! Every in-sync member is asked for its version, all of them fenced, so that what they say stays true. Equal, as it
+//! nearly always is: the chunk is whole at that version. Else the longest has everything that was ever acknowledged,
+//! and what it has more is carried out on the others (see `roll`). Whatever disturbs (a link, an epoch, a refusal)
+//! starts the opening again from the first question; nothing of it is half done on a store, because a roll-forward is
+//! applied there by one record.
+
+use super::Sequencer;
+use super::roll::Roll;
+use super::state::ChunkState;
+use crate::config::MAX_OPENINGS;
+use crate::io::{Effect, IoError, Payload, StopReason, Warning};
+use crate::task::{Kind, List, Members, NIL, Step};
+use amita_reactor::buggify::{Point, narrow};
+use amita_reactor::{Slice, Time};
+use amita_types::message::{AnswerBody, MAX_MEMBERS, Refusal, RequestBody};
+use amita_types::{ChunkId, Epoch, Version};
+
+/// Where an opening stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Asking,
+    Rolling,
+    /// Rolled forward; the group's epoch is read once more.
+    Checking,
+}
+
+/// An opening under way.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) phase: Phase,
+    /// All answers belong to it.
+    pub(super) epoch: Epoch,
+    pub(super) versions: [Version; MAX_MEMBERS],
+    pub(super) longest: Version,
+    /// Its requests under way.
+    pub(super) tasks: Vec<u32>,
+    pub(super) roll: Roll,
+    /// The read of the metadata that is the check has been started.
+    covered: bool,
+}
+
+/// Chunks that are being opened at one time, at most.
+fn most_openings() -> usize {
+    if narrow(Point::OneOpening) { 1 } else { MAX_OPENINGS }
+}
+
+impl Opening {
+    pub(super) fn cover_check(&mut self) {
+        self.covered |= self.phase == Phase::Checking;
+    }
+
+    /// The version to open at, when the check was read.
+    pub(super) fn checked(&self) -> Option<Version> {
+        (self.phase == Phase::Checking && self.covered).then_some(self.longest)
+    }
+}
+
+impl Sequencer {
+    /// The chunk is to be opened, now or when its group is fenced.
+    pub(super) fn want_open(&mut self, now: Time, chunk: u32) {
+        if matches!(self.chunks[chunk as usize].state, ChunkState::Closed) {
+            let group = self.chunks[chunk as usize].group;
+            self.enter_opening(chunk);
+            self.touch(now, group);
+            self.open_chunks(now, group);
+            self.arm_silence_of(now, group);
+        }
+    }
+
+    /// The chunk waits for its turn to be opened.
+    pub(super) fn enter_opening(&mut self, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        let number = state.group;
+        state.state = ChunkState::Waiting;
+        let group = &mut self.groups[number as usize];
+        state.opening_at = group.opening.len() as u32;
+        group.opening.push(chunk);
+        group.waiting.push_back(chunk);
+        self.note_opening(number);
+    }
+
+    /// Starts every opening that waits, if the group is fenced.
+    pub(super) fn open_chunks(&mut self, now: Time, group: u32) {
+        if !self.is_fenced(group) || !self.groups[group as usize].paused.is_empty() {
+            return;
+        }
+        while self.openings < most_openings() {
+            let Some(chunk) = self.groups[group as usize].waiting.pop_front() else {
+                return;
+            };
+            self.ask(now, chunk);
+        }
+        let state = &mut self.groups[group as usize];
+        if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
+            self.starved.push_back(group);
+        }
+    }
+
+    /// Where openings have ended others may begin, in the order in which their groups had to wait. (A group that is not
+    /// fenced just now is looked at when it is.)
+    pub(super) fn retry_openings(&mut self, now: Time) {
+        while !self.starved.is_empty() && self.openings < most_openings() {
+            if let Some(group) = self.starved.pop_front() {
+                self.groups[group as usize].starved = false;
+                self.open_chunks(now, group);
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Time, chunk: u32) {
+        let state = &self.chunks[chunk as usize];
+        let (index, number) = (state.index, state.group);
+        let group = &self.groups[number as usize];
+        let members = group.current.and(group.ready);
+        let slot = self.tasks.add(Kind::Open(Step::Ask), number, chunk);
+        self.openings += 1;
+        self.chunks[chunk as usize].state = ChunkState::Opening(Box::new(Opening {
+            phase: Phase::Asking,
+            epoch: group.record.epoch,
+            versions: [Version::NONE; MAX_MEMBERS],
+            longest: Version::NONE,
+            tasks: vec![slot],
+            roll: Roll::default(),
+            covered: false,
+        }));
+        for position in members.iter() {
+            self.expect(now, slot, position);
+            self.send(
+                now,
+                slot,
+                position,
+                RequestBody::Open { chunk: index },
+                Slice::default(),
+            );
+        }
+    }
+
+    /// The opening that a task belongs to.
+    pub(super) fn opening(&mut self, chunk: u32) -> &mut Opening {
+        match &mut self.chunks[chunk as usize].state {
+            ChunkState::Opening(opening) => opening,
+            other => panic!("an opening's requests end with it, and the chunk is {other:?}"),
+        }
+    }
+
+    /// An answer to one of an opening's requests.
+    pub(super) fn opening_answered(
+        &mut self,
+        now: Time,
+        slot: u32,
+        position: usize,
+        body: AnswerBody,
+        payload: &Slice,
+    ) {
+        let chunk = self.tasks[slot].chunk;
+        let Kind::Open(step) = self.tasks[slot].kind else {
+            unreachable!("the caller has looked")
+        };
+        let group = self.tasks[slot].group;
+        let epoch = self.groups[group as usize].record.epoch;
+        assert_eq!(self.opening(chunk).epoch, epoch, "an opening ends with its epoch (R6)");
+        match (step, body) {
+            (Step::Ask, AnswerBody::Opened { version, incomplete }) => {
+                if incomplete.is_some() {
+                    // It is not in sync, whatever the record says (R5).
+                    self.misbehaved(
+                        now,
+                        slot,
+                        position,
+                        "an incomplete copy, though it is in sync".to_owned(),
+                    );
+                    return;
+                }
+                if version.generation() > self.generation {
+                    let generation = version.generation();
+                    return self.stop(StopReason::Deposed { generation });
+                }
+                self.settle(slot, position);
+                self.opening(chunk).versions[position] = version;
+                if self.tasks[slot].waiting.is_empty() {
+                    self.end_task(slot, chunk);
+                    self.compare(now, chunk);
+                }
+            }
+            (Step::List, AnswerBody::Changes { entries, more }) => {
+                self.settle(slot, position);
+                self.end_task(slot, chunk);
+                self.listed(now, chunk, position, entries, more);
+            }
+            (Step::Fetch(range), AnswerBody::Data { sums, .. }) => {
+                self.settle(slot, position);
+                self.end_task(slot, chunk);
+                self.fetched(now, chunk, position, range, &sums, payload);
+            }
+            (Step::Roll, AnswerBody::Done) => {
+                self.settle(slot, position);
+                self.end_task(slot, chunk);
+                self.rolled(now, chunk);
+            }
+            (_, body) => self.misbehaved(
+                now,
+                slot,
+                position,
+                format!("an answer that was not asked for: {body:?}"),
+            ),
+        }
+    }
+
+    pub(super) fn end_task(&mut self, slot: u32, chunk: u32) {
+        self.tasks.remove(slot);
+        self.opening(chunk).tasks.retain(|&task| task != slot);
+    }
+
+    /// All members have said what they hold.
+    fn compare(&mut self, now: Time, chunk: u32) {
+        let group = self.chunks[chunk as usize].group;
+        let mut members = self.groups[group as usize].current;
+        if self.config.planted.serve_half_fenced() {
+            members = members.and(self.groups[group as usize].ready);
+        }
+        let opening = self.opening(chunk);
+        let longest = members
+            .iter()
+            .map(|position| opening.versions[position])
+            .max()
+            .unwrap_or(Version::NONE);
+        opening.longest = longest;
+        let mut claims = members.iter().map(|position| opening.versions[position]);
+        if !claims.all(|version| longest.may_follow(version)) && !self.config.planted.any_jump() {
+            return self.implausible(now, chunk, members);
+        }
+        let opening = self.opening(chunk);
+        let mut shorter = Members::NONE;
+        for position in members.iter() {
+            if opening.versions[position] < longest {
+                shorter.add(position);
+            }
+        }
+        if shorter.is_empty() || self.config.planted.open_without_roll() {
+            // Nothing was changed, and every member was fenced at this epoch when it answered: no further check.
+            return self.chunk_opened(now, chunk, longest);
+        }
+        self.start_roll(now, chunk, members, shorter);
+    }
+
+    /// In-sync members claim versions that are further apart than any history makes them. Which of them is wrong nobody
+    /// here can tell: what the longest has may be a lie, and what the others have may be too little. So nothing is changed.
+    fn implausible(&mut self, now: Time, chunk: u32, members: Members) {
+        let group = self.chunks[chunk as usize].group;
+        let versions = self.opening(chunk).versions;
+        let claims = members.iter().map(|position| {
+            let store = self.id_of(group, position);
+            format!("store {store} is at version {}", versions[position])
+        });
+        let why = format!(
+            "its copies cannot be of one history ({})",
+            claims.collect::<Vec<_>>().join(", ")
+        );
+        self.warn_implausible(chunk, why);
+        self.opening_failed(now, chunk, IoError::Damaged);
+    }
+
+    /// Says once why the chunk's I/O fails.
+    pub(super) fn warn_implausible(&mut self, chunk: u32, why: String) {
+        if !std::mem::replace(&mut self.chunks[chunk as usize].implausible, true) {
+            let chunk = ChunkId {
+                volume: self.volume.id,
+                index: self.chunks[chunk as usize].index,
+            };
+            self.effects
+                .push_back(Effect::Warn(Warning::Implausible { chunk, why }));
+        }
+    }
+
+    /// The chunk is whole at `version` on every member.
+    pub(super) fn chunk_opened(&mut self, now: Time, chunk: u32, version: Version) {
+        self.drop_opening(chunk);
+        self.leave_opening(chunk);
+        let state = &mut self.chunks[chunk as usize];
+        state.state = ChunkState::Open;
+        state.bad_sources = Members::NONE;
+        state.implausible = false;
+        if state.catching {
+            self.caught_up(now, chunk, version);
+        } else {
+            self.counters.opened += 1;
+            state.issued = version;
+            state.committed = version;
+        }
+        self.kick(now, chunk);
+    }
+
+    fn leave_opening(&mut self, chunk: u32) {
+        let group = self.chunks[chunk as usize].group;
+        let place = std::mem::replace(&mut self.chunks[chunk as usize].opening_at, NIL) as usize;
+        let opening = &mut self.groups[group as usize].opening;
+        let gone = opening.swap_remove(place);
+        assert_eq!(gone, chunk, "a chunk that opens is in the list");
+        if let Some(&moved) = opening.get(place) {
+            self.chunks[moved as usize].opening_at = place as u32;
+        }
+    }
+
+    /// No member has an intact copy of what must be rolled forward: I/O that waits fails, the next touch tries again.
+    pub(super) fn opening_failed(&mut self, now: Time, chunk: u32, error: IoError) {
+        self.drop_opening(chunk);
+        self.leave_opening(chunk);
+        if self.chunks[chunk as usize].catching {
+            return self.catch_up_failed(now, chunk);
+        }
+        let state = &mut self.chunks[chunk as usize];
+        state.state = ChunkState::Closed;
+        state.bad_sources = Members::NONE;
+        let queues = [
+            std::mem::take(&mut state.queued_writes),
+            std::mem::take(&mut state.queued_clears),
+            std::mem::take(&mut state.queued_reads),
+            std::mem::take(&mut state.queued_compares),
+            std::mem::take(&mut state.compared),
+        ];
+        state.comparing = NIL;
+        for mut queue in queues {
+            self.fail_queue(&mut queue, error);
+        }
+    }
+
+    fn fail_queue(&mut self, queue: &mut List, error: IoError) {
+        while let Some(slot) = queue.head() {
+            self.tasks.unlink(queue, slot);
+            let course = self.course(slot);
+            let io = match self.tasks.remove(slot) {
+                Kind::Write(write) => write.io,
+                Kind::Read(read) => read.io,
+                other => unreachable!("queues hold I/O, not {other:?}"),
+            };
+            self.done(io, Err(error), Payload::None, course);
+        }
+    }
+
+    pub(super) fn opening_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
+        let chunk = self.tasks[slot].chunk;
+        let group = self.tasks[slot].group;
+        match refusal {
+            Refusal::StaleEpoch { .. }
+            | Refusal::NotFenced
+            | Refusal::Fenced { .. }
+            | Refusal::Busy
+            | Refusal::Poisoned
+            | Refusal::NoSuchStore => {}
+            Refusal::Damaged { block } => {
+                self.found_damage(group, position, chunk, *block);
+                let as_source = matches!(self.tasks[slot].kind, Kind::Open(Step::List | Step::Fetch(_)));
+                if as_source {
+                    self.chunks[chunk as usize].bad_sources.add(position);
+                } else {
+                    // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
+                    self.doom(group, position);
+                    if self.groups[group as usize].current.count() <= self.min_copies {
+                        return self.opening_failed(now, chunk, IoError::Damaged);
+                    }
+                    self.pause(now, group, position, self.config.busy_pause * 10);
+                }
+            }
+            other => {
+                // R7: who cannot take what is valid is evicted.
+                self.warn_refused(group, self.groups[group as usize].members[position], other);
+                self.doom(group, position);
+                self.pause(now, group, position, self.config.busy_pause * 10);
+            }
+        }
+        self.restart_opening(now, chunk);
+    }
+
+    /// From the first question, when the group is fenced (which it may well be).
+    pub(super) fn restart_opening(&mut self, now: Time, chunk: u32) {
+        let group = self.chunks[chunk as usize].group;
+        if self.drop_opening(chunk) {
+            self.groups[group as usize].waiting.push_back(chunk);
+        }
+        self.open_chunks(now, group);
+    }
+
+    /// Ends what is asked for a chunk's opening; false where nothing was, and the chunk waits. From now on it does, and
+    /// whoever calls puts it with those that wait, or has it leave.
+    fn drop_opening(&mut self, chunk: u32) -> bool {
+        let ChunkState::Opening(opening) =
+            std::mem::replace(&mut self.chunks[chunk as usize].state, ChunkState::Waiting)
+        else {
+            return false;
+        };
+        self.openings -= 1;
+        for slot in opening.tasks {
+            self.settle_all(slot);
+            self.tasks.remove(slot);
+        }
+        true
+    }
+
+    /// All openings of a group wait for its fence again.
+    pub(super) fn reset_openings(&mut self, group: u32) {
+        for index in 0..self.groups[group as usize].opening.len() {
+            let chunk = self.groups[group as usize].opening[index];
+            if self.drop_opening(chunk) {
+                self.groups[group as usize].waiting.push_back(chunk);
+            }
+        }
+    }
+
+    /// A new request of an opening, to one member.
+    pub(super) fn opening_send(
+        &mut self,
+        now: Time,
+        chunk: u32,
+        position: usize,
+        step: Step,
+        body: RequestBody,
+        payload: Slice,
+    ) {
+        let group = self.chunks[chunk as usize].group;
+        let slot = self.tasks.add(Kind::Open(step), group, chunk);
+        debug_assert_ne!(slot, NIL);
+        self.opening(chunk).tasks.push(slot);
+        self.expect(now, slot, position);
+        self.send(now, slot, position, body, payload);
+    }
+}

@@ -1,0 +1,422 @@
+//! The path of a read: one member is asked; its answer is checked, held until its version is everywhere (R3), and given
+//! out when promises prove that nobody can have taken over meanwhile (R4).
+
+use super::Sequencer;
+use crate::io::{Course, IoError, Op, Payload, StopReason};
+use crate::task::{Found, Kind, Members, NIL, Read};
+use amita_reactor::buggify::{Point, buggify};
+use amita_reactor::{Slice, Time};
+use amita_types::message::{Refusal, RequestBody, Sums};
+use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, TraceId, Version};
+
+impl Sequencer {
+    /// Sends a read that stands in no list to a member; false when none can be asked now.
+    pub(super) fn try_read(&mut self, now: Time, slot: u32) -> bool {
+        let group = self.tasks[slot].group;
+        let current = self.groups[group as usize].current;
+        let read = self.tasks[slot].read();
+        if !current.is_empty() && current.without(read.damaged).is_empty() {
+            let io = read.io;
+            let course = self.course(slot);
+            let chunk = self.tasks[slot].chunk;
+            self.tasks.remove(slot);
+            self.end_compare(chunk, slot);
+            self.done(io, Err(IoError::Damaged), Payload::None, course);
+            return true;
+        }
+        let mut chosen = self.choose(now, slot);
+        if chosen.is_none() {
+            // Everyone was asked: those with intact copies once more.
+            let read = self.tasks[slot].read();
+            read.tried = read.damaged;
+            chosen = self.choose(now, slot);
+        }
+        if let Some(position) = chosen {
+            self.ask_member(now, slot, position);
+        }
+        chosen.is_some()
+    }
+
+    /// The member to read from: one in this process if it answers, else the one that owes the fewest answers.
+    fn choose(&mut self, now: Time, slot: u32) -> Option<usize> {
+        let number = self.tasks[slot].group;
+        let waiting = self.tasks[slot].waiting;
+        let read = self.tasks[slot].read();
+        let out = Members(read.tried.0 | read.damaged.0 | waiting.0);
+        let group = &self.groups[number as usize];
+        let mut best: Option<((bool, u32, u32), usize)> = None;
+        let mut readable = group.current;
+        if self.config.planted.read_from_syncing() {
+            readable = readable.or(group.syncing);
+        }
+        for position in readable.without(out).without(group.doomed).iter() {
+            let store = &self.stores[group.members[position] as usize];
+            if !self.can_send(number, position) {
+                continue;
+            }
+            let hangs = store.awaited > 0 && now.since(store.heard) >= self.silent_after();
+            let hangs = hangs || self.care.health().avoids(store.watch);
+            // Equals take turns.
+            let turn = (slot + position as u32) % group.members.len() as u32;
+            // One that is silent, or where an operation hangs, is asked last, where it may not be evicted.
+            let rank = if store.lost {
+                (true, u32::MAX, turn)
+            } else if store.local && !hangs && !buggify(Point::ReadAnywhere) {
+                (false, 0, 0)
+            } else {
+                (hangs, store.awaited + 1, turn)
+            };
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, position));
+            }
+        }
+        best.map(|(_, position)| position)
+    }
+
+    fn ask_member(&mut self, now: Time, slot: u32, position: usize) {
+        let group = self.tasks[slot].group;
+        let chunk = &self.chunks[self.tasks[slot].chunk as usize];
+        let index = chunk.index;
+        // R8: everything acknowledged, and with it (R3) everything that a read has returned.
+        let least = if self.config.planted.no_least() {
+            Version::NONE
+        } else {
+            chunk.committed
+        };
+        let read = self.tasks[slot].read();
+        read.tried.add(position);
+        let body = match read.op {
+            Op::Allocation { .. } | Op::Clear { .. } => RequestBody::Allocation { chunk: index, least },
+            _ => RequestBody::Read {
+                chunk: index,
+                range: read.range,
+                least,
+            },
+        };
+        self.tasks.age(slot, now);
+        self.arm(now.plus(self.hedge_after()));
+        self.expect(now, slot, position);
+        self.send(now, slot, position, body, Slice::default());
+        // Beside the read, so that its answer need not wait for promises (R4); its own member promises by the answer.
+        self.renew_promises(now, group, Members::one(position), now);
+    }
+
+    /// A member does not answer a read, or not well: it stays with the others.
+    pub(super) fn give_up_on(&mut self, now: Time, slot: u32, position: usize) {
+        self.settle(slot, position);
+        self.go_elsewhere(now, slot);
+    }
+
+    fn go_elsewhere(&mut self, now: Time, slot: u32) {
+        let task = &mut self.tasks[slot];
+        let chunk = task.chunk;
+        if !task.waiting.is_empty() || task.read().found.is_some() {
+            return;
+        }
+        self.tasks.rest(slot);
+        if !self.try_read(now, slot) {
+            self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+            self.block(chunk);
+        }
+    }
+
+    pub(super) fn read_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
+        let group = self.tasks[slot].group;
+        let chunk = self.tasks[slot].chunk;
+        match refusal {
+            Refusal::StaleEpoch { .. }
+            | Refusal::NotFenced
+            | Refusal::Fenced { .. }
+            | Refusal::Busy
+            | Refusal::Poisoned
+            | Refusal::NoSuchStore => {}
+            Refusal::Damaged { block } => {
+                self.found_damage(group, position, chunk, *block);
+                self.want_repair(chunk, position, *block);
+                self.tasks[slot].read().damaged.add(position);
+            }
+            other => {
+                // R8: a member that is behind what it has answered has lost something. Others are as unfit.
+                self.warn_refused(group, self.groups[group as usize].members[position], other);
+                self.doom(group, position);
+            }
+        }
+        self.give_up_on(now, slot, position);
+    }
+
+    pub(super) fn data_arrived(
+        &mut self,
+        now: Time,
+        slot: u32,
+        position: usize,
+        version: Version,
+        sums: &Sums,
+        payload: Slice,
+    ) {
+        let group = self.tasks[slot].group;
+        let chunk = self.tasks[slot].chunk;
+        let read = self.tasks[slot].read();
+        if read.found.is_some() {
+            // The other member was quicker.
+            return self.settle(slot, position);
+        }
+        let range = read.range;
+        if version.generation() > self.generation {
+            let generation = version.generation();
+            return self.stop(StopReason::Deposed { generation });
+        }
+        if version > self.chunks[chunk as usize].issued {
+            return self.misbehaved(
+                now,
+                slot,
+                position,
+                format!("version {version}, which was never given out"),
+            );
+        }
+        match damage(range, sums, &payload) {
+            Intact::Yes => {
+                self.settle(slot, position);
+                self.note_answer(now, slot, position);
+                self.found(now, slot, Found::Data { version, payload });
+            }
+            Intact::No(block) => {
+                // End to end: whatever spoiled it, it is not served.
+                self.found_damage(group, position, chunk, block);
+                self.want_repair(chunk, position, block);
+                self.tasks[slot].read().damaged.add(position);
+                self.give_up_on(now, slot, position);
+            }
+            Intact::Shape => {
+                let what = format!(
+                    "{} bytes and {} sums for {} blocks",
+                    payload.len(),
+                    sums.len(),
+                    range.count
+                );
+                self.misbehaved(now, slot, position, what);
+            }
+        }
+    }
+
+    pub(super) fn allocation_arrived(&mut self, now: Time, slot: u32, position: usize, allocated: Box<[u64; 16]>) {
+        self.settle(slot, position);
+        self.note_answer(now, slot, position);
+        if self.tasks[slot].read().found.is_none() {
+            // The answer names no version: it may show anything that was given out.
+            let version = self.chunks[self.tasks[slot].chunk as usize].issued;
+            self.found(now, slot, Found::Allocation { version, allocated });
+        }
+    }
+
+    fn found(&mut self, now: Time, slot: u32, found: Found) {
+        let group = self.tasks[slot].group;
+        let chunk = self.tasks[slot].chunk;
+        self.tasks.rest(slot);
+        let since = self.tasks[slot].first_sent;
+        let promised = self.is_promised(now, group, since);
+        let version = found.version();
+        let read = self.tasks[slot].read();
+        read.found = Some(found);
+        read.promised = promised;
+        self.tasks.push(&mut self.chunks[chunk as usize].held, slot);
+        if !promised {
+            self.counters.unpromised += 1;
+            self.unpromised.push(slot);
+        }
+        self.counters.held += u64::from(version > self.chunks[chunk as usize].committed);
+        if !promised || !self.config.confirm_reads {
+            self.renew_promises(now, group, Members::NONE, since);
+        }
+        self.give_out(slot);
+    }
+
+    /// Ends a read whose answer is here, if it may be given out.
+    fn give_out(&mut self, slot: u32) {
+        let chunk = self.tasks[slot].chunk;
+        let committed = self.chunks[chunk as usize].committed;
+        let read = self.tasks[slot].read();
+        let version = read.found.as_ref().expect("a held read has its answer").version();
+        if !read.promised || (version > committed && !self.config.planted.no_hold()) {
+            return;
+        }
+        self.tasks.unlink(&mut self.chunks[chunk as usize].held, slot);
+        let course = self.course(slot);
+        let (group, trace) = (self.tasks[slot].group, self.tasks[slot].trace);
+        let asked_at = self.tasks[slot].asked_at;
+        // A second member that was asked still owes its answer.
+        let kind = std::mem::replace(&mut self.tasks[slot].kind, Kind::Orphan);
+        if self.tasks[slot].waiting.is_empty() {
+            self.tasks.remove(slot);
+        }
+        let Kind::Read(mut read) = kind else {
+            unreachable!("held tasks are reads")
+        };
+        self.counters.reads += 1;
+        if let Op::CompareAndWrite { .. } = read.op {
+            let payload = payload_of(&mut read);
+            return self.compare_found(slot, chunk, group, (trace, asked_at), read, &payload, course);
+        }
+        let payload = payload_of(&mut read);
+        if let (Op::Clear { .. }, Payload::Allocation(allocated)) = (read.op, &payload) {
+            return self.looked_instead(chunk, group, trace, &read, allocated, course);
+        }
+        self.done(read.io, Ok(()), payload, course);
+    }
+
+    // ---- clears of what was never written ----
+
+    /// Was nothing of the chunk ever written, and is nothing being written?
+    pub(super) fn is_never_written(&self, chunk: u32) -> bool {
+        let state = &self.chunks[chunk as usize];
+        state.issued == Version::NONE && state.comparing == NIL && !self.config.planted.clear_what_is_not_there()
+    }
+
+    /// A clear of a chunk of which nothing is written only looks, as a read does, whether there is still nothing. A version
+    /// would have every store keep a chunk of which there is nothing: who discards a large volume fills the index of its
+    /// stores with them, and a store that cannot take a clear, which has its version already, must be evicted (R7).
+    pub(super) fn look_instead(&mut self, now: Time, slot: u32, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        self.tasks.unlink(&mut state.queued_clears, slot);
+        let offset = state.index.0 * u64::from(self.chunk_bytes);
+        let write = self.tasks[slot].write();
+        let (io, range) = (write.io, write.range);
+        let op = Op::Clear {
+            offset: offset + u64::from(write.offset_bytes),
+            length: u64::from(write.length_bytes),
+        };
+        self.tasks[slot].kind = Kind::Read(Read {
+            io,
+            op,
+            range,
+            tried: Members::NONE,
+            damaged: Members::NONE,
+            found: None,
+            promised: false,
+            compare: Slice::default(),
+        });
+        if !self.try_read(now, slot) {
+            self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+        }
+    }
+
+    /// There is nothing of the range: it is as if it had been cleared at that moment. Else it is cleared now.
+    fn looked_instead(
+        &mut self,
+        chunk: u32,
+        group: u32,
+        trace: TraceId,
+        read: &Read,
+        allocated: &[u64; 16],
+        course: Course,
+    ) {
+        let is_there = |block: BlockIndex| allocated[usize::from(block.0) / 64] & 1 << (block.0 % 64) != 0;
+        if !read.range.iter().any(is_there) {
+            return self.done(read.io, Ok(()), Payload::None, course);
+        }
+        let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
+        let length_bytes = read.op.length() as u32;
+        let kind = self.write_kind(read.io, true, offset_bytes, length_bytes, read.range, Slice::default());
+        let slot = self.tasks.add(kind, group, chunk);
+        self.tasks[slot].trace = trace;
+        self.tasks.push(&mut self.chunks[chunk as usize].queued_clears, slot);
+        self.block(chunk);
+        self.retry_blocked = true;
+    }
+
+    /// The chunk's committed version has moved.
+    pub(super) fn release_held(&mut self, chunk: u32) {
+        let mut cursor = self.chunks[chunk as usize].held.head();
+        while let Some(slot) = cursor {
+            cursor = self.tasks.next(slot);
+            self.give_out(slot);
+        }
+    }
+
+    /// Promises have come: reads that waited for them go out.
+    pub(super) fn recheck_promises(&mut self, now: Time) {
+        let mut index = 0;
+        while let Some(&slot) = self.unpromised.get(index) {
+            let (group, since) = (self.tasks[slot].group, self.tasks[slot].first_sent);
+            if self.is_promised(now, group, since) {
+                self.unpromised.swap_remove(index);
+                self.tasks[slot].read().promised = true;
+                self.give_out(slot);
+            } else {
+                index += 1;
+                self.ask_for_promises(now, group, since);
+            }
+        }
+    }
+
+    /// Asks again where a request for a promise came to nothing, but not without end: a store that lets a new owner in
+    /// promises nothing any more (R4).
+    fn ask_for_promises(&mut self, now: Time, group: u32, since: Time) {
+        let mut besides = Members::NONE;
+        for position in self.promisers(group).iter() {
+            let number = self.groups[group as usize].members[position];
+            let store = &self.stores[number as usize];
+            let again = store.confirm_at.plus(self.config.busy_pause);
+            // One that went well, and was sent before this read was, is followed by the next at once.
+            let went_well = self.config.confirm_reads && store.confirmed >= store.confirm_at;
+            if now < again && !went_well {
+                besides.add(position);
+                self.arm(again);
+            }
+        }
+        self.renew_promises(now, group, besides, since);
+    }
+
+    /// Reads that have waited long are sent to a second member as well.
+    pub(super) fn hedge(&mut self, now: Time) {
+        while let Some(slot) = self.tasks.oldest() {
+            if now.since(self.tasks[slot].asked_at) < self.hedge_after() {
+                break;
+            }
+            match self.choose(now, slot) {
+                Some(position) => {
+                    self.counters.hedged += 1;
+                    self.care.health().hedged();
+                    self.ask_member(now, slot, position);
+                }
+                None => self.tasks.age(slot, now),
+            }
+        }
+    }
+}
+
+enum Intact {
+    Yes,
+    No(amita_types::BlockIndex),
+    /// Not what was asked for.
+    Shape,
+}
+
+fn damage(range: BlockRange, sums: &Sums, payload: &[u8]) -> Intact {
+    if payload.is_empty() && sums.is_empty() {
+        return Intact::Yes;
+    }
+    let block_bytes = BLOCK_BYTES as usize;
+    if sums.len() != usize::from(range.count) || payload.len() != sums.len() * block_bytes {
+        return Intact::Shape;
+    }
+    let mut blocks = range.iter().zip(sums).zip(payload.chunks_exact(block_bytes));
+    match blocks.find(|((_, sum), bytes)| amita_types::crc32c(bytes) != **sum) {
+        Some(((block, _), _)) => Intact::No(block),
+        None => Intact::Yes,
+    }
+}
+
+/// Cuts what was asked for out of the whole blocks that came.
+fn payload_of(read: &mut Read) -> Payload {
+    match (read.found.take(), read.op) {
+        (Some(Found::Data { payload, .. }), Op::Read { offset, length } | Op::CompareAndWrite { offset, length }) => {
+            if payload.is_empty() {
+                return Payload::Zeros(length);
+            }
+            let skip = (offset % u64::from(BLOCK_BYTES)) as usize;
+            Payload::Data(payload.slice(skip..skip + length as usize))
+        }
+        (Some(Found::Allocation { allocated, .. }), _) => Payload::Allocation(allocated),
+        _ => unreachable!("a read that is given out has its answer"),
+    }
+}

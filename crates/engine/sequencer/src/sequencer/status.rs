@@ -1,0 +1,188 @@
+//! What an operator, and a test, see of a sequencer.
+
+use super::{Sequencer, SyncProgress};
+use crate::task::Kind;
+use amita_types::{ChunkIndex, GroupId};
+
+/// How often things happened. They feed the status page, and tests that want to see each rare path taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Writes and clears that were acknowledged.
+    pub writes: u64,
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Chunks that were opened.
+    pub opened: u64,
+    /// Members of chunks that were rolled forward (R6).
+    pub rolled: u64,
+    /// Groups that lost a member by our own compare-and-set.
+    pub evicted: u64,
+    /// Groups found at a new epoch that another sequencer had set.
+    pub adopted: u64,
+    /// Writes that were sent again.
+    pub resent: u64,
+    /// Reads that were held until their version was everywhere (R3).
+    pub held: u64,
+    /// Reads that waited for promises (R4).
+    pub unpromised: u64,
+    /// Requests for a promise.
+    pub confirms: u64,
+    /// Times that a chunk was opened once more for a member whose copy had rotted under a write (D7).
+    pub caught_up: u64,
+    /// Requests about credits (R7).
+    pub settles: u64,
+    /// Writes that waited for credits (R7).
+    pub credit_waits: u64,
+    /// Reads that were also sent to a second member.
+    pub hedged: u64,
+    /// Refusals because of an older epoch.
+    pub stale_epochs: u64,
+    /// Refusals by a member that did not know our fence (any more).
+    pub not_fenced: u64,
+    /// Compare-and-sets whose outcome was unknown and read back (R6).
+    pub unknown: u64,
+    /// Compare-and-sets that another one had overtaken.
+    pub lost_races: u64,
+    /// Copies that failed their checksum.
+    pub damaged: u64,
+    /// Damaged blocks that were repaired from another copy.
+    pub repaired: u64,
+    /// Blocks that differ between intact copies.
+    pub differing: u64,
+    /// Members of groups that began to be brought up to date.
+    pub sync_started: u64,
+    /// Those that were dropped again.
+    pub sync_dropped: u64,
+    /// Those of which we have said that they hold everything.
+    pub sync_whole: u64,
+    /// Those that were taken into the in-sync set.
+    pub sync_promoted: u64,
+    /// Chunks at members that go on with their history (R5).
+    pub joined: u64,
+    /// Chunks that were compared with a member's copy, to the end.
+    pub mended: u64,
+    /// Blocks that were sent to members that lacked them.
+    pub mended_blocks: u64,
+    /// Blocks that had changed before they were mended: compared again.
+    pub mend_skipped: u64,
+    /// Comparisons of chunks that began again from the start.
+    pub mend_restarts: u64,
+    /// Chunks whose writes were held for a moment, because they changed faster than they were compared.
+    pub mend_held: u64,
+}
+
+impl Counters {
+    /// Adds what another one has counted.
+    pub fn add(&mut self, other: &Counters) {
+        for ((_, own), (_, more)) in self.each_mut().into_iter().zip(other.each()) {
+            *own += more;
+        }
+    }
+
+    /// Each with its name, in their order.
+    #[must_use]
+    pub fn each(&self) -> [(&'static str, u64); 31] {
+        let mut copy = *self;
+        copy.each_mut().map(|(name, value)| (name, *value))
+    }
+
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 31] {
+        let Counters {
+            writes,
+            reads,
+            opened,
+            rolled,
+            evicted,
+            adopted,
+            resent,
+            held,
+            unpromised,
+            confirms,
+            caught_up,
+            settles,
+            credit_waits,
+            hedged,
+            stale_epochs,
+            not_fenced,
+            unknown,
+            lost_races,
+            damaged,
+            repaired,
+            differing,
+            sync_started,
+            sync_dropped,
+            sync_whole,
+            sync_promoted,
+            joined,
+            mended,
+            mended_blocks,
+            mend_skipped,
+            mend_restarts,
+            mend_held,
+        } = self;
+        [
+            ("writes", writes),
+            ("reads", reads),
+            ("opened", opened),
+            ("rolled", rolled),
+            ("evicted", evicted),
+            ("adopted", adopted),
+            ("resent", resent),
+            ("held", held),
+            ("unpromised", unpromised),
+            ("confirms", confirms),
+            ("caught_up", caught_up),
+            ("settles", settles),
+            ("credit_waits", credit_waits),
+            ("hedged", hedged),
+            ("stale_epochs", stale_epochs),
+            ("not_fenced", not_fenced),
+            ("unknown", unknown),
+            ("lost_races", lost_races),
+            ("damaged", damaged),
+            ("repaired", repaired),
+            ("differing", differing),
+            ("sync_started", sync_started),
+            ("sync_dropped", sync_dropped),
+            ("sync_whole", sync_whole),
+            ("sync_promoted", sync_promoted),
+            ("joined", joined),
+            ("mended", mended),
+            ("mended_blocks", mended_blocks),
+            ("mend_skipped", mend_skipped),
+            ("mend_restarts", mend_restarts),
+            ("mend_held", mend_held),
+        ]
+    }
+}
+
+/// What an operator sees of a sequencer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// It has ended.
+    pub stopped: bool,
+    /// I/Os that were submitted and have not ended.
+    pub ios: usize,
+    /// Chunks that were touched.
+    pub chunks: usize,
+    /// Groups in which writes wait because too few members are left.
+    pub stuck_groups: Vec<GroupId>,
+    /// Stores that are being brought up to date.
+    pub syncs: Vec<SyncProgress>,
+    /// How often things happened.
+    pub counters: Counters,
+}
+
+impl Sequencer {
+    /// The chunk of each I/O that was submitted and has not ended: what somebody waits for, and where.
+    pub fn waiting_chunks(&self) -> impl Iterator<Item = ChunkIndex> + '_ {
+        let waits = |slot: &u32| match &self.tasks[*slot].kind {
+            Kind::Write(write) => !write.told,
+            Kind::Read(_) => true,
+            _ => false,
+        };
+        let slots = self.tasks.slots().filter(move |slot| !self.stopped && waits(slot));
+        slots.map(|slot| self.chunks[self.tasks[slot].chunk as usize].index)
+    }
+}

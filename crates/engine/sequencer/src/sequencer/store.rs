@@ -1,0 +1,536 @@
+//! Links, silence and promises: what belongs to a store and not to a group.
+
+use super::state::ChunkState;
+use super::{NEVER, Sequencer};
+use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE, PROMISE_PERCENT};
+use crate::task::{Kind, Members, NIL};
+use amita_reactor::buggify::{Point, buggify};
+use amita_reactor::{Slice, Time};
+use amita_types::StoreId;
+use amita_types::message::RequestBody;
+use std::time::Duration;
+
+/// Whose silence may matter: a few of the stores of a large pool.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    /// Stores that owe an answer, or for which an opening waits, and some of which that was so a moment ago.
+    pub stores: Vec<u32>,
+    /// Groups with chunks that are to be opened, and some that had any a moment ago.
+    openings: Vec<u32>,
+    /// How often it was looked for openings that wait.
+    round: u64,
+}
+
+/// What an answer says of the store that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It cannot take more now, or is being mounted.
+    Busy,
+    /// It answers; that needs no disk.
+    Speaks,
+    /// It has done what it was asked then.
+    Works(Time),
+}
+
+impl Sequencer {
+    /// There is an ordered link to the store, on which nothing was sent yet. One of which no group says anything yet is
+    /// remembered: it may be listed as syncing while its link stands, and nobody says then once more that it does.
+    pub fn store_up(&mut self, now: Time, id: StoreId) {
+        if self.stopped {
+            return;
+        }
+        let number = self.store_number(now, id);
+        if self.stores[number as usize].up {
+            // A new link without word of the old one's end: what was under way there is gone.
+            self.link_ended(now, number);
+        }
+        let store = &mut self.stores[number as usize];
+        store.up = true;
+        store.lost = false;
+        store.poisoned = false;
+        store.refusing = false;
+        store.worked = false;
+        store.stuck = false;
+        store.heard = now;
+        store.owes_since = now;
+        let due = now.plus(self.config.store_timeout);
+        self.arm(due);
+        // First on the link: the fences (R6). Writes are resent when they are answered.
+        for index in 0..self.touched.len() {
+            self.send_fence(now, self.touched[index]);
+        }
+        self.finish(now);
+    }
+
+    /// The link to the store has ended. Requests stay and are sent again when there is a new one; reads go elsewhere.
+    pub fn store_down(&mut self, now: Time, id: StoreId) {
+        let Some(&number) = self.store_index.get(&id) else {
+            return;
+        };
+        if self.stopped || !self.stores[number as usize].up {
+            return;
+        }
+        self.link_ended(now, number);
+        self.finish(now);
+    }
+
+    /// The store is surely dead, or was silent for too long: its groups go on without it (R12).
+    pub fn store_lost(&mut self, now: Time, id: StoreId) {
+        let Some(&number) = self.store_index.get(&id) else {
+            return;
+        };
+        if self.stopped {
+            return;
+        }
+        self.lose(now, number);
+        self.finish(now);
+    }
+
+    pub(super) fn lose(&mut self, now: Time, number: u32) {
+        let store = &mut self.stores[number as usize];
+        if !store.lost {
+            store.lost = true;
+            store.lost_at = now;
+        }
+        self.metadata.evictions = true;
+        self.retry_blocked = true;
+    }
+
+    fn link_ended(&mut self, now: Time, number: u32) {
+        let store = &mut self.stores[number as usize];
+        store.up = false;
+        store.credit = 0;
+        store.forget_words();
+        store.in_doubt.clear();
+        if store.awaited == 0 {
+            store.heard = now;
+        }
+        for slot in self.tasks.slots() {
+            if matches!(self.tasks[slot].kind, Kind::Free) {
+                continue;
+            }
+            let group = self.tasks[slot].group;
+            let Some(position) = self.position(group, number) else {
+                continue;
+            };
+            if !self.tasks[slot].waiting.has(position) {
+                continue;
+            }
+            self.tasks[slot].sent.remove(position);
+            match &mut self.tasks[slot].kind {
+                // Kept, and sent again on the next link.
+                Kind::Write(write) => write.charged.remove(position),
+                Kind::Fence { .. } => {}
+                Kind::Read(_) => self.give_up_on(now, slot, position),
+                Kind::Confirm => self.confirmed(slot, position),
+                Kind::Settle { .. } => self.end_settle(slot, position),
+                Kind::Orphan => self.settle_and_drop(slot, position),
+                Kind::Join => self.join_lost(slot, position),
+                Kind::Sync { of, step } => {
+                    let of = (*of, *step);
+                    self.sync_lost(now, slot, position, of);
+                }
+                // Its chunk is opened anew, from the start.
+                Kind::Open(_) => {}
+                Kind::Free => unreachable!(),
+            }
+        }
+        for index in 0..self.touched.len() {
+            let group = self.touched[index];
+            if let Some(position) = self.position(group, number)
+                && self.groups[group as usize].all().has(position)
+            {
+                self.unready(group, position);
+                if self.groups[group as usize].current.has(position) {
+                    self.reset_openings(group);
+                }
+                // Writes that it refused are among those that are sent again, all of them, in order.
+                for index in 0..self.groups[group as usize].busy.len() {
+                    let chunk = self.groups[group as usize].busy[index];
+                    self.chunks[chunk as usize].stalled.remove(position);
+                    self.chunks[chunk as usize].behind.remove(position);
+                }
+                self.send_fence(now, group);
+            }
+        }
+        self.retry_blocked = true;
+        self.arm_silence(now);
+    }
+
+    /// The store's accounts begin at zero: what waits for it was charged to those before, and is charged when it is sent.
+    fn forget_charges(&mut self, number: u32) {
+        for slot in self.tasks.slots() {
+            let Some(position) = self.position(self.tasks[slot].group, number) else {
+                continue;
+            };
+            let task = &mut self.tasks[slot];
+            if task.waiting.has(position)
+                && !task.sent.has(position)
+                && let Kind::Write(write) = &mut task.kind
+            {
+                write.charged.remove(position);
+            }
+        }
+    }
+
+    /// A store's position in a group.
+    pub(super) fn position(&self, group: u32, number: u32) -> Option<usize> {
+        self.groups[group as usize]
+            .members
+            .iter()
+            .position(|&member| member == number)
+    }
+
+    /// A store has said something. One that only says that it is busy (because it is being mounted, say) is as silent
+    /// as one that says nothing; so is one of which only the process lives (R12).
+    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, news: News) {
+        let planted = self.config.planted.memory_is_life();
+        if matches!(news, News::Works(_)) && self.stores[number as usize].poisoned {
+            self.forget_charges(number);
+        }
+        let store = &mut self.stores[number as usize];
+        store.refusing = news == News::Busy;
+        match news {
+            News::Works(sent_at) => {
+                if std::mem::take(&mut store.poisoned) {
+                    // It was mounted anew. Its accounts begin at zero, as on a new link (R7), and with this answer.
+                    store.credit = 0;
+                    store.in_doubt.clear();
+                    store.forget_words();
+                    store.unfit = false;
+                }
+                store.heard = now;
+                store.served = store.served.max(sent_at);
+                store.worked = true;
+                store.lost &= store.stuck;
+            }
+            News::Speaks if planted => {
+                store.heard = now;
+                store.lost = false;
+            }
+            News::Busy | News::Speaks => {}
+        }
+        store.credit += u64::from(credit_blocks);
+        if credit_blocks > 0 && store.writes == 0 {
+            self.note_credits(number);
+        }
+        // The end of any request may have brought what waiting writes need.
+        self.retry_blocked = true;
+    }
+
+    /// A store that was lost or stuck, and has answered all that it owed, is as good as any other: nothing else would come that
+    /// says so. (What comes out of its memory says little, but nothing that needs its disk is owed. Not one that is busy or
+    /// being mounted.)
+    pub(super) fn answered_all(&mut self, number: u32) {
+        let store = &mut self.stores[number as usize];
+        if store.awaited == 0 && store.up && (store.lost || store.stuck) && !store.poisoned && !store.refusing {
+            (store.stuck, store.lost) = (false, false);
+            self.retry_blocked = true;
+        }
+    }
+
+    // ---- silence ----
+
+    /// Finds stores that owe an answer and have done nothing for too long, or have done what they were asked later.
+    pub(super) fn listen_for_silence(&mut self, now: Time) {
+        self.look_for_stuck(now);
+        self.look_for_missed();
+        for index in 0..self.silence.stores.len() {
+            let number = self.silence.stores[index] as usize;
+            let store = &self.stores[number];
+            let quiet = now.since(store.heard) >= self.patience(store);
+            // Its link ends again and again before it has done anything.
+            let idle = store.idle_since != NEVER && now.since(store.idle_since) >= self.idle_patience(store);
+            let silent = quiet || idle || store.stuck || buggify(Point::LoseStore);
+            if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
+                self.lose(now, number as u32);
+            }
+        }
+    }
+
+    pub(super) fn arm_silence(&mut self, now: Time) {
+        self.look_for_missed();
+        let Sequencer { stores, silence, .. } = self;
+        silence.stores.retain(|&number| {
+            let store = &mut stores[number as usize];
+            store.owes = store.awaited > 0 || store.missed == silence.round;
+            store.owes
+        });
+        for index in 0..self.silence.stores.len() {
+            let number = self.silence.stores[index] as usize;
+            let store = &self.stores[number];
+            if !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
+                let due = store.heard.plus(self.patience(store)).max(now);
+                self.arm(due);
+            }
+            let store = &self.stores[number];
+            if store.idle_since != NEVER && !store.lost {
+                self.arm(store.idle_since.plus(self.idle_patience(store)).max(now));
+            }
+            let store = &self.stores[number];
+            if store.awaited > 0 && store.up {
+                self.arm(store.look_at.max(now));
+            }
+        }
+    }
+
+    /// For how long a store may do nothing.
+    fn patience(&self, store: &super::state::Store) -> Duration {
+        if store.refusing && store.worked && !self.config.planted.busy_is_silence() {
+            // It is not being mounted: it has too much to do, and others get on.
+            self.config.store_timeout * BUSY_PATIENCE
+        } else {
+            self.config.store_timeout
+        }
+    }
+
+    /// For how long a store may owe work and do none, however often its link comes back.
+    fn idle_patience(&self, store: &super::state::Store) -> Duration {
+        self.patience(store) * IDLE_PATIENCE
+    }
+
+    /// A single operation of a disk may hang while others go on (R12): a store that owes an answer for too long, and has
+    /// answered what it was asked later, is stuck. One that answers in the order in which it was asked is slow, however long
+    /// it takes. All requests are walked through, but only once in the time that one may take.
+    fn look_for_stuck(&mut self, now: Time) {
+        // Only stores that owe an answer can be stuck, and all of those are in the list.
+        let due = |number: &u32| {
+            let store = &self.stores[*number as usize];
+            store.awaited > 0 && store.up && now >= store.look_at
+        };
+        if self.config.planted.memory_is_life() || !self.silence.stores.iter().any(due) {
+            return;
+        }
+        let timeout = self.config.store_timeout;
+        for &number in &self.silence.stores {
+            let store = &mut self.stores[number as usize];
+            store.stuck = false;
+            // None of what was sent until now is owed for too long before then; a slow store is looked at more often.
+            store.look_at = now.plus(timeout);
+        }
+        for slot in self.tasks.slots() {
+            let task = &self.tasks[slot];
+            if matches!(task.kind, Kind::Free) {
+                continue;
+            }
+            let members = &self.groups[task.group as usize].members;
+            for position in task.waiting.and(task.sent).iter() {
+                let store = &mut self.stores[members[position] as usize];
+                let since = task.sent_at[position].max(store.owes_since);
+                let due = since.plus(timeout);
+                if due <= now {
+                    store.stuck |= store.served > since;
+                    store.look_at = store.look_at.min(now.plus(timeout / 8));
+                } else {
+                    store.look_at = store.look_at.min(due);
+                }
+            }
+        }
+    }
+
+    /// The same for the members of one group, of which a chunk is to be opened.
+    pub(super) fn arm_silence_of(&mut self, now: Time, group: u32) {
+        for position in self.groups[group as usize].current.iter() {
+            let store = &self.stores[self.groups[group as usize].members[position] as usize];
+            if !store.up && !store.lost {
+                let due = store.heard.plus(self.config.store_timeout).max(now);
+                self.arm(due);
+            }
+        }
+    }
+
+    /// Chunks of the group are to be opened.
+    pub(super) fn note_opening(&mut self, group: u32) {
+        if !std::mem::replace(&mut self.groups[group as usize].opens, true) {
+            self.silence.openings.push(group);
+        }
+    }
+
+    /// Finds the stores without a link for which an opening waits.
+    fn look_for_missed(&mut self) {
+        self.silence.round += 1;
+        if self.config.planted.serve_half_fenced() {
+            for index in 0..self.touched.len() {
+                self.note_opening(self.touched[index]);
+            }
+        }
+        let mut index = 0;
+        while let Some(&number) = self.silence.openings.get(index) {
+            let group = &mut self.groups[number as usize];
+            if group.opening.is_empty() && !self.config.planted.serve_half_fenced() {
+                group.opens = false;
+                self.silence.openings.swap_remove(index);
+                continue;
+            }
+            index += 1;
+            for position in group.current.iter() {
+                let number = group.members[position];
+                let store = &mut self.stores[number as usize];
+                if !store.up {
+                    store.missed = self.silence.round;
+                    if !std::mem::replace(&mut store.owes, true) {
+                        self.silence.stores.push(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does I/O wait for a store to which there is no link, as [`Sequencer::look_for_missed`] has found?
+    fn is_missed(&self, number: u32) -> bool {
+        let store = &self.stores[number as usize];
+        !store.up && store.missed == self.silence.round
+    }
+
+    // ---- promises ----
+
+    /// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
+    pub(super) fn promisers(&self, group: u32) -> Members {
+        let group = &self.groups[group as usize];
+        if self.config.planted.no_claimed_promises() {
+            return group.current;
+        }
+        group.current.or(group.whole)
+    }
+
+    /// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
+    pub(super) fn promised(&mut self, slot: u32, position: usize, number: u32, promise_ms: u16) {
+        let arrival = self.config.planted.promise_from_arrival();
+        let sent_at = if arrival {
+            self.stores[number as usize].heard
+        } else {
+            self.tasks[slot].sent_at[position]
+        };
+        // The store's clock may run faster than ours.
+        let percent = if self.config.planted.whole_promise() {
+            100
+        } else {
+            PROMISE_PERCENT
+        };
+        let promise = Duration::from_millis(u64::from(promise_ms)) * percent / 100;
+        let store = &mut self.stores[number as usize];
+        store.promise = promise;
+        store.confirmed = store.confirmed.max(sent_at);
+        store.promise_until = store.promise_until.max(sent_at.plus(promise));
+    }
+
+    /// Are there enough promises that no lawful takeover can have happened yet? A new owner must fence all in-sync
+    /// members, of which it can have evicted all but the least number: so one more than can be evicted. `since`: when the
+    /// read was sent that asks. Without clocks, so many members must have known no other owner after that.
+    pub(super) fn is_promised(&self, now: Time, group: u32, since: Time) -> bool {
+        if self.config.planted.no_promises() {
+            return true;
+        }
+        let promisers = self.promisers(group);
+        let group = &self.groups[group as usize];
+        let holds = |&position: &usize| {
+            let store = &self.stores[group.members[position] as usize];
+            if self.config.confirm_reads {
+                store.confirmed >= since
+            } else {
+                store.promise_until > now
+            }
+        };
+        let held = promisers.iter().filter(holds).count();
+        held > promisers.count().saturating_sub(self.min_copies)
+    }
+
+    /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway. `since`: as above.
+    pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members, since: Time) {
+        for position in self.promisers(group).without(besides).iter() {
+            let number = self.groups[group as usize].members[position];
+            let store = &self.stores[number as usize];
+            let wanted = if self.config.confirm_reads {
+                store.confirmed < since
+            } else {
+                store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now
+            };
+            if wanted {
+                self.confirm(now, group, position);
+            }
+        }
+    }
+
+    /// Sends an empty request, unless one is under way.
+    pub(super) fn confirm(&mut self, now: Time, group: u32, position: usize) {
+        let number = self.groups[group as usize].members[position];
+        if self.stores[number as usize].confirm != NIL || !self.can_send(group, position) {
+            return;
+        }
+        self.counters.confirms += 1;
+        let slot = self.tasks.add(Kind::Confirm, group, NIL);
+        self.stores[number as usize].confirm = slot;
+        self.stores[number as usize].confirm_at = now;
+        self.expect(now, slot, position);
+        self.send(now, slot, position, RequestBody::Confirm, Slice::default());
+    }
+
+    /// The empty request has been answered (well or not), or its link has ended.
+    pub(super) fn confirmed(&mut self, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        assert_eq!(
+            self.stores[number as usize].confirm, slot,
+            "a store is asked for one promise at a time"
+        );
+        self.stores[number as usize].confirm = NIL;
+        self.settle_and_drop(slot, position);
+    }
+
+    // ---- being left alone ----
+
+    /// Leaves a member alone for a moment.
+    pub(super) fn pause(&mut self, now: Time, group: u32, position: usize, pause: Duration) {
+        if !self.groups[group as usize].paused.has(position) {
+            self.groups[group as usize].paused.add(position);
+            let until = now.plus(pause);
+            self.pauses.push((until, group, position));
+            self.arm(until);
+        }
+    }
+
+    pub(super) fn end_pauses(&mut self, now: Time) {
+        let mut index = 0;
+        while index < self.pauses.len() {
+            let (until, group, position) = self.pauses[index];
+            if until > now {
+                index += 1;
+                continue;
+            }
+            self.pauses.swap_remove(index);
+            self.groups[group as usize].paused.remove(position);
+            self.send_fence(now, group);
+            self.resend(now, group, position);
+            self.catch_up_again(now, group);
+            self.open_chunks(now, group);
+            self.retry_blocked = true;
+        }
+    }
+
+    /// May something other than a fence be sent to the member?
+    pub(super) fn can_send(&self, group: u32, position: usize) -> bool {
+        let group = &self.groups[group as usize];
+        group.ready.and(group.all()).without(group.paused).has(position)
+            && self.stores[group.members[position] as usize].up
+    }
+
+    /// Chunks of which something waits are looked at again.
+    pub(super) fn block(&mut self, chunk: u32) {
+        if !self.chunks[chunk as usize].blocked {
+            self.chunks[chunk as usize].blocked = true;
+            self.blocked.push_back(chunk);
+        }
+    }
+
+    pub(super) fn retry_blocked(&mut self, now: Time) {
+        // A retry may bring news that calls for another; each pass looks once at each chunk.
+        while std::mem::take(&mut self.retry_blocked) && !self.stopped {
+            for _ in 0..self.blocked.len() {
+                let Some(chunk) = self.blocked.pop_front() else { break };
+                self.chunks[chunk as usize].blocked = false;
+                if matches!(self.chunks[chunk as usize].state, ChunkState::Open) {
+                    self.kick(now, chunk);
+                }
+            }
+        }
+    }
+}

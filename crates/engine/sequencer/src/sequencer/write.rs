@@ -1,0 +1,509 @@
+//! The path of a write: settled (R7), given its version (R1), sent to every in-sync member at once, acknowledged when
+//! all have answered, in the order of versions. Until then its payload is kept and sent again where a link broke (R8).
+
+use super::Sequencer;
+use crate::config::{MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
+use crate::io::{IoError, Payload};
+use crate::task::{Kind, Members, NIL, Write};
+use amita_reactor::Time;
+use amita_reactor::buggify::{Point, narrow};
+use amita_types::message::{Refusal, RequestBody, Sums};
+use amita_types::{BLOCK_BYTES, ChunkIndex, RequestId, Version};
+
+/// May a write be given its version?
+enum Gate {
+    Open,
+    Wait,
+    NoSpace,
+}
+
+impl Sequencer {
+    /// Sequences the first write of its queue, or fails it; false when it must wait.
+    pub(super) fn try_write(&mut self, now: Time, slot: u32) -> bool {
+        let chunk = self.tasks[slot].chunk;
+        match self.gate(now, slot, chunk) {
+            Gate::Wait => return false,
+            Gate::Open => {
+                // R1: a pair of generation and counter, naming the one before.
+                let issued = self.chunks[chunk as usize].issued;
+                match issued.next(self.generation).filter(|version| *version > issued) {
+                    Some(version) => {
+                        self.dequeue(slot, chunk);
+                        self.sequence(now, slot, chunk, version);
+                        self.end_compare(chunk, slot);
+                    }
+                    None => self.counter_ended(slot, chunk),
+                }
+            }
+            Gate::NoSpace => self.fail_write(slot, chunk, IoError::NoSpace),
+        }
+        true
+    }
+
+    fn fail_write(&mut self, slot: u32, chunk: u32, error: IoError) {
+        self.dequeue(slot, chunk);
+        let io = self.tasks[slot].write().io;
+        let course = self.course(slot);
+        self.tasks.remove(slot);
+        self.end_compare(chunk, slot);
+        self.done(io, Err(error), Payload::None, course);
+    }
+
+    /// The chunk has no further version. No client writes a chunk 2^40 times; a member that lies claims it in one message.
+    /// The chunk can be read, and the process has nothing to do with it.
+    fn counter_ended(&mut self, slot: u32, chunk: u32) {
+        let issued = self.chunks[chunk as usize].issued;
+        let why = format!("its version {issued} is the last that there is, so that it cannot be written any more");
+        self.warn_implausible(chunk, why);
+        self.fail_write(slot, chunk, IoError::Damaged);
+    }
+
+    fn dequeue(&mut self, slot: u32, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        let clear = self.tasks[slot].write().clear;
+        let queue = if state.comparing == slot {
+            &mut state.compared
+        } else if clear {
+            &mut state.queued_clears
+        } else {
+            &mut state.queued_writes
+        };
+        self.tasks.unlink(queue, slot);
+    }
+
+    /// Space and limits, before a version is given out (R7).
+    fn gate(&mut self, now: Time, slot: u32, chunk: u32) -> Gate {
+        let number = self.chunks[chunk as usize].group;
+        let group = &self.groups[number as usize];
+        let write = self.tasks[slot].write();
+        let bytes = write.payload.len() as u64;
+        let blocks = if write.clear { 0 } else { u64::from(write.range.count) };
+        let current = group.current;
+        if current.count() < self.min_copies && !self.config.planted.ignore_min_copies() {
+            return Gate::Wait;
+        }
+        let state = &self.chunks[chunk as usize];
+        if state.held_back || (state.comparing != NIL && state.comparing != slot) {
+            return Gate::Wait;
+        }
+        let most = if narrow(Point::OneWrite) {
+            1
+        } else {
+            MAX_WRITES_PER_CHUNK
+        };
+        if self.chunks[chunk as usize].write_count >= most || self.bytes + bytes > MAX_SHARD_BYTES {
+            return Gate::Wait;
+        }
+        let mut short = Members::NONE;
+        for position in group.writers().iter() {
+            let store = &self.stores[group.members[position] as usize];
+            if store.bytes > 0 && store.bytes + bytes > MAX_STORE_BYTES {
+                return Gate::Wait;
+            }
+            if store.credit < blocks {
+                short.add(position);
+            }
+        }
+        if short.is_empty() || self.config.planted.no_credits() {
+            return Gate::Open;
+        }
+        if self.ask_for_credits(now, slot, number, short) {
+            Gate::NoSpace
+        } else {
+            Gate::Wait
+        }
+    }
+
+    /// Gives the write its version and sends it.
+    fn sequence(&mut self, now: Time, slot: u32, chunk: u32, version: Version) {
+        let group = self.chunks[chunk as usize].group;
+        let state = &mut self.chunks[chunk as usize];
+        let previous = state.issued;
+        assert!(version > previous, "versions only grow");
+        state.issued = version;
+        state.write_count += 1;
+        self.tasks.push(&mut state.writes, slot);
+        let write = self.tasks[slot].write();
+        write.version = version;
+        write.previous = previous;
+        write.sums = sums(write);
+        let bytes = write.payload.len() as u64;
+        self.bytes += bytes;
+        let mut members = self.groups[group as usize].writers();
+        if self.config.planted.serve_half_fenced() {
+            members = members.and(self.groups[group as usize].ready);
+        }
+        self.mark_busy(chunk);
+        for position in members.iter() {
+            self.charge_to(now, slot, position);
+            self.expect(now, slot, position);
+            if self.can_send(group, position) && !self.chunks[chunk as usize].stalled.has(position) {
+                self.join_first(now, chunk, position, previous);
+                self.send_write(now, slot, position);
+            }
+        }
+    }
+
+    fn mark_busy(&mut self, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        if state.busy_at == NIL {
+            let busy = &mut self.groups[state.group as usize].busy;
+            state.busy_at = busy.len() as u32;
+            busy.push(chunk);
+        }
+    }
+
+    fn mark_quiet(&mut self, chunk: u32) {
+        let state = &mut self.chunks[chunk as usize];
+        let at = std::mem::replace(&mut state.busy_at, NIL);
+        let busy = &mut self.groups[state.group as usize].busy;
+        assert_eq!(busy.swap_remove(at as usize), chunk);
+        if let Some(&moved) = busy.get(at as usize) {
+            self.chunks[moved as usize].busy_at = at;
+        }
+    }
+
+    fn send_write(&mut self, now: Time, slot: u32, position: usize) {
+        let index = self.chunks[self.tasks[slot].chunk as usize].index;
+        let write = self.tasks[slot].write();
+        let body = body(write, index);
+        let payload = write.payload.clone();
+        self.send(now, slot, position, body, payload);
+    }
+
+    /// Sends a member, in the order of versions, what it has not been sent on its present link, of all chunks.
+    pub(super) fn resend(&mut self, now: Time, group: u32, position: usize) {
+        if !self.can_send(group, position) {
+            return;
+        }
+        for index in 0..self.groups[group as usize].busy.len() {
+            let chunk = self.groups[group as usize].busy[index];
+            self.resend_chunk(now, chunk, position);
+        }
+    }
+
+    pub(super) fn resend_chunk(&mut self, now: Time, chunk: u32, position: usize) {
+        let state = &self.chunks[chunk as usize];
+        let group = state.group;
+        if !self.can_send(group, position) || state.stalled.has(position) {
+            return;
+        }
+        let backwards = self.config.planted.resend_out_of_order();
+        let writes = state.writes;
+        let mut cursor = if backwards { writes.tail() } else { writes.head() };
+        while let Some(slot) = cursor {
+            cursor = if backwards {
+                self.tasks.previous(slot)
+            } else {
+                self.tasks.next(slot)
+            };
+            let task = &mut self.tasks[slot];
+            if !task.waiting.has(position) || task.sent.has(position) {
+                continue;
+            }
+            let again = task.sent_at[position] != Time(0);
+            let write = task.write();
+            let previous = write.previous;
+            if !write.charged.has(position) {
+                // A new link counts anew. Whether there is space was settled before the version was given out.
+                self.charge_to(now, slot, position);
+            }
+            self.counters.resent += u64::from(again);
+            self.join_first(now, chunk, position, previous);
+            self.send_write(now, slot, position);
+        }
+    }
+
+    /// A member has the write durable. An answer under an older epoch of ours counts as well.
+    pub(super) fn written(&mut self, now: Time, slot: u32, position: usize) {
+        let chunk = self.tasks[slot].chunk;
+        self.settle(slot, position);
+        if self.tasks[slot].write().clear {
+            // It may have made room.
+            let number = self.groups[self.tasks[slot].group as usize].members[position];
+            self.stores[number as usize].forget_words();
+        }
+        self.note_answer(now, slot, position);
+        self.unstall(now, chunk, position);
+        let current = self.groups[self.chunks[chunk as usize].group as usize].current;
+        let left = self.tasks[slot].waiting.count();
+        let majority = self.config.planted.acknowledge_by_majority() && 2 * (current.count() - left) > current.count();
+        if (self.config.planted.acknowledge_early() || majority) && !self.tasks[slot].write().told {
+            let write = self.tasks[slot].write();
+            write.told = true;
+            let io = write.io;
+            let course = self.course(slot);
+            self.done(io, Ok(()), Payload::None, course);
+        }
+        self.commit(chunk);
+    }
+
+    pub(super) fn commit_group(&mut self, group: u32) {
+        let mut index = 0;
+        while let Some(&chunk) = self.groups[group as usize].busy.get(index) {
+            self.commit(chunk);
+            // A chunk that has nothing more under way leaves the list, and another stands in its place.
+            if self.groups[group as usize].busy.get(index) == Some(&chunk) {
+                index += 1;
+            }
+        }
+    }
+
+    /// A planted fault: who is claimed to be whole is not waited for.
+    fn forget_claimed(&mut self, chunk: u32) {
+        if !self.config.planted.forget_claimed() {
+            return;
+        }
+        let whole = self.groups[self.chunks[chunk as usize].group as usize].whole;
+        let slots: Vec<u32> = self.awaited_writes(chunk).collect();
+        for slot in slots {
+            for position in self.tasks[slot].waiting.and(whole).and(self.tasks[slot].sent).iter() {
+                self.settle(slot, position);
+            }
+        }
+    }
+
+    /// Acknowledges what every in-sync member has, in the order of versions.
+    pub(super) fn commit(&mut self, chunk: u32) {
+        let group = self.chunks[chunk as usize].group;
+        let mut any = false;
+        self.forget_claimed(chunk);
+        while let Some(slot) = self.chunks[chunk as usize].writes.head() {
+            if self.config.planted.ignore_lost() {
+                self.forget_lost(slot);
+            }
+            if self.config.planted.skip_syncing() {
+                self.forget_syncing(slot);
+            }
+            if !self.tasks[slot].waiting.is_empty() {
+                break;
+            }
+            let current = self.groups[group as usize].current.count();
+            if current < self.min_copies && !self.config.planted.ignore_min_copies() {
+                break;
+            }
+            any = true;
+            let state = &mut self.chunks[chunk as usize];
+            self.tasks.unlink(&mut state.writes, slot);
+            let course = self.course(slot);
+            let Kind::Write(write) = self.tasks.remove(slot) else {
+                unreachable!("a chunk's writes are writes")
+            };
+            let state = &mut self.chunks[chunk as usize];
+            assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
+            state.committed = write.version;
+            assert!(state.committed <= state.issued);
+            state.write_count -= 1;
+            self.bytes -= write.payload.len() as u64;
+            self.counters.writes += 1;
+            if !write.told {
+                self.done(write.io, Ok(()), Payload::None, course);
+            }
+        }
+        if !any {
+            return;
+        }
+        self.retry_blocked = true;
+        if self.chunks[chunk as usize].writes.is_empty() {
+            self.mark_quiet(chunk);
+        }
+        self.release_held(chunk);
+    }
+
+    /// The planted fault: syncing members are not awaited once the others have answered.
+    fn forget_syncing(&mut self, slot: u32) {
+        let group = self.tasks[slot].group;
+        let syncing = self.groups[group as usize].syncing;
+        if self.tasks[slot].waiting.without(syncing).is_empty() {
+            for position in self.tasks[slot].waiting.iter() {
+                self.settle(slot, position);
+            }
+        }
+    }
+
+    /// The planted fault: a lost member is awaited no more.
+    fn forget_lost(&mut self, slot: u32) {
+        let group = self.tasks[slot].group;
+        for position in self.tasks[slot].waiting.iter() {
+            let store = self.groups[group as usize].members[position];
+            if self.stores[store as usize].lost {
+                self.settle(slot, position);
+            }
+        }
+    }
+
+    pub(super) fn write_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
+        let chunk = self.tasks[slot].chunk;
+        let group = self.tasks[slot].group;
+        let store = self.groups[group as usize].members[position];
+        self.tasks[slot].sent.remove(position);
+        self.uncharge(slot, position);
+        // What was sent behind it is refused as well: once all of that is in, everything is sent again in order.
+        self.chunks[chunk as usize].stalled.add(position);
+        let unfit = match refusal {
+            Refusal::StaleEpoch { .. }
+            | Refusal::NotFenced
+            | Refusal::Fenced { .. }
+            | Refusal::Busy
+            | Refusal::Poisoned
+            | Refusal::NoSuchStore => false,
+            // It has not joined the chunk's history: that is asked again before the write.
+            Refusal::WrongPredecessor { .. } if self.must_join(chunk, position) => false,
+            Refusal::WrongPredecessor { .. } => self.first_awaited(chunk, position) == Some(slot),
+            Refusal::Invalid { .. } => {
+                let write = self.tasks[slot].write();
+                write.refusals += 1;
+                let unfit = write.refusals > MAX_REFUSALS;
+                self.pause(now, group, position, self.config.busy_pause);
+                unfit
+            }
+            // D7: one that cannot be spared is brought up to date without the write.
+            Refusal::Damaged { .. } if self.must_catch_up(group, position) => {
+                self.warn_rotten(slot, position, refusal);
+                self.chunks[chunk as usize].behind.add(position);
+                false
+            }
+            // R7: who cannot apply the next valid version is evicted.
+            _ => true,
+        };
+        if unfit {
+            self.warn_refused(group, store, refusal);
+            self.doom(group, position);
+            self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
+        }
+        self.unstall(now, chunk, position);
+    }
+
+    /// Says that a block under a write has rotted, where that is where the refusal says.
+    fn warn_rotten(&mut self, slot: u32, position: usize, refusal: &Refusal) {
+        let task = &self.tasks[slot];
+        if let &Refusal::Damaged { block } = refusal {
+            self.found_damage(task.group, position, task.chunk, block);
+        }
+    }
+
+    /// A member that leaves owes no answer any more. What it was not sent it does not count; of what it was sent, its
+    /// answer tells.
+    pub(super) fn forget_write(&mut self, slot: u32, position: usize) {
+        if self.tasks[slot].sent.has(position) {
+            let id = self.tasks.id(slot);
+            let write = self.tasks[slot].write();
+            let blocks = u64::from(write.taken[position]);
+            if write.charged.has(position) && blocks > 0 {
+                let number = self.groups[self.tasks[slot].group as usize].members[position];
+                self.stores[number as usize].in_doubt.push((id, blocks));
+            }
+        } else {
+            self.uncharge(slot, position);
+        }
+        self.tasks[slot].missed = self.groups[self.tasks[slot].group as usize].members[position];
+        self.settle(slot, position);
+    }
+
+    /// An answer to what the store was sent while it was a member.
+    pub(super) fn answered_late(&mut self, id: RequestId, store: u32, refused: bool) {
+        let number = store;
+        let store = &mut self.stores[number as usize];
+        if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
+            let (_, blocks) = store.in_doubt.swap_remove(at);
+            if refused {
+                store.credit += blocks;
+                self.note_credits(number);
+            }
+        }
+    }
+
+    /// Takes a write's blocks from what a member has granted, as far as there are so many.
+    fn charge_to(&mut self, now: Time, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        let write = self.tasks[slot].write();
+        let store = &mut self.stores[number as usize];
+        let blocks = charge(write).min(store.credit);
+        write.charged.add(position);
+        write.taken[position] = blocks as u16;
+        store.credit -= blocks;
+        store.charged_at = now;
+    }
+
+    /// A store takes nothing from the account for what it refuses.
+    pub(super) fn uncharge(&mut self, slot: u32, position: usize) {
+        let number = self.groups[self.tasks[slot].group as usize].members[position];
+        let write = self.tasks[slot].write();
+        if write.charged.has(position) {
+            write.charged.remove(position);
+            self.stores[number as usize].credit += u64::from(write.taken[position]);
+            self.note_credits(number);
+        }
+    }
+
+    /// The oldest write of the chunk that the member has not answered.
+    fn first_awaited(&self, chunk: u32, position: usize) -> Option<u32> {
+        self.awaited_writes(chunk)
+            .find(|&slot| self.tasks[slot].waiting.has(position))
+    }
+
+    pub(super) fn awaited_writes(&self, chunk: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut cursor = self.chunks[chunk as usize].writes.head();
+        std::iter::from_fn(move || {
+            let slot = cursor?;
+            cursor = self.tasks.next(slot);
+            Some(slot)
+        })
+    }
+
+    /// Sends again what a member refused, once everything that it was sent of the chunk is answered.
+    pub(super) fn unstall(&mut self, now: Time, chunk: u32, position: usize) {
+        if !self.chunks[chunk as usize].stalled.has(position) {
+            return;
+        }
+        let outstanding = self.awaited_writes(chunk).any(|slot| {
+            let task = &self.tasks[slot];
+            task.waiting.has(position) && task.sent.has(position)
+        });
+        if !outstanding && self.chunks[chunk as usize].behind.has(position) {
+            self.catch_up(now, chunk);
+        } else if !outstanding {
+            self.chunks[chunk as usize].stalled.remove(position);
+            self.resend_chunk(now, chunk, position);
+        }
+    }
+}
+
+/// Blocks of credit that a write takes.
+pub(super) fn charge(write: &Write) -> u64 {
+    if write.clear { 0 } else { u64::from(write.range.count) }
+}
+
+/// CRC-32C of each piece of the payload: computed once, when the write is sequenced, and checked at every step on.
+fn sums(write: &Write) -> Sums {
+    let mut sums = Sums::with_capacity(usize::from(write.range.count));
+    let mut rest: &[u8] = &write.payload;
+    let mut room = (BLOCK_BYTES - write.offset_bytes % BLOCK_BYTES) as usize;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(room.min(rest.len()));
+        sums.push(amita_types::crc32c(piece));
+        rest = after;
+        room = BLOCK_BYTES as usize;
+    }
+    sums
+}
+
+fn body(write: &Write, chunk: ChunkIndex) -> RequestBody {
+    if write.clear {
+        RequestBody::Clear {
+            chunk,
+            range: write.range,
+            version: write.version,
+            previous: write.previous,
+        }
+    } else {
+        RequestBody::Write {
+            chunk,
+            offset_bytes: write.offset_bytes,
+            length_bytes: write.length_bytes,
+            version: write.version,
+            previous: write.previous,
+            sums: write.sums.clone(),
+        }
+    }
+}

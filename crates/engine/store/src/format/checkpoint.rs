@@ -1,0 +1,626 @@
+//! The pages of a checkpoint: fences, the directory of all chunks, and the map of the slots.
+//!
+//! A checkpoint is fuzzy: while it is written, I/O goes on. Every chunk carries the position of the log up to which it
+//! is in the checkpoint, and so does every part of the map of slots; replay applies only later records (rule D5). Where a
+//! chunk's blocks are is in its leaves (see [`super::leaf`]), of which only those are written anew that have changed. The
+//! map of slots is written after all chunks, so that what a record changed in a chunk that has it already is surely in
+//! the map too.
+
+mod reader;
+
+pub use reader::{Bits, Counts, Entries1, Item, PageReader};
+
+use super::disk::on_disk;
+use super::record::{Fence, RawFence, put_fence};
+use super::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Slot, page, seal};
+use crate::index::PARTS;
+use amita_types::message::MAX_MEMBERS;
+use amita_types::{ChunkId, NodeId, SnapshotId, StoreId, Version, VolumeId};
+use arrayvec::ArrayVec;
+
+/// The first four bytes of a page of a checkpoint.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"ACKP");
+
+on_disk! {
+    /// The header of a page of a checkpoint.
+    ///
+    /// ```text
+    ///   0 magic "ACKP"    4 version    8 store UUID (low half)   16 checkpoint    24 index
+    ///  32 bytes of items 34 reserved  40 items ...                              4092 crc
+    /// ```
+    pub struct Header [40] {
+        /// [`MAGIC`].
+        magic: u32,
+        /// [`FORMAT_VERSION`] of the writer.
+        version: u32,
+        /// The low half of the store's UUID.
+        store: u64,
+        /// Which checkpoint.
+        checkpoint: u64,
+        /// The page's place in it.
+        index: u64,
+        /// Bytes of items that follow.
+        used: u16,
+        /// Zero.
+        reserved: u16,
+        /// Zero.
+        reserved_2: u32,
+    }
+}
+
+/// Kinds of items.
+mod kind {
+    pub const GROUP: u16 = 1;
+    pub const VOLUME: u16 = 2;
+    /// Version 1.
+    pub const CHUNK_1: u16 = 3;
+    pub const CLEARED: u16 = 4;
+    /// Version 1.
+    pub const ENTRIES_1: u16 = 5;
+    pub const CHUNK: u16 = 6;
+    pub const ORIGIN: u16 = 7;
+    pub const STATE: u16 = 8;
+    pub const SLOTS: u16 = 9;
+    pub const SHARED: u16 = 10;
+    pub const PAST: u16 = 11;
+}
+
+on_disk! {
+    /// What every item begins with.
+    pub struct Head [4] {
+        /// The kind.
+        kind: u16,
+        /// Bytes of the item, these included.
+        bytes: u16,
+    }
+}
+
+on_disk! {
+    /// A volume's fence.
+    pub struct RawVolume [16] {
+        /// The volume.
+        volume: u64,
+        /// Its generation.
+        generation: u32,
+        /// Its owner.
+        owner: u32,
+    }
+}
+
+on_disk! {
+    /// A chunk; goes on with a [`RawLeaf`] for each bit of `leaves`. The items that follow, up to the next chunk, belong
+    /// to it.
+    pub struct RawChunk [48] {
+        /// The volume.
+        volume: u64,
+        /// The index.
+        chunk: u64,
+        /// Its version.
+        version: u64,
+        /// Log pages below this one are in it (rule D5).
+        position: u64,
+        /// The volume's newest snapshot when the chunk was made.
+        born: u32,
+        /// The newest snapshot that a change of it has named.
+        snapshot: u32,
+        /// See [`flag`].
+        flags: u32,
+        /// One bit for each part that has a leaf.
+        leaves: u32,
+    }
+}
+
+/// Flags of a [`RawChunk`].
+pub mod flag {
+    /// The volume was deleted; only snapshots of the chunk are left.
+    pub const DELETED: u32 = 1;
+    /// There is no such chunk any more: nothing but `position` means anything.
+    pub const GONE: u32 = 2;
+    /// Versions do not say which entries the chunk shares with its newest snapshot: its history was once another one.
+    pub const LOOSE: u32 = 4;
+}
+
+on_disk! {
+    /// Where a leaf is. `slot` 2^32 - 1: nowhere; then `sum` 0: no block of the part was ever written; 1: it is lost.
+    pub struct RawLeaf [8] {
+        /// Its slot.
+        slot: u32,
+        /// Its page's checksum.
+        sum: u32,
+    }
+}
+
+on_disk! {
+    /// Where the blocks of the last chunk were first written, if not in itself (rule D8).
+    pub struct RawOrigin [16] {
+        /// The volume.
+        volume: u64,
+        /// The index.
+        chunk: u64,
+    }
+}
+
+on_disk! {
+    /// The last chunk's history was once another one (rule R5).
+    pub struct RawPast [16] {
+        /// The version at which it was last whole.
+        base: u64,
+        /// What it has for snapshots up to this one may not be what they were.
+        unsure: u32,
+        /// 1: it is incomplete; 0: it is whole, and `base` means nothing.
+        incomplete: u32,
+    }
+}
+
+on_disk! {
+    /// The last chunk as it was for its snapshots above `above` up to `to`; goes on with a [`RawLeaf`] for each bit of
+    /// `leaves`: the parts that have changed since. States follow one another from the oldest to the newest; what one
+    /// does not have is in the next one, or in the chunk.
+    pub struct RawState [24] {
+        /// The chunk's version then.
+        version: u64,
+        /// See there.
+        above: u32,
+        /// See there.
+        to: u32,
+        /// One bit for each part of its own.
+        leaves: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+on_disk! {
+    /// A whole part of the last chunk or state of which every block was cleared by one write.
+    pub struct RawCleared [12] {
+        /// The version of that write.
+        version: u64,
+        /// Which part.
+        part: u32,
+    }
+}
+
+on_disk! {
+    /// Which slots are in use, of [`SLOTS_PER_ITEM`] from `first` on: with `form` 0 one bit each follows; 1: none is; 2: all
+    /// are.
+    pub struct RawSlots [16] {
+        /// Log pages below this one are in it (rule D5).
+        position: u64,
+        /// The first slot.
+        first: u32,
+        /// How it is said.
+        form: u32,
+    }
+}
+
+on_disk! {
+    /// How often slots of the last [`RawSlots`] are used more than once; goes on with `count` times a [`RawCount`].
+    pub struct RawShared [8] {
+        /// How many.
+        count: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+on_disk! {
+    /// A slot that more than one chunk uses.
+    pub struct RawCount [8] {
+        /// The slot.
+        slot: u32,
+        /// How many use it besides the first.
+        more: u32,
+    }
+}
+
+on_disk! {
+    /// Version 1: a chunk; the items that follow, up to the next one, are its blocks.
+    pub struct RawChunk1 [32] {
+        /// The volume.
+        volume: u64,
+        /// The index.
+        chunk: u64,
+        /// Its version.
+        version: u64,
+        /// Log pages below this one are in it.
+        position: u64,
+    }
+}
+
+on_disk! {
+    /// Version 1: entries of 64 blocks of the chunk, in order: 16 bytes each that has data, then 8 bytes each that was
+    /// cleared.
+    pub struct RawEntries1 [20] {
+        /// Which 64 blocks.
+        page: u32,
+        /// One bit for each block that has data here.
+        data: u64,
+        /// One bit for each block that was cleared.
+        cleared: u64,
+    }
+}
+
+on_disk! {
+    /// Version 1: a block with data.
+    pub struct RawData1 [16] {
+        /// Where.
+        slot: u32,
+        /// CRC-32C, not bound to a place.
+        sum: u32,
+        /// The version of the write.
+        version: u64,
+    }
+}
+
+/// Blocks of a map page of version 1.
+const BLOCKS_PER_PAGE_1: u32 = 64;
+
+const ITEMS_BYTES: usize = PAGE_BODY_BYTES - Header::BYTES;
+
+/// Slots of one [`RawSlots`].
+pub const SLOTS_PER_ITEM: u32 = 4096;
+const BITS_BYTES: usize = SLOTS_PER_ITEM as usize / 8;
+
+/// Bytes that a chunk takes at most, its origin included: with each part either a leaf or cleared.
+pub const CHUNK_BYTES: u64 =
+    (Head::BYTES + RawChunk::BYTES) as u64 + PARTS as u64 * CLEARED_BYTES + (Head::BYTES + RawOrigin::BYTES) as u64;
+const CLEARED_BYTES: u64 = (Head::BYTES + RawCleared::BYTES) as u64;
+const _: () = assert!(RawLeaf::BYTES as u64 <= CLEARED_BYTES);
+/// Bytes that it takes to say that a chunk is or was incomplete.
+pub const PAST_BYTES: u64 = (Head::BYTES + RawPast::BYTES) as u64;
+/// Bytes that a state takes besides its parts.
+pub const STATE_BYTES: u64 = (Head::BYTES + RawState::BYTES) as u64;
+/// Bytes that a part of a state takes at most.
+pub const STATE_PART_BYTES: u64 = CLEARED_BYTES;
+/// Bytes of a volume's fence.
+pub const VOLUME_BYTES: u64 = (Head::BYTES + RawVolume::BYTES) as u64;
+/// Bytes of a group's.
+pub const GROUP_BYTES: u64 = (Head::BYTES + RawFence::BYTES + MAX_MEMBERS * 16) as u64;
+/// Bytes of one item of the map of slots.
+pub const SLOTS_BYTES: u64 = (Head::BYTES + RawSlots::BYTES + BITS_BYTES) as u64;
+/// Bytes that a slot with more than one user takes at most.
+pub const SHARED_BYTES: u64 = (Head::BYTES + RawShared::BYTES + RawCount::BYTES) as u64;
+/// Counts that fit one item.
+const MAX_COUNTS: usize = 256;
+/// No item is longer: so much of a page may be left empty at its end.
+const MAX_ITEM_BYTES: usize = Head::BYTES + RawShared::BYTES + MAX_COUNTS * RawCount::BYTES;
+const _: () = assert!(SLOTS_BYTES as usize <= MAX_ITEM_BYTES && CHUNK_BYTES as usize <= MAX_ITEM_BYTES);
+
+/// Bytes of items, the map of slots excluded, that `pages` pages surely hold: each page may end in a rest that the next
+/// item does not fit. Items of other kinds than the map of slots and its counts are short.
+#[must_use]
+pub fn capacity_bytes(pages: u64, slots: u32) -> u64 {
+    let per_page = ITEMS_BYTES as u64 / SLOTS_BYTES;
+    // One more where the first of them meets a page that is not empty.
+    let for_slots = u64::from(slots.div_ceil(SLOTS_PER_ITEM)).div_ceil(per_page) + 1;
+    pages.saturating_sub(for_slots) * (ITEMS_BYTES as u64 - GROUP_BYTES)
+}
+
+/// Fills the pages of a checkpoint, one after the other.
+#[derive(Debug)]
+pub struct PageWriter<'a> {
+    out: &'a mut [u8],
+    store: StoreId,
+    checkpoint: u64,
+    /// The number of the first page in `out`.
+    first: u64,
+    pages: usize,
+    used: usize,
+    last_sum: u32,
+}
+
+/// What a [`PageWriter`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Pages.
+    pub pages: usize,
+    /// The checksum of the last of them.
+    pub last_sum: u32,
+}
+
+/// How far a [`PageWriter`] that is put aside has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Paused {
+    pages: usize,
+    used: usize,
+    last_sum: u32,
+}
+
+/// Where the leaf of a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafPlace {
+    /// No block of the part was ever written.
+    Never,
+    /// In this slot, and its page has this checksum.
+    At(Slot, u32),
+    /// It could not be read when it was needed: what the part held is not known.
+    Lost,
+}
+
+impl LeafPlace {
+    fn raw(self) -> RawLeaf {
+        let none = Slot::NONE.0;
+        match self {
+            LeafPlace::Never => RawLeaf { slot: none, sum: 0 },
+            LeafPlace::Lost => RawLeaf { slot: none, sum: 1 },
+            LeafPlace::At(slot, sum) => RawLeaf { slot: slot.0, sum },
+        }
+    }
+
+    fn from(raw: RawLeaf) -> Option<LeafPlace> {
+        match (Slot(raw.slot), raw.sum) {
+            (Slot::NONE, 0) => Some(LeafPlace::Never),
+            (Slot::NONE, 1) => Some(LeafPlace::Lost),
+            (Slot::NONE, _) => None,
+            (slot, sum) => Some(LeafPlace::At(slot, sum)),
+        }
+    }
+}
+
+/// The leaves of a chunk or a state: (part, where).
+pub type Leaves = ArrayVec<(u8, LeafPlace), PARTS>;
+
+/// A chunk's line in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkItem {
+    /// Which.
+    pub chunk: ChunkId,
+    /// Its version.
+    pub version: Version,
+    /// Log pages below this one are in it.
+    pub position: u64,
+    /// The volume's newest snapshot when it was made.
+    pub born: SnapshotId,
+    /// The newest snapshot that a change of it has named.
+    pub snapshot: SnapshotId,
+    /// See [`flag`].
+    pub flags: u32,
+    /// Ascending.
+    pub leaves: Leaves,
+}
+
+/// A chunk whose history was once another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastItem {
+    /// Incomplete: the version at which it was last whole.
+    pub base: Option<Version>,
+    /// What it has for snapshots up to this one may not be what they were.
+    pub unsure: SnapshotId,
+}
+
+/// A chunk as it was for some snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateItem {
+    /// Its version then.
+    pub version: Version,
+    /// For the snapshots above this one
+    pub above: SnapshotId,
+    /// up to this one.
+    pub to: SnapshotId,
+    /// The parts that have changed since; ascending.
+    pub leaves: Leaves,
+}
+
+impl<'a> PageWriter<'a> {
+    /// Writes pages from number `first` on into `out`, a multiple of [`PAGE_BYTES`].
+    #[must_use]
+    pub fn new(out: &'a mut [u8], store: StoreId, checkpoint: u64, first: u64) -> PageWriter<'a> {
+        PageWriter::resume(out, store, checkpoint, first, Paused::default())
+    }
+
+    /// Goes on where one was put aside.
+    #[must_use]
+    pub fn resume(out: &'a mut [u8], store: StoreId, checkpoint: u64, first: u64, paused: Paused) -> PageWriter<'a> {
+        assert!(out.len().is_multiple_of(PAGE_BYTES) && !out.is_empty());
+        PageWriter {
+            out,
+            store,
+            checkpoint,
+            first,
+            pages: paused.pages,
+            used: paused.used,
+            last_sum: paused.last_sum,
+        }
+    }
+
+    /// Puts it aside, the page that is open too.
+    #[must_use]
+    pub fn pause(self) -> Paused {
+        Paused {
+            pages: self.pages,
+            used: self.used,
+            last_sum: self.last_sum,
+        }
+    }
+
+    /// Pages that surely hold `bytes` of items.
+    #[must_use]
+    pub fn pages_for(bytes: u64) -> usize {
+        (bytes as usize).div_ceil(ITEMS_BYTES - MAX_ITEM_BYTES)
+    }
+
+    /// Bytes of items that surely still fit.
+    #[must_use]
+    pub fn space(&self) -> u64 {
+        let left = self.out.len() / PAGE_BYTES - self.pages;
+        ((left * (ITEMS_BYTES - MAX_ITEM_BYTES)).saturating_sub(self.used)) as u64
+    }
+
+    fn item(&mut self, kind: u16, bytes: usize) -> &mut [u8] {
+        let bytes = Head::BYTES + bytes;
+        if self.used + bytes > ITEMS_BYTES {
+            self.close();
+        }
+        let start = self.pages * PAGE_BYTES + Header::BYTES + self.used;
+        self.used += bytes;
+        let item = &mut self.out[start..start + bytes];
+        Head {
+            kind,
+            bytes: bytes as u16,
+        }
+        .put(item);
+        &mut item[Head::BYTES..]
+    }
+
+    fn close(&mut self) {
+        let page = &mut self.out[self.pages * PAGE_BYTES..][..PAGE_BYTES];
+        Header {
+            magic: MAGIC,
+            version: FORMAT_VERSION,
+            store: page::tag(self.store),
+            checkpoint: self.checkpoint,
+            index: self.first + self.pages as u64,
+            used: self.used as u16,
+            reserved: 0,
+            reserved_2: 0,
+        }
+        .put(page);
+        page[Header::BYTES + self.used..].fill(0);
+        self.last_sum = seal(page);
+        self.pages += 1;
+        self.used = 0;
+    }
+
+    /// A group's fence; of a [`Fence`] without its volume.
+    pub fn group(&mut self, fence: &Fence) {
+        let bytes = RawFence::BYTES + (fence.in_sync.len() + fence.syncing.len()) * 16;
+        put_fence(fence, self.item(kind::GROUP, bytes));
+    }
+
+    /// A volume's fence.
+    pub fn volume(&mut self, volume: VolumeId, generation: u32, owner: NodeId) {
+        RawVolume {
+            volume: volume.0,
+            generation,
+            owner: owner.0,
+        }
+        .put(self.item(kind::VOLUME, RawVolume::BYTES));
+    }
+
+    /// A chunk; what belongs to it follows.
+    pub fn chunk(&mut self, item: &ChunkItem) {
+        let out = self.item(kind::CHUNK, RawChunk::BYTES + item.leaves.len() * RawLeaf::BYTES);
+        RawChunk {
+            volume: item.chunk.volume.0,
+            chunk: item.chunk.index.0,
+            version: item.version.0,
+            position: item.position,
+            born: item.born.0,
+            snapshot: item.snapshot.0,
+            flags: item.flags,
+            leaves: mask(&item.leaves),
+        }
+        .put(out);
+        put_leaves(&item.leaves, &mut out[RawChunk::BYTES..]);
+    }
+
+    /// Where the last chunk's blocks were first written.
+    pub fn origin(&mut self, origin: ChunkId) {
+        RawOrigin {
+            volume: origin.volume.0,
+            chunk: origin.index.0,
+        }
+        .put(self.item(kind::ORIGIN, RawOrigin::BYTES));
+    }
+
+    /// The last chunk's history was once another one.
+    pub fn past(&mut self, item: PastItem) {
+        RawPast {
+            base: item.base.unwrap_or_default().0,
+            unsure: item.unsure.0,
+            incomplete: u32::from(item.base.is_some()),
+        }
+        .put(self.item(kind::PAST, RawPast::BYTES));
+    }
+
+    /// The last chunk as it was for some snapshots.
+    pub fn state(&mut self, item: &StateItem) {
+        let out = self.item(kind::STATE, RawState::BYTES + item.leaves.len() * RawLeaf::BYTES);
+        RawState {
+            version: item.version.0,
+            above: item.above.0,
+            to: item.to.0,
+            leaves: mask(&item.leaves),
+            reserved: 0,
+        }
+        .put(out);
+        put_leaves(&item.leaves, &mut out[RawState::BYTES..]);
+    }
+
+    /// A part of the last chunk or state that was cleared whole.
+    pub fn cleared(&mut self, part: u32, version: Version) {
+        RawCleared {
+            version: version.0,
+            part,
+        }
+        .put(self.item(kind::CLEARED, RawCleared::BYTES));
+    }
+
+    /// Which of [`SLOTS_PER_ITEM`] slots from `first` on are in use: one bit each, those beyond the store zero.
+    pub fn slots(&mut self, position: u64, first: u32, bits: &[u64]) {
+        assert_eq!(bits.len() * 8, BITS_BYTES);
+        let form = match () {
+            () if bits.iter().all(|&word| word == 0) => 1,
+            () if bits.iter().all(|&word| word == u64::MAX) => 2,
+            () => 0,
+        };
+        let bytes = if form == 0 { BITS_BYTES } else { 0 };
+        let out = self.item(kind::SLOTS, RawSlots::BYTES + bytes);
+        RawSlots { position, first, form }.put(out);
+        if form == 0 {
+            for (place, word) in out[RawSlots::BYTES..].chunks_exact_mut(8).zip(bits) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+
+    /// Slots of the last [`PageWriter::slots`] that have more than one user, and how many more.
+    pub fn shared(&mut self, counts: &[(Slot, u32)]) {
+        for counts in counts.chunks(MAX_COUNTS) {
+            let out = self.item(kind::SHARED, RawShared::BYTES + counts.len() * RawCount::BYTES);
+            RawShared {
+                count: counts.len() as u32,
+                reserved: 0,
+            }
+            .put(out);
+            for (place, &(slot, more)) in out[RawShared::BYTES..].chunks_exact_mut(RawCount::BYTES).zip(counts) {
+                RawCount { slot: slot.0, more }.put(place);
+            }
+        }
+    }
+
+    /// Closes the page that is open.
+    #[must_use]
+    pub fn finish(mut self) -> Filled {
+        if self.used > 0 {
+            self.close();
+        }
+        Filled {
+            pages: self.pages,
+            last_sum: self.last_sum,
+        }
+    }
+}
+
+fn mask(leaves: &Leaves) -> u32 {
+    leaves.iter().fold(0, |mask, (part, _)| mask | 1 << part)
+}
+
+fn put_leaves(leaves: &Leaves, out: &mut [u8]) {
+    for (place, (_, leaf)) in out.chunks_exact_mut(RawLeaf::BYTES).zip(leaves) {
+        leaf.raw().put(place);
+    }
+}
+
+fn get_leaves(mask: u32, bytes: &[u8]) -> Result<Leaves, &'static str> {
+    if mask >> PARTS != 0 || bytes.len() != mask.count_ones() as usize * RawLeaf::BYTES {
+        return Err("the list of leaves has the wrong length");
+    }
+    let parts = (0..PARTS as u8).filter(|part| mask >> part & 1 == 1);
+    let leaves = bytes.chunks_exact(RawLeaf::BYTES).filter_map(RawLeaf::get);
+    parts
+        .zip(leaves)
+        .map(|(part, raw)| LeafPlace::from(raw).map(|place| (part, place)))
+        .collect::<Option<Leaves>>()
+        .ok_or("a leaf is nowhere")
+}

@@ -1,0 +1,277 @@
+//! Reading items that came from a disk: everything is checked.
+
+use super::{
+    BITS_BYTES, BLOCKS_PER_PAGE_1, ChunkItem, Head, Header, Leaves, MAGIC, PastItem, RawChunk, RawChunk1, RawCleared,
+    RawCount, RawData1, RawEntries1, RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM,
+    StateItem, get_leaves, kind,
+};
+use crate::format::record::{Fence, get_fence};
+use crate::format::{FORMAT_VERSION, FORMAT_VERSION_1, Sealed, Slot, page, sealed};
+use crate::index::LEAF_ENTRIES;
+use amita_types::{ChunkId, ChunkIndex, SnapshotId, StoreId, Version, VolumeId};
+
+/// An item, read from a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A group's fence (its volume, generation and owner mean nothing).
+    Group(Fence),
+    /// A volume's fence.
+    Volume(RawVolume),
+    /// A chunk.
+    Chunk(ChunkItem),
+    /// Where the last chunk's blocks were first written.
+    Origin(ChunkId),
+    /// The last chunk's history was once another one.
+    Past(PastItem),
+    /// The last chunk as it was for some snapshots.
+    State(StateItem),
+    /// Blocks of the last chunk or state were cleared by one write: the first, how many.
+    Cleared {
+        /// The first block.
+        first: u32,
+        /// How many.
+        count: u32,
+        /// By which write.
+        version: Version,
+    },
+    /// Which slots are in use.
+    Slots {
+        /// Log pages below this one are in it.
+        position: u64,
+        /// The first slot.
+        first: u32,
+        /// One bit for each of [`SLOTS_PER_ITEM`].
+        bits: Bits<'a>,
+    },
+    /// Slots of the last part of the map that have more than one user.
+    Shared(Counts<'a>),
+    /// Version 1: entries of the last chunk.
+    Entries1(Entries1<'a>),
+}
+
+/// One bit for each of [`SLOTS_PER_ITEM`] slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits<'a> {
+    /// All the same.
+    All(bool),
+    /// One each.
+    Each(&'a [u8]),
+}
+
+impl Bits<'_> {
+    /// Word by word.
+    pub fn words(self) -> impl Iterator<Item = u64> {
+        (0..SLOTS_PER_ITEM as usize / 64).map(move |at| match self {
+            Bits::All(true) => u64::MAX,
+            Bits::All(false) => 0,
+            Bits::Each(bytes) => u64::from_le_bytes(bytes[at * 8..][..8].try_into().expect("cut into 8")),
+        })
+    }
+}
+
+/// Slots and how many more users each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts<'a>(&'a [u8]);
+
+impl<'a> Counts<'a> {
+    /// (slot, how many more).
+    pub fn iter(self) -> impl Iterator<Item = (Slot, u32)> + 'a {
+        let raw = self.0.chunks_exact(RawCount::BYTES).filter_map(RawCount::get);
+        raw.map(|raw| (Slot(raw.slot), raw.more))
+    }
+}
+
+/// Version 1: entries of 64 blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entries1<'a> {
+    page: u32,
+    data: u64,
+    cleared: u64,
+    bytes: &'a [u8],
+}
+
+impl<'a> Entries1<'a> {
+    /// (block, slot, plain sum, version).
+    pub fn iter(self) -> impl Iterator<Item = (u64, Slot, u32, Version)> + 'a {
+        let first = u64::from(self.page) * u64::from(BLOCKS_PER_PAGE_1);
+        let bits = move |mask: u64| {
+            (0..64)
+                .filter(move |bit| mask >> bit & 1 == 1)
+                .map(move |bit| first + bit)
+        };
+        let (with_data, cleared) = self.bytes.split_at(self.data.count_ones() as usize * RawData1::BYTES);
+        let with_data = bits(self.data)
+            .zip(with_data.chunks_exact(RawData1::BYTES))
+            .filter_map(|(block, bytes)| {
+                RawData1::get(bytes).map(|raw| (block, Slot(raw.slot), raw.sum, Version(raw.version)))
+            });
+        let cleared = bits(self.cleared).zip(cleared.chunks_exact(8)).map(|(block, bytes)| {
+            let version = u64::from_le_bytes(bytes.try_into().expect("cut into 8"));
+            (block, Slot::NONE, 0, Version(version))
+        });
+        with_data.chain(cleared)
+    }
+}
+
+/// Reads the items of a checkpoint's page that came from a disk. What follows an error means nothing.
+#[derive(Clone, Debug)]
+pub struct PageReader<'a> {
+    rest: &'a [u8],
+    version: u32,
+    /// The page's checksum.
+    pub sum: u32,
+}
+
+impl<'a> PageReader<'a> {
+    /// Page `index` of checkpoint `checkpoint`; an error says what is wrong.
+    pub fn new(page: &'a [u8], store: StoreId, checkpoint: u64, index: u64) -> Result<PageReader<'a>, &'static str> {
+        let Sealed { body, sum } = sealed(page).ok_or("its checksum is wrong")?;
+        let header = Header::get(body).ok_or("it is too short")?;
+        if header.magic != MAGIC {
+            return Err("it is no page of a checkpoint");
+        }
+        if header.version > FORMAT_VERSION || header.store != page::tag(store) {
+            return Err("it is of another store or a newer version");
+        }
+        if header.checkpoint != checkpoint || header.index != index {
+            return Err("it belongs to another checkpoint or another place");
+        }
+        let items = body.get(Header::BYTES..Header::BYTES + usize::from(header.used));
+        Ok(PageReader {
+            rest: items.ok_or("its items do not fit it")?,
+            version: header.version,
+            sum,
+        })
+    }
+
+    /// The version of the format that wrote it.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn read(&mut self) -> Result<Item<'a>, &'static str> {
+        const CUT: &str = "an item is cut off";
+        let head = Head::get(self.rest).ok_or(CUT)?;
+        let bytes = self.rest.get(..usize::from(head.bytes)).ok_or(CUT)?;
+        let body = bytes.get(Head::BYTES..).ok_or(CUT)?;
+        self.rest = &self.rest[bytes.len()..];
+        match head.kind {
+            kind::GROUP => get_fence(body).map(Item::Group),
+            kind::VOLUME => RawVolume::get(body).map(Item::Volume).ok_or(CUT),
+            kind::CHUNK => {
+                let raw = RawChunk::get(body).ok_or(CUT)?;
+                Ok(Item::Chunk(ChunkItem {
+                    chunk: id(raw.volume, raw.chunk),
+                    version: Version(raw.version),
+                    position: raw.position,
+                    born: SnapshotId(raw.born),
+                    snapshot: SnapshotId(raw.snapshot),
+                    flags: raw.flags,
+                    leaves: get_leaves(raw.leaves, &body[RawChunk::BYTES..])?,
+                }))
+            }
+            kind::ORIGIN => {
+                let raw = RawOrigin::get(body).ok_or(CUT)?;
+                Ok(Item::Origin(id(raw.volume, raw.chunk)))
+            }
+            kind::PAST => {
+                let raw = RawPast::get(body).ok_or(CUT)?;
+                Ok(Item::Past(PastItem {
+                    base: (raw.incomplete != 0).then_some(Version(raw.base)),
+                    unsure: SnapshotId(raw.unsure),
+                }))
+            }
+            kind::STATE => {
+                let raw = RawState::get(body).ok_or(CUT)?;
+                Ok(Item::State(StateItem {
+                    version: Version(raw.version),
+                    above: SnapshotId(raw.above),
+                    to: SnapshotId(raw.to),
+                    leaves: get_leaves(raw.leaves, &body[RawState::BYTES..])?,
+                }))
+            }
+            kind::CLEARED => {
+                let raw = RawCleared::get(body).ok_or(CUT)?;
+                let count = if self.version == FORMAT_VERSION_1 {
+                    BLOCKS_PER_PAGE_1
+                } else {
+                    LEAF_ENTRIES as u32
+                };
+                Ok(Item::Cleared {
+                    first: raw.part.checked_mul(count).ok_or("a part of a chunk is impossible")?,
+                    count,
+                    version: Version(raw.version),
+                })
+            }
+            kind::SLOTS => {
+                let raw = RawSlots::get(body).ok_or(CUT)?;
+                let rest = &body[RawSlots::BYTES..];
+                let bits = match (raw.form, rest.len()) {
+                    (0, BITS_BYTES) => Bits::Each(rest),
+                    (1, 0) => Bits::All(false),
+                    (2, 0) => Bits::All(true),
+                    _ => return Err("a part of the map of slots has the wrong length"),
+                };
+                if !raw.first.is_multiple_of(SLOTS_PER_ITEM) {
+                    return Err("a part of the map of slots begins at the wrong one");
+                }
+                Ok(Item::Slots {
+                    position: raw.position,
+                    first: raw.first,
+                    bits,
+                })
+            }
+            kind::SHARED => {
+                let raw = RawShared::get(body).ok_or(CUT)?;
+                let counts = &body[RawShared::BYTES..];
+                if counts.len() as u64 != u64::from(raw.count) * RawCount::BYTES as u64 {
+                    return Err("counts have the wrong length");
+                }
+                Ok(Item::Shared(Counts(counts)))
+            }
+            kind::CHUNK_1 => {
+                let raw = RawChunk1::get(body).ok_or(CUT)?;
+                Ok(Item::Chunk(ChunkItem {
+                    chunk: id(raw.volume, raw.chunk),
+                    version: Version(raw.version),
+                    position: raw.position,
+                    born: SnapshotId::HEAD,
+                    snapshot: SnapshotId::HEAD,
+                    flags: 0,
+                    leaves: Leaves::new(),
+                }))
+            }
+            kind::ENTRIES_1 => {
+                let raw = RawEntries1::get(body).ok_or(CUT)?;
+                let bytes = &body[RawEntries1::BYTES..];
+                let expected = raw.data.count_ones() as usize * RawData1::BYTES + raw.cleared.count_ones() as usize * 8;
+                if bytes.len() != expected || raw.data & raw.cleared != 0 {
+                    return Err("entries have the wrong length");
+                }
+                Ok(Item::Entries1(Entries1 {
+                    page: raw.page,
+                    data: raw.data,
+                    cleared: raw.cleared,
+                    bytes,
+                }))
+            }
+            _ => Err("an item is of an unknown kind"),
+        }
+    }
+}
+
+fn id(volume: u64, chunk: u64) -> ChunkId {
+    ChunkId {
+        volume: VolumeId(volume),
+        index: ChunkIndex(chunk),
+    }
+}
+
+impl<'a> Iterator for PageReader<'a> {
+    type Item = Result<Item<'a>, &'static str>;
+
+    fn next(&mut self) -> Option<Result<Item<'a>, &'static str>> {
+        (!self.rest.is_empty()).then(|| self.read())
+    }
+}

@@ -1,0 +1,122 @@
+//! Ordered lists of a volume's chunks, made when somebody asks and kept while somebody goes on asking.
+//!
+//! The index finds a chunk by its hash; who brings a store up to date wants all chunks of a volume, group by group and page
+//! by page. The list has 16 bytes a chunk, in the order in which it is asked for, so that a page costs a search. Chunks that
+//! are made meanwhile are put in their places before the next page; those that are forgotten are left out by whoever looks
+//! them up.
+
+use super::Index;
+use amita_reactor::Time;
+use amita_types::{ChunkId, ChunkIndex, GroupIndex, VolumeId};
+use std::time::Duration;
+
+/// Lists that are kept at once: as many volumes as are brought up to date together.
+const MAX_LISTS: usize = 8;
+/// A list that nobody asked for so long is dropped.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// Which chunks are listed, and how they are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sieve {
+    pub volume: VolumeId,
+    /// Groups of the pool.
+    pub groups: u32,
+    /// Cores of the gateway.
+    pub cores: u16,
+}
+
+/// A chunk's place in a list: group, core, index.
+type Place = (GroupIndex, u16, ChunkIndex);
+
+#[derive(Debug)]
+struct List {
+    sieve: Sieve,
+    used: Time,
+    places: Vec<Place>,
+    /// Some of them are not in their places yet.
+    unsorted: bool,
+}
+
+/// All lists that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Listings {
+    lists: Vec<List>,
+}
+
+impl Sieve {
+    fn place(&self, chunk: ChunkId) -> Place {
+        let core = chunk.core(usize::from(self.cores)) as u16;
+        (chunk.group(self.groups), core, chunk.index)
+    }
+}
+
+impl Listings {
+    /// A chunk was made.
+    pub(super) fn note(&mut self, chunk: ChunkId) {
+        for list in &mut self.lists {
+            if list.sieve.volume == chunk.volume {
+                list.places.push(list.sieve.place(chunk));
+                list.unsorted = true;
+            }
+        }
+    }
+
+    /// Drops what nobody has asked for of late.
+    pub fn drop_old(&mut self, now: Time) {
+        self.lists.retain(|list| list.used.plus(KEPT) > now);
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let places = self.lists.iter().map(|list| list.places.capacity());
+        (places.sum::<usize>() * size_of::<Place>()) as u64
+    }
+}
+
+impl Index {
+    /// The chunks of a group and a core from index `from` on, ascending; some may not be there any more, or not yet.
+    pub fn list(
+        &mut self,
+        now: Time,
+        sieve: Sieve,
+        group: GroupIndex,
+        core: u16,
+        from: ChunkIndex,
+    ) -> impl Iterator<Item = ChunkIndex> + '_ {
+        let at = match self.listings.lists.iter().position(|list| list.sieve == sieve) {
+            Some(at) => at,
+            None => self.make_list(now, sieve),
+        };
+        let list = &mut self.listings.lists[at];
+        list.used = now;
+        if std::mem::take(&mut list.unsorted) {
+            // A merge of what is sorted with a few behind it.
+            list.places.sort();
+            list.places.dedup();
+        }
+        let first = list.places.partition_point(|&place| place < (group, core, from));
+        let rest = self.listings.lists[at].places[first..].iter();
+        rest.take_while(move |place| (place.0, place.1) == (group, core))
+            .map(|place| place.2)
+    }
+
+    fn make_list(&mut self, now: Time, sieve: Sieve) -> usize {
+        let keys = self.keys().map(|key| self.chunk(key).id);
+        let mut places: Vec<Place> = keys
+            .filter(|id| id.volume == sieve.volume)
+            .map(|id| sieve.place(id))
+            .collect();
+        places.sort_unstable();
+        let lists = &mut self.listings.lists;
+        if lists.len() == MAX_LISTS {
+            let oldest = (0..lists.len()).min_by_key(|&at| lists[at].used).unwrap_or(0);
+            lists.swap_remove(oldest);
+        }
+        lists.push(List {
+            sieve,
+            used: now,
+            places,
+            unsorted: false,
+        });
+        lists.len() - 1
+    }
+}

@@ -1,0 +1,526 @@
+//! What a chunk was for its snapshots.
+//!
+//! The first change that names a newer snapshot than the chunk's last one freezes the chunk: a *state* is made, which stands
+//! for the snapshots in between and has nothing of its own. Only when a leaf of the chunk is changed the newest state gets
+//! the leaf as it was. So the chunk itself is read through its own leaves only, whatever the number of its states; a state
+//! looks for a leaf of its own, then in the next newer state, and so on up to the chunk.
+//!
+//! Which slots nothing needs any more follows without counting: the states (and at last the chunk) that refer to a slot
+//! follow one another without a gap. What the chunk replaces is in its newest state too if, and only if, it is not newer
+//! than that; what a state that is dropped refers to is needed if its older or its newer neighbour refers to it. Only
+//! clones, whose chunks have no order among each other, need counts ([`crate::held`]).
+
+use super::leaves::{HEAD, NO_MEM};
+use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, LeafRef, Location, PARTS};
+use crate::format::Slot;
+use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
+use crate::format::record::RollEntry;
+use amita_types::{BlockIndex, BlockRange, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
+
+/// A chunk as it was.
+#[derive(Debug)]
+pub(super) struct State {
+    /// For the snapshots above this one
+    pub above: SnapshotId,
+    /// up to this one.
+    pub to: SnapshotId,
+    /// Its version then.
+    pub version: Version,
+    /// Names it in this process.
+    pub serial: u32,
+    /// The leaves that have changed since.
+    pub parts: Vec<(u8, LeafRef)>,
+}
+
+impl State {
+    pub fn part(&self, part: u8) -> Option<&LeafRef> {
+        self.parts.iter().find(|(own, _)| *own == part).map(|(_, leaf)| leaf)
+    }
+
+    pub fn part_mut(&mut self, part: u8) -> Option<&mut LeafRef> {
+        self.parts
+            .iter_mut()
+            .find(|(own, _)| *own == part)
+            .map(|(_, leaf)| leaf)
+    }
+
+    pub fn put(&mut self, part: u8, leaf: LeafRef) {
+        self.parts.push((part, leaf));
+    }
+}
+
+/// As what a chunk is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// As it is.
+    Head,
+    /// As it was: a state, by its place.
+    State(usize),
+}
+
+/// What a snapshot has of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It can be read.
+    As(View),
+    /// The chunk was made later.
+    Unborn,
+    /// It is not kept any more.
+    NotKept,
+}
+
+impl Chunk {
+    /// What snapshot `at` has of it.
+    pub fn seen(&self, at: SnapshotId) -> Seen {
+        if at == SnapshotId::HEAD || at > self.snapshot {
+            return if self.deleted {
+                Seen::NotKept
+            } else {
+                Seen::As(View::Head)
+            };
+        }
+        let place = self
+            .states()
+            .iter()
+            .position(|state| state.above < at && at <= state.to);
+        match place {
+            Some(place) => Seen::As(View::State(place)),
+            None if at <= self.born => Seen::Unborn,
+            None => Seen::NotKept,
+        }
+    }
+
+    /// Its version in a view.
+    pub fn version(&self, view: View) -> Version {
+        match view {
+            View::Head => self.durable,
+            View::State(place) => self.states()[place].version,
+        }
+    }
+
+    /// The version of its newest state.
+    pub fn newest_state(&self) -> Version {
+        self.states().last().map_or(Version::NONE, |state| state.version)
+    }
+
+    /// How many states it has.
+    pub fn state_count(&self) -> usize {
+        self.states().len()
+    }
+
+    /// A state that stands for snapshots above `above` up to `to` only, of which none is in `live` (ascending): the newest
+    /// snapshot that it stands for.
+    pub fn dead_state(&self, above: SnapshotId, to: SnapshotId, live: &[SnapshotId]) -> Option<SnapshotId> {
+        let dead = |state: &&State| {
+            let inside = state.above >= above && state.to <= to;
+            inside && !live.iter().any(|&live| state.above < live && live <= state.to)
+        };
+        self.states().iter().find(dead).map(|state| state.to)
+    }
+}
+
+impl Index {
+    /// Where the leaf of a part lies that `view` uses.
+    pub fn location(&self, chunk: ChunkKey, view: View, part: usize) -> Location {
+        let part = part as u8;
+        let from = match view {
+            View::Head => &[],
+            View::State(place) => &self.chunk(chunk).states()[place..],
+        };
+        let serial = from
+            .iter()
+            .find(|state| state.part(part).is_some())
+            .map_or(HEAD, |state| state.serial);
+        Location { chunk, serial, part }
+    }
+
+    /// Before a change that names snapshot `to`: keeps the chunk as it was for the snapshots since its last change.
+    pub fn freeze(&mut self, key: ChunkKey, to: SnapshotId) {
+        self.next_serial += 1;
+        let serial = self.next_serial;
+        let chunk = self.chunk_mut(key);
+        assert!(to > chunk.snapshot, "only a newer snapshot freezes a chunk");
+        let state = State {
+            above: chunk.snapshot,
+            to,
+            version: chunk.durable,
+            serial,
+            parts: Vec::new(),
+        };
+        chunk.snapshot = to;
+        chunk.states.get_or_insert_default().push(state);
+        self.states += 1;
+    }
+
+    /// Before the chunk itself is dropped: keeps it as it is for the snapshots up to `to`, if that is not one.
+    pub fn keep_for(&mut self, key: ChunkKey, to: SnapshotId) {
+        if to > self.chunk(key).snapshot {
+            self.freeze(key, to);
+        }
+    }
+
+    /// The state whose newest snapshot is `to`.
+    pub fn state_to(&self, key: ChunkKey, to: SnapshotId) -> Option<usize> {
+        self.chunk(key).states().iter().position(|state| state.to == to)
+    }
+
+    /// The leaves that must be in memory for a state to be dropped, or (`None`) the chunk itself.
+    pub fn needed_to_drop(&self, key: ChunkKey, place: Option<usize>) -> Vec<Location> {
+        let chunk = self.chunk(key);
+        let Some(place) = place else {
+            let own = (0..PARTS).map(|part| self.location(key, View::Head, part));
+            let whole = BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16);
+            return own.chain(self.missing_of_states(key, whole)).collect();
+        };
+        let state = &chunk.states()[place];
+        let mut needed = Vec::new();
+        for &(part, _) in &state.parts {
+            let at = |serial| Location {
+                chunk: key,
+                serial,
+                part,
+            };
+            let older = place.checked_sub(1).map(|older| &chunk.states()[older]);
+            match older {
+                // It inherits the leaf as it is.
+                Some(older) if older.part(part).is_none() => continue,
+                Some(older) => needed.push(at(older.serial)),
+                None => {}
+            }
+            needed.push(at(state.serial));
+            needed.push(self.newer(key, place, usize::from(part)));
+        }
+        needed
+    }
+
+    /// Where the next newer state, or the chunk, has this part.
+    fn newer(&self, key: ChunkKey, place: usize, part: usize) -> Location {
+        let newer = if place + 1 < self.chunk(key).state_count() {
+            View::State(place + 1)
+        } else {
+            View::Head
+        };
+        self.location(key, newer, part)
+    }
+
+    /// Drops a state; slots that nothing of the chunk refers to any more go to `freed`. The leaves that
+    /// [`Index::needed_to_drop`] names are in memory.
+    fn drop_state(&mut self, key: ChunkKey, place: usize, freed: &mut impl FnMut(Slot)) {
+        let parts = std::mem::take(&mut self.states_mut(key)[place].parts);
+        self.state_parts -= parts.len() as u64;
+        for (part, leaf) in parts {
+            if place > 0 && self.chunk(key).states()[place - 1].part(part).is_none() {
+                let older = &mut self.states_mut(key)[place - 1];
+                let serial = older.serial;
+                older.put(part, leaf);
+                self.state_parts += 1;
+                if leaf.mem != NO_MEM {
+                    self.mems[leaf.mem].at.serial = serial;
+                }
+                continue;
+            }
+            let older = place
+                .checked_sub(1)
+                .map(|older| self.chunk(key).states()[older].part(part));
+            let older = older.flatten().copied();
+            let newer = *self.leaf_ref(self.newer(key, place, usize::from(part)));
+            // What a lost leaf referred to is not known: it stays in use.
+            let known = |leaf: LeafRef| !leaf.is_lost();
+            if known(leaf) && known(newer) && older.is_none_or(known) {
+                for block in 0..LEAF_ENTRIES {
+                    let entry = self.entry_of(leaf, block);
+                    let held = |by: LeafRef| self.entry_of(by, block).slot == entry.slot;
+                    if entry.has_data() && !held(newer) && !older.is_some_and(held) {
+                        freed(entry.slot);
+                    }
+                }
+            }
+            self.release_ref(leaf);
+        }
+        let states = self.states_mut(key);
+        states.remove(place);
+        let none = states.is_empty();
+        self.states -= 1;
+        if none {
+            self.chunk_mut(key).states = None;
+        }
+    }
+
+    /// Drops the state for the snapshots up to `to`, or ([`SnapshotId::HEAD`]) the chunk itself.
+    pub fn drop_of(&mut self, key: ChunkKey, to: SnapshotId, freed: &mut impl FnMut(Slot)) {
+        if to == SnapshotId::HEAD {
+            self.drop_head(key, freed);
+        } else if let Some(place) = self.state_to(key, to) {
+            self.drop_state(key, place, freed);
+        }
+    }
+
+    /// Drops the chunk itself; its states stay. All its leaves are in memory.
+    fn drop_head(&mut self, key: ChunkKey, freed: &mut impl FnMut(Slot)) {
+        for part in 0..PARTS {
+            let at = self.location(key, View::Head, part);
+            let leaf = *self.leaf_ref(at);
+            let newest = self
+                .chunk(key)
+                .states()
+                .last()
+                .map(|state| state.part(part as u8).is_some());
+            match newest {
+                // The newest state shares the leaf: now it is its own.
+                Some(false) => {
+                    self.chunk_mut(key).parts[part] = LeafRef::NEVER;
+                    let newest = self.states_mut(key).last_mut().expect("looked at above");
+                    let serial = newest.serial;
+                    newest.put(part as u8, leaf);
+                    self.state_parts += 1;
+                    if leaf.mem != NO_MEM {
+                        self.mems[leaf.mem].at.serial = serial;
+                    }
+                }
+                Some(true) | None => {
+                    if !leaf.is_lost() {
+                        for block in 0..LEAF_ENTRIES {
+                            let entry = self.entry_of(leaf, block);
+                            if entry.has_data() && !self.in_a_state(key, part * LEAF_ENTRIES + block, entry) {
+                                freed(entry.slot);
+                            }
+                        }
+                    }
+                    self.release_leaf(at);
+                }
+            }
+        }
+        self.whole(key);
+        self.chunk_mut(key).deleted = true;
+    }
+
+    #[expect(clippy::box_collection, reason = "as it is kept")]
+    fn states_mut(&mut self, key: ChunkKey) -> &mut Box<Vec<State>> {
+        self.chunk_mut(key).states.as_mut().expect("the caller knows of one")
+    }
+
+    /// The entries of a view that a clone of it gets. All its leaves are in memory.
+    pub fn entries_for_clone(&self, key: ChunkKey, view: View) -> Vec<RollEntry> {
+        let mut entries = Vec::new();
+        for part in 0..PARTS {
+            let leaf = *self.leaf_ref(self.location(key, view, part));
+            if leaf.is_never() {
+                continue;
+            }
+            for at in 0..LEAF_ENTRIES {
+                let entry = self.entry_of(leaf, at);
+                if entry.version > Version::NONE {
+                    entries.push(RollEntry {
+                        block: BlockIndex((part * LEAF_ENTRIES + at) as u16),
+                        version: entry.version,
+                        slot: entry.slot,
+                        sum: entry.sum,
+                    });
+                }
+            }
+        }
+        entries
+    }
+
+    /// Writes a chunk's items into a checkpoint. All its leaves have pages.
+    pub fn dump(&self, key: ChunkKey, position: u64, writer: &mut PageWriter<'_>) {
+        let chunk = self.chunk(key);
+        let mut cleared = Vec::new();
+        let own = (0..PARTS as u8).zip(chunk.parts);
+        let own = own.filter(|(_, leaf)| !leaf.is_never());
+        let leaves = self.leaf_places(own, &mut cleared);
+        writer.chunk(&ChunkItem {
+            chunk: chunk.id,
+            version: chunk.durable,
+            position,
+            born: chunk.born,
+            snapshot: chunk.snapshot,
+            flags: if chunk.deleted { flag::DELETED } else { 0 } | if chunk.loose { flag::LOOSE } else { 0 },
+            leaves,
+        });
+        let origin = self.origin(key);
+        if origin != chunk.id {
+            writer.origin(origin);
+        }
+        if let Some(past) = self.past_item(key) {
+            writer.past(past);
+        }
+        for (part, version) in cleared.drain(..) {
+            writer.cleared(part, version);
+        }
+        for state in chunk.states() {
+            let mut parts = state.parts.clone();
+            parts.sort_unstable_by_key(|(part, _)| *part);
+            let leaves = self.leaf_places(parts.into_iter(), &mut cleared);
+            writer.state(&StateItem {
+                version: state.version,
+                above: state.above,
+                to: state.to,
+                leaves,
+            });
+            for (part, version) in cleared.drain(..) {
+                writer.cleared(part, version);
+            }
+        }
+    }
+
+    fn leaf_places(&self, parts: impl Iterator<Item = (u8, LeafRef)>, cleared: &mut Vec<(u32, Version)>) -> Leaves {
+        let mut leaves = Leaves::new();
+        for (part, leaf) in parts {
+            match self.leaf_place(leaf) {
+                Ok(place) => leaves.push((part, place)),
+                Err(version) => cleared.push((u32::from(part), version)),
+            }
+        }
+        leaves
+    }
+
+    /// The most bytes that [`Index::dump`] writes for a chunk.
+    pub fn dump_bytes(&self, key: ChunkKey) -> u64 {
+        use crate::format::checkpoint::{CHUNK_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES};
+        let states = self.chunk(key).states().iter();
+        CHUNK_BYTES
+            + if self.past_item(key).is_some() { PAST_BYTES } else { 0 }
+            + states
+                .map(|state| STATE_BYTES + state.parts.len() as u64 * STATE_PART_BYTES)
+                .sum::<u64>()
+    }
+
+    /// Takes over a chunk from a checkpoint, in place of what the same checkpoint said of it before: the chunk was dropped
+    /// and made anew while it was written.
+    pub fn load_chunk(&mut self, item: &ChunkItem) -> ChunkKey {
+        if let Some(earlier) = self.find(item.chunk) {
+            self.unload(earlier);
+        }
+        let key = self.touch(item.chunk);
+        let chunk = self.chunk_mut(key);
+        chunk.durable = item.version;
+        chunk.accepted = item.version;
+        chunk.born = item.born;
+        chunk.snapshot = item.snapshot;
+        chunk.accepted_snapshot = item.snapshot;
+        chunk.deleted = item.flags & flag::DELETED != 0;
+        chunk.loose = item.flags & flag::LOOSE != 0;
+        self.load_leaves(key, HEAD, &item.leaves);
+        key
+    }
+
+    /// Forgets a chunk that was taken over from a checkpoint. Its slots are in nobody's hands: the map of slots is younger.
+    fn unload(&mut self, key: ChunkKey) {
+        for part in 0..PARTS {
+            self.release_leaf(self.location(key, View::Head, part));
+        }
+        for state in self.chunk_mut(key).states.take().into_iter().flat_map(|states| *states) {
+            self.states -= 1;
+            self.state_parts -= state.parts.len() as u64;
+            for (_, leaf) in state.parts {
+                self.release_ref(leaf);
+            }
+        }
+        self.released_pages.clear();
+        self.forget(key);
+    }
+
+    /// Takes over a state from a checkpoint; returns its serial number.
+    pub fn load_state(&mut self, key: ChunkKey, item: &StateItem) -> Option<u32> {
+        let chunk = self.chunk(key);
+        let last = chunk.states().last();
+        let right = item.above < item.to
+            && item.to <= chunk.snapshot
+            && last.is_none_or(|last| last.to <= item.above && (chunk.loose || last.version <= item.version));
+        if !right {
+            return None;
+        }
+        self.next_serial += 1;
+        let serial = self.next_serial;
+        let chunk = self.chunk_mut(key);
+        chunk.accepted_state = item.version;
+        chunk.states.get_or_insert_default().push(State {
+            above: item.above,
+            to: item.to,
+            version: item.version,
+            serial,
+            parts: Vec::new(),
+        });
+        self.states += 1;
+        self.load_leaves(key, serial, &item.leaves);
+        Some(serial)
+    }
+
+    fn load_leaves(&mut self, key: ChunkKey, serial: u32, leaves: &[(u8, LeafPlace)]) {
+        for &(part, place) in leaves {
+            let at = Location {
+                chunk: key,
+                serial,
+                part,
+            };
+            self.state_has_part(at);
+            self.load_place(at, place);
+        }
+    }
+
+    /// Takes over blocks that one write cleared, from a checkpoint; `false`: they are impossible.
+    pub fn load_cleared(&mut self, key: ChunkKey, serial: u32, first: u32, count: u32, version: Version) -> bool {
+        let whole = first.is_multiple_of(LEAF_ENTRIES as u32) && count == LEAF_ENTRIES as u32;
+        if first
+            .checked_add(count)
+            .is_none_or(|end| end > (PARTS * LEAF_ENTRIES) as u32)
+        {
+            return false;
+        }
+        let part = (first as usize / LEAF_ENTRIES) as u8;
+        let at = Location {
+            chunk: key,
+            serial,
+            part,
+        };
+        if whole {
+            self.state_has_part(at);
+            return self.load_cleared_part(at, version);
+        }
+        if serial != HEAD {
+            return false;
+        }
+        for block in first..first + count {
+            self.set(key, BlockIndex(block as u16), Entry::cleared(version));
+        }
+        true
+    }
+
+    /// A state has this part of its own, if it has not yet.
+    fn state_has_part(&mut self, at: Location) {
+        if at.serial == HEAD {
+            return;
+        }
+        let state = self
+            .states_mut(at.chunk)
+            .iter_mut()
+            .find(|state| state.serial == at.serial);
+        let state = state.expect("just made");
+        if state.part(at.part).is_none() {
+            state.put(at.part, LeafRef::NEVER);
+            self.state_parts += 1;
+        }
+    }
+
+    /// Every leaf of a chunk and its states, each once: for a look at all of them.
+    pub fn all_leaves(&self, key: ChunkKey) -> Vec<Location> {
+        let chunk = self.chunk(key);
+        let own = (0..PARTS as u8).map(|part| (HEAD, part));
+        let states = chunk.states().iter();
+        let states = states.flat_map(|state| state.parts.iter().map(|(part, _)| (state.serial, *part)));
+        own.chain(states)
+            .map(|(serial, part)| Location {
+                chunk: key,
+                serial,
+                part,
+            })
+            .collect()
+    }
+
+    /// The page of a leaf.
+    pub fn page_of(&self, at: Location) -> Option<Slot> {
+        let slot = self.leaf_ref(at).slot;
+        (slot != Slot::NONE).then_some(slot)
+    }
+}

@@ -1,0 +1,514 @@
+//! The whole state goes to the disk while I/O goes on, and the log's tail moves behind it.
+//!
+//! The checkpoint is fuzzy (rule D5): a step writes some chunks as they are now, with the log's position now, and
+//! replay applies only later records to them. It is incremental: of a chunk only those leaves are written that have
+//! changed since the last one, each into a fresh slot; the directory that says where all leaves are is written whole, into
+//! the area that is not in use. The map of slots comes last: what a record of before its chunk's line did to the slots is
+//! then surely in it. When all is written and flushed, the superblocks are changed, one after the other; from then on
+//! replay begins where the log was when the checkpoint began. Until then the old checkpoint and the old tail hold, and
+//! every leaf that the old one names stays where it is.
+
+use super::{Store, io::Io};
+use crate::State;
+use crate::format::checkpoint::{
+    CHUNK_BYTES, ChunkItem, GROUP_BYTES, Leaves, PageWriter, Paused, SHARED_BYTES, SLOTS_BYTES, SLOTS_PER_ITEM,
+    VOLUME_BYTES, flag,
+};
+use crate::format::record::{Fence, Run};
+use crate::format::superblock::{Checkpoint, OFFSETS, Superblock};
+use crate::format::{PAGE_BYTES, Slot, leaf};
+use crate::index::{ChunkKey, Location};
+use amita_reactor::buggify::{Point, buggify};
+use amita_reactor::{BufMut, Slice};
+use amita_types::{ChunkId, Generation, NodeId, SnapshotId, Version, VolumeId};
+
+/// Bytes of the directory that are written at once.
+const STEP_BYTES: usize = 128 << 10;
+/// Leaves that one step writes: a bound for the work of one pass. A chunk's leaves go together.
+const STEP_LEAVES: usize = 32;
+/// Chunks that one step looks at.
+const STEP_CHUNKS: usize = 4096;
+/// A checkpoint begins when this part of the log is used: 1/2, so that the other half can fill while it is written.
+const BEGIN_AT: u64 = 2;
+/// Or when this part of the memory for leaves holds changed ones.
+const BEGIN_AT_DIRTY: u64 = 2;
+
+/// Where a checkpoint is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    /// Fences and chunks are being written.
+    Items,
+    /// The map of slots is being written.
+    Slots,
+    /// The last pages are being written.
+    Last,
+    /// All is written, and being flushed.
+    Flush,
+    /// The superblocks are being changed.
+    Superblock,
+}
+
+/// The writer of checkpoints and superblocks.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    phase: Phase,
+    /// The next group, volume, chunk, forgotten chunk and slot to write.
+    groups: usize,
+    volumes: usize,
+    chunks: u32,
+    gone: usize,
+    slots: u32,
+    /// The next deleted volume to write.
+    deleted: VolumeId,
+    /// Pages written so far, and the checksum of the last.
+    pages: u64,
+    last_sum: u32,
+    tail: u64,
+    tail_sum: u32,
+    /// The pages of the directory that are being filled.
+    directory: Option<(BufMut, Paused)>,
+    /// Device writes under way.
+    writing: u32,
+    /// Leaves whose pages are under way.
+    leaves: Vec<(Location, Slot)>,
+    dirty: Vec<Location>,
+    /// Chunks of which nothing is left, and the log's position then: records of before must not bring them back.
+    pub forgotten: Vec<(ChunkId, u64)>,
+    /// Pages of leaves that the checkpoint on the disk names, and the next one will not.
+    retired: Vec<Slot>,
+    /// Those that the one that is being written may name, too.
+    retired_later: Vec<Slot>,
+    /// Which copy of the superblock is surely whole: it is written second.
+    pub whole_copy: usize,
+    /// A checkpoint is wanted for its own sake.
+    pub wanted: bool,
+    update: Option<Update>,
+}
+
+/// A change of the superblocks.
+#[derive(Clone, Copy, Debug)]
+struct Update {
+    new: Superblock,
+    /// Which of the two is being written: the first or the second in turn.
+    turn: usize,
+}
+
+impl Writer {
+    /// Slots that come free with checkpoints.
+    pub fn retired(&self) -> u64 {
+        (self.retired.len() + self.retired_later.len()) as u64
+    }
+
+    /// A page that the checkpoint on the disk names, and nothing else.
+    pub fn retire(&mut self, slot: Slot) {
+        self.retired.push(slot);
+    }
+
+    /// These slots.
+    pub fn retired_slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.retired.iter().chain(&self.retired_later).copied()
+    }
+
+    pub fn is_under_way(&self) -> bool {
+        self.phase != Phase::Idle
+    }
+
+    fn begin(&mut self, tail: u64, tail_sum: u32) {
+        self.phase = Phase::Items;
+        (self.groups, self.volumes, self.chunks, self.gone, self.slots) = (0, 0, 0, 0, 0);
+        self.deleted = VolumeId(0);
+        (self.pages, self.last_sum) = (0, 0);
+        (self.tail, self.tail_sum) = (tail, tail_sum);
+        self.directory = None;
+        self.wanted = false;
+    }
+}
+
+impl Store {
+    /// One step of a checkpoint, if one is due or under way.
+    pub(super) fn checkpoint_step(&mut self) {
+        if self.checkpoint.phase == Phase::Idle && self.checkpoint_due() {
+            self.checkpoint.begin(self.log.applied, self.log.applied_sum);
+        }
+        if self.checkpoint.phase == Phase::Items && self.checkpoint.writing == 0 {
+            self.checkpoint_items();
+        }
+        if self.checkpoint.phase == Phase::Slots && self.checkpoint.writing == 0 {
+            self.checkpoint_slots();
+        }
+        if self.checkpoint.phase == Phase::Last && self.checkpoint.writing == 0 {
+            self.checkpoint_close();
+        }
+    }
+
+    fn checkpoint_due(&self) -> bool {
+        let used = self.log.next - self.log.tail;
+        let long = used > self.superblock.geometry.log_pages / BEGIN_AT || self.log.full;
+        let heavy = self.dirty_bytes() > self.leaf_budget() / BEGIN_AT_DIRTY;
+        let due = long || heavy || self.free_slots_scarce() || self.checkpoint.wanted;
+        self.log.applied > self.log.tail && (due || buggify(Point::EarlyCheckpoint))
+    }
+
+    fn checkpoint_id(&self) -> u64 {
+        self.superblock.checkpoint.id + 1
+    }
+
+    fn checkpoint_area(&self) -> u32 {
+        1 - self.superblock.checkpoint.area
+    }
+
+    /// Pages of leaves that nothing refers to any more: they come free when no checkpoint names them.
+    pub(super) fn retire_pages(&mut self) {
+        if self.index.released_pages.is_empty() {
+            return;
+        }
+        for slot in self.index.released_pages.drain(..) {
+            if !self.held.release(slot) {
+                // Map and index disagree: the store is about to be poisoned.
+                continue;
+            }
+            if self.checkpoint.phase == Phase::Idle {
+                self.checkpoint.retired.push(slot);
+            } else {
+                self.checkpoint.retired_later.push(slot);
+            }
+        }
+    }
+
+    /// Bytes that the lines of forgotten chunks take.
+    pub(super) fn forgotten_bytes(&self) -> u64 {
+        self.checkpoint.forgotten.len() as u64 * CHUNK_BYTES
+    }
+
+    /// The pages of the directory that are being filled, with space for `bytes` more of items.
+    fn directory(&mut self, bytes: u64) -> (BufMut, Paused) {
+        if let Some((mut buffer, paused)) = self.checkpoint.directory.take() {
+            let writer = PageWriter::resume(
+                &mut buffer,
+                self.id,
+                self.checkpoint_id(),
+                self.checkpoint.pages,
+                paused,
+            );
+            if writer.space() >= bytes {
+                return (buffer, paused);
+            }
+            let filled = writer.finish();
+            self.write_directory(buffer, filled.pages, filled.last_sum);
+        }
+        let pages = PageWriter::pages_for(bytes) * PAGE_BYTES;
+        (self.take_surely(pages.max(STEP_BYTES)), Paused::default())
+    }
+
+    /// Writes pages of the directory. If there are more than fit the area, the checkpoint begins again: the index always
+    /// fits, but what is written at different times may together be more.
+    fn write_directory(&mut self, mut buffer: BufMut, pages: usize, last_sum: u32) {
+        if pages == 0 {
+            return;
+        }
+        buffer.truncate(pages * PAGE_BYTES);
+        let geometry = &self.superblock.geometry;
+        let first = self.checkpoint.pages;
+        self.checkpoint.pages += pages as u64;
+        self.checkpoint.last_sum = last_sum;
+        if self.checkpoint.pages > geometry.checkpoint_pages {
+            return;
+        }
+        let offset = geometry.checkpoint_offsets[self.checkpoint_area() as usize] + first * PAGE_BYTES as u64;
+        self.checkpoint_write(offset, vec![buffer.freeze()]);
+    }
+
+    fn checkpoint_write(&mut self, offset: u64, data: Vec<Slice>) {
+        self.checkpoint.writing += 1;
+        self.counters.checkpoint_bytes += data.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        self.start_write(Io::Checkpoint, offset, data);
+    }
+
+    /// Fences, chunks with their changed leaves, and forgotten chunks.
+    fn checkpoint_items(&mut self) {
+        let (mut buffer, paused) = self.directory(GROUP_BYTES.max(VOLUME_BYTES));
+        let (id, checkpoint, first) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
+        let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
+        while writer.space() >= GROUP_BYTES
+            && let Some(group) = self.fences.groups().get(self.checkpoint.groups)
+        {
+            writer.group(&Fence {
+                volume: VolumeId(0),
+                generation: Generation(0),
+                owner: NodeId(0),
+                group: group.id,
+                epoch: group.epoch,
+                blocks_per_chunk: group.blocks_per_chunk,
+                in_sync: group.in_sync.clone(),
+                syncing: group.syncing.clone(),
+            });
+            self.checkpoint.groups += 1;
+        }
+        while writer.space() >= VOLUME_BYTES
+            && let Some(volume) = self.fences.volumes().get(self.checkpoint.volumes)
+        {
+            if volume.generation < Generation::DELETED {
+                writer.volume(volume.id, volume.generation.0, volume.owner);
+            }
+            self.checkpoint.volumes += 1;
+        }
+        let fences = self.checkpoint.groups >= self.fences.groups().len()
+            && self.checkpoint.volumes >= self.fences.volumes().len();
+        // Ranges may grow together meanwhile: what is left is what is above the last number that was written.
+        while fences
+            && writer.space() >= VOLUME_BYTES
+            && let Some((first, last)) = self.fences.deleted_from(self.checkpoint.deleted)
+        {
+            let more = u32::try_from(last.0 - first.0).unwrap_or(u32::MAX);
+            writer.volume(first, Generation::DELETED.0, NodeId(more));
+            self.checkpoint.deleted = VolumeId((first.0 + u64::from(more)).saturating_add(1));
+        }
+        let fences = fences && self.fences.deleted_from(self.checkpoint.deleted).is_none();
+        let paused = writer.pause();
+        self.checkpoint.directory = Some((buffer, paused));
+        if fences {
+            self.checkpoint_chunks();
+        }
+        if self.checkpoint.pages > self.superblock.geometry.checkpoint_pages {
+            self.checkpoint.begin(self.log.applied, self.log.applied_sum);
+        }
+    }
+
+    fn checkpoint_chunks(&mut self) {
+        let mut dirty = std::mem::take(&mut self.checkpoint.dirty);
+        let mut runs = Vec::new();
+        let mut pages: Vec<BufMut> = Vec::new();
+        for _ in 0..STEP_CHUNKS {
+            let key = ChunkKey(self.checkpoint.chunks);
+            if key.0 >= self.index.end() {
+                break;
+            }
+            if !self.index.chunk(key).is_there() {
+                self.checkpoint.chunks += 1;
+                continue;
+            }
+            self.index.dirty_leaves(key, &mut dirty);
+            let count = dirty.len();
+            if !pages.is_empty() && pages.len() + count > STEP_LEAVES {
+                break;
+            }
+            if (self.allocator.free() as usize) < count {
+                // Slots that were given back come free with the mark; the reserve is there so that some do.
+                break;
+            }
+            self.write_leaves(&dirty, &mut runs, &mut pages);
+            let bytes = self.index.dump_bytes(key);
+            let (mut buffer, paused) = self.directory(bytes);
+            let (id, checkpoint, first) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
+            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
+            // What is accepted and not durable is not in it: replay brings that.
+            self.index.dump(key, self.log.applied, &mut writer);
+            let paused = writer.pause();
+            self.checkpoint.directory = Some((buffer, paused));
+            self.checkpoint.chunks += 1;
+        }
+        self.checkpoint.dirty = dirty;
+        let mut pages = pages.into_iter().map(BufMut::freeze);
+        for run in runs {
+            let data: Vec<Slice> = pages.by_ref().take(run.count as usize).collect();
+            let offset = self.superblock.geometry.slot_offset(run.slot);
+            self.checkpoint_write(offset, data);
+        }
+        if self.checkpoint.chunks >= self.index.end() {
+            self.checkpoint_gone();
+        }
+    }
+
+    /// Gives the changed leaves of a chunk their pages, in memory; `runs` says where `pages` go.
+    fn write_leaves(&mut self, dirty: &[Location], runs: &mut Vec<Run>, pages: &mut Vec<BufMut>) {
+        for &at in dirty {
+            if self.index.cleared_whole(at).is_some() {
+                self.index.written(at, None);
+                continue;
+            }
+            let mut page = self.take_surely(PAGE_BYTES);
+            let chunk = self.index.chunk(at.chunk).id;
+            let entries = self.index.entries_of(at);
+            let sum = leaf::encode(
+                &mut page,
+                self.id,
+                chunk,
+                usize::from(at.part),
+                self.checkpoint_id(),
+                entries,
+            );
+            let before = runs.len();
+            self.allocator.take(1, runs);
+            // It went to a run of its own, or to the end of the last one.
+            let last = runs[runs.len().max(before) - 1];
+            let slot = last.slot.plus(last.count - 1);
+            self.held.claim(slot);
+            self.index.written(at, Some((slot, sum)));
+            self.checkpoint.leaves.push((at, slot));
+            pages.push(page);
+        }
+        self.counters.leaf_writes += dirty.len() as u64;
+        // What the checkpoint on the disk names instead of them comes free with this one.
+        for slot in self.index.released_pages.drain(..) {
+            if self.held.release(slot) {
+                self.checkpoint.retired.push(slot);
+            }
+        }
+    }
+
+    fn checkpoint_gone(&mut self) {
+        while let Some(&(chunk, position)) = self.checkpoint.forgotten.get(self.checkpoint.gone) {
+            let (mut buffer, paused) = self.directory(CHUNK_BYTES);
+            let (id, checkpoint, first) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
+            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
+            writer.chunk(&ChunkItem {
+                chunk,
+                version: Version::NONE,
+                position,
+                born: SnapshotId::HEAD,
+                snapshot: SnapshotId::HEAD,
+                flags: flag::GONE,
+                leaves: Leaves::new(),
+            });
+            let paused = writer.pause();
+            self.checkpoint.directory = Some((buffer, paused));
+            self.checkpoint.gone += 1;
+        }
+        self.checkpoint.phase = Phase::Slots;
+    }
+
+    /// The map of slots, as of what is durable now.
+    fn checkpoint_slots(&mut self) {
+        let slots = self.superblock.geometry.slots;
+        let mut shared = Vec::new();
+        while self.checkpoint.slots < slots && self.checkpoint.writing == 0 {
+            let first = self.checkpoint.slots;
+            shared.clear();
+            shared.extend(self.held.item_shared(first));
+            let bytes = SLOTS_BYTES + shared.len() as u64 * SHARED_BYTES;
+            let (mut buffer, paused) = self.directory(bytes);
+            let (id, checkpoint, pages) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
+            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused);
+            writer.slots(self.log.applied, first, self.held.item(first));
+            writer.shared(&shared);
+            let paused = writer.pause();
+            self.checkpoint.directory = Some((buffer, paused));
+            self.checkpoint.slots = first.saturating_add(SLOTS_PER_ITEM);
+        }
+        if self.checkpoint.slots >= slots {
+            if let Some((mut buffer, paused)) = self.checkpoint.directory.take() {
+                let (id, checkpoint, pages) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
+                let filled = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused).finish();
+                self.write_directory(buffer, filled.pages, filled.last_sum);
+            }
+            self.checkpoint.phase = Phase::Last;
+        }
+        if self.checkpoint.pages > self.superblock.geometry.checkpoint_pages {
+            self.checkpoint.begin(self.log.applied, self.log.applied_sum);
+        }
+    }
+
+    pub(super) fn checkpoint_written(&mut self) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        self.checkpoint.writing -= 1;
+        if self.checkpoint.writing == 0 {
+            let mut leaves = std::mem::take(&mut self.checkpoint.leaves);
+            for (at, slot) in leaves.drain(..) {
+                self.index.settle(at, slot);
+            }
+            self.checkpoint.leaves = leaves;
+        }
+    }
+
+    fn checkpoint_close(&mut self) {
+        if self.file.volatile_cache && !self.config.planted.has(crate::config::Plant::CheckpointUnflushed) {
+            self.checkpoint.phase = Phase::Flush;
+            self.start_flush(Io::CheckpointFlush);
+        } else {
+            self.checkpoint_flushed();
+        }
+    }
+
+    pub(super) fn checkpoint_flushed(&mut self) {
+        if !matches!(self.state, State::Serving) {
+            return;
+        }
+        self.checkpoint.phase = Phase::Superblock;
+        let new = Superblock {
+            generation: self.superblock.generation + 1,
+            checkpoint: Checkpoint {
+                area: self.checkpoint_area(),
+                id: self.checkpoint_id(),
+                pages: self.checkpoint.pages,
+                last_sum: self.checkpoint.last_sum,
+                tail: self.checkpoint.tail,
+                tail_sum: self.checkpoint.tail_sum,
+            },
+            ..self.superblock
+        };
+        self.update_superblocks(new);
+    }
+
+    /// Writes both superblocks, one after the other, each flushed before the next: one of them is whole at any moment.
+    pub(super) fn update_superblocks(&mut self, new: Superblock) {
+        assert!(self.checkpoint.update.is_none(), "one change at a time");
+        self.checkpoint.update = Some(Update { new, turn: 0 });
+        self.write_superblock();
+    }
+
+    fn write_superblock(&mut self) {
+        if let Some(update) = self.checkpoint.update {
+            let page = Slice::copy_from(&update.new.encode());
+            let copy = (self.checkpoint.whole_copy + 1 + update.turn) % OFFSETS.len();
+            self.start_write(Io::Superblock, OFFSETS[copy], vec![page]);
+        }
+    }
+
+    pub(super) fn superblock_written(&mut self) {
+        if self.file.volatile_cache {
+            self.start_flush(Io::SuperblockFlush);
+        } else {
+            self.superblock_flushed();
+        }
+    }
+
+    pub(super) fn superblock_flushed(&mut self) {
+        if !matches!(self.state, State::Serving | State::Mounting) {
+            return;
+        }
+        let Some(update) = &mut self.checkpoint.update else {
+            return;
+        };
+        if update.turn == 0 {
+            update.turn = 1;
+            return self.write_superblock();
+        }
+        self.superblock = update.new;
+        self.checkpoint.update = None;
+        if self.mount.is_some() {
+            return self.mount_finished();
+        }
+        // Records before the tail are never replayed again: what they freed can be reused (rule D1).
+        let tail = self.superblock.checkpoint.tail;
+        self.log.tail = tail;
+        self.log.durable_mark = self.log.durable_mark.max(tail);
+        self.checkpoint.phase = Phase::Idle;
+        self.checkpoint.forgotten.retain(|&(_, position)| position > tail);
+        self.counters.checkpoints += 1;
+        self.free_retired();
+        self.reclaim();
+    }
+
+    /// No checkpoint that can be mounted names these pages any more.
+    fn free_retired(&mut self) {
+        let later = std::mem::take(&mut self.checkpoint.retired_later);
+        let reads = self.window.next();
+        for slot in std::mem::replace(&mut self.checkpoint.retired, later) {
+            self.freed.push(slot, self.log.durable_mark, reads);
+        }
+    }
+}

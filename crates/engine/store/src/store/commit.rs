@@ -1,0 +1,455 @@
+//! The changes of a pass become one batch: their data, and beside it one or several pages of the log, in parallel.
+//!
+//! Several batches may be under way at once; they become durable in their order (`durable`). The blocks of a batch lie
+//! in as few runs as the allocator finds, so that a pass is two device writes where free space allows.
+
+use super::op::Change;
+use super::pages::{Pages, record_bytes, seal_pages};
+use super::trace::Course;
+use super::{Store, io::Io};
+use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
+use crate::format::record::{MAX_RECORD_BYTES, Run};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot};
+use amita_reactor::buggify::{Point, buggify, narrow};
+use amita_reactor::{BufMut, Segments, Slice, Time};
+use amita_types::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS};
+use arrayvec::ArrayVec;
+use std::collections::VecDeque;
+
+/// Batches under way at once: enough to keep a disk busy while the next ones are collected.
+pub(super) const MAX_BATCHES: usize = 8;
+/// How many pages can be in flight.
+const IN_FLIGHT_PAGES: u64 = (MAX_BATCHES * MAX_BATCH_PAGES) as u64;
+/// The mark is never further behind: a page is written with all marked that is durable, and at most so many pages are
+/// not. (Twice, because the page that carries the mark is itself in flight.)
+pub(super) const MAX_UNVERIFIED_PAGES: u64 = 2 * IN_FLIGHT_PAGES;
+/// How far behind a bad page of the log a mount looks for proof that it was durable: some pages further on the mark
+/// must have passed it.
+pub(super) const LOOKAHEAD_PAGES: u64 = 2 * MAX_UNVERIFIED_PAGES;
+/// Changes of one batch: what one pass brings under load.
+const MAX_BATCH_OPS: usize = 256;
+/// Blocks of one batch: a whole chunk's roll-forward, and what small writes come with it.
+const MAX_BATCH_BLOCKS: u32 = MAX_BLOCKS_PER_CHUNK + MAX_IO_BLOCKS;
+/// Bytes of records that surely fit a page, whatever the records are.
+const SURE_RECORDS_BYTES: usize = RECORDS_BYTES - MAX_RECORD_BYTES;
+/// Bytes of records of one batch.
+const MAX_BATCH_BYTES: usize = (MAX_BATCH_PAGES - 1) * SURE_RECORDS_BYTES;
+/// Pieces of one device write: well below the kernel's limit of 1024.
+const MAX_SEGMENTS: usize = 512;
+/// Bytes of one staging buffer, for payload that the device cannot take as it lies: a class of the pool.
+const STAGING_BYTES: usize = 128 << 10;
+/// Room of a new vector of pieces.
+const FIRST_SEGMENTS: usize = 64;
+/// Vectors kept for use again.
+const MAX_SPARE: usize = 64;
+
+/// What is under way in the log.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// The number of the next page.
+    pub next: u64,
+    /// The checksum of the page before it.
+    pub last_sum: u32,
+    /// Pages below this one are durable, and what they say is in the index.
+    pub applied: u64,
+    /// The checksum of the page before it.
+    pub applied_sum: u32,
+    /// A durable page says that all below this one is verified (rule D1).
+    pub durable_mark: u64,
+    /// The position behind the last record: the mark should get there.
+    pub mark_wanted: u64,
+    /// The first page that replay would need.
+    pub tail: u64,
+    /// Batches under way, oldest first.
+    pub batches: VecDeque<Batch>,
+    /// The number of the first of them.
+    pub first_batch: u64,
+    /// Does a batch wait for space in the log?
+    pub full: bool,
+    /// Is a flush under way?
+    pub flushing: bool,
+    /// When the last batch was written or became durable.
+    pub last_activity: Time,
+    spare_segments: Vec<Segments>,
+    spare_ops: Vec<Vec<u32>>,
+    runs: Vec<Run>,
+    staging: Vec<BufMut>,
+}
+
+/// A batch under way.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// The position behind its last page.
+    pub end: u64,
+    /// The checksum of its last page.
+    pub last_sum: u32,
+    /// The mark that its pages carry.
+    pub mark: u64,
+    /// Its changes.
+    pub ops: Vec<u32>,
+    /// Device writes that have not ended.
+    pub writes: u32,
+    /// Does a flush that is under way cover it?
+    pub flushing: bool,
+    /// Is it durable?
+    pub durable: bool,
+    /// When it passed which step.
+    pub course: Course,
+}
+
+impl Log {
+    pub fn recycle(&mut self, mut data: Segments) {
+        data.clear();
+        if self.spare_segments.len() < MAX_SPARE {
+            self.spare_segments.push(data);
+        }
+    }
+
+    pub fn recycle_ops(&mut self, mut ops: Vec<u32>) {
+        ops.clear();
+        if self.spare_ops.len() < MAX_SPARE {
+            self.spare_ops.push(ops);
+        }
+    }
+
+    fn segments(&mut self) -> Segments {
+        let spare = self.spare_segments.pop();
+        spare.unwrap_or_else(|| Segments::with_capacity(FIRST_SEGMENTS))
+    }
+
+    /// Nothing of what is under way matters any more.
+    pub fn abandon(&mut self) {
+        self.batches.clear();
+    }
+}
+
+/// What the next batch will hold.
+struct Selection {
+    ops: usize,
+    blocks: u32,
+    pages: usize,
+}
+
+impl Store {
+    /// Writes what can be logged.
+    pub(super) fn commit(&mut self) {
+        self.log.full = false;
+        let most = if narrow(Point::OneBatch) { 1 } else { MAX_BATCHES };
+        while self.log.batches.len() < most && !self.ops.ready.is_empty() {
+            // What changes leaves that cannot be dropped waits for the checkpoint that writes them.
+            if self.leaves_full() || !self.write_batch() {
+                return;
+            }
+            // A fence that waited for these changes to be logged follows them (rule R6).
+            self.advance_fences();
+        }
+        if self.mark_due() && self.pages_left() > 0 {
+            self.write_mark();
+        }
+    }
+
+    fn pages_left(&self) -> u64 {
+        self.superblock.geometry.log_pages - (self.log.next - self.log.tail)
+    }
+
+    /// Should a page be written only to move the mark? When the store is idle for a while, so that a crash finds
+    /// nothing to read back, or at once when freed slots are needed that wait for it (rule D1).
+    fn mark_due(&self) -> bool {
+        if !self.log.batches.is_empty() || self.log.mark_wanted <= self.log.durable_mark {
+            return false;
+        }
+        let scarce = self.allocator.free() < self.superblock.geometry.slots / 8;
+        let waiting = self
+            .freed
+            .next_position()
+            .is_some_and(|position| position > self.log.durable_mark);
+        (scarce && waiting) || buggify(Point::EarlyMark) || self.mark_deadline().is_some_and(|at| at <= self.now)
+    }
+
+    pub(super) fn mark_deadline(&self) -> Option<Time> {
+        let wanted = self.log.batches.is_empty() && self.log.mark_wanted > self.log.durable_mark;
+        let at = self.log.last_activity.plus(self.config.idle_mark_after);
+        (wanted && matches!(self.state, crate::State::Serving)).then_some(at)
+    }
+
+    fn select(&self) -> Selection {
+        let (mut ops, mut blocks, mut bytes) = (0, 0, 0);
+        let most = if buggify(Point::SmallBatch) { 1 } else { MAX_BATCH_OPS };
+        for &key in self.ops.ready.iter().take(most) {
+            let op = self.ops.get(key);
+            let more = record_bytes(op);
+            if ops > 0 && (blocks + op.blocks > MAX_BATCH_BLOCKS || bytes + more > MAX_BATCH_BYTES) {
+                break;
+            }
+            ops += 1;
+            blocks += op.blocks;
+            bytes += more;
+        }
+        let pages = if bytes <= RECORDS_BYTES {
+            1
+        } else {
+            bytes.div_ceil(SURE_RECORDS_BYTES)
+        };
+        Selection { ops, blocks, pages }
+    }
+
+    /// `false`: not now.
+    fn write_batch(&mut self) -> bool {
+        let Selection { ops, blocks, pages } = self.select();
+        assert!(pages <= MAX_BATCH_PAGES, "a batch of {ops} changes takes {pages} pages");
+        if self.pages_left() < pages as u64 {
+            self.log.full = true;
+            self.counters.log_waits += 1;
+            return false;
+        }
+        let buffer = self.take_surely(pages * PAGE_BYTES);
+        self.take_staging(ops);
+        let mut batch_ops = self.log.spare_ops.pop().unwrap_or_default();
+        batch_ops.extend(self.ops.ready.drain(..ops));
+
+        let mut runs = std::mem::take(&mut self.log.runs);
+        runs.clear();
+        self.allocator.take(blocks, &mut runs);
+        self.space.reserved -= u64::from(blocks);
+        self.deal(&batch_ops, &runs);
+        let mut writes = self.write_data(&batch_ops, &runs);
+        self.log.runs = runs;
+        self.log.staging.clear();
+
+        for &key in &batch_ops {
+            // What is dropped in several steps counts until the last one is durable (rule R6).
+            if !matches!(self.ops.get(key).change, Change::Keep(_)) {
+                self.unlogged_less(self.ops.get(key).asker);
+            }
+        }
+        let end_of_records = self.log.next + self.write_pages(buffer, &batch_ops, &mut writes);
+        self.log.mark_wanted = end_of_records;
+        self.push_batch(end_of_records, batch_ops, writes);
+        true
+    }
+
+    /// A page without records.
+    fn write_mark(&mut self) {
+        let buffer = self.take_surely(PAGE_BYTES);
+        self.counters.mark_pages += 1;
+        let mut writes = 0;
+        let end = self.log.next + self.write_pages(buffer, &[], &mut writes);
+        self.push_batch(end, Vec::new(), writes);
+    }
+
+    fn push_batch(&mut self, end: u64, ops: Vec<u32>, writes: u32) {
+        self.counters.batches += 1;
+        self.log.next = end;
+        self.log.last_activity = self.now;
+        self.log.batches.push_back(Batch {
+            end,
+            last_sum: self.log.last_sum,
+            mark: self.log.applied,
+            ops,
+            writes,
+            flushing: false,
+            durable: false,
+            course: Course {
+                issued: self.now,
+                ..Course::default()
+            },
+        });
+    }
+
+    /// Deals the slots out to the changes, in their order.
+    fn deal(&mut self, ops: &[u32], runs: &[Run]) {
+        let mut runs = runs.iter().copied();
+        let mut run = Run {
+            slot: Slot(0),
+            count: 0,
+        };
+        for &key in ops {
+            let op = self.ops.get_mut(key);
+            let mut left = op.blocks;
+            while left > 0 {
+                if run.count == 0 {
+                    run = runs.next().expect("as many slots were taken as there are blocks");
+                }
+                let count = left.min(run.count);
+                op.runs.push(Run { slot: run.slot, count });
+                run = Run {
+                    slot: run.slot.plus(count),
+                    count: run.count - count,
+                };
+                left -= count;
+            }
+            if let Some(roll) = op.change.entries_mut() {
+                let mut slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
+                for (entry, &with_data) in roll.entries.iter_mut().zip(&roll.with_data) {
+                    if with_data {
+                        entry.slot = slots.next().expect("a slot for each block of data");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes memory for the payload that must be copied because the device wants another alignment.
+    fn take_staging(&mut self, ops: usize) {
+        let alignment = self.file.alignment as usize;
+        if alignment <= 1 {
+            return;
+        }
+        let mut bytes = 0;
+        for &key in self.ops.ready.iter().take(ops) {
+            let copied = self.ops.get(key).slices().filter(|slice| !is_aligned(slice, alignment));
+            bytes += copied.map(|slice| slice.len()).sum::<usize>();
+        }
+        self.counters.copied_blocks += (bytes / PAGE_BYTES) as u64;
+        while bytes > 0 {
+            let buffer = self.take_surely(bytes.min(STAGING_BYTES));
+            bytes -= buffer.len();
+            self.log.staging.push(buffer);
+        }
+        self.log.staging.reverse();
+    }
+
+    /// Starts a write for each run; returns how many.
+    fn write_data(&mut self, ops: &[u32], runs: &[Run]) -> u32 {
+        let alignment = self.file.alignment as usize;
+        let batch = self.log.first_batch + self.log.batches.len() as u64;
+        let mut writes = 0;
+        let mut left = runs.iter();
+        let mut offset = 0;
+        let mut room = 0;
+        let mut segments = self.log.segments();
+        let mut segment_bytes = 0;
+        for &key in ops {
+            let mut at = 0;
+            while let Some(mut slice) = self.ops.get(key).slice(at) {
+                at += 1;
+                let copy = !is_aligned(&slice, alignment);
+                while !slice.is_empty() {
+                    if room == 0 || segments.len() == MAX_SEGMENTS {
+                        if segment_bytes > 0 {
+                            let full = std::mem::replace(&mut segments, self.log.segments());
+                            self.start_write(Io::Batch { batch, log: false }, offset, full);
+                            writes += 1;
+                            offset += segment_bytes as u64;
+                            segment_bytes = 0;
+                        }
+                        if room == 0 {
+                            let run = left.next().expect("as many slots were taken as there are blocks");
+                            offset = self.superblock.geometry.slot_offset(run.slot);
+                            room = run.count as usize * PAGE_BYTES;
+                        }
+                    }
+                    let bytes = room.min(slice.len());
+                    let piece = slice.split_to(bytes);
+                    room -= bytes;
+                    segment_bytes += bytes;
+                    if copy {
+                        stage(&mut self.log.staging, &piece, &mut segments);
+                    } else {
+                        push_joined(&mut segments, piece);
+                    }
+                }
+            }
+        }
+        if segment_bytes > 0 {
+            self.start_write(Io::Batch { batch, log: false }, offset, segments);
+            writes += 1;
+        } else {
+            self.log.recycle(segments);
+        }
+        assert!(
+            room == 0 && left.next().is_none(),
+            "every slot that was taken is written"
+        );
+        self.counters.data_bytes += runs.iter().map(|run| u64::from(run.count * BLOCK_BYTES)).sum::<u64>();
+        writes
+    }
+
+    /// How far all is verified (rule D1).
+    fn planted_mark(&self) -> u64 {
+        if self.config.planted.has(crate::config::Plant::MarkEverything) {
+            return self.log.next;
+        }
+        self.log.applied
+    }
+
+    /// Fills and starts the pages of a batch; returns how many there are.
+    fn write_pages(&mut self, mut buffer: BufMut, ops: &[u32], writes: &mut u32) -> u64 {
+        let mut pages = Pages {
+            buffer: &mut buffer,
+            used: ArrayVec::new(),
+        };
+        pages.used.push((0, 0));
+        for &key in ops {
+            pages.add(self.ops.get(key), &self.index);
+        }
+        let used = std::mem::take(&mut pages.used);
+        let header = Header {
+            magic: page::MAGIC,
+            version: FORMAT_VERSION,
+            store: page::tag(self.id),
+            mount: self.superblock.mount,
+            sequence: self.log.next,
+            mark: self.planted_mark(),
+            previous_sum: self.log.last_sum,
+            index: 0,
+            pages: used.len() as u16,
+            used: 0,
+            records: 0,
+            reserved: 0,
+        };
+        self.log.last_sum = seal_pages(&mut buffer, header, &used);
+        buffer.truncate(used.len() * PAGE_BYTES);
+        self.counters.log_pages += used.len() as u64;
+
+        let batch = self.log.first_batch + self.log.batches.len() as u64;
+        let geometry = self.superblock.geometry;
+        let until_end = (geometry.log_pages - self.log.next % geometry.log_pages) as usize;
+        let mut rest = buffer.freeze();
+        let mut sequence = self.log.next;
+        for count in [until_end.min(used.len()), used.len().saturating_sub(until_end)] {
+            if count > 0 {
+                let mut segments = self.log.segments();
+                segments.push(rest.split_to(count * PAGE_BYTES));
+                self.start_write(
+                    Io::Batch { batch, log: true },
+                    geometry.log_page_offset(sequence),
+                    segments,
+                );
+                *writes += 1;
+                sequence += count as u64;
+            }
+        }
+        used.len() as u64
+    }
+}
+
+fn is_aligned(slice: &Slice, alignment: usize) -> bool {
+    alignment <= 1 || (slice.as_ptr().addr().is_multiple_of(alignment) && slice.len().is_multiple_of(alignment))
+}
+
+/// Copies a piece to memory that the device can take.
+fn stage(staging: &mut Vec<BufMut>, mut piece: &[u8], segments: &mut Segments) {
+    while !piece.is_empty() {
+        let buffer = staging.last_mut().expect("the bytes to be copied were counted");
+        let count = buffer.len().min(piece.len());
+        let (now, later) = piece.split_at(count);
+        buffer[..count].copy_from_slice(now);
+        push_joined(segments, buffer.split_to(count));
+        if buffer.is_empty() {
+            staging.pop();
+        }
+        piece = later;
+    }
+}
+
+fn push_joined(segments: &mut Segments, slice: Slice) {
+    match segments.last_mut() {
+        Some(last) => {
+            if let Err(slice) = last.join(slice) {
+                segments.push(slice);
+            }
+        }
+        None => segments.push(slice),
+    }
+}

@@ -1,0 +1,414 @@
+//! Accepted changes: from request to durable.
+
+use super::join::Say;
+use super::mend::MendChange;
+use super::snapshot::{CloneChange, Keep};
+use super::{Asker, Store};
+use crate::format::record::{Fence, RollEntry, Run};
+use crate::index::{ChunkKey, NO_OP};
+use amita_reactor::{BufMut, Slice};
+use amita_types::message::{MAX_PIECES, Sums};
+use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
+use std::collections::VecDeque;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// What is changed.
+#[derive(Debug)]
+pub(super) enum Change {
+    Write,
+    Clear,
+    Roll(Box<RollChange>),
+    Fence(Box<Fence>),
+    /// States of the chunk, or the chunk itself, are dropped, one after the other.
+    Keep(Box<Keep>),
+    /// The chunk becomes what another one was.
+    Clone(Box<CloneChange>),
+    /// The chunk's history goes on at another version; it was last whole at this one.
+    Join(Version),
+    /// Entries are replaced one by one.
+    Mend(Box<MendChange>),
+    /// The chunk is whole.
+    Whole,
+    /// Nothing is changed; something is said when all before it is durable.
+    Say(Say),
+}
+
+impl Change {
+    /// Entries with their data, where there are any.
+    pub fn entries(&self) -> Option<&RollChange> {
+        match self {
+            Change::Roll(roll) => Some(roll),
+            Change::Mend(mend) => Some(&mend.change),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn entries_mut(&mut self) -> Option<&mut RollChange> {
+        match self {
+            Change::Roll(roll) => Some(roll),
+            Change::Mend(mend) => Some(&mut mend.change),
+            _ => None,
+        }
+    }
+
+    /// Is it no part of the chain of versions, so that it can end without those behind it?
+    pub fn is_aside(&self) -> bool {
+        match self {
+            Change::Keep(_) | Change::Mend(_) | Change::Whole | Change::Say(_) => true,
+            Change::Write | Change::Clear | Change::Roll(_) | Change::Fence(_) | Change::Clone(_) | Change::Join(_) => {
+                false
+            }
+        }
+    }
+}
+
+/// A roll-forward, whole.
+#[derive(Debug, Default)]
+pub(super) struct RollChange {
+    /// In order of their block; those that have data get their slots when they are logged.
+    pub entries: Vec<RollEntry>,
+    /// One bit each: has it data?
+    pub with_data: Vec<bool>,
+    /// The data, in order of the entries.
+    pub payload: Vec<Slice>,
+}
+
+/// A sub-block write on its way to whole blocks. Apart from the others' fields, because few writes need it and each
+/// change is moved about.
+#[derive(Debug, Default)]
+pub(super) struct Merge {
+    /// The first and the last block, where they are not whole in the payload, merged with what was there.
+    pub merged: [Slice; 2],
+    /// Memory for them while they are being merged.
+    pub base: [Option<BufMut>; 2],
+    /// The checksum that a base read from the disk must have.
+    pub base_sum: [u32; 2],
+    /// Bases being read.
+    pub reading: u32,
+    /// A base is damaged.
+    pub damaged: Option<BlockIndex>,
+}
+
+/// An accepted change.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub change: Change,
+    /// Whom to answer; nobody, where that was done already.
+    pub asker: Option<Asker>,
+    pub chunk: ChunkKey,
+    pub version: Version,
+    pub previous: Version,
+    /// The volume's newest snapshot.
+    pub snapshot: SnapshotId,
+    /// What the chunk's accepted changes had come to before it: newest snapshot, and newest state's version.
+    pub before: (SnapshotId, Version),
+    pub range: BlockRange,
+    pub offset_bytes: u32,
+    pub length_bytes: u32,
+    pub payload: Slice,
+    /// What a write needs whose first or last block is not whole.
+    pub merge: Option<Box<Merge>>,
+    /// CRC-32C of each block (of each piece, until it is merged).
+    pub sums: Sums,
+    /// Slots that it takes.
+    pub blocks: u32,
+    /// Where they are, once it is logged.
+    pub runs: Vec<Run>,
+    /// What it can add to a checkpoint.
+    pub index_bytes: u64,
+    /// Leaves that it can change: each needs a slot in the next checkpoint.
+    pub leaves: u32,
+    /// The next accepted change of the same chunk.
+    pub next: u32,
+    /// Somebody else waits for it too (rule R8).
+    pub resent: bool,
+}
+
+/// Who waits for a change that somebody else asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resend {
+    pub op: u32,
+    pub asker: Asker,
+    /// What was taken from its account (rule R7).
+    pub paid: u32,
+}
+
+/// All accepted changes that are not durable.
+#[derive(Debug, Default)]
+pub(super) struct Ops {
+    places: Vec<Op>,
+    free: Vec<u32>,
+    /// Used ones, for the next write that needs one.
+    #[expect(clippy::vec_box, reason = "an operation takes the box as it is")]
+    spare_merges: Vec<Box<Merge>>,
+    /// Those that can be logged, in the order in which they must be.
+    pub ready: VecDeque<u32>,
+}
+
+impl Ops {
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// All of them, by their keys.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn each(&self) -> impl Iterator<Item = (u32, &Op)> {
+        let mut live = vec![true; self.places.len()];
+        self.free.iter().for_each(|key| live[*key as usize] = false);
+        (0..).zip(&self.places).filter(move |(key, _)| live[*key as usize])
+    }
+
+    /// A change like `op`; memory of an earlier one is used again.
+    pub fn insert(&mut self, mut op: Op) -> u32 {
+        match self.free.pop() {
+            Some(key) => {
+                let place = &mut self.places[key as usize];
+                std::mem::swap(&mut op.runs, &mut place.runs);
+                *place = op;
+                place.runs.clear();
+                key
+            }
+            None => {
+                // Room for the runs of a write on a disk that is in pieces.
+                op.runs.reserve(MAX_PIECES);
+                self.places.push(op);
+                self.places.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Whom to answer fences.
+    pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
+        let fences = self.places.iter_mut();
+        let fences = fences.filter(|op| matches!(op.change, Change::Fence(_)));
+        fences.map(|op| &mut op.asker)
+    }
+
+    /// A blank [`Merge`].
+    pub fn merge(&mut self) -> Box<Merge> {
+        self.spare_merges.pop().unwrap_or_default()
+    }
+
+    pub fn get(&self, key: u32) -> &Op {
+        &self.places[key as usize]
+    }
+
+    pub fn get_mut(&mut self, key: u32) -> &mut Op {
+        &mut self.places[key as usize]
+    }
+
+    /// Forgets a change and what it holds.
+    pub fn remove(&mut self, key: u32) {
+        let op = self.get_mut(key);
+        op.change = Change::Clear;
+        op.asker = None;
+        op.payload = Slice::default();
+        if let Some(mut merge) = op.merge.take() {
+            *merge = Merge::default();
+            self.spare_merges.push(merge);
+        }
+        self.free.push(key);
+    }
+
+    /// Forgets all of them.
+    pub fn drain(&mut self) -> impl Iterator<Item = Op> + '_ {
+        self.free.clear();
+        self.ready.clear();
+        self.places.drain(..)
+    }
+}
+
+impl Op {
+    /// A change of no chunk yet, to be filled in.
+    pub fn new(change: Change, asker: Option<Asker>, chunk: ChunkKey) -> Op {
+        Op {
+            change,
+            asker,
+            chunk,
+            version: Version::NONE,
+            previous: Version::NONE,
+            snapshot: SnapshotId::HEAD,
+            before: (SnapshotId::HEAD, Version::NONE),
+            range: BlockRange::default(),
+            offset_bytes: 0,
+            length_bytes: 0,
+            payload: Slice::default(),
+            merge: None,
+            sums: Sums::new(),
+            blocks: 0,
+            runs: Vec::new(),
+            index_bytes: 0,
+            leaves: 0,
+            next: NO_OP,
+            resent: false,
+        }
+    }
+
+    /// The part of block `which` (0: the first, 1: the last) that the payload covers, if not all of it:
+    /// (the block's place in the range, first byte in the block, bytes, first byte in the payload).
+    pub fn partial(&self, which: usize) -> Option<(u16, usize, usize, usize)> {
+        if !matches!(self.change, Change::Write) {
+            return None;
+        }
+        let head = self.offset_bytes as usize % BLOCK;
+        let length = self.length_bytes as usize;
+        let last = self.range.count - 1;
+        match which {
+            0 => {
+                let bytes = length.min(BLOCK - head);
+                (bytes < BLOCK).then_some((0, head, bytes, 0))
+            }
+            _ if last == 0 => None,
+            _ => {
+                let bytes = (head + length) - usize::from(last) * BLOCK;
+                (bytes < BLOCK).then_some((last, 0, bytes, length - bytes))
+            }
+        }
+    }
+
+    /// The blocks whose entries it changes lie in here.
+    pub fn changed(&self) -> BlockRange {
+        match &self.change {
+            Change::Write | Change::Clear => self.range,
+            change => match change.entries().map(|roll| (roll.entries.first(), roll.entries.last())) {
+                Some((Some(first), Some(last))) => BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1),
+                _ => BlockRange::default(),
+            },
+        }
+    }
+
+    /// What this change makes of a block: `None`: it does not touch it; an empty slice: cleared.
+    pub fn block(&self, block: BlockIndex) -> Option<Slice> {
+        let inside = |range: BlockRange| (u32::from(range.first.0)..range.end()).contains(&u32::from(block.0));
+        match &self.change {
+            Change::Clear => inside(self.range).then(Slice::default),
+            Change::Write => inside(self.range).then(|| self.block_of_write(block.0 - self.range.first.0)),
+            change => {
+                let roll = change.entries()?;
+                let at = roll.entries.iter().position(|entry| entry.block == block)?;
+                if !roll.with_data[at] {
+                    return Some(Slice::default());
+                }
+                let mut skip = roll.with_data[..at].iter().filter(|&&data| data).count() * BLOCK;
+                for slice in &roll.payload {
+                    if skip < slice.len() {
+                        return Some(slice.slice(skip..skip + BLOCK));
+                    }
+                    skip -= slice.len();
+                }
+                unreachable!("the payload was measured when the roll-forward was accepted")
+            }
+        }
+    }
+
+    fn block_of_write(&self, at: u16) -> Slice {
+        if let Some(Merge {
+            merged: [first, last], ..
+        }) = self.merge.as_deref()
+        {
+            if at == 0 && !first.is_empty() {
+                return first.clone();
+            }
+            if at == self.range.count - 1 && !last.is_empty() {
+                return last.clone();
+            }
+        }
+        let start = usize::from(at) * BLOCK - self.offset_bytes as usize % BLOCK;
+        self.payload.slice(start..start + BLOCK)
+    }
+
+    /// Piece `at` of the change's data, in the order of its slots; it may be empty. `None` behind the last one.
+    pub fn slice(&self, at: usize) -> Option<Slice> {
+        match &self.change {
+            Change::Write => match (self.merge.as_deref(), at) {
+                (None, 0) => Some(self.payload.clone()),
+                (None, _) => None,
+                (Some(merge), 1) => {
+                    let head = self.offset_bytes as usize % BLOCK;
+                    let start = if merge.merged[0].is_empty() {
+                        0
+                    } else {
+                        (BLOCK - head).min(self.payload.len())
+                    };
+                    let tail = if merge.merged[1].is_empty() {
+                        0
+                    } else {
+                        (head + self.payload.len()) % BLOCK
+                    };
+                    Some(self.payload.slice(start..self.payload.len() - tail))
+                }
+                (Some(merge), 0) => Some(merge.merged[0].clone()),
+                (Some(merge), 2) => Some(merge.merged[1].clone()),
+                _ => None,
+            },
+            change => change.entries()?.payload.get(at).cloned(),
+        }
+    }
+
+    /// All pieces.
+    pub fn slices(&self) -> impl Iterator<Item = Slice> + '_ {
+        (0..).map_while(|at| self.slice(at))
+    }
+}
+
+impl Store {
+    /// Puts a change behind the others of its chunk.
+    pub(super) fn enqueue(&mut self, key: u32) {
+        let chunk_key = self.ops.get(key).chunk;
+        let chunk = self.index.chunk_mut(chunk_key);
+        let last = std::mem::replace(&mut chunk.last_pending, key);
+        if last == NO_OP {
+            chunk.first_pending = key;
+        } else {
+            self.ops.get_mut(last).next = key;
+        }
+        let chunk = self.index.chunk_mut(chunk_key);
+        if chunk.first_waiting == NO_OP {
+            chunk.first_waiting = key;
+            self.advance_chunk(chunk_key);
+        }
+    }
+
+    /// Takes a change out of its chunk's queue that cannot be made; those behind it go on.
+    pub(super) fn unlink(&mut self, key: u32) {
+        let op = self.ops.get(key);
+        let (chunk_key, next) = (op.chunk, op.next);
+        let chunk = self.index.chunk(chunk_key);
+        let mut before = NO_OP;
+        let mut at = chunk.first_pending;
+        while at != key {
+            before = at;
+            at = self.ops.get(at).next;
+        }
+        let chunk = self.index.chunk_mut(chunk_key);
+        if chunk.first_waiting == key {
+            chunk.first_waiting = next;
+        }
+        if chunk.last_pending == key {
+            chunk.last_pending = before;
+        }
+        if before == NO_OP {
+            chunk.first_pending = next;
+        } else {
+            self.ops.get_mut(before).next = next;
+        }
+        self.ops.get_mut(key).next = NO_OP;
+    }
+
+    /// Takes the first change of a chunk out of its queue: it is durable.
+    pub(super) fn dequeue(&mut self, key: u32) {
+        let op = self.ops.get(key);
+        let chunk = self.index.chunk_mut(op.chunk);
+        assert_eq!(
+            chunk.first_pending, key,
+            "a chunk's changes become durable in their order"
+        );
+        assert_ne!(chunk.first_waiting, key, "a change that was logged waits for nothing");
+        chunk.first_pending = op.next;
+        if op.next == NO_OP {
+            chunk.last_pending = NO_OP;
+        }
+    }
+}

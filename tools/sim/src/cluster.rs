@@ -1,0 +1,885 @@
+//! A cluster in one thread: nodes, disks, networks, metadata, hosts and faults, from one seed.
+//!
+//! A run has four parts. *Work*: the clients ask, the plan's faults strike. *Heal*: every fault ends, every node that
+//! is down starts again, and what hosts wait for must end in bounded time. *Closing*: a host at some gateway writes
+//! and then reads all of the volume, which opens every chunk and brings every in-sync member level. *Judgement*: the
+//! power of all nodes is cut, each in-sync store is mounted on its own, and what it holds is compared with its peers,
+//! block for block, and with the last reads; then the history is checked for linearizability.
+
+mod blocked;
+mod checks;
+mod coordinator;
+mod deletion;
+pub mod hosts;
+pub mod node;
+pub mod operator;
+mod records;
+mod session;
+mod settings;
+mod setup;
+mod strike;
+
+pub use deletion::Passers;
+pub use settings::Settings;
+pub use setup::{Careless, Fronted, Plants, Protocol, Setup, patience};
+
+use crate::campaign::Run;
+use crate::coverage::Coverage;
+use crate::excuse::{Excuse, Ledger, Plea};
+use crate::faults::{Fault, Member};
+use crate::history::{History, Kind, OperationId};
+use crate::metadata::{Delivery, Metadata};
+use crate::random::Random;
+use crate::solo::write_format;
+use crate::stamp::{SECTORS_PER_BLOCK, Sector};
+use crate::workload::{Ask, Workload};
+use amita_metadata::Event;
+use amita_node::control::{FromCore, Record, ToCore};
+use amita_reactor::Time;
+use amita_reactor::buggify;
+use amita_reactor::sim::{DiskConfig, SimConfig, World};
+use amita_types::map;
+use amita_types::{Generation, GroupId, GroupIndex, PoolId, StoreId, VolumeId};
+use checks::Looks;
+use coordinator::{Caller, Lead};
+use deletion::Passing;
+use hosts::{CLOSING_HOST, Hosts};
+use node::{Node, at_place, disk, host_at, node_id, store_id};
+use records::{describe, json, summary, write_records};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use strike::Strikes;
+
+/// After the faults have ended, everything that is under way ends within this (virtual) time.
+pub const SETTLE: Duration = Duration::from_secs(30);
+/// So many steps are enough for the work of a run: hours in which something is tried again all the time show nothing new.
+const MOST_STEPS: u64 = 400_000;
+/// And every group has all of its members in sync within this.
+const RECOVER: Duration = Duration::from_secs(90);
+/// And every store whose disk had failed serves again within this, by itself: the longest pause before it is tried again,
+/// and what a mount takes.
+const RETURN: Duration = Duration::from_secs(80);
+/// Operations that clients ask for while stores are brought up to date.
+const RECOVERY_OPERATIONS: u32 = 150;
+/// Do stores come back?
+const RESYNC: bool = true;
+/// A planned move takes no longer than this, where nothing is wrong.
+const MOVE_LIMIT: Duration = Duration::from_secs(5);
+/// Blocks of a chunk from which on not all of it is read in the end, but what was written.
+const WIDE_CHUNK: u64 = 512;
+/// And one of so many pieces of what was not.
+const UNWRITTEN: u64 = 16;
+/// The pause before what the closing hosts were not told is asked for again.
+const AGAIN: Duration = Duration::from_millis(300);
+/// After the closing reads, before the power is cut.
+const REST: Duration = Duration::from_millis(2500);
+/// How often the volume may be taken over while it is read for the last time.
+const CLOSING_ROUNDS: usize = 5;
+
+/// Runs a seed.
+#[must_use]
+pub fn run(seed: u64) -> Run {
+    run_setup(Setup::draw(seed), false)
+}
+
+/// Runs a setup; with `trace` it tells on standard error what happens.
+#[must_use]
+pub fn run_setup(setup: Setup, trace: bool) -> Run {
+    match setup.buggify {
+        Some(seed) => buggify::arm(seed),
+        None => drop(buggify::disarm()),
+    }
+    if let Some((per_mille, slowest)) = setup.slow_mail {
+        buggify::steer(setup.seed, buggify::Point::SlowMail, per_mille, slowest);
+    }
+    let mut cluster = Cluster::new(setup, trace);
+    let failure = cluster.play().err();
+    if let Some(why) = &failure {
+        cluster.tell(|| format!("FAILED: {why}\n{}", cluster.describe()));
+    }
+    cluster.finish(failure)
+}
+
+/// A cluster and what happens to it.
+pub struct Cluster {
+    setup: Setup,
+    world: World,
+    metadata: Metadata<Caller>,
+    nodes: Vec<Node>,
+    /// The coordinator of each node that runs.
+    leads: Vec<Option<Lead>>,
+    hosts: Hosts,
+    workload: Workload,
+    history: History,
+    strikes: Strikes,
+    /// Volumes that are made and deleted meanwhile, and stores whose data moves.
+    passing: Passing,
+    coverage: Coverage,
+    random: Random,
+    deliveries: Vec<Delivery<Caller>>,
+    trace: bool,
+    /// Stores have not come back that should have.
+    stayed_out: Option<String>,
+    /// Folded over everything that passes the control planes.
+    hash: u64,
+    /// What has struck, and when.
+    struck: Vec<(Time, Fault)>,
+    /// Planned moves, counted.
+    moves_planned: u64,
+    /// Those that have not come true, and since when they are wanted.
+    moves_since: BTreeMap<u64, Time>,
+    /// Under which generation each volume's closing reads were served.
+    closed_under: Vec<Generation>,
+    /// When stores and sequencers are looked into.
+    looks: Looks,
+    /// What went wrong, and what is let pass because of it.
+    ledger: Ledger,
+    /// The metadata's revision up to which the ledger knows it.
+    told: u64,
+    /// Chunks whose I/O rightly waits for ever: volume and chunk.
+    blocked: BTreeSet<(u64, u64)>,
+    /// The generation and the owner of each volume, as last seen.
+    owned: BTreeMap<u64, (Generation, Member)>,
+}
+
+impl Cluster {
+    /// The cluster of a setup, all nodes running.
+    #[must_use]
+    pub fn new(setup: Setup, trace: bool) -> Cluster {
+        let random = Random::new(setup.seed);
+        let mut world = World::new(setup.seed, SimConfig::default());
+        for member in 0..setup.nodes {
+            let config = DiskConfig {
+                volatile_cache: setup.volatile_cache,
+                alignment: setup.alignment,
+                ..DiskConfig::flash(setup.store_bytes)
+            };
+            for store in 0..setup.stores {
+                let (disk, id) = (disk(member, store), store_id(member, store));
+                world.create_disk(&disk, config.clone());
+                let (bytes, log) = (setup.store_bytes, Some(setup.log_bytes));
+                write_format(&mut world, &disk, id, node::CLUSTER, bytes, log);
+            }
+        }
+        for (member, &rate) in setup.clocks.iter().enumerate() {
+            for core in 0..setup.cores[member] {
+                world.set_clock(node::place(member, core), rate);
+            }
+        }
+        let mut metadata = Metadata::new(random.fork(10));
+        write_records(&mut metadata, &world, &setup);
+        let mut cluster = Cluster {
+            world,
+            metadata,
+            nodes: (0..setup.nodes).map(Node::new).collect(),
+            leads: (0..setup.nodes).map(|_| None).collect(),
+            hosts: Hosts::new(&setup, random.fork(12)),
+            workload: Workload::new(setup.profile.clone(), &random.fork(13)),
+            history: History::new(),
+            strikes: Strikes::new(setup.plan.clone()),
+            passing: Passing::new(&setup, random.fork(15)),
+            coverage: Coverage::new(),
+            random: random.fork(14),
+            deliveries: Vec::new(),
+            trace,
+            stayed_out: None,
+            hash: 0,
+            struck: Vec::new(),
+            moves_planned: 0,
+            moves_since: BTreeMap::new(),
+            closed_under: vec![Generation(0); setup.volumes as usize],
+            looks: Looks::of(setup.seed),
+            ledger: Ledger::new(setup.expect_full, setup.hosts_notice()),
+            told: 0,
+            blocked: BTreeSet::new(),
+            owned: BTreeMap::new(),
+            setup,
+        };
+        cluster.begin_small();
+        cluster.tell(|| "begins".to_owned());
+        cluster.keep_apart();
+        for member in 0..cluster.nodes.len() {
+            cluster.start(member);
+        }
+        cluster.hosts.plug_in(&mut cluster.world, &cluster.setup);
+        cluster
+    }
+
+    /// Says something of the run, if somebody listens.
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("{:>10} us  {}", self.world.now().0 / 1000, what());
+        }
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        self.tell(|| format!("{:#?}", self.setup));
+        self.work()?;
+        self.heal();
+        if let Some(why) = self.stayed_out.take() {
+            return Err(why);
+        }
+        self.end_chores()?;
+        self.settle()?;
+        self.recover()?;
+        self.end_moves()?;
+        self.close()?;
+        if self.blocked.is_empty() {
+            self.judge_space()?;
+        }
+        self.judge_stores()?;
+        self.coverage
+            .add("run.blocked_for_good", u64::from(!self.blocked.is_empty()));
+        self.judge_metadata()?;
+        let (blocks, chunk) = (
+            self.setup.blocks,
+            u64::from(self.setup.chunk_bytes / amita_types::BLOCK_BYTES),
+        );
+        let place = |first: Sector| (first.block() / blocks, first.block() % blocks / chunk);
+        let taken = self.history.take_over(self.ledger.raises(), place);
+        self.coverage.add("judge.taken_over_unanswered", taken);
+        self.judge_takeovers()?;
+        let late = self
+            .history
+            .check()
+            .map_err(|violation| format!("the volume is not linearizable: {violation}"))?;
+        self.coverage.add("excuse.late_write", late);
+        let profile = self.workload.profile();
+        let most = u64::from(profile.clients * profile.depth) * profile.max_blocks;
+        self.ledger.carried_out_again(late, most)
+    }
+
+    /// Gateways do not take volumes from one another in turns (R10).
+    fn judge_takeovers(&self) -> Result<(), String> {
+        let Some(most) = self.setup.most_takeovers else {
+            return Ok(());
+        };
+        for volume in 0..self.setup.volumes {
+            let record = self.volume(volume)?;
+            if record.generation.0 > most {
+                let (name, times) = (volume_name(volume), record.generation.0);
+                return Err(format!("{name} was taken over {times} times, and {most} are enough"));
+            }
+        }
+        Ok(())
+    }
+
+    /// No mischief from here on.
+    fn disarm(&mut self) {
+        for (path, times) in buggify::disarm() {
+            self.coverage.add(path, times);
+        }
+    }
+
+    fn finish(mut self, failure: Option<String>) -> Run {
+        self.disarm();
+        let counts = self.metadata.counts;
+        for (path, times) in [
+            ("metadata.answered", counts.answered),
+            ("metadata.unavailable", counts.unavailable),
+            ("metadata.unknown_not_done", counts.unknown_not_done),
+            ("metadata.unknown_done", counts.unknown_done),
+            ("metadata.unknown_late", counts.unknown_late),
+            ("metadata.compare_failed", counts.compares_failed),
+            ("metadata.no_space", counts.no_space),
+            ("metadata.session_lapsed", counts.sessions_lapsed),
+        ] {
+            self.coverage.add(path, times);
+        }
+        for (fault, times) in self.world.coverage() {
+            self.coverage.add(fault, times);
+        }
+        self.coverage.merge(&self.hosts.coverage);
+        self.ledger.count(&mut self.coverage);
+        let mut trace = self.world.trace() ^ self.hash;
+        for operation in self.history.operations() {
+            let end = operation.completed.map_or(0, |(event, time)| event ^ time.0);
+            trace = amita_types::layout::mix(trace ^ end);
+        }
+        Run {
+            trace,
+            coverage: self.coverage,
+            failure,
+        }
+    }
+
+    /// The clients ask and the faults strike, until everything was asked and has ended, or time is up.
+    fn work(&mut self) -> Result<(), String> {
+        let limit = Time(self.setup.work.as_nanos() as u64);
+        let mut steps = 0;
+        while self.world.now() < limit && steps < MOST_STEPS {
+            steps += 1;
+            let asked = self.workload.is_done() && self.hosts.pending() == 0;
+            if asked && self.strikes.is_done() {
+                return Ok(());
+            }
+            self.step(limit)?;
+        }
+        self.coverage.hit("run.work_cut_short");
+        Ok(())
+    }
+
+    /// Lets the next thing happen, at `limit` at the latest.
+    fn step(&mut self, limit: Time) -> Result<(), String> {
+        let now = self.world.now();
+        self.strike(now);
+        self.do_chores(now);
+        self.deliver(now);
+        self.coordinate(now);
+        self.pass_volumes(now)?;
+        self.hosts
+            .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
+        if let Some(why) = &self.hosts.violation {
+            return Err(why.clone());
+        }
+        self.hear_pleas()?;
+        self.check_moves(now)?;
+        if let Some(longest) = self.setup.expect_progress
+            && let Some(why) = self.hosts.waits_too_long(now, longest, &self.nodes)
+        {
+            return Err(format!("{why}\n{}", self.describe()));
+        }
+        for (member, volume) in self.hosts.opened_at.drain(..) {
+            // R6: raise the generation, then read the epochs.
+            let key = map::volume_key(&volume_name(volume));
+            if !self.metadata.has_read_groups(node_id(member), &key) {
+                return Err(format!(
+                    "node {} serves {key} by groups that it read before it raised the generation",
+                    member + 1
+                ));
+            }
+        }
+        let next = [
+            self.strikes.next(),
+            self.metadata.next(),
+            self.next_coordination(),
+            self.hosts.next(),
+            self.passing.next(),
+            self.workload.next(),
+        ];
+        let until = next
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(limit)
+            .min(limit)
+            .max(Time(now.0 + 1));
+        if let Some(place) = self.world.next_until(until) {
+            if let Some(number) = host_at(place) {
+                let now = self.world.now();
+                self.hosts.pass(now, number, &mut self.workload, &mut self.history);
+                return Ok(());
+            }
+            let (member, core) = at_place(place);
+            self.nodes[member].pass(core);
+            self.look_inside(member, core);
+            self.hear_control(member, core);
+        }
+        Ok(())
+    }
+
+    /// Hands over what the metadata service has.
+    fn deliver(&mut self, now: Time) {
+        if self.metadata.next().is_none_or(|at| at > now) {
+            return;
+        }
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        let frozen: Vec<bool> = self.nodes.iter().map(|node| node.frozen_until > now).collect();
+        self.metadata
+            .advance(now, |node| frozen[node.0 as usize - 1], &mut deliveries);
+        for delivery in deliveries.drain(..) {
+            match delivery {
+                Delivery::Answer {
+                    node,
+                    process,
+                    tag: Caller::Coordinator,
+                    result,
+                } => {
+                    let member = node.0 as usize - 1;
+                    self.note(u64::from(result.is_ok()));
+                    if self.nodes[member].process == process {
+                        self.answer_coordinator(member, result);
+                    }
+                }
+                Delivery::Answer {
+                    node,
+                    process,
+                    tag: Caller::Core(core, call),
+                    result,
+                } => {
+                    let member = node.0 as usize - 1;
+                    self.note(call.0 ^ u64::from(result.is_ok()));
+                    if self.nodes[member].process == process {
+                        self.tell(|| format!("node {node}: metadata call {:x} ended: {}", call.0, summary(&result)));
+                        self.nodes[member].control(core, ToCore::Metadata { call, result });
+                    }
+                }
+                Delivery::Lapsed { node, process } => {
+                    let member = node.0 as usize - 1;
+                    if self.nodes[member].process == process {
+                        self.tell(|| format!("node {node}: its lease has lapsed"));
+                        let (dropped, _) = std::sync::mpsc::channel();
+                        for core in 0..self.nodes[member].cores() {
+                            self.nodes[member].control(core, ToCore::DropHosts(dropped.clone()));
+                        }
+                    }
+                }
+                Delivery::Changes { node, process, batch } => {
+                    let member = node.0 as usize - 1;
+                    self.note(batch.revision);
+                    if self.nodes[member].process != process {
+                        continue;
+                    }
+                    if let Some(lead) = &mut self.leads[member] {
+                        lead.hear(now, &batch);
+                    }
+                    self.keeper_hears(now, member, &batch);
+                    for event in batch.events {
+                        let record = match event {
+                            Event::Put(kv) => Record {
+                                key: kv.key,
+                                value: Some(kv.value),
+                                revision: kv.mod_revision,
+                            },
+                            Event::Delete { key, mod_revision } => Record {
+                                key,
+                                value: None,
+                                revision: mod_revision,
+                            },
+                        };
+                        self.nodes[member].control(0, ToCore::Record(record));
+                    }
+                    if self.setup.fronted.is_some() {
+                        self.nodes[member].control(0, ToCore::Settled);
+                    }
+                }
+            }
+        }
+        self.deliveries = deliveries;
+    }
+
+    fn note(&mut self, what: u64) {
+        self.hash = amita_types::layout::mix(self.hash ^ what ^ self.world.now().0);
+    }
+
+    /// What a core has for its control plane.
+    fn hear_control(&mut self, member: Member, core: usize) {
+        for told in self.nodes[member].take_control(core) {
+            match told {
+                FromCore::Metadata { call, mut request } => {
+                    self.setup.plants.metadata.strip(false, &mut request);
+                    self.tell(|| {
+                        format!(
+                            "node {}: metadata call {:x}: {}",
+                            member + 1,
+                            call.0,
+                            describe(&request)
+                        )
+                    });
+                    let (now, process) = (self.world.now(), self.nodes[member].process);
+                    self.metadata
+                        .call(now, node_id(member), process, Caller::Core(core, call), request);
+                }
+                FromCore::StoreServes { report, store, .. } => {
+                    self.coverage.hit("node.store_serves");
+                    self.tell(|| format!("node {}: store {store} serves: {report}", member + 1));
+                    if self.nodes[member].failed.remove(&store).is_some() {
+                        self.coverage.hit("node.store_returned");
+                        if self.nodes[member].failed.is_empty() {
+                            self.ledger.stores_serve(self.world.now(), member);
+                        }
+                    }
+                    self.nodes[member].serving.push(store);
+                    self.announce(member);
+                    let now = self.world.now();
+                    self.hold(now, member, vec![store]);
+                }
+                FromCore::StoreFailed { why, path, .. } => {
+                    self.coverage.hit("node.store_failed");
+                    self.tell(|| format!("node {}: {path} fails: {why}", member + 1));
+                    let place = (0..self.setup.stores).find(|place| disk(member, *place) == path);
+                    let place = place.expect("a node fails by its own stores");
+                    let store = store_id(member, place);
+                    self.nodes[member].failed.insert(store, why);
+                    self.store_failed(member);
+                    self.nodes[member].serving.retain(|serving| *serving != store);
+                    self.announce(member);
+                }
+                FromCore::Description(_) | FromCore::Recalled { .. } | FromCore::Kept { .. } => {}
+                // Stores serve at once here: whose they are is settled beside the simulator.
+                FromCore::StoreMounted { .. } => unreachable!("no store is held"),
+                FromCore::VolumeFails { text, .. } | FromCore::VolumeWorks { text, .. } => {
+                    self.tell(|| format!("node {}: {text}", member + 1));
+                }
+                FromCore::Warning(what) => {
+                    self.coverage.hit("node.warnings");
+                    if what.starts_with("slow store: ") {
+                        self.coverage.hit("node.slow_store");
+                    }
+                    self.tell(|| format!("node {}: {what}", member + 1));
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, member: Member) {
+        self.tell(|| format!("node {} starts", member + 1));
+        self.ledger.started(self.world.now(), member);
+        self.nodes[member].start(&mut self.world, &self.setup);
+        self.passing.node_starts(member);
+        let (now, process) = (self.world.now(), self.nodes[member].process);
+        let lag = self.setup.coordinator_lag;
+        self.leads[member] = self
+            .setup
+            .coordinator
+            .map(|config| Lead::new(member, process, config, lag));
+        let value = self.live(member);
+        self.metadata.session(now, node_id(member), process, value);
+        self.metadata.watch(now, node_id(member), process);
+    }
+
+    /// What the node's liveness key says.
+    fn live(&self, member: Member) -> Vec<u8> {
+        json(&map::Live {
+            stores: Some(self.nodes[member].serving.clone()),
+            session: self.nodes[member].session(),
+            pid: 1,
+        })
+    }
+
+    /// The node serves other stores than before.
+    fn announce(&mut self, member: Member) {
+        let (now, value) = (self.world.now(), self.live(member));
+        self.metadata.announce(now, node_id(member), value);
+    }
+
+    fn end(&mut self, member: Member, power_cut: bool) {
+        if !self.nodes[member].is_up() {
+            return;
+        }
+        self.tell(|| format!("node {} ends, power cut: {power_cut}", member + 1));
+        self.ledger.ended(self.world.now(), member);
+        self.count_node(member);
+        self.nodes[member].end(&mut self.world, power_cut);
+        self.leads[member] = None;
+        self.metadata.process_ended(node_id(member));
+        let now = self.world.now();
+        self.hosts.process_ended(now, member, &mut self.workload);
+    }
+
+    /// Every fault ends, and every node runs.
+    fn heal(&mut self) {
+        self.tell(|| "everything heals".to_owned());
+        // Mischief is a fault as well.
+        self.disarm();
+        let now = self.world.now();
+        self.end_faults();
+        self.ledger.healed(now);
+        self.end_passing();
+        self.workload.stop();
+        self.hosts.be_patient();
+        if self.random.percent(50) {
+            self.let_stores_return();
+        }
+        for member in 0..self.nodes.len() {
+            if !self.nodes[member].failed.is_empty() {
+                // Poisoned by an error of the disk, which is over: an operator may start it again.
+                self.coverage.hit("node.restarted_to_heal");
+                self.end(member, false);
+            }
+            if !self.nodes[member].is_up() {
+                self.start(member);
+            }
+        }
+        for volume in 0..self.setup.volumes {
+            if !self.nodes[self.hosts.gateways()[volume as usize]].is_up() {
+                self.hosts.move_to(now, volume, 0);
+            }
+        }
+    }
+
+    /// Stores whose disks have failed or hung come back by themselves, now that the disks are sound. (One that the mount found
+    /// damaged does not.)
+    fn let_stores_return(&mut self) {
+        let limit = self.world.now().plus(RETURN);
+        let may_return = |why: &String| why.contains("tried again in");
+        let missing = |cluster: &Cluster| cluster.nodes.iter().any(|node| node.failed.values().any(may_return));
+        while missing(self) {
+            if self.world.now() >= limit {
+                self.stayed_out = Some(format!(
+                    "nothing is wrong with the disks any more, and after {RETURN:?} stores have not come back: {:?}",
+                    self.nodes.iter().map(|node| &node.failed).collect::<Vec<_>>()
+                ));
+                return;
+            }
+            if let Err(why) = self.step(limit) {
+                self.stayed_out = Some(why);
+                return;
+            }
+        }
+    }
+
+    /// Waits until nothing is pending, but for what may rightly wait for ever.
+    fn settle(&mut self) -> Result<(), String> {
+        let mut limit = self.world.now().plus(SETTLE);
+        // What hosts have given up may still be under way in a sequencer, and must end as well.
+        while self.hosts.pending() > 0 || self.sequenced() > 0 {
+            if self.world.now() >= limit {
+                self.give_up_blocked()?;
+                limit = self.world.now().plus(SETTLE);
+                continue;
+            }
+            self.step(limit)?;
+        }
+        Ok(())
+    }
+
+    /// What the operator wants comes true, now that nothing is wrong any more. (Where hosts have opened a volume for
+    /// themselves it may stay where it is, and where something waits for ever it does.)
+    fn end_moves(&mut self) -> Result<(), String> {
+        let by_nvme = self
+            .setup
+            .fronted
+            .is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
+        if self.setup.shared_hosts < self.setup.profile.clients && !by_nvme {
+            return Ok(());
+        }
+        let limit = self.world.now().plus(SETTLE);
+        while self.moves_left() > 0 && !self.moves_since.keys().all(|volume| self.may_block_in(*volume)) {
+            if self.world.now() >= limit {
+                return Err(format!(
+                    "nothing is wrong any more, and after {SETTLE:?} planned moves have not come true: {:?}\n{}",
+                    self.moves_since,
+                    self.describe()
+                ));
+            }
+            self.step(limit)?;
+        }
+        Ok(())
+    }
+
+    /// A planned move comes true in bounded time, where nothing is ever wrong.
+    fn check_moves(&mut self, now: Time) -> Result<(), String> {
+        if !self.setup.expect_no_failures || self.moves_left() == 0 {
+            return Ok(());
+        }
+        match self.moves_since.iter().find(|(_, since)| now >= since.plus(MOVE_LIMIT)) {
+            Some((volume, _)) => Err(format!(
+                "the move of {} has not come true within {MOVE_LIMIT:?}, and nothing is wrong\n{}",
+                volume_name(*volume),
+                self.describe()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Every group gets back to full strength, now that nothing is wrong any more; in half of the runs while clients go
+    /// on. But for those that may rightly never.
+    fn recover(&mut self) -> Result<(), String> {
+        // An owner that never reaches a member does not bring it up to date.
+        let never = self.setup.coordinator.is_none() || !self.setup.apart.is_empty();
+        if !RESYNC || never || self.missing().is_empty() {
+            return Ok(());
+        }
+        if self.random.percent(50) {
+            self.workload.go_on(RECOVERY_OPERATIONS);
+        }
+        let limit = self.world.now().plus(RECOVER);
+        let mut looked = 0;
+        loop {
+            let revision = self.metadata.state().revision();
+            if std::mem::replace(&mut looked, revision) != revision && self.missing().is_empty() {
+                break;
+            }
+            if self.world.now() >= limit {
+                self.excuse_missing()?;
+                break;
+            }
+            self.step(limit)?;
+        }
+        self.coverage.add("run.recovered", u64::from(self.missing().is_empty()));
+        self.workload.stop();
+        self.settle()
+    }
+
+    /// Members of groups that are not in sync.
+    fn missing(&self) -> Vec<(GroupId, StoreId)> {
+        let of = |id| {
+            let group = self.group(id).ok();
+            let lacks = |group: map::Group| {
+                let is_missing = |store: &StoreId| !group.in_sync.contains(store);
+                group.members.iter().copied().filter(is_missing).collect()
+            };
+            let stores: Vec<StoreId> = group.map(lacks).unwrap_or_default();
+            stores.into_iter().map(move |store| (id, store))
+        };
+        self.groups().flat_map(of).collect()
+    }
+
+    /// A gateway of chance: one block of every chunk is written, then everything is read, but for what may rightly wait for
+    /// ever.
+    fn close(&mut self) -> Result<(), String> {
+        // The closing hosts want the volumes where they are, whoever owns them now.
+        self.ledger.moved(self.world.now());
+        self.hosts.unplug(&mut self.world);
+        for volume in 0..self.setup.volumes {
+            // Where nodes stay apart, not every gateway reaches what it needs.
+            if self.setup.apart.is_empty() && self.random.percent(60) {
+                let gateway = self.random.below(self.nodes.len() as u64) as usize;
+                self.tell(|| format!("closing {} at node {}", volume_name(volume), gateway + 1));
+                let now = self.world.now();
+                self.hosts.move_to(now, volume, gateway);
+            }
+        }
+        let (blocks, chunk) = (
+            self.setup.blocks * self.setup.volumes,
+            u64::from(self.setup.chunk_bytes / amita_types::BLOCK_BYTES),
+        );
+        let chunks = blocks.div_ceil(chunk);
+        for index in 0..chunks {
+            let block = index * chunk + self.random.below(chunk.min(blocks - index * chunk));
+            if !self.is_blocked(block) {
+                self.closing(Kind::Write, block, 1);
+            }
+        }
+        self.settle()?;
+        for _ in 0..CLOSING_ROUNDS {
+            let before = self.history.operations().len();
+            for (first, count) in self.closing_ranges() {
+                if !self.is_blocked(first) {
+                    self.closing(Kind::Read, first, count);
+                }
+            }
+            self.settle()?;
+            // A host that still waited to open the volume elsewhere may have taken it over in between.
+            let asked = (before..self.history.operations().len()).map(|id| OperationId(id as u32));
+            let lost = asked.filter(|id| {
+                let operation = self.history.get(*id);
+                let waits = self.is_blocked(operation.first.block()) || self.hosts.damaged.contains(id);
+                operation.completed.is_none() && !waits
+            });
+            if lost.count() == 0 {
+                break;
+            }
+            self.coverage.hit("run.closed_again");
+            // It may have to hear first of what has changed: of a volume's new size, say.
+            self.rest(AGAIN)?;
+        }
+        // Not always the newest: an owner that nobody has used since has fenced nothing. And perhaps none: the volume may
+        // have been lost again since the last read.
+        for volume in 0..self.setup.volumes {
+            if let Some(member) = self.hosts.closing_at(volume) {
+                let generations = self.nodes[member]
+                    .each_core()
+                    .filter_map(|core| core.shards().generation(volume_id(volume)));
+                self.closed_under[volume as usize] = generations.max().unwrap_or_default();
+            }
+        }
+        self.end_scrubs()?;
+        // What sequencers do besides, a change of a group that is under way say, comes to its end.
+        self.rest(REST)
+    }
+
+    fn rest(&mut self, time: Duration) -> Result<(), String> {
+        let until = self.world.now().plus(time);
+        while self.world.now() < until {
+            self.step(until)?;
+        }
+        Ok(())
+    }
+
+    /// What is read in the end: everything, and of large chunks what somebody has written and a little more. (What nobody
+    /// has written is not listed by any store: that is looked at, too.)
+    fn closing_ranges(&self) -> Vec<(u64, u64)> {
+        let chunk = u64::from(self.setup.chunk_bytes / amita_types::BLOCK_BYTES);
+        let (all, step) = (
+            self.setup.blocks * self.setup.volumes,
+            u64::from(amita_types::MAX_IO_BLOCKS).min(chunk),
+        );
+        let ranges = (0..all)
+            .step_by(step as usize)
+            .map(|first| (first, step.min(all - first)));
+        if chunk < WIDE_CHUNK {
+            return ranges.collect();
+        }
+        let written = self.written_blocks();
+        let is_written = |first: u64, count: u64| written.range(first..first + count).next().is_some();
+        let ranges =
+            ranges.filter(|(first, count)| is_written(*first, *count) || (first / step).is_multiple_of(UNWRITTEN));
+        ranges.collect()
+    }
+
+    /// Blocks that somebody has asked to write, or to clear.
+    fn written_blocks(&self) -> BTreeSet<u64> {
+        let operations = self
+            .history
+            .operations()
+            .iter()
+            .filter(|operation| operation.kind != Kind::Read);
+        let blocks = operations.flat_map(|operation| {
+            let last = Sector(operation.first.0 + u64::from(operation.sectors) - 1);
+            operation.first.block()..=last.block()
+        });
+        blocks.collect()
+    }
+
+    fn closing(&mut self, kind: Kind, block: u64, blocks: u64) {
+        let per_block = SECTORS_PER_BLOCK as u64;
+        let (first, sectors) = (Sector(block * per_block), (blocks * per_block) as u32);
+        let host = CLOSING_HOST + (block / self.setup.blocks) as u32;
+        let id = self.history.invoke(self.world.now(), host, kind, first, sectors);
+        self.hosts.closing_ask(Ask {
+            id,
+            kind,
+            first,
+            sectors,
+        });
+    }
+
+    /// The group's record, as it is.
+    fn group(&self, group: GroupId) -> Result<map::Group, String> {
+        let key = map::group_key(group.pool, group.index);
+        let record = self.metadata.state().get(&key).ok_or(format!("{key} is gone"))?;
+        record.json().map_err(|error| error.to_string())
+    }
+
+    /// All groups of all pools.
+    fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        let groups = self.setup.groups;
+        let of = move |pool| {
+            (0..groups).map(move |index| GroupId {
+                pool,
+                index: GroupIndex(index),
+            })
+        };
+        (1..=self.setup.pools).map(PoolId).flat_map(of)
+    }
+
+    /// The volume's record, as it is.
+    fn volume(&self, volume: u64) -> Result<map::Volume, String> {
+        let key = map::volume_key(&volume_name(volume));
+        let record = self.metadata.state().get(&key).ok_or(format!("{key} is gone"))?;
+        record.json().map_err(|error| error.to_string())
+    }
+}
+
+/// The first volume is number 0.
+fn volume_id(volume: u64) -> VolumeId {
+    VolumeId(volume + 1)
+}
+
+fn volume_name(volume: u64) -> String {
+    format!("volume-{}", volume + 1)
+}
+
+/// The pool of a volume.
+fn pool_of(setup: &Setup, volume: u64) -> PoolId {
+    PoolId((volume % u64::from(setup.pools)) as u32 + 1)
+}
+
+fn pool_name(pool: PoolId) -> String {
+    format!("pool-{}", pool.0)
+}
+
+#[cfg(test)]
+mod tests;

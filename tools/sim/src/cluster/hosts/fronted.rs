@@ -1,0 +1,441 @@
+//! Hosts that reach gateways as real ones do: through the product's NVMe/TCP and NBD fronts, over connections of the simulated
+//! network, from a place of their own in it. What such a host does is in [`linux`](super::linux) and [`nbd`](super::nbd); here are
+//! its sockets, and what the history is told.
+
+use super::linux::{self, Act, Bio, End, Linux};
+use super::nbd::{self, Nbd, Order};
+use super::{CLOSING_HOST, Hosts, Refused, request};
+use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place};
+use crate::cluster::setup::{Fronted, Protocol};
+use crate::cluster::{Setup, volume_name};
+use crate::history::{History, Kind, OperationId};
+use crate::stamp::SECTOR_BYTES;
+use crate::workload::{Ask, Workload};
+use amita_nvme_host::wire::status;
+use amita_nvme_host::{Request, Transfer, commands};
+use amita_reactor::sim::{SimDriver, World};
+use amita_reactor::{Completion, Driver, Outcome, Slice, SocketId, Time, Token, Wait};
+use amita_sequencer::{IoError, Op, Payload};
+use amita_uss::nbd::wire::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+const CONNECT: u64 = 1;
+const RECEIVE: u64 = 2;
+const SEND: u64 = 3;
+/// What a host receives into at once.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// What speaks.
+#[derive(Debug)]
+enum Client {
+    Nvme(Box<Linux>),
+    Nbd(Box<Nbd>),
+}
+
+#[derive(Debug, Default)]
+struct Socket {
+    id: Option<SocketId>,
+    sending: bool,
+    outbox: Vec<u8>,
+}
+
+/// A host with sockets.
+pub struct FrontedHost {
+    driver: SimDriver,
+    client: Client,
+    sockets: BTreeMap<u64, Socket>,
+    cores: Vec<usize>,
+    completions: Vec<Completion>,
+    abandoned: BTreeSet<OperationId>,
+}
+
+impl std::fmt::Debug for FrontedHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.client {
+            Client::Nvme(linux) => f.write_str(&linux.describe()),
+            Client::Nbd(nbd) => f.write_str(&nbd.describe()),
+        }
+    }
+}
+
+impl FrontedHost {
+    /// The host of that number.
+    pub fn new(world: &mut World, setup: &Setup, settings: &Fronted, number: u32) -> FrontedHost {
+        let volume = u64::from(number) % setup.volumes;
+        let client = match settings.protocol {
+            Protocol::Nvme => Client::Nvme(Box::new(Linux::new(linux::Settings {
+                number,
+                nsid: volume as u32 + 1,
+                paths: setup.nodes,
+                queues: settings.queues,
+                keep_alive: settings.keep_alive,
+                tells: !setup.plants.keep_silent_hosts,
+                io_timeout: settings.io_timeout,
+                reconnect: settings.reconnect,
+                round_robin: settings.round_robin,
+            }))),
+            Protocol::Nbd => Client::Nbd(Box::new(Nbd::new(nbd::Settings {
+                export: volume_name(volume),
+                paths: setup.nodes,
+                first: volume as usize,
+                io_timeout: settings.io_timeout,
+                reconnect: settings.reconnect,
+            }))),
+        };
+        FrontedHost {
+            driver: world.driver(host_place(number)),
+            client,
+            sockets: BTreeMap::new(),
+            cores: setup.cores.clone(),
+            completions: Vec::new(),
+            abandoned: BTreeSet::new(),
+        }
+    }
+
+    /// What it waits for, and somebody wants to know.
+    pub fn pending(&self) -> Vec<OperationId> {
+        let mut pending = match &self.client {
+            Client::Nvme(linux) => linux.pending(),
+            Client::Nbd(nbd) => nbd.pending(),
+        };
+        pending.retain(|id| !self.abandoned.contains(id));
+        pending
+    }
+
+    /// Nobody waits for these any more. It goes on with them all the same.
+    pub fn abandon(&mut self, operations: &BTreeSet<OperationId>) {
+        self.abandoned.extend(operations);
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        match &self.client {
+            Client::Nvme(linux) => linux.deadline(),
+            Client::Nbd(nbd) => nbd.deadline(),
+        }
+    }
+
+    fn violation(&self) -> Option<&String> {
+        match &self.client {
+            Client::Nvme(linux) => linux.violation.as_ref(),
+            Client::Nbd(nbd) => nbd.violation.as_ref(),
+        }
+    }
+
+    fn next_act(&mut self) -> Option<Act> {
+        match &mut self.client {
+            Client::Nvme(linux) => linux.acts.pop_front(),
+            Client::Nbd(nbd) => nbd.acts.pop_front(),
+        }
+    }
+
+    fn closed(&mut self, now: Time, conn: u64) {
+        match &mut self.client {
+            Client::Nvme(linux) => linux.closed(now, conn),
+            Client::Nbd(nbd) => nbd.closed(now, conn),
+        }
+    }
+
+    /// Where the queue of that number is found: queues of a controller are spread over a gateway's cores.
+    fn address(&self, path: usize, queue: u16) -> SocketAddr {
+        let (core, port) = match &self.client {
+            Client::Nvme(_) => (usize::from(queue) % self.cores[path], NVME_PORT),
+            Client::Nbd(_) => (0, NBD_PORT),
+        };
+        SocketAddr::new(amita_reactor::sim::node_ip(place(path, core)), port)
+    }
+
+    /// Takes in what has completed, and gives what NBD requests have read.
+    fn take_in(&mut self, now: Time) -> Vec<(OperationId, Vec<u8>)> {
+        let mut done = Vec::new();
+        let mut completions = std::mem::take(&mut self.completions);
+        self.driver.poll(Wait::No, &mut completions);
+        for completion in completions.drain(..) {
+            let (conn, kind) = (completion.token.0 >> 8, completion.token.0 & 0xff);
+            match completion.outcome {
+                Outcome::Connected { result } if kind == CONNECT => match (result, self.sockets.get_mut(&conn)) {
+                    (Ok(id), Some(socket)) => {
+                        socket.id = Some(id);
+                        self.receive(conn, id);
+                    }
+                    // It was given up meanwhile.
+                    (Ok(id), None) => self.driver.close(id),
+                    (Err(_), _) => self.closed(now, conn),
+                },
+                Outcome::Received { buffer, result } => match result {
+                    Ok(0) | Err(_) => self.closed(now, conn),
+                    Ok(bytes) => {
+                        match &mut self.client {
+                            Client::Nvme(linux) => linux.received(now, conn, &buffer[..bytes]),
+                            Client::Nbd(nbd) => done.extend(nbd.received(now, conn, &buffer[..bytes])),
+                        }
+                        if let Some(id) = self.sockets.get(&conn).and_then(|socket| socket.id) {
+                            self.receive(conn, id);
+                        }
+                    }
+                },
+                Outcome::Sent { result, .. } => match self.sockets.get_mut(&conn) {
+                    Some(socket) if result.is_ok() => socket.sending = false,
+                    _ => self.closed(now, conn),
+                },
+                _ => {}
+            }
+        }
+        self.completions = completions;
+        done
+    }
+
+    fn receive(&mut self, conn: u64, id: SocketId) {
+        let buffer = self.driver.pool().take(RECEIVE_BYTES).expect("the heap has memory");
+        self.driver.receive(id, buffer, Token(conn << 8 | RECEIVE));
+    }
+
+    fn flush(&mut self) {
+        for (conn, socket) in &mut self.sockets {
+            let more = match &mut self.client {
+                Client::Nvme(linux) => linux.outbox(*conn),
+                Client::Nbd(nbd) => nbd.outbox(),
+            };
+            socket.outbox.extend(more);
+            if let Some(id) = socket.id
+                && !socket.sending
+                && !socket.outbox.is_empty()
+            {
+                socket.sending = true;
+                let data = vec![Slice::copy_from(&std::mem::take(&mut socket.outbox))];
+                self.driver.send(id, data, Token(conn << 8 | SEND));
+            }
+        }
+    }
+}
+
+impl Hosts {
+    /// Gives the hosts that use fronts their places in the world.
+    pub fn plug_in(&mut self, world: &mut World, setup: &Setup) {
+        let Some(settings) = &setup.fronted else { return };
+        for host in self.hosts.iter_mut().filter(|host| host.number < CLOSING_HOST) {
+            host.fronted = Some(Box::new(FrontedHost::new(world, setup, settings, host.number)));
+        }
+    }
+
+    /// The hosts that use volumes for themselves leave: others want to open them.
+    pub fn unplug(&mut self, world: &mut World) {
+        for host in &mut self.hosts {
+            let is_nbd = |fronted: &FrontedHost| matches!(fronted.client, Client::Nbd(_));
+            if host.fronted.as_deref().is_some_and(is_nbd) {
+                world.kill(host_place(host.number));
+                host.fronted = None;
+            }
+        }
+    }
+
+    /// A host's place has something to do.
+    pub fn pass(&mut self, now: Time, number: u32, workload: &mut Workload, history: &mut History) {
+        let index = number as usize;
+        let Some(fronted) = self.hosts.get_mut(index).and_then(|host| host.fronted.as_mut()) else {
+            return;
+        };
+        for (id, data) in fronted.take_in(now) {
+            self.fronted_done(now, index, id, Ok(()), data, workload, history);
+        }
+        self.run_fronted(now, index, workload, history);
+    }
+
+    /// Lets time pass for a host with fronts, and does what it wants done.
+    pub(super) fn act_fronted(&mut self, now: Time, index: usize, workload: &mut Workload, history: &mut History) {
+        let Some(fronted) = &mut self.hosts[index].fronted else {
+            return;
+        };
+        if fronted.deadline().is_some_and(|at| at <= now) {
+            match &mut fronted.client {
+                Client::Nvme(linux) => linux.tick(now),
+                Client::Nbd(nbd) => nbd.tick(now),
+            }
+            self.run_fronted(now, index, workload, history);
+        }
+    }
+
+    fn run_fronted(&mut self, now: Time, index: usize, workload: &mut Workload, history: &mut History) {
+        while let Some(fronted) = &mut self.hosts[index].fronted
+            && let Some(act) = fronted.next_act()
+        {
+            match act {
+                Act::Connect { conn, path, queue } => {
+                    self.coverage.hit("fronted.connects");
+                    let address = fronted.address(path, queue);
+                    fronted.sockets.insert(conn, Socket::default());
+                    fronted.driver.connect(address, Token(conn << 8 | CONNECT));
+                }
+                Act::Close { conn } => {
+                    if let Some(id) = fronted.sockets.remove(&conn).and_then(|socket| socket.id) {
+                        fronted.driver.close(id);
+                    }
+                }
+                Act::Again { id, lost } => {
+                    self.coverage.hit(if lost {
+                        "fronted.repeated_after_loss"
+                    } else {
+                        "fronted.repeated_after_error"
+                    });
+                    history.sent_again(now, id, lost);
+                }
+                Act::Ended { id, path, end, data } => {
+                    let since = history.get(id).invoked.1;
+                    let ended = Ended::of(end, since);
+                    if let Err(error) = ended.result
+                        && error != IoError::Miscompare
+                    {
+                        self.refused.push(Refused {
+                            error: Some(error),
+                            or: ended.or,
+                            operation: Some(id),
+                            since,
+                            at: now,
+                            volume: self.hosts[index].volume,
+                            member: path,
+                            is_shared: true,
+                        });
+                    }
+                    self.fronted_done(now, index, id, ended.result, data, workload, history);
+                }
+            }
+        }
+        if let Some(fronted) = &mut self.hosts[index].fronted {
+            fronted.flush();
+            if let Some(why) = fronted.violation() {
+                let why = why.clone();
+                self.violation.get_or_insert(why);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn fronted_done(
+        &mut self,
+        now: Time,
+        index: usize,
+        id: OperationId,
+        result: Result<(), IoError>,
+        data: Vec<u8>,
+        workload: &mut Workload,
+        history: &mut History,
+    ) {
+        let payload = match history.get(id).kind {
+            Kind::Read => Payload::Data(Slice::copy_from(&data)),
+            _ => Payload::None,
+        };
+        let volume = self.hosts[index].volume;
+        self.quiet_since[volume as usize] = now;
+        self.done(now, id, result, payload, history);
+        if !self.abandoned.contains(&id) {
+            workload.learn(history, id);
+            workload.ended(self.hosts[index].number);
+        }
+    }
+
+    /// Sends what the client asks for.
+    pub(super) fn send_fronted(&mut self, now: Time, index: usize, workload: &mut Workload, history: &mut History) {
+        let asks: Vec<Ask> = self.hosts[index].waiting.drain(..).collect();
+        if asks.is_empty() {
+            return;
+        }
+        let sectors = self.volume_sectors;
+        let volume = self.hosts[index].volume;
+        let Some(fronted) = &mut self.hosts[index].fronted else {
+            return;
+        };
+        for ask in asks {
+            let (op, payload) = request(ask, sectors, history);
+            match &mut fronted.client {
+                Client::Nvme(linux) => {
+                    let repeatable = matches!(ask.kind, Kind::Read | Kind::Write);
+                    linux.submit(
+                        now,
+                        Bio::new(ask.id, nvme_requests(volume as u32 + 1, op, &payload), repeatable),
+                    );
+                }
+                Client::Nbd(nbd) => nbd.submit(
+                    now,
+                    Order {
+                        id: ask.id,
+                        kind: ask.kind,
+                        offset: op.offset(),
+                        length: ask.sectors * SECTOR_BYTES as u32,
+                        data: payload.to_vec(),
+                    },
+                ),
+            }
+        }
+        self.run_fronted(now, index, workload, history);
+    }
+}
+
+/// The commands of a request, in blocks of a sector.
+fn nvme_requests(nsid: u32, op: Op, payload: &[u8]) -> Vec<Request> {
+    let bytes = SECTOR_BYTES as u64;
+    let (block, blocks) = (op.offset() / bytes, (op.length() / bytes) as u32);
+    match op {
+        Op::Read { .. } => vec![commands::read(nsid, block, blocks, SECTOR_BYTES)],
+        Op::Write { .. } => vec![commands::write(nsid, block, blocks, payload.to_vec())],
+        Op::Clear { .. } => vec![commands::write_zeroes(nsid, block, blocks, true)],
+        Op::CompareAndWrite { .. } => {
+            let (expected, new) = payload.split_at(payload.len() / 2);
+            let compare = commands::compare(nsid, block, blocks, expected.to_vec());
+            let write = commands::write(nsid, block, blocks, new.to_vec());
+            debug_assert!(matches!(write.transfer, Transfer::Write(_)));
+            vec![
+                compare.map(|command| command.fused(1)),
+                write.map(|command| command.fused(2)),
+            ]
+        }
+        Op::Allocation { .. } => unreachable!("clients do not ask for it"),
+    }
+}
+
+/// What a request's end is to the application.
+struct Ended {
+    result: Result<(), IoError>,
+    /// Or it was this, since then: NBD has one number for both.
+    or: Option<(IoError, Time)>,
+}
+
+impl Ended {
+    fn of(end: End, asked: Time) -> Ended {
+        let status = match end {
+            End::Status(status) => status,
+            End::Unknown => return Err(IoError::Lost).into(),
+            End::Errno(number, connected) => {
+                let is = |errno: Errno| number == errno as u32;
+                let beyond = Some((IoError::OutOfRange, connected));
+                let (error, or) = if is(Errno::Io) {
+                    (IoError::Unavailable, Some((IoError::Damaged, asked)))
+                } else if is(Errno::NoSpc) {
+                    (IoError::NoSpace, beyond)
+                } else if is(Errno::Inval) {
+                    (IoError::OutOfRange, beyond)
+                } else if is(Errno::Shutdown) {
+                    (IoError::Lost, None)
+                } else {
+                    (IoError::Invalid, None)
+                };
+                return Ended { result: Err(error), or };
+            }
+        };
+        let result = match status.number() {
+            _ if status.is_success() => Ok(()),
+            status::COMPARE_FAILURE => Err(IoError::Miscompare),
+            status::READ_ERROR => Err(IoError::Damaged),
+            status::CAPACITY_EXCEEDED => Err(IoError::NoSpace),
+            status::LBA_OUT_OF_RANGE => Err(IoError::OutOfRange),
+            status::RESERVATION_CONFLICT => Err(IoError::Reserved),
+            _ => Err(IoError::Invalid),
+        };
+        result.into()
+    }
+}
+
+impl From<Result<(), IoError>> for Ended {
+    fn from(result: Result<(), IoError>) -> Ended {
+        Ended { result, or: None }
+    }
+}

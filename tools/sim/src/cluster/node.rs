@@ -1,0 +1,411 @@
+//! One simulated node: its process with one core or two, its disk, and the messages of its control plane.
+
+use super::session::{Heard, Session};
+use super::setup::{Protocol, Setup};
+use crate::faults::Member;
+use amita_node::catalog::Cataloguer;
+use amita_node::control::{FromCore, ToCore};
+use amita_node::fronts::MakeFront;
+use amita_node::mail::{CoreMessage, Mail, ring_messages};
+use amita_node::{Core, CoreConfig};
+use amita_reactor::mailbox::{Receiver, Sender, channel};
+use amita_reactor::sim::{SimDriver, World};
+use amita_reactor::{Completion, Driver, Time, Wait};
+use amita_types::{ClusterId, NodeId, StoreId};
+use amita_uss::nbd::NbdFront;
+use amita_uss::nvme::NvmeFront;
+use amita_uss::{FrontId, StorageService};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The cluster's UUID.
+pub const CLUSTER: ClusterId = ClusterId(0xa117_a000_0000_0000_0000_0000_0000_0001);
+const FABRIC_PORT: u16 = 7000;
+/// Where NVMe/TCP is spoken, on every core.
+pub const NVME_PORT: u16 = 4420;
+/// Where NBD is spoken, on the first core.
+pub const NBD_PORT: u16 = 10809;
+/// Store ids begin behind this one.
+const STORES: u128 = 0x5107_e000_0000_0000_0000_0000_0000_0000;
+/// Cores of a node, at most.
+pub const MAX_CORES: usize = 4;
+/// Places of the world that the first cores of a node take, one for each.
+const PLACES: u32 = 2;
+/// Further cores have theirs behind those of all nodes: what runs with fewer cores do does not hang on how many there may be.
+const FURTHER: u32 = PLACES * MAX_NODES;
+/// Nodes, at most.
+const MAX_NODES: u32 = 5;
+/// The places of hosts that have connections begin behind this one.
+const HOSTS: u32 = 100;
+
+/// The node's number in the metadata.
+#[must_use]
+pub fn node_id(member: Member) -> NodeId {
+    NodeId(member as u32 + 1)
+}
+
+/// One of its stores.
+#[must_use]
+pub fn store_id(member: Member, store: usize) -> StoreId {
+    StoreId(STORES + (store as u128) * 0x100 + member as u128 + 1)
+}
+
+/// The node and the place there of a store.
+#[must_use]
+pub fn home(store: StoreId) -> (Member, usize) {
+    let number = (store.0 - STORES) as usize;
+    (number % 0x100 - 1, number / 0x100)
+}
+
+/// The disk of one of its stores.
+#[must_use]
+pub fn disk(member: Member, store: usize) -> String {
+    format!("disk-{}-{}", member + 1, store + 1)
+}
+
+/// Its place in the world: every core is a place of its own.
+#[must_use]
+pub fn place(member: Member, core: usize) -> u32 {
+    let (member, core) = (member as u32, core as u32);
+    if core < PLACES {
+        member * PLACES + core + 1
+    } else {
+        FURTHER + member * PLACES + core - PLACES + 1
+    }
+}
+
+/// The member and core of a place.
+#[must_use]
+pub fn at_place(place: u32) -> (Member, usize) {
+    let (place, first) = match place - 1 {
+        place @ FURTHER.. => (place - FURTHER, PLACES),
+        place => (place, 0),
+    };
+    ((place / PLACES) as usize, (place % PLACES + first) as usize)
+}
+
+/// The place of a host that has connections.
+#[must_use]
+pub fn host_place(number: u32) -> u32 {
+    HOSTS + number
+}
+
+/// The host of a place, if it is one.
+#[must_use]
+pub fn host_at(place: u32) -> Option<u32> {
+    place.checked_sub(HOSTS)
+}
+
+/// The address of its fabric.
+#[must_use]
+pub fn address(world: &World, member: Member) -> SocketAddr {
+    SocketAddr::new(world.address(place(member, 0)), FABRIC_PORT)
+}
+
+/// The address where it speaks NVMe/TCP.
+#[must_use]
+pub fn nvme_address(world: &World, member: Member) -> SocketAddr {
+    SocketAddr::new(world.address(place(member, 0)), NVME_PORT)
+}
+
+struct Running {
+    driver: SimDriver,
+    core: Core,
+    /// Sessions whose hosts have hung up: the process finds that out when it has taken in what came before.
+    hung_up: Vec<FrontId>,
+}
+
+/// A node.
+pub struct Node {
+    member: Member,
+    /// Which life of the process this is.
+    pub process: u64,
+    cores: Vec<Running>,
+    completions: Vec<Completion>,
+    /// It stands still until then.
+    pub frozen_until: Time,
+    /// Its stores whose mount failed, or that met an error, and what they said.
+    pub failed: BTreeMap<StoreId, String>,
+    /// Its stores that serve.
+    pub serving: Vec<StoreId>,
+}
+
+impl Node {
+    /// A node that is off.
+    #[must_use]
+    pub fn new(member: Member) -> Node {
+        Node {
+            member,
+            process: 0,
+            cores: Vec::new(),
+            completions: Vec::new(),
+            frozen_until: Time::default(),
+            failed: BTreeMap::new(),
+            serving: Vec::new(),
+        }
+    }
+
+    /// The number of its process among all that the cluster has seen.
+    #[must_use]
+    pub fn session(&self) -> u64 {
+        (self.member as u64 + 1) << 32 | self.process
+    }
+
+    /// Is there a process?
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        !self.cores.is_empty()
+    }
+
+    /// Starts the process.
+    pub fn start(&mut self, world: &mut World, setup: &Setup) {
+        assert!(!self.is_up(), "node {} runs already", self.member);
+        self.process += 1;
+        self.failed.clear();
+        self.serving.clear();
+        let cores = setup.cores[self.member];
+        let drivers: Vec<SimDriver> = (0..cores).map(|core| world.driver(place(self.member, core))).collect();
+        let mails = mails(&drivers);
+        let address = address(world, self.member);
+        for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
+            let mut service = Core::new(self.config(setup, core, &driver), mail);
+            #[cfg(feature = "planted")]
+            service.plant(setup.plants.node);
+            if core == 0 {
+                service
+                    .listen_fabric(&mut driver, address)
+                    .expect("nobody else has the address");
+            }
+            if let Some(fronted) = &setup.fronted {
+                listen(&mut service, &mut driver, node_id(self.member), core, fronted.protocol);
+            }
+            // The first store is on the last core, so that with two cores half of the requests come over a ring.
+            for store in (0..setup.stores).filter(|store| (cores - 1 + store) % cores == core) {
+                let disk = disk(self.member, store);
+                service
+                    .open_store(&mut driver, Path::new(&disk))
+                    .expect("the disk is there");
+            }
+            self.cores.push(Running {
+                driver,
+                core: service,
+                hung_up: Vec::new(),
+            });
+        }
+    }
+
+    fn config(&self, setup: &Setup, core: usize, driver: &SimDriver) -> CoreConfig {
+        let session = self.session();
+        let cores = setup.cores[self.member];
+        let mut fabric = amita_fabric::Config::new(CLUSTER, node_id(self.member), session, driver.pool().clone());
+        fabric.core = core as u16;
+        fabric.cores = cores as u16;
+        fabric.links_per_peer = cores as u16;
+        fabric.seed = setup.seed ^ session ^ core as u64;
+        let settings = &setup.settings;
+        fabric.limits.window_requests = settings.window_requests;
+        fabric.limits.window_bytes = settings.window_bytes;
+        fabric.timeouts.quiet = settings.quiet;
+        fabric.timeouts.silence = settings.quiet * 4;
+        let store = amita_store::Config {
+            cluster: Some(CLUSTER),
+            promise: settings.promise,
+            max_requests: settings.max_requests,
+            idle_mark_after: settings.idle_mark_after,
+            planted: setup.plants.store,
+            ..amita_store::Config::default()
+        };
+        let sequencer = amita_sequencer::Config {
+            store_timeout: settings.store_timeout,
+            hedge_ms: settings.hedge_ms,
+            confirm_reads: settings.confirm_reads && !setup.plants.trust_clocks,
+            busy_pause: settings.busy_pause,
+            planted: setup.plants.volume,
+            ..amita_sequencer::Config::default()
+        };
+        let opener = amita_sequencer::OpenerConfig {
+            release_timeout: settings.release_timeout,
+            planted: setup.plants.volume,
+            ..amita_sequencer::OpenerConfig::new(node_id(self.member), "")
+        };
+        #[cfg(feature = "planted")]
+        {
+            fabric.planted = setup.plants.fabric;
+        }
+        CoreConfig {
+            node: node_id(self.member),
+            core,
+            cores,
+            stores: setup.stores,
+            links_per_peer: setup.links_per_peer,
+            refused_for: setup.refused_for,
+            stale_after: std::time::Duration::from_secs(1),
+            nvme: amita_uss::nvme::Config {
+                stale_after: match setup.plants.keep_silent_hosts {
+                    true => std::time::Duration::from_secs(3600),
+                    false => std::time::Duration::from_secs(1),
+                },
+                ..amita_uss::nvme::Config::default()
+            },
+            silent_for: setup.silent_for,
+            fabric,
+            store,
+            sequencer,
+            opener,
+            trace: amita_node::trace::TraceConfig::default(),
+        }
+    }
+
+    /// Ends the process.
+    pub fn end(&mut self, world: &mut World, power_cut: bool) {
+        for core in 0..self.cores.len() {
+            if power_cut {
+                world.power_cut(place(self.member, core));
+            } else {
+                world.kill(place(self.member, core));
+            }
+        }
+        self.cores.clear();
+        self.frozen_until = Time::default();
+    }
+
+    /// One pass of one of its cores.
+    pub fn pass(&mut self, core: usize) {
+        let Some(running) = self.cores.get_mut(core) else {
+            return;
+        };
+        running.driver.poll(Wait::No, &mut self.completions);
+        if running.core.pass(&mut running.driver, &mut self.completions) == Wait::No {
+            running.driver.again();
+        }
+        for front in running.hung_up.drain(..) {
+            running.core.fronts.detach(&mut running.driver, front);
+            running.driver.again();
+        }
+    }
+
+    /// What the core has for its control plane.
+    pub fn take_control(&mut self, core: usize) -> Vec<FromCore> {
+        self.cores
+            .get_mut(core)
+            .map(|running| running.core.take_control().collect())
+            .unwrap_or_default()
+    }
+
+    /// A message of the control plane.
+    pub fn control(&mut self, core: usize, message: ToCore) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.core.control(message);
+            running.driver.again();
+        }
+    }
+
+    /// How many cores run.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// A core, for the checkers.
+    pub fn each_core(&self) -> impl Iterator<Item = &Core> {
+        self.cores.iter().map(|running| &running.core)
+    }
+
+    /// A host begins a session.
+    pub fn attach(&mut self, core: usize) -> Option<(FrontId, Rc<RefCell<Heard>>)> {
+        let running = self.cores.get_mut(core)?;
+        let mut ours = None;
+        let id = running.core.fronts.attach(|id| {
+            let (session, heard) = Session::new(id);
+            ours = Some(heard);
+            Box::new(session)
+        });
+        Some((id, ours?))
+    }
+
+    /// A host asks for something in its session.
+    pub fn ask(&mut self, core: usize, front: FrontId, act: impl FnOnce(&mut dyn StorageService)) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.core.fronts.with(front, |_, service| act(service));
+            running.driver.again();
+        }
+    }
+
+    /// A host ends its session: the process hears of it in its next pass.
+    pub fn hang_up(&mut self, core: usize, front: FrontId) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.hung_up.push(front);
+            running.driver.again();
+        }
+    }
+
+    /// A host ends its session.
+    pub fn detach(&mut self, core: usize, front: FrontId) {
+        if let Some(running) = self.cores.get_mut(core) {
+            running.core.fronts.with(front, |front, service| front.closed(service));
+            running.driver.again();
+        }
+    }
+}
+
+/// Lets hosts in, as the product's cores do.
+fn listen(service: &mut Core, driver: &mut SimDriver, node: NodeId, core: usize, protocol: Protocol) {
+    let at = |port| SocketAddr::new(driver.ip(), port);
+    let (address, make): (SocketAddr, MakeFront) = match protocol {
+        Protocol::Nvme => {
+            let (address, port, number) = (at(NVME_PORT), service.nvme_port().clone(), core as u16);
+            let make = move |id, now, peer, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_uss::Front> {
+                Box::new(NvmeFront::accept(port.clone(), id, number, now, address, peer, outbox))
+            };
+            (address, Box::new(make))
+        }
+        Protocol::Nbd => {
+            let settings = Arc::new(amita_uss::nbd::Config::default());
+            let make = move |id, now, _, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_uss::Front> {
+                Box::new(NbdFront::accept(settings.clone(), id, now, outbox))
+            };
+            (at(NBD_PORT), Box::new(make))
+        }
+    };
+    if protocol == Protocol::Nvme || core == 0 {
+        let listening = service.fronts.listen(driver, address, make);
+        listening.expect("nobody else has the address");
+    }
+    if protocol == Protocol::Nvme && core == 0 {
+        service.serve_nvme(Cataloguer::new(node, CLUSTER, None));
+    }
+}
+
+/// The mail of every core of a node.
+fn mails(drivers: &[SimDriver]) -> Vec<Mail> {
+    if drivers.len() == 1 {
+        return vec![Mail::alone()];
+    }
+    let cores = drivers.len();
+    let mut senders: Vec<Vec<Option<Sender<CoreMessage>>>> = Vec::new();
+    let mut receivers: Vec<Vec<Option<Receiver<CoreMessage>>>> = (0..cores).map(|_| Vec::new()).collect();
+    for from in 0..cores {
+        let mut row = Vec::new();
+        for (to, driver) in drivers.iter().enumerate() {
+            if from == to {
+                row.push(None);
+                receivers[to].push(None);
+            } else {
+                let (sender, receiver) = channel(ring_messages(cores), driver.waker());
+                row.push(Some(sender));
+                receivers[to].push(Some(receiver));
+            }
+        }
+        senders.push(row);
+    }
+    senders
+        .into_iter()
+        .zip(receivers)
+        .enumerate()
+        .map(|(core, (senders, receivers))| Mail::new(core, senders, receivers))
+        .collect()
+}

@@ -1,0 +1,170 @@
+//! What an operator does while hosts work: volumes grow, and all their copies are looked at. It is done by the product's own
+//! functions (`amita_control::admin`), which the command line calls as well; the cores hear of it by their watch.
+//!
+//! A scrub must end, must find no two intact copies that differ, and no damage where nothing has damaged anything.
+
+use super::coordinator::Caller;
+use super::{Cluster, SETTLE, volume_name};
+use crate::metadata::Metadata;
+use crate::random::Random;
+use amita_control::admin;
+use amita_metadata::{Call, Error, Reply, Transact};
+use amita_reactor::Time;
+use amita_types::{BLOCK_BYTES, map};
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// A running node hears of a record within this.
+const HEARD: Duration = Duration::from_millis(300);
+
+/// Something to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chore {
+    /// All copies of a volume are looked at.
+    Scrub(u64),
+    /// A volume gets its full size.
+    Grow(u64),
+}
+
+/// What is to be done in a run: when so many operations have been asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Chores {
+    /// In the order of their times.
+    pub steps: Vec<(u32, Chore)>,
+    /// Blocks of each volume at first, where they grow.
+    pub first_blocks: Option<u64>,
+}
+
+impl Chores {
+    /// Those of a seed; none in most.
+    #[must_use]
+    pub fn draw(random: &mut Random, volumes: u64, blocks: u64, blocks_per_chunk: u64, operations: u32) -> Chores {
+        let mut chores = Chores::default();
+        let when = |random: &mut Random| random.below(u64::from(operations)) as u32;
+        if random.percent(25) {
+            for _ in 0..random.within(1, 3) {
+                let at = when(random);
+                chores.steps.push((at, Chore::Scrub(random.below(volumes))));
+            }
+        }
+        let chunks = blocks / blocks_per_chunk;
+        if chunks > 1 && random.percent(20) {
+            chores.first_blocks = Some(blocks_per_chunk * random.within(1, chunks - 1));
+            for volume in 0..volumes {
+                chores.steps.push((when(random), Chore::Grow(volume)));
+            }
+        }
+        chores.steps.sort_by_key(|(at, _)| *at);
+        chores
+    }
+}
+
+/// The metadata, as the operator's commands reach it: at once.
+struct Desk<'a> {
+    metadata: RefCell<&'a mut Metadata<Caller>>,
+    now: Time,
+}
+
+impl Transact for Desk<'_> {
+    fn txn(&self, call: &Call) -> Result<Reply, Error> {
+        Ok(self.metadata.borrow_mut().operate(self.now, call))
+    }
+}
+
+impl Cluster {
+    /// Volumes that will grow are small at first.
+    pub(super) fn begin_small(&mut self) {
+        if let Some(blocks) = self.setup.chores.first_blocks {
+            (0..self.setup.volumes).for_each(|volume| self.workload.resize(volume, blocks));
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn do_chores(&mut self, now: Time) {
+        let asked = self.workload.asked();
+        while self.setup.chores.steps.first().is_some_and(|(at, _)| *at <= asked) {
+            let (_, chore) = self.setup.chores.steps.remove(0);
+            self.do_chore(now, chore);
+        }
+    }
+
+    fn do_chore(&mut self, now: Time, chore: Chore) {
+        self.tell(|| format!("the operator: {chore:?}"));
+        let desk = Desk {
+            metadata: RefCell::new(&mut self.metadata),
+            now,
+        };
+        match chore {
+            Chore::Scrub(volume) => {
+                // One that was never opened has nothing to look at.
+                let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));
+                self.coverage.add("operator.scrub", u64::from(asked.is_ok()));
+            }
+            Chore::Grow(volume) => {
+                let bytes = self.setup.blocks * u64::from(BLOCK_BYTES);
+                let grown = admin::resize_volume(&desk, &volume_name(volume), bytes);
+                if let Err(why) = grown {
+                    self.hosts
+                        .violation
+                        .get_or_insert(format!("a volume does not grow: {why}"));
+                    return;
+                }
+                self.workload.resize(volume, self.setup.blocks);
+                self.ledger.grown(now);
+                self.coverage.hit("operator.grow");
+            }
+        }
+    }
+
+    /// Does what is left, and waits until all have heard of it.
+    pub(super) fn end_chores(&mut self) -> Result<(), String> {
+        let now = self.world.now();
+        let left = std::mem::take(&mut self.setup.chores.steps);
+        if left.is_empty() {
+            return Ok(());
+        }
+        left.into_iter().for_each(|(_, chore)| self.do_chore(now, chore));
+        let until = now.plus(HEARD);
+        while self.world.now() < until {
+            self.step(until)?;
+        }
+        Ok(())
+    }
+
+    /// Every scrub that was asked for ends, now that its volume is open, and has found what is there to be found.
+    pub(super) fn end_scrubs(&mut self) -> Result<(), String> {
+        let limit = self.world.now().plus(SETTLE);
+        for volume in 0..self.setup.volumes {
+            let key = map::scrub_key(super::volume_id(volume));
+            let scrub = |cluster: &Cluster| cluster.metadata.state().get(&key)?.json::<map::Scrub>().ok();
+            let Some(mut found) = scrub(self) else { continue };
+            while found.finished < found.requested {
+                if self.may_block_in(volume) {
+                    self.coverage.hit("operator.scrub_waits");
+                    break;
+                }
+                if self.world.now() >= limit {
+                    let (name, describe) = (volume_name(volume), self.describe());
+                    return Err(format!(
+                        "the scrub of {name} does not end within {SETTLE:?}\n{describe}"
+                    ));
+                }
+                self.step(limit)?;
+                found = scrub(self).unwrap_or_default();
+            }
+            let report = found.report;
+            self.coverage.add("operator.scrub_copies", report.copies);
+            self.coverage.add("operator.scrub_damaged", report.damaged);
+            self.coverage.add("operator.scrub_repaired", report.repaired);
+            if report.differing > 0 {
+                return Err(format!("a scrub has found intact copies that differ: {report:?}"));
+            }
+            if report.damaged > 0 && !self.ledger.is_anything_damaged() {
+                return Err(format!(
+                    "a scrub has found damage where nothing was damaged: {report:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

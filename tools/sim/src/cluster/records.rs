@@ -1,0 +1,142 @@
+//! The records of the metadata that a run begins with, and calls and replies in words.
+
+use super::coordinator::Caller;
+use super::hosts::NQN;
+use super::node::{self, disk, node_id, store_id};
+use super::{Setup, pool_name, pool_of, volume_id, volume_name};
+use crate::metadata::Metadata;
+use amita_metadata::Call;
+use amita_reactor::sim::World;
+use amita_types::placement::{Candidate, Level, plan_pool};
+use amita_types::{Epoch, Generation, GroupIndex, PoolId, map};
+
+pub(super) fn describe(call: &Call) -> String {
+    let ops: Vec<String> = call
+        .then
+        .iter()
+        .map(|op| match op {
+            amita_metadata::Op::Put { key, value, .. } => format!("put {key} {}", String::from_utf8_lossy(value)),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    format!("if {:?} then {}", call.compares, ops.join("; "))
+}
+
+pub(super) fn summary(result: &Result<amita_metadata::Reply, amita_metadata::Error>) -> String {
+    match result {
+        Ok(reply) => format!("revision {}, succeeded: {}", reply.revision, reply.succeeded),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The records of a cluster that an operator has set up.
+pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setup: &Setup) {
+    let mut put = |key: String, value: Vec<u8>| {
+        metadata.set_up(&Call::put(key, value));
+    };
+    put(
+        map::cluster_key(),
+        json(&map::Cluster {
+            id: node::CLUSTER,
+            version: 1,
+        }),
+    );
+    let mut candidates = Vec::new();
+    for member in 0..setup.nodes {
+        let name = format!("node-{}", member + 1);
+        let record = map::Node {
+            metrics: None,
+            site: String::new(),
+            rack: String::new(),
+            maintenance: false,
+            client: false,
+            id: node_id(member),
+            name: name.clone(),
+            fabric: node::address(world, member).to_string(),
+            nbd: None,
+            nvme: setup.fronted.map(|_| node::nvme_address(world, member).to_string()),
+            // Cores of a simulated node have no common address, so all links come in at the first one, and go out
+            // from all of them.
+            cores: 1,
+        };
+        put(map::node_key(&name), json(&record));
+        for place in 0..setup.stores {
+            let store = map::Store {
+                class: String::new(),
+                duty: map::StoreDuty::Normal,
+                id: store_id(member, place),
+                node: node_id(member),
+                path: disk(member, place),
+                size_bytes: setup.store_bytes,
+                weight: 1,
+            };
+            candidates.push(Candidate::new(&store, Some(&record)));
+            put(map::store_key(store.id), json(&store));
+        }
+    }
+    let kind = map::PoolKind::Replicated {
+        copies: setup.copies,
+        min_copies: setup.min_copies,
+    };
+    let (groups, chunk_bytes) = (setup.groups, setup.chunk_bytes);
+    for pool in (1..=setup.pools).map(PoolId) {
+        let record = map::Pool {
+            failure_domain: Level::Node,
+            class: None,
+            id: pool,
+            name: pool_name(pool),
+            kind,
+            groups,
+            chunk_bytes,
+        };
+        put(map::pool_key(&record.name), json(&record));
+        let plan = plan_pool(pool, groups, &candidates, usize::from(setup.copies), Level::Node);
+        let plan = plan.expect("a run has more nodes than copies");
+        for (index, members) in plan.into_iter().enumerate() {
+            let index = GroupIndex(index as u32);
+            let record = map::Group {
+                syncing: Vec::new(),
+                index,
+                epoch: Epoch(1),
+                in_sync: members.clone(),
+                members,
+            };
+            put(map::group_key(pool, index), json(&record));
+        }
+    }
+    put(map::counter_key("volumes"), json(&setup.volumes));
+    if setup.fronted.is_some() {
+        let namespaces = (0..setup.volumes).map(|number| map::Namespace {
+            nsid: number as u32 + 1,
+            volume: volume_id(number),
+            uuid: map::Namespace::uuid_of(node::CLUSTER, volume_id(number)),
+            block_bytes: crate::stamp::SECTOR_BYTES as u32,
+        });
+        let subsystem = map::Subsystem {
+            name: "simulated".into(),
+            nqn: NQN.into(),
+            serial: "1".into(),
+            gateways: Vec::new(),
+            any_host: true,
+            hosts: Vec::new(),
+            namespaces: namespaces.collect(),
+        };
+        put(map::subsystem_key(&subsystem.name), json(&subsystem));
+    }
+    for number in 0..setup.volumes {
+        let volume = map::Volume {
+            id: volume_id(number),
+            name: volume_name(number),
+            pool: pool_name(pool_of(setup, number)),
+            size_bytes: setup.chores.first_blocks.unwrap_or(setup.blocks) * u64::from(amita_types::BLOCK_BYTES),
+            generation: Generation(0),
+            owner: None,
+        };
+        put(map::volume_key(&volume.name), json(&volume));
+    }
+}
+
+/// A record's bytes.
+pub(super) fn json<T: serde::Serialize>(record: &T) -> Vec<u8> {
+    serde_json::to_vec(record).expect("a record is plain data")
+}

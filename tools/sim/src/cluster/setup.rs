@@ -1,0 +1,475 @@
+//! What a run is made of: the size of the cluster, its settings, its clients and its faults, all from the seed.
+
+use super::deletion::Passers;
+use super::operator::Chores;
+use super::settings::Settings;
+use crate::faults::{Limits, Plan};
+use crate::random::Random;
+use crate::workload::Profile;
+use amita_control::coordinator;
+use amita_types::BLOCK_BYTES;
+use std::time::Duration;
+
+/// Rules switched off, each a planted bug that the checkers must find. Without the feature `planted` there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Plants {
+    /// Of the stores.
+    pub store: amita_store::Planted,
+    /// Of the sequencers.
+    pub volume: amita_sequencer::Planted,
+    /// Of the gateways.
+    pub node: amita_node::planted::Planted,
+    /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.
+    pub keep_silent_hosts: bool,
+    /// Of what is asked of the metadata.
+    pub metadata: Careless,
+    /// R4: a host's clock does not count the time in which it is suspended.
+    pub clock_stands_still: bool,
+    /// R4: reads rest on promises, though no clock shows how long a machine was paused.
+    pub trust_clocks: bool,
+    /// Of the connections.
+    #[cfg(feature = "planted")]
+    pub fabric: amita_fabric::Planted,
+}
+
+/// By what hosts speak to gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// NVMe/TCP, by a path to each gateway.
+    Nvme,
+    /// NBD, by one connection to any gateway.
+    Nbd,
+}
+
+/// Hosts that use the product's fronts over connections of the simulated network.
+#[derive(Clone, Copy, Debug)]
+pub struct Fronted {
+    /// By what they speak.
+    pub protocol: Protocol,
+    /// The keep alive time.
+    pub keep_alive: Duration,
+    /// A request that waits for longer ends the connection.
+    pub io_timeout: Duration,
+    /// The pause before a connection is tried again.
+    pub reconnect: Duration,
+    /// I/O queues of a controller.
+    pub queues: u16,
+    /// Paths that are as good as each other are used in turn.
+    pub round_robin: bool,
+}
+
+impl Fronted {
+    /// As Linux is set up, with times that vary.
+    fn draw(random: &mut Random, protocol: Protocol) -> Fronted {
+        Fronted {
+            protocol,
+            keep_alive: Duration::from_secs(*random.pick(&[2, 5, 5])),
+            io_timeout: Duration::from_secs(*random.pick(&[3, 10, 30])),
+            reconnect: Duration::from_millis(*random.pick(&[50, 300, 2000])),
+            queues: *random.pick(&[1, 1, 2]),
+            round_robin: random.percent(50),
+        }
+    }
+
+    /// Hosts with the defaults of the product's guide.
+    #[must_use]
+    pub fn usual(protocol: Protocol) -> Fronted {
+        Fronted {
+            protocol,
+            keep_alive: Duration::from_secs(5),
+            io_timeout: Duration::from_secs(30),
+            reconnect: Duration::from_secs(2),
+            queues: 1,
+            round_robin: true,
+        }
+    }
+}
+
+/// A run whose work takes longer than this (virtual) time heals everything and sees what becomes of it.
+const WORK: Duration = Duration::from_secs(60);
+/// As above, for the few runs that live long.
+const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
+
+/// One run of so many has chunks of several leaves, many of them, sparsely written.
+const WIDE_ONE_IN: u64 = 60;
+
+/// Compares that calls to the metadata are made without: rules switched off on the way to the service.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Careless {
+    /// R2: a sequencer moves groups without comparing their records.
+    pub blind_eviction: bool,
+    /// R6: an opener raises the generation without comparing the volume's record.
+    pub blind_raise: bool,
+    /// R12: the coordinator does not compare that the dead are dead, nor the groups' records.
+    pub blind_coordinator: bool,
+    /// R2: a promotion does not compare that no generation was raised since.
+    pub blind_promotion: bool,
+}
+
+impl Careless {
+    /// Takes the compares out of a call.
+    pub fn strip(self, by_coordinator: bool, call: &mut amita_metadata::Call) {
+        if by_coordinator && self.blind_promotion {
+            let raised = |compare: &amita_metadata::Compare| matches!(compare, amita_metadata::Compare::ModRevision { key, .. } if key.contains("/raised/"));
+            call.compares.retain(|compare| !raised(compare));
+        }
+        let puts = |what: &str| {
+            let mut then = call.then.iter();
+            then.any(|op| matches!(op, amita_metadata::Op::Put { key, .. } if key.contains(what)))
+        };
+        let (groups, volumes) = (puts("/groups/"), puts("/volumes/"));
+        let careless = match by_coordinator {
+            true => self.blind_coordinator && groups,
+            false => (self.blind_eviction && groups) || (self.blind_raise && volumes),
+        };
+        if careless {
+            call.compares.retain(|compare| match compare {
+                amita_metadata::Compare::ModRevision { key, .. } if self.blind_coordinator => {
+                    !key.contains("/groups/") && !key.contains("/live/")
+                }
+                amita_metadata::Compare::ModRevision { key, .. } if groups => !key.contains("/groups/"),
+                _ => false,
+            });
+        }
+    }
+}
+
+/// Bytes of a store: enough that every gateway is granted what it may have in flight. (It takes no memory before it is
+/// written.)
+pub const STORE_BYTES: u64 = 128 << 20;
+
+/// Everything that a run is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The seed of all chance.
+    pub seed: u64,
+    /// Nodes.
+    pub nodes: usize,
+    /// Stores of each node.
+    pub stores: usize,
+    /// Pools; all have the same settings.
+    pub pools: u32,
+    /// Volumes, all of one size, dealt out to the pools in turn.
+    pub volumes: u64,
+    /// Cores of each node.
+    pub cores: Vec<usize>,
+    /// Connections to each peer.
+    pub links_per_peer: usize,
+    /// Groups of each pool: a power of two.
+    pub groups: u32,
+    /// Copies of each chunk.
+    pub copies: u8,
+    /// Writes wait below this.
+    pub min_copies: u8,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Blocks of each volume: whole chunks.
+    pub blocks: u64,
+    /// Bytes of each store.
+    pub store_bytes: u64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
+    /// How fast each node's clock runs, in millionths of the true time.
+    pub clocks: Vec<u64>,
+    /// From the first of each of these nodes nothing ever reaches the second.
+    pub apart: Vec<(usize, usize)>,
+    /// No I/O waits longer for its answer at a gateway that stands, whatever fails.
+    pub expect_progress: Option<Duration>,
+    /// Do disks lose what was not flushed?
+    pub volatile_cache: bool,
+    /// The disks' alignment.
+    pub alignment: u32,
+    /// A peer whose port refuses for so long is taken for dead.
+    pub refused_for: Duration,
+    /// A peer that is silent for so long is taken for dead.
+    pub silent_for: Duration,
+    /// A host that waits so long for an answer gives up and goes to another gateway.
+    pub host_patience: Duration,
+    /// So many hosts stay at their gateway as long as it answers, wherever the others go.
+    pub loyal_hosts: u32,
+    /// So many hosts, the first ones, use all gateways at once, as NVMe hosts with several paths do.
+    pub shared_hosts: u32,
+    /// All hosts use the product's fronts.
+    pub fronted: Option<Fronted>,
+    /// No I/O of those may fail.
+    pub expect_no_failures: bool,
+    /// Hosts wait for what is under way before they leave a gateway that they can still reach.
+    pub polite_hosts: bool,
+    /// Nothing fails, so nobody may lose its place in an in-sync set.
+    pub expect_no_eviction: bool,
+    /// No volume is taken over more often than this.
+    pub most_takeovers: Option<u32>,
+    /// Disks are too small for the volume: errors say so, and nothing else happens.
+    pub expect_full: bool,
+    /// The coordinator's settings; without any there is no coordinator.
+    pub coordinator: Option<coordinator::Config>,
+    /// How much later than its node a coordinator looks at what has changed.
+    pub coordinator_lag: Duration,
+    /// What nodes are told: time-outs, limits, windows.
+    pub settings: Settings,
+    /// Mischief inside the product's code, drawn from this seed; none: none.
+    pub buggify: Option<u64>,
+    /// So often of a thousand what one core has for another is held back, and for so long at most; none: as `buggify` draws.
+    pub slow_mail: Option<(u64, Duration)>,
+    /// The work is cut short after so long (in virtual time).
+    pub work: Duration,
+    /// The clients.
+    pub profile: Profile,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// Volumes that are made and deleted meanwhile.
+    pub passers: Passers,
+    /// Which rules are switched off.
+    pub plants: Plants,
+    /// What an operator does meanwhile.
+    pub chores: Chores,
+}
+
+impl Setup {
+    /// When hosts find out that their gateway has gone without a word. (By NVMe/TCP keep alives tell.)
+    #[must_use]
+    pub fn hosts_notice(&self) -> Duration {
+        match self.fronted {
+            Some(fronted) if fronted.protocol == Protocol::Nbd => fronted.io_timeout,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The setup of a seed. One in forty has disks that are smaller than its volume, and nothing else wrong.
+    #[must_use]
+    pub fn draw(seed: u64) -> Setup {
+        match seed % 40 {
+            39 => Setup::cramped(seed),
+            _ => Setup::draw_roomy(seed),
+        }
+    }
+
+    /// Disks that are smaller than the volume.
+    #[must_use]
+    pub fn cramped(seed: u64) -> Setup {
+        let mut setup = Setup::quiet(seed);
+        setup.store_bytes = 1 << 20;
+        setup.groups = 1;
+        (setup.blocks, setup.profile.blocks) = (288, 288);
+        setup.profile.hot_percent = 5;
+        setup.profile.read_percent = 10;
+        setup.profile.clear_percent = 5;
+        setup.profile.max_blocks = 8;
+        setup.profile.operations = 400;
+        (setup.expect_full, setup.expect_no_eviction) = (true, true);
+        setup
+    }
+
+    fn draw_roomy(seed: u64) -> Setup {
+        let mut random = Random::new(seed).fork(1);
+        // One run in thirty lives for hours, with long silences and faults of minutes.
+        let long = random.below(30) == 0;
+        let nodes = *random.pick(&[3, 3, 3, 4, 5]);
+        let stores = *random.pick(&[1, 1, 1, 2]);
+        let volumes = *random.pick(&[1, 1, 1, 2, 3]);
+        let pools = if volumes > 1 && random.percent(50) { 2 } else { 1 };
+        let cores = (0..nodes).map(|_| if random.percent(30) { 2 } else { 1 }).collect();
+        let copies = if nodes == 3 { *random.pick(&[3, 3, 3, 2]) } else { 3 };
+        let min_copies = if copies == 2 { 1 } else { *random.pick(&[2, 2, 2, 1]) };
+        let blocks_per_chunk = *random.pick(&[8, 16, 32]);
+        let blocks = blocks_per_chunk * random.within(2, if volumes == 1 { 6 } else { 3 });
+        let mut profile = Profile::draw(&mut random, volumes, blocks, blocks_per_chunk);
+        if long {
+            profile.live_long(&mut random);
+        }
+        let limits = Limits {
+            nodes,
+            operations: profile.operations,
+            spare: usize::from(copies - min_copies).min(1),
+            eviction_ns: 1_500_000_000,
+        };
+        let mut plan = Plan::draw(&mut random, limits);
+        if long {
+            plan.last_longer(&mut random);
+        }
+        // By chance of its own, as what follows.
+        let mut wide = Random::new(seed).fork(21);
+        let is_wide = !long && wide.below(WIDE_ONE_IN) == 0;
+        let (blocks_per_chunk, blocks) = match is_wide {
+            true => {
+                let chunk = *wide.pick(&[512, 1024]);
+                (chunk, chunk * wide.within(2, if volumes == 1 { 16 } else { 6 }))
+            }
+            false => (blocks_per_chunk, blocks),
+        };
+        if is_wide {
+            profile.widen(&mut wide, blocks, blocks_per_chunk);
+        }
+        // By chance of its own: the other half of the seeds are what they were before there were such hosts.
+        let mut more = Random::new(seed).fork(20);
+        let shared_hosts = match more.below(10) {
+            0..5 => 0,
+            5..9 => profile.clients,
+            _ => more.within(1, u64::from(profile.clients)) as u32,
+        };
+        if shared_hosts > 0 {
+            plan.add_for_shared(&mut more, limits);
+        }
+        let mut planned = Random::new(seed).fork(23);
+        if planned.below(4) == 0 {
+            plan.add_planned_work(&mut planned, limits);
+        }
+        // By chance of its own as well: a third of the seeds speak NVMe/TCP, a tenth NBD.
+        let mut fronts = Random::new(seed).fork(26);
+        let fronted = match fronts.below(30) {
+            0..10 => Some(Fronted::draw(&mut fronts, Protocol::Nvme)),
+            10..13 => Some(Fronted::draw(&mut fronts, Protocol::Nbd)),
+            _ => None,
+        };
+        let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
+        let is_nvme = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
+        // A gateway does not notice that an NBD client is gone which it never hears of again, and keeps its volume: those links stay.
+        if is_nvme {
+            plan.add_for_fronts(&mut fronts, limits);
+        }
+        profile.compare_percent = if shared_hosts > 0 || is_nvme {
+            *more.pick(&[0, 0, 10, 40])
+        } else {
+            0
+        };
+        let passers = Passers::draw(seed);
+        let mut chores = Random::new(seed).fork(22);
+        let chores = Chores::draw(&mut chores, volumes, blocks, blocks_per_chunk, profile.operations);
+        // Some nodes with two cores have more, in half of the runs.
+        let mut cores: Vec<usize> = cores;
+        let mut further = Random::new(seed).fork(24);
+        if further.percent(50) {
+            let several = cores.iter_mut().filter(|cores| **cores > 1);
+            several.for_each(|cores| *cores = further.within(2, super::node::MAX_CORES as u64) as usize);
+        }
+        // By chance of its own, as above.
+        let mut of_machines = Random::new(seed).fork(25);
+        let exact = of_machines.percent(40);
+        let clock = |random: &mut Random| {
+            if exact {
+                1_000_000
+            } else {
+                random.within(900_000, 1_100_000)
+            }
+        };
+        let clocks = (0..nodes).map(|_| clock(&mut of_machines)).collect();
+        let confirm_reads = of_machines.percent(12);
+        if of_machines.percent(60) {
+            plan.add_of_machines(&mut of_machines, limits, confirm_reads && shared_hosts == 0);
+        }
+        let mut setup = Setup {
+            seed,
+            nodes,
+            stores,
+            pools,
+            volumes,
+            cores,
+            links_per_peer: *random.pick(&[1, 1, 2]),
+            groups: *random.pick(&[1, 2, 4]),
+            copies,
+            min_copies,
+            chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
+            blocks,
+            store_bytes: STORE_BYTES * 2 * (volumes + u64::from(passers.volumes)),
+            log_bytes: *random.pick(&[64 * 4096, 100 * 4096, 256 * 4096]),
+            clocks,
+            apart: Vec::new(),
+            expect_progress: None,
+            volatile_cache: random.percent(50),
+            alignment: *random.pick(&[1, 512, 4096]),
+            refused_for: Duration::from_millis(*random.pick(&[100, 300])),
+            silent_for: Duration::from_millis(*random.pick(&[700, 1200])),
+            host_patience: Duration::from_millis(*random.pick(&[1500, 3000])),
+            loyal_hosts: u32::from(random.percent(12)),
+            shared_hosts,
+            fronted,
+            expect_no_failures: false,
+            polite_hosts: random.percent(50),
+            expect_no_eviction: false,
+            most_takeovers: None,
+            expect_full: false,
+            coordinator: Some(patience(*random.pick(&[200, 600, 1200]))),
+            coordinator_lag: Duration::from_millis(*random.pick(&[0, 0, 50, 400])),
+            settings: Settings::draw(&mut random),
+            buggify: random.percent(60).then(|| random.bits()),
+            slow_mail: None,
+            work: if long { LONG_WORK } else { WORK },
+            profile,
+            plan,
+            passers,
+            plants: Plants::default(),
+            chores,
+        };
+        setup.settings.confirm_reads = confirm_reads;
+        setup
+    }
+
+    /// A small cluster in which nothing goes wrong by itself: what scenarios start from.
+    #[must_use]
+    pub fn quiet(seed: u64) -> Setup {
+        let mut random = Random::new(seed).fork(1);
+        let (blocks, blocks_per_chunk) = (48, 16);
+        let profile = Profile {
+            clients: 3,
+            depth: 4,
+            operations: 250,
+            pause_ns: 2_000_000,
+            ..Profile::draw(&mut random, 1, blocks, blocks_per_chunk)
+        };
+        Setup {
+            seed,
+            nodes: 3,
+            stores: 1,
+            pools: 1,
+            volumes: 1,
+            cores: vec![1; 3],
+            links_per_peer: 1,
+            groups: 2,
+            copies: 3,
+            min_copies: 2,
+            chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
+            blocks,
+            store_bytes: STORE_BYTES,
+            log_bytes: 64 * 4096,
+            clocks: vec![1_000_000; 3],
+            apart: Vec::new(),
+            expect_progress: None,
+            volatile_cache: true,
+            alignment: 4096,
+            refused_for: Duration::from_millis(200),
+            silent_for: Duration::from_millis(1000),
+            host_patience: Duration::from_millis(1500),
+            loyal_hosts: 0,
+            shared_hosts: 0,
+            fronted: None,
+            expect_no_failures: false,
+            polite_hosts: false,
+            expect_no_eviction: false,
+            most_takeovers: None,
+            expect_full: false,
+            coordinator: Some(patience(600)),
+            coordinator_lag: Duration::ZERO,
+            settings: Settings::default(),
+            buggify: None,
+            slow_mail: None,
+            work: WORK,
+            profile,
+            plan: Plan::default(),
+            passers: Passers::default(),
+            plants: Plants::default(),
+            chores: Chores::default(),
+        }
+    }
+}
+
+/// A coordinator that waits so short a time that nodes which are gone for seconds only are evicted.
+#[must_use]
+pub fn patience(patience_ms: u64) -> coordinator::Config {
+    coordinator::Config {
+        patience: Duration::from_millis(patience_ms),
+        start_patience: Duration::from_millis(3 * patience_ms),
+        rejoin_pause: Duration::from_millis(patience_ms / 2),
+        backoff: (Duration::from_millis(300), Duration::from_secs(4)),
+        ..coordinator::Config::default()
+    }
+}

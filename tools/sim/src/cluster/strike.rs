@@ -1,0 +1,552 @@
+//! The plan's faults, as they strike and as they end.
+
+use super::node::{disk, host_at, host_place, node_id, place, store_id};
+use super::records::json;
+use super::{Cluster, volume_id, volume_name};
+use crate::faults::{Fault, Lost, Member, Plan, Step};
+use amita_reactor::Time;
+use amita_reactor::sim::DiskFaults;
+use amita_types::map;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// So many slots are looked at to find blocks that can rot.
+const ROT_SLOTS: u32 = 2000;
+
+/// What ends a fault.
+#[derive(Clone, Debug)]
+enum End {
+    Start(Member),
+    Partition(u64),
+    Network(Member),
+    Hosts(Member),
+    Lossy,
+    Disk(Member),
+    Drain(Member),
+    Maintenance(Member),
+}
+
+/// What is still to strike, and what is to end.
+pub struct Strikes {
+    plan: Vec<Step>,
+    due: BTreeMap<(Time, u64), Due>,
+    order: u64,
+    /// The directed pairs that each partition cuts.
+    partitions: BTreeMap<u64, Vec<(u32, u32)>>,
+    /// The node whose data rots.
+    rotten: Option<Member>,
+}
+
+#[derive(Clone, Debug)]
+enum Due {
+    Strike(Fault),
+    End(End),
+}
+
+impl Strikes {
+    /// Everything is still to come.
+    pub fn new(plan: Plan) -> Strikes {
+        Strikes {
+            plan: plan.steps,
+            due: BTreeMap::new(),
+            order: 0,
+            partitions: BTreeMap::new(),
+            rotten: None,
+        }
+    }
+
+    /// Has everything struck and ended?
+    pub fn is_done(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// When something is next due.
+    pub fn next(&self) -> Option<Time> {
+        self.due.keys().next().map(|(at, _)| *at)
+    }
+
+    fn push(&mut self, at: Time, due: Due) -> u64 {
+        self.order += 1;
+        self.due.insert((at, self.order), due);
+        self.order
+    }
+}
+
+impl Cluster {
+    /// Lets everything strike or end that is due.
+    pub(super) fn strike(&mut self, now: Time) {
+        let asked = self.workload.asked();
+        while self
+            .strikes
+            .plan
+            .first()
+            .is_some_and(|step| step.after_operations <= asked)
+        {
+            let step = self.strikes.plan.remove(0);
+            let at = Time(now.0 + step.delay_ns);
+            self.strikes.push(at, Due::Strike(step.fault));
+        }
+        while let Some(entry) = self.strikes.due.first_entry()
+            && entry.key().0 <= now
+        {
+            match entry.remove() {
+                Due::Strike(fault) => self.strike_one(now, fault),
+                Due::End(end) => self.end_one(end),
+            }
+        }
+    }
+
+    fn later(&mut self, now: Time, after_ns: u64, end: End) -> u64 {
+        self.strikes.push(Time(now.0 + after_ns), Due::End(end))
+    }
+
+    fn strike_one(&mut self, now: Time, fault: Fault) {
+        self.tell(|| format!("strikes: {fault:?}"));
+        self.struck.push((now, fault.clone()));
+        self.ledger.struck(now, &fault);
+        match fault {
+            Fault::PowerCut { node, for_ns } => self.strike_end(now, node, for_ns, true),
+            Fault::CoordinatorPowerCut { for_ns } => {
+                if let Some(node) = self.coordinator() {
+                    self.strike_end(now, node.0 as usize - 1, for_ns, true);
+                }
+            }
+            Fault::Kill { node, for_ns } => self.strike_end(now, node, for_ns, false),
+            Fault::Freeze { node, for_ns } => {
+                if self.nodes[node].is_up() {
+                    for core in 0..self.nodes[node].cores() {
+                        self.world.freeze(place(node, core), Duration::from_nanos(for_ns));
+                    }
+                    self.nodes[node].frozen_until = Time(now.0 + for_ns);
+                }
+            }
+            Fault::CoreFreeze { node, core, for_ns } => {
+                if self.nodes[node].is_up() {
+                    let core = core % self.nodes[node].cores();
+                    self.world.freeze(place(node, core), Duration::from_nanos(for_ns));
+                    self.coverage.hit("fault.core_frozen");
+                }
+            }
+            Fault::Suspend { node, for_ns } => {
+                // The product's clock counts such times.
+                let counts = !self.setup.plants.clock_stands_still;
+                self.stand_still(now, node, for_ns, counts);
+                self.coverage.hit("fault.suspended");
+            }
+            Fault::Pause { node, for_ns } => {
+                self.stand_still(now, node, for_ns, false);
+                self.coverage.hit("fault.paused");
+            }
+            Fault::HangingDisk {
+                node,
+                reads,
+                writes,
+                for_ns,
+            } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| {
+                    faults.read_hangs = reads;
+                    faults.write_hangs = writes;
+                });
+                self.later(now, for_ns, End::Disk(node));
+                self.coverage.hit("fault.hanging_disk");
+            }
+            Fault::ReadErrors {
+                node,
+                per_mille,
+                for_ns,
+            } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| faults.read_errors = per_mille);
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::MetadataFull { for_ns } => {
+                self.metadata.full_until(Time(now.0 + for_ns));
+                self.coverage.hit("fault.metadata_full");
+            }
+            Fault::Cut { a, b } => self.cut(a, b),
+            Fault::Partition {
+                side,
+                lost,
+                metadata,
+                for_ns,
+            } => {
+                let pairs = self.pairs(&side, lost);
+                for (from, to) in &pairs {
+                    self.world.cut_link(*from, *to);
+                }
+                if metadata {
+                    side.iter()
+                        .for_each(|node| self.metadata.cut_off_until(node_id(*node), Time(now.0 + for_ns)));
+                }
+                let id = self.strikes.order + 1;
+                self.later(now, for_ns, End::Partition(id));
+                self.strikes.partitions.insert(id, pairs);
+                self.coverage.hit("fault.partition");
+            }
+            Fault::SlowNetwork { node, extra_ns, for_ns } => {
+                self.delay(node, Duration::from_nanos(extra_ns));
+                self.later(now, for_ns, End::Network(node));
+                self.coverage.hit("fault.slow_network");
+            }
+            Fault::MetadataAway { for_ns } => {
+                self.metadata.away_until(Time(now.0 + for_ns));
+                self.coverage.hit("fault.metadata_away");
+            }
+            Fault::MetadataCutOff { node, for_ns } => {
+                self.metadata.cut_off_until(node_id(node), Time(now.0 + for_ns));
+                self.coverage.hit("fault.metadata_cut_off");
+            }
+            Fault::MetadataLossy { percent, for_ns } => {
+                self.metadata.lose_answers(percent);
+                self.later(now, for_ns, End::Lossy);
+                self.coverage.hit("fault.metadata_lossy");
+            }
+            Fault::SlowDisk { node, factor, for_ns } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| faults.slow_factor = factor);
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::StalledDisk { node, for_ns } => {
+                let disk = self.any_disk(node);
+                self.world.stall_disk(disk, Duration::from_nanos(for_ns));
+            }
+            Fault::DiskErrors {
+                node,
+                per_mille,
+                for_ns,
+            } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| {
+                    faults.read_errors = per_mille;
+                    faults.write_errors = per_mille;
+                    faults.flush_errors = per_mille;
+                });
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::LyingDisk {
+                node,
+                per_mille,
+                for_ns,
+            } => {
+                let disk = self.any_disk(node);
+                self.world.disk_faults(disk, |faults| faults.lost = per_mille);
+                self.later(now, for_ns, End::Disk(node));
+            }
+            Fault::Rot { node, blocks } => self.rot(now, node, blocks),
+            Fault::HostsCut { gateway } => {
+                self.hosts.cut_paths(now, gateway, &mut self.nodes);
+                let pairs = self.host_pairs(gateway, Lost::Both, None);
+                for connection in self.world.connections() {
+                    if pairs.contains(&(connection.from, connection.to)) {
+                        self.world.reset(connection.connection);
+                    }
+                }
+                self.coverage.hit("fault.hosts_cut");
+            }
+            Fault::Drain { node, for_ns } => {
+                self.set_duty(now, node, map::StoreDuty::Draining);
+                self.later(now, for_ns, End::Drain(node));
+                self.coverage.hit("fault.drain");
+            }
+            Fault::Maintenance { node, for_ns } => {
+                self.set_maintenance(now, node, true);
+                self.later(now, for_ns, End::Maintenance(node));
+                self.coverage.hit("fault.maintenance");
+            }
+            Fault::HostsApart {
+                gateway,
+                host,
+                lost,
+                for_ns,
+            } => {
+                let pairs = self.host_pairs(gateway, lost, host);
+                self.part(now, pairs, for_ns);
+                self.coverage.hit("fault.hosts_apart");
+            }
+            Fault::Isolated {
+                gateway,
+                lost,
+                metadata,
+                for_ns,
+            } => {
+                let mut pairs = self.pairs(&[gateway], lost);
+                pairs.extend(self.host_pairs(gateway, lost, None));
+                self.part(now, pairs, for_ns);
+                if metadata {
+                    self.metadata.cut_off_until(node_id(gateway), Time(now.0 + for_ns));
+                }
+                self.coverage.hit("fault.isolated");
+            }
+            Fault::HostsSlow {
+                gateway,
+                extra_ns,
+                for_ns,
+            } => {
+                self.delay_hosts(gateway, Duration::from_nanos(extra_ns));
+                self.later(now, for_ns, End::Hosts(gateway));
+                self.coverage.hit("fault.hosts_slow");
+            }
+            Fault::PlannedMove { gateway } => {
+                let volume = self.random.below(self.setup.volumes);
+                self.plan_move(now, volume, gateway);
+            }
+            Fault::Move { gateway } => {
+                if self.nodes[gateway].is_up() {
+                    let only = self.random.below(2 * self.setup.volumes);
+                    // All volumes, or one.
+                    for volume in (0..self.setup.volumes).filter(|volume| only >= self.setup.volumes || only == *volume)
+                    {
+                        self.hosts.move_to(now, volume, gateway);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The operator changes what the node's stores are for.
+    fn set_duty(&mut self, now: Time, node: Member, duty: map::StoreDuty) {
+        for store in 0..self.setup.stores {
+            let key = map::store_key(store_id(node, store));
+            let record = self.metadata.state().get(&key).map(|value| value.json::<map::Store>());
+            if let Some(Ok(record)) = record {
+                let record = map::Store { duty, ..record };
+                self.metadata
+                    .operate(now, &amita_metadata::Call::put(key, json(&record)));
+            }
+        }
+    }
+
+    /// The operator says whether somebody works on the node.
+    fn set_maintenance(&mut self, now: Time, node: Member, maintenance: bool) {
+        let key = map::node_key(&format!("node-{}", node + 1));
+        let record = self.metadata.state().get(&key).map(|value| value.json::<map::Node>());
+        if let Some(Ok(record)) = record {
+            let record = map::Node { maintenance, ..record };
+            self.metadata
+                .operate(now, &amita_metadata::Call::put(key, json(&record)));
+        }
+    }
+
+    /// All cores of a node stand still; its clock goes on, or does not.
+    fn stand_still(&mut self, now: Time, node: Member, for_ns: u64, counts: bool) {
+        if !self.nodes[node].is_up() {
+            return;
+        }
+        let length = Duration::from_nanos(for_ns);
+        for core in 0..self.nodes[node].cores() {
+            if counts {
+                self.world.freeze(place(node, core), length);
+            } else {
+                self.world.suspend(place(node, core), length);
+            }
+        }
+        self.nodes[node].frozen_until = Time(now.0 + for_ns);
+    }
+
+    /// Cuts directed pairs of places, for a while.
+    fn part(&mut self, now: Time, pairs: Vec<(u32, u32)>, for_ns: u64) {
+        for (from, to) in &pairs {
+            self.world.cut_link(*from, *to);
+        }
+        let id = self.strikes.order + 1;
+        self.later(now, for_ns, End::Partition(id));
+        self.strikes.partitions.insert(id, pairs);
+    }
+
+    /// The directed pairs of places between a gateway and hosts; of one host, if there is one of that number.
+    fn host_pairs(&self, gateway: Member, lost: Lost, host: Option<u32>) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        let clients = self.setup.profile.clients;
+        let host = host.map(|host| host % clients);
+        let hosts =
+            (0..clients).filter(|number| self.setup.fronted.is_some() && host.is_none_or(|host| host == *number));
+        for number in hosts {
+            debug_assert_eq!(host_at(host_place(number)), Some(number));
+            for core in 0..self.setup.cores[gateway] {
+                let (here, there) = (place(gateway, core), host_place(number));
+                if lost != Lost::Incoming {
+                    pairs.push((here, there));
+                }
+                if lost != Lost::Outgoing {
+                    pairs.push((there, here));
+                }
+            }
+        }
+        pairs
+    }
+
+    fn delay_hosts(&mut self, gateway: Member, delay: Duration) {
+        for (from, to) in self.host_pairs(gateway, Lost::Both, None) {
+            self.world.delay_link(from, to, delay);
+        }
+    }
+
+    /// The operator wants a volume to be owned by another gateway.
+    fn plan_move(&mut self, now: Time, volume: u64, gateway: Member) {
+        self.moves_planned += 1;
+        let wish = map::Move {
+            volume: volume_name(volume),
+            to: node_id(gateway),
+            number: self.moves_planned,
+            refused: None,
+        };
+        let key = map::move_key(volume_id(volume));
+        self.metadata.operate(now, &amita_metadata::Call::put(key, json(&wish)));
+        self.moves_since.insert(volume, now);
+        self.coverage.hit("fault.planned_move");
+    }
+
+    /// The operator's wishes that have not come true.
+    pub(super) fn moves_left(&mut self) -> usize {
+        let state = self.metadata.state();
+        self.moves_since.retain(|volume, _| {
+            let is_there = state.get(&map::move_key(volume_id(*volume))).is_some();
+            if !is_there {
+                self.coverage.hit("move.came_true");
+            }
+            is_there
+        });
+        self.moves_since.len()
+    }
+
+    /// One of the node's disks.
+    fn any_disk(&mut self, node: Member) -> String {
+        disk(node, self.random.below(self.setup.stores as u64) as usize)
+    }
+
+    fn strike_end(&mut self, now: Time, node: Member, for_ns: u64, power_cut: bool) {
+        if self.nodes[node].is_up() {
+            self.end(node, power_cut);
+            self.later(now, for_ns, End::Start(node));
+        }
+    }
+
+    fn end_one(&mut self, end: End) {
+        self.tell(|| format!("ends: {end:?}"));
+        match end {
+            End::Start(node) => {
+                if !self.nodes[node].is_up() {
+                    self.start(node);
+                }
+            }
+            End::Partition(id) => {
+                let Some(pairs) = self.strikes.partitions.remove(&id) else {
+                    return;
+                };
+                for (from, to) in pairs {
+                    self.world.heal(from, to);
+                }
+                // Healing a pair heals both directions; what another partition still cuts is cut again.
+                for (from, to) in self.strikes.partitions.values().flatten() {
+                    self.world.cut_link(*from, *to);
+                }
+                self.keep_apart();
+            }
+            End::Network(node) => self.delay(node, Duration::ZERO),
+            End::Drain(node) => self.set_duty(self.world.now(), node, map::StoreDuty::Normal),
+            End::Maintenance(node) => self.set_maintenance(self.world.now(), node, false),
+            End::Hosts(node) => self.delay_hosts(node, Duration::ZERO),
+            End::Lossy => self.metadata.lose_answers(0),
+            End::Disk(node) => {
+                for store in 0..self.setup.stores {
+                    self.world
+                        .disk_faults(disk(node, store), |faults| *faults = DiskFaults::default());
+                }
+            }
+        }
+    }
+
+    /// Every fault ends now, and none is left to strike.
+    pub(super) fn end_faults(&mut self) {
+        self.strikes.plan.clear();
+        for due in std::mem::take(&mut self.strikes.due).into_values() {
+            if let Due::End(end) = due {
+                self.end_one(end);
+            }
+        }
+        self.metadata.heal();
+    }
+
+    /// What lasts for the whole run.
+    pub(super) fn keep_apart(&mut self) {
+        for (from, to) in self.setup.apart.clone() {
+            self.ledger.parted(from, to);
+            for (from, to) in self.places(from, to) {
+                self.world.cut_link(from, to);
+            }
+        }
+    }
+
+    /// The directed pairs of places that a partition loses.
+    fn pairs(&self, side: &[Member], lost: Lost) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        for &inside in side {
+            for outside in (0..self.nodes.len()).filter(|node| !side.contains(node)) {
+                for (a, b) in self.places(inside, outside) {
+                    if lost != Lost::Incoming {
+                        pairs.push((a, b));
+                    }
+                    if lost != Lost::Outgoing {
+                        pairs.push((b, a));
+                    }
+                }
+            }
+        }
+        pairs
+    }
+
+    fn places(&self, one: Member, other: Member) -> Vec<(u32, u32)> {
+        let cores = &self.setup.cores;
+        (0..cores[one])
+            .flat_map(|a| (0..cores[other]).map(move |b| (place(one, a), place(other, b))))
+            .collect()
+    }
+
+    fn delay(&mut self, node: Member, delay: Duration) {
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            for (a, b) in self.places(node, other) {
+                self.world.delay_link(a, b, delay);
+                self.world.delay_link(b, a, delay);
+            }
+        }
+    }
+
+    fn cut(&mut self, one: Member, other: Member) {
+        let places = self.places(one, other);
+        for connection in self.world.connections() {
+            let (a, b) = (connection.from, connection.to);
+            if places.contains(&(a, b)) || places.contains(&(b, a)) {
+                self.world.reset(connection.connection);
+            }
+        }
+    }
+
+    /// Flips a bit in some blocks that the node's store holds. One node's data rots in a run, and only where another
+    /// copy is always left: the last copy of what was written just before a power cut is not told from a torn write.
+    fn rot(&mut self, now: Time, node: Member, blocks: u64) {
+        if self.setup.min_copies < 2 || *self.strikes.rotten.get_or_insert(node) != node {
+            return;
+        }
+        let geometry = amita_store::format::Geometry::divide(self.setup.store_bytes, Some(self.setup.log_bytes))
+            .expect("it was formatted so");
+        let mut used = Vec::new();
+        let mut head = [0; 8];
+        let disk = self.any_disk(node);
+        // The first slots are used first, and a run does not get far.
+        for slot in 0..geometry.slots.min(ROT_SLOTS) {
+            let offset = geometry.slot_offset(amita_store::format::Slot(slot));
+            self.world.read_disk(&disk, offset, &mut head);
+            if head != [0; 8] {
+                used.push(offset);
+            }
+        }
+        self.tell(|| format!("{} slots of {disk} hold data", used.len()));
+        for _ in 0..blocks.min(used.len() as u64) {
+            let offset = *self.random.pick(&used) + self.random.below(u64::from(amita_types::BLOCK_BYTES));
+            let bit = self.random.below(8) as u8;
+            self.world.flip_bit(&disk, offset, bit);
+            self.ledger.rotted(now, node);
+        }
+    }
+}
