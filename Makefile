@@ -26,14 +26,14 @@ test: ## Format, lints, licences, the simulator's fixed seeds, unit tests, end-t
 
 bench: ## The figures that the design promises, measured here, as a table and in target/bench/latest.json
 	@scripts/prepare build demo
-	@scripts/build-release
-	@target/release/amita bench $(ARGS)
+	@scripts/build-release bench
+	@target/release/amita-bench $(ARGS)
 	@CARGO_TARGET_DIR=target cargo bench --locked -p amita-store --bench store -- \
 		--output $(CURDIR)/target/bench/latest.json $(STORE_ARGS)
 
 bench-peers: ## The same I/O by the raw backing, by Ceph from Debian's packages and by this, side by side (as root)
 	@scripts/prepare build demo
-	@scripts/build-release
+	@scripts/build-release bench
 	@scripts/bench-peers $(ARGS)
 
 bench-scale: ## The cost model of large clusters: the tables of docs/benchmarks/scale.md made anew (about 15 minutes of one core)

@@ -1,9 +1,9 @@
 //! The operator's commands and the metadata: a connection, and errors as people read them.
 
 use crate::cli::Endpoints;
-use crate::error::{Failure, Kind, Result};
 use amita_control::admin::{self, AdminError, Status};
 use amita_metadata::client::Client;
+use amita_terminal::error::{Failure, Kind, Result};
 
 /// A connection to the metadata.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use crate::commands::{
     disk, events, host, meta, namespace, node, pool, recover, recovery, serve, status, store, subsystem, top, trace,
     volume,
 };
-use crate::error::{Failure, Kind, Result};
-use crate::{bench, demo};
+use crate::demo;
+use amita_terminal::error::{Failure, Kind, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
@@ -85,19 +85,6 @@ pub enum Command {
     Events(events::Arguments),
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
     Demo(demo::Arguments),
-    /// Measure this machine against what the design promises
-    Bench(Box<bench::Arguments>),
-    /// Drives volumes by the client library, as the benchmark says
-    #[command(hide = true)]
-    LoadGenerator(bench::load::worker::Arguments),
-    /// The other end of the benchmark's loopback round trip
-    #[command(hide = true)]
-    RoundTripEnd {
-        /// The core to run on
-        core: usize,
-        /// Round trips that do not count
-        warm_up: u32,
-    },
 }
 
 /// How much to say.
@@ -148,9 +135,6 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Trace(arguments) => trace::run(&arguments, &metadata),
         Command::Events(arguments) => events::run(&arguments, &metadata),
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::LoadGenerator(arguments) => bench::load::worker::run(&arguments, metadata.list()?),
-        Command::RoundTripEnd { core, warm_up } => bench::units::answer(core, warm_up),
     }
 }
 

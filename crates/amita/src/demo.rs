@@ -9,8 +9,8 @@ pub mod image;
 pub mod keep;
 mod story;
 
-use crate::error::{Failure, Kind, Result};
-use crate::harness::interrupt;
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
 use std::path::PathBuf;
 
 /// The volume that the demo makes.
@@ -34,7 +34,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=32))]
     pub nodes: u16,
     /// Size of the volume: a number of bytes, or with K, M, G
-    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = crate::size::parse_blocks)]
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = amita_terminal::size::parse_blocks)]
     pub size: u64,
     /// Where the stores' files go [default: memory, if it has room; else beside the logs]
     #[arg(long, value_name = "DIR")]
@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .advice("Give --nodes 3 or more; or --keep --dir DIR, which only starts the cluster.")),
         _ if arguments.size < LEAST_BYTES => Err(Failure::new(format!(
             "a volume of {} is too small for the demo",
-            crate::size::show(arguments.size)
+            amita_terminal::size::show(arguments.size)
         ))
         .kind(Kind::Usage)
         .advice("Give --size 64M or more; or --keep --dir DIR, which only starts the cluster.")),

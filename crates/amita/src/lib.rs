@@ -1,23 +1,16 @@
-//! The binary `amita`: the node, the embedded metadata server, the operator's commands, the demo and the benchmark.
+//! The binary `amita`: the node, the embedded metadata server, the operator's commands and the demo.
 //!
-//! It is a library too, so that the end-to-end tests can use the [`harness`] that the demo and the benchmark run on.
+//! It is a library too, for the benchmark, which asks nodes as the commands do.
 #![deny(unsafe_code)]
 
 pub mod admin;
-pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod demo;
-pub mod error;
-pub mod harness;
 pub mod logging;
 pub mod nodes;
-pub mod output;
-pub mod progress;
-pub mod size;
-pub mod table;
 
-use error::{Context, Result};
+use amita_terminal::error::{Context, Result};
 use std::path::PathBuf;
 
 /// What `amita --version` says: the version, how it was built, and whether it has anything compiled in that no build that

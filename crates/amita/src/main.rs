@@ -1,7 +1,7 @@
 //! The program `amita`: see the library of the same name.
 
-use amita::error::Kind;
 use amita::{cli, logging};
+use amita_terminal::error::Kind;
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;

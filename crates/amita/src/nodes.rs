@@ -2,8 +2,8 @@
 
 use crate::admin::Admin;
 use crate::cli::Endpoints;
-use crate::error::{Failure, Kind, Result};
 use amita_control::admin::Status;
+use amita_terminal::error::{Failure, Kind, Result};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

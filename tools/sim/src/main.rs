@@ -32,7 +32,7 @@ USAGE
     amita-sim scale [--nodes N,N,...] [--calibrate FILE] [--only TEXT | --write FILE]
         Runs the cost model of large clusters (default 3, 10, 100 and 1000 nodes of 128 cores; takes
         some minutes in a release build) and prints its tables, or puts them into a document. FILE
-        of --calibrate is the JSON that `amita bench` leaves; without it a stored one is used. Fails
+        of --calibrate is the JSON that `amita-bench` leaves; without it a stored one is used. Fails
         when the model is more than 15 % from a figure that was measured.
 
 PROFILES

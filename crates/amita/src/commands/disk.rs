@@ -5,7 +5,7 @@ mod format;
 mod list;
 
 use crate::cli::Endpoints;
-use crate::error::Result;
+use amita_terminal::error::Result;
 use std::path::PathBuf;
 
 /// What to do with disks.
@@ -111,7 +111,7 @@ pub struct FormatArguments {
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     /// Bytes of the file, or with K, M, G, T; a block device is taken whole without it
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse_blocks)]
+    #[arg(long, value_name = "SIZE", value_parser = amita_terminal::size::parse_blocks)]
     pub size: Option<u64>,
     /// Also when the path holds something already: it is overwritten
     #[arg(long)]

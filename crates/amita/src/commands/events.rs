@@ -2,13 +2,13 @@
 
 use crate::admin::{Admin, metadata_failure};
 use crate::cli::Endpoints;
-use crate::error::{Failure, Kind, Result};
-use crate::harness::interrupt;
 use crate::logging::timestamp;
-use crate::say_line;
-use crate::table::{Table, print};
 use amita_control::events::{self, Event, Query};
 use amita_metadata::{Call, Waited};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_terminal::say_line;
+use amita_terminal::table::{Table, print};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often a follower looks whether it is told to end.

@@ -4,11 +4,11 @@ mod keys;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use crate::error::{Context, Failure, Kind, Result};
-use crate::say_line;
-use crate::table::{Table, print};
 use amita_control::admin::{self, HostKeys, Secret};
 use amita_keys::SealKey;
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::say_line;
+use amita_terminal::table::{Table, print};
 use amita_types::map::{Host, Subsystem};
 use keys::{Generated, KeyArguments};
 use serde::Serialize;

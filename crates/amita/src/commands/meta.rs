@@ -1,8 +1,8 @@
 //! `amita meta`: the embedded metadata server as a process of its own.
 
-use crate::error::{Failure, Kind, Result};
-use crate::harness::interrupt;
 use amita_metadata::server::{self, StartError};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

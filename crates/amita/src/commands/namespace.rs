@@ -3,10 +3,10 @@
 use super::subsystem::table_of;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use crate::error::Result;
-use crate::say_line;
-use crate::table::print;
 use amita_control::admin;
+use amita_terminal::error::Result;
+use amita_terminal::say_line;
+use amita_terminal::table::print;
 
 /// What to do with namespaces.
 #[derive(Debug, clap::Subcommand)]

@@ -3,10 +3,10 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::outlook;
-use crate::error::Result;
-use crate::table::{Table, print};
-use crate::{say, say_line};
 use amita_control::admin;
+use amita_terminal::error::Result;
+use amita_terminal::table::{Table, print};
+use amita_terminal::{say, say_line};
 use amita_types::map::Node;
 
 /// What to do with nodes.

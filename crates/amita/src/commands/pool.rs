@@ -3,10 +3,10 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::outlook;
-use crate::error::Result;
-use crate::size;
-use crate::table::{Table, print};
 use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolChange, PoolSpec};
+use amita_terminal::error::Result;
+use amita_terminal::size;
+use amita_terminal::table::{Table, print};
 use amita_types::map::PoolKind;
 use amita_types::placement::Level;
 

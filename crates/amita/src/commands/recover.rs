@@ -4,11 +4,11 @@ mod read;
 
 use crate::admin::{Admin, metadata_failure};
 use crate::cli::Endpoints;
-use crate::error::{Context, Failure, Kind, Result};
-use crate::say_line;
-use crate::size;
-use crate::table::print;
 use amita_control::recover::{Bundle, RecoverError, Report, Source, WriteError, rebuild, write};
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::say_line;
+use amita_terminal::size;
+use amita_terminal::table::print;
 use amita_types::StoreId;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -2,10 +2,10 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use crate::error::Result;
-use crate::size;
-use crate::table::{Table, print};
 use amita_control::admin;
+use amita_terminal::error::Result;
+use amita_terminal::size;
+use amita_terminal::table::{Table, print};
 use amita_types::recovery::{Limits, Recovery, SlowPolicy};
 
 /// What to do with the settings of recovery.

@@ -2,12 +2,12 @@
 
 use crate::admin::{Described, metadata_failure};
 use crate::cli::Endpoints;
-use crate::error::{Context, Failure, Kind, Result};
-use crate::harness::interrupt;
-use crate::size;
 use amita_control::admin::AdminError;
 use amita_keys::SealKey;
 use amita_node::serve::{LEASE_S, Level, Log, Running, ServeConfig, ServeError, serve};
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_terminal::size;
 use amita_uss::nbd::{TlsAcceptor, TlsFiles, TlsMode};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -2,9 +2,9 @@
 
 use crate::admin::Admin;
 use crate::cli::Endpoints;
-use crate::error::Result;
-use crate::table::{Table, print};
 use amita_control::admin::{PoolStatus, RecoveryStatus, Status};
+use amita_terminal::error::Result;
+use amita_terminal::table::{Table, print};
 use amita_types::map::StoreDuty;
 
 /// `amita status`.

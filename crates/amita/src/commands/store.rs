@@ -6,7 +6,7 @@ mod inspect;
 pub(super) mod open;
 mod show;
 
-use crate::error::Result;
+use amita_terminal::error::Result;
 use amita_types::{ChunkId, ChunkIndex, VolumeId};
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub struct Common {
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     /// The most memory for the index: bytes, or with K, M, G, T
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::parse, default_value = "8G")]
+    #[arg(long, value_name = "SIZE", value_parser = amita_terminal::size::parse, default_value = "8G")]
     pub memory: u64,
     /// As JSON
     #[arg(long)]

@@ -2,11 +2,11 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use crate::error::Result;
-use crate::say_line;
-use crate::size;
-use crate::table::{Table, print};
 use amita_control::admin::{self, NamespaceStatus, SubsystemChange, SubsystemSpec};
+use amita_terminal::error::Result;
+use amita_terminal::say_line;
+use amita_terminal::size;
+use amita_terminal::table::{Table, print};
 use amita_types::map::Subsystem;
 use serde::Serialize;
 

@@ -3,13 +3,13 @@
 mod rates;
 
 use crate::cli::Endpoints;
-use crate::error::{Context, Failure, Kind, Result};
-use crate::harness::interrupt;
 use crate::logging::timestamp;
 use crate::nodes::{Asked, Nodes};
-use crate::table::{Table, print};
-use crate::{say, say_line};
 use amita_node::observe::NodePage;
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_terminal::table::{Table, print};
+use amita_terminal::{say, say_line};
 use rates::Top;
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,11 +1,11 @@
 //! `amita trace`: where the time of single I/Os went.
 
 use crate::cli::Endpoints;
-use crate::error::{Failure, Kind, Result};
 use crate::nodes::{Asked, Nodes};
-use crate::size;
-use crate::table::print;
 use amita_node::observe::{LegPage, StagePage, TracePage, TracesPage};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::size;
+use amita_terminal::table::print;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -7,11 +7,11 @@ mod reservation;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use crate::error::Result;
-use crate::say_line;
-use crate::size;
-use crate::table::{Table, print};
 use amita_control::admin;
+use amita_terminal::error::Result;
+use amita_terminal::say_line;
+use amita_terminal::size;
+use amita_terminal::table::{Table, print};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the end of a scrub is looked for.

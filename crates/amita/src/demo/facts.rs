@@ -1,7 +1,7 @@
 //! `cluster.json`: what scripts rely on. Names and shapes stay as they are; what does not exist yet is left out.
 
-use crate::error::{Context, Failure, Kind, Result};
-use crate::harness::cluster::Cluster;
+use amita_harness::cluster::Cluster;
+use amita_terminal::error::{Context, Failure, Kind, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! A real file system: made from a real folder, copied in, copied out, checked.
 
-use crate::error::{Context, Failure, Result};
-use crate::harness::tool;
+use amita_harness::tool;
+use amita_terminal::error::{Context, Failure, Result};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

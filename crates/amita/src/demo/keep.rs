@@ -2,13 +2,14 @@
 
 use super::facts::{FILE, Facts};
 use super::{Arguments, VOLUME};
-use crate::error::{Context, Failure, Result};
-use crate::harness::cluster::{Cluster, Config, METADATA_FILE, Metadata};
-use crate::harness::nbd::Client;
-use crate::harness::scratch::Scratch;
-use crate::harness::{interrupt, tool};
-use crate::progress::Steps;
-use crate::say_line;
+use amita_harness::cluster::{Cluster, Config, METADATA_FILE, Metadata};
+use amita_harness::nbd::Client;
+use amita_harness::scratch::Scratch;
+use amita_harness::tool;
+use amita_terminal::error::{Context, Failure, Result};
+use amita_terminal::interrupt;
+use amita_terminal::progress::Steps;
+use amita_terminal::say_line;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,18 +1,18 @@
 //! The story that the demo plays, and the table at its end.
 
 use super::{Arguments, VOLUME, image};
-use crate::bench::pause;
-use crate::error::{Failure, Kind, Result};
-use crate::harness::cluster::{Cluster, Config, Metadata};
-use crate::harness::fio::{self, Job};
-use crate::harness::probe::{Pause, Probe};
-use crate::harness::scratch::Scratch;
-use crate::harness::workload::{Cost, job, workload};
-use crate::harness::{interrupt, tool};
-use crate::progress::Steps;
-use crate::say_line;
-use crate::size;
-use crate::table::Table;
+use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::fio::{self, Job};
+use amita_harness::probe::{self, Pause, Probe};
+use amita_harness::scratch::Scratch;
+use amita_harness::tool;
+use amita_harness::workload::{Cost, job, workload};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_terminal::progress::Steps;
+use amita_terminal::say_line;
+use amita_terminal::size;
+use amita_terminal::table::Table;
 use std::time::{Duration, Instant};
 
 /// Each of the two measurements.
@@ -218,7 +218,7 @@ fn verify_and_kill(cluster: &mut Cluster, uri: &str, layout: &Layout) -> Result<
 fn takeover(cluster: &mut Cluster, layout: &Layout) -> Result<Pause> {
     let owner = cluster.add_gateway("g1")?;
     let gateways = vec![cluster.nodes()[owner].nbd, cluster.nodes()[OTHER_GATEWAY].nbd];
-    pause::measure(cluster, gateways, VOLUME, layout.probe, owner)
+    probe::across_a_kill(cluster, gateways, VOLUME, layout.probe, owner)
 }
 
 fn tables(measured: &Measured, backing: &str) -> String {

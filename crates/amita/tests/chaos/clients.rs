@@ -3,7 +3,7 @@
 //! moment before it was sent and the moment after its answer was read; one whose connection broke, that ended in an
 //! error, or that nobody waited for to its end, may happen at any time or never.
 
-use amita::harness::nbd::{Answered, Ask, Client, Handle};
+use amita_harness::nbd::{Answered, Ask, Client, Handle};
 use amita_reactor::Time;
 use amita_sim::history::{History, Kind, OperationId};
 use amita_sim::random::Random;

@@ -4,7 +4,7 @@
 use crate::clients::{Crowd, Recorder};
 use crate::plan::{Fault, Plan, Protocol};
 use crate::world::{NODES, PATIENCE, World};
-use amita::harness::fio::{self, Job};
+use amita_harness::fio::{self, Job};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 use crate::cycle;
 use crate::plan::Plan;
 use crate::world::{NODES, Shape, World, disks_missing};
-use amita::harness::tool;
+use amita_harness::tool;
 use amita_sim::random::Random;
 use std::time::{Duration, Instant};
 

@@ -3,9 +3,10 @@
 use crate::cycle;
 use crate::plan::{Fault, Plan, Protocol, Strike};
 use crate::world::{PATIENCE, Shape, World, disks_missing};
-use amita::harness::fio::{self, Job};
-use amita::harness::nbd::{Ask, Client};
-use amita::harness::{interrupt, tool};
+use amita_harness::fio::{self, Job};
+use amita_harness::nbd::{Ask, Client};
+use amita_harness::tool;
+use amita_terminal::interrupt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

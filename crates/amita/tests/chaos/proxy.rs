@@ -349,7 +349,7 @@ fn serve(shared: &Arc<Shared>, mut dialler: TcpStream, target: SocketAddr, speec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use amita::harness::ports;
+    use amita_harness::ports;
 
     /// A node that answers each piece with itself.
     fn echo() -> SocketAddr {

@@ -4,8 +4,8 @@
 use crate::world::{
     A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, pattern, stamped, unexpected_in,
 };
-use amita::harness::nbd::Client;
-use amita::harness::process::Process;
+use amita_harness::nbd::Client;
+use amita_harness::process::Process;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
@@ -46,7 +46,7 @@ fn an_occupied_port_is_named() {
     let said = gives_up(world.serve("a", &["--store", &store, "--fabric", &address, "--nbd", &nbd]));
     says(&said, &[&address, "in use"]);
     // The metadata server too.
-    let meta = amita::harness::tool::start(
+    let meta = amita_harness::tool::start(
         world.folder(),
         crate::world::binary(),
         [

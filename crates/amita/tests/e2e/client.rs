@@ -2,9 +2,9 @@
 //! gateways.
 
 use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, VOLUME_BYTES, World, stamped};
-use amita::harness::nbd;
-use amita::harness::process::dying_with_us;
 use amita_client::{Config, Done, Error, Local, Volume};
+use amita_harness::nbd;
+use amita_harness::process::dying_with_us;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! The operator's commands, as scripts use them.
 
 use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, VOLUME_BYTES, World, binary};
-use amita::harness::nbd::Client;
-use amita::harness::shipped;
+use amita_harness::nbd::Client;
+use amita_harness::shipped;
 
 #[test]
 fn listings_are_json_that_says_the_same_as_the_tables() {
@@ -85,7 +85,7 @@ fn status_tells_of_a_dead_node() {
     world.cluster.kill_node(2);
     client.write(0, &[1; 4096]).expect("written");
     client.close();
-    let found = amita::harness::interrupt::poll(
+    let found = amita_terminal::interrupt::poll(
         std::time::Duration::from_secs(30),
         std::time::Duration::from_millis(200),
         || {
@@ -111,7 +111,7 @@ fn status_tells_of_a_dead_node() {
 #[test]
 fn the_binary_under_test_is_the_one_that_ships() {
     let scratch = crate::world::scratch(1 << 20);
-    let said = amita::harness::tool::run(scratch.folder(), binary(), ["--version"], PATIENCE);
+    let said = amita_harness::tool::run(scratch.folder(), binary(), ["--version"], PATIENCE);
     let said = said.expect("it runs").success().expect("it says its version").text;
     let build = said.lines().find_map(|line| line.strip_prefix("build: "));
     if std::env::var_os(shipped::VARIABLE).is_some() {

@@ -1,8 +1,8 @@
 //! `amita demo --keep` and `--stop` as scripts rely on them, and that nothing stays behind.
 
 use crate::world::{PATIENCE, binary, unexpected_in};
-use amita::harness::process::Process;
-use amita::harness::tool;
+use amita_harness::process::Process;
+use amita_harness::tool;
 use rustix::process::Signal;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

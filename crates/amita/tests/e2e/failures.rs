@@ -1,8 +1,8 @@
 //! What is killed here is killed with SIGKILL, in the middle of writing.
 
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World, check_job, stamped, verify_job};
-use amita::harness::nbd::Client;
-use amita::harness::probe::Probe;
+use amita_harness::nbd::Client;
+use amita_harness::probe::Probe;
 use std::time::{Duration, Instant};
 
 #[test]

@@ -1,7 +1,7 @@
 //! What was missed is brought up to date, and what has rotted is repaired, by real processes.
 
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World, pattern, stamped};
-use amita::harness::observe::Observer;
+use amita_harness::observe::Observer;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,6 @@
 //! ports, in folders that are removed, and reads all logs at its end.
 
 mod bad_input;
-mod bench;
 mod client;
 mod commands;
 mod demo;

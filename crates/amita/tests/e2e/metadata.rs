@@ -1,8 +1,8 @@
 //! The metadata: away at the start, going away, coming back; and a real etcd in its place.
 
 use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, World, check_job, scratch, stamped, verify_job};
-use amita::harness::cluster::Metadata;
-use amita::harness::etcd::Etcd;
+use amita_harness::cluster::Metadata;
+use amita_harness::etcd::Etcd;
 use std::time::Duration;
 
 /// What the nodes may say while the metadata is away.

@@ -1,8 +1,8 @@
 //! What operators and scripts do to hand volumes to hosts by NVMe/TCP. What hosts see of it is tested with hosts.
 
 use crate::world::{A_NODE_IS_GONE, VOLUME, VOLUME_BYTES, World};
-use amita::harness::cluster::METADATA_FILE;
 use amita_control::admin::{self, Served};
+use amita_harness::cluster::METADATA_FILE;
 use amita_metadata::Client;
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! What can be seen from outside: traces of single I/Os, the slow ones, metrics, and what is going on.
 
 use crate::world::{PATIENCE, VOLUME, World};
-use amita::harness::tool;
 use amita::nodes;
+use amita_harness::tool;
 use amita_node::observe::{METRICS, MetricKind};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,10 +2,10 @@
 //! ever, processes that did not end, output that nobody reads, disks and descriptors that run out.
 
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, pattern, stamped};
-use amita::harness::interrupt;
-use amita::harness::nbd::Client;
-use amita::harness::process::Process;
-use amita::harness::tool;
+use amita_harness::nbd::Client;
+use amita_harness::process::Process;
+use amita_harness::tool;
+use amita_terminal::interrupt;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
@@ -555,7 +555,7 @@ fn what_holds_data_is_its_owners_alone() {
     let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     let store = world.cluster.nodes()[2].stores[0].clone();
     assert_eq!(mode(&store), 0o600, "a store's file");
-    let metadata = world.scratch.stores().join(amita::harness::cluster::METADATA_FILE);
+    let metadata = world.scratch.stores().join(amita_harness::cluster::METADATA_FILE);
     assert_eq!(mode(&metadata), 0o600, "the metadata's file");
     assert!(world.cluster.stop_node(2), "it ends in order");
     let bundle = world.file("bundle.json");
@@ -610,5 +610,5 @@ fn a_scrub_says_which_copies_it_has_not_looked_at() {
 }
 
 fn free_address() -> String {
-    format!("127.0.0.1:{}", amita::harness::ports::free())
+    format!("127.0.0.1:{}", amita_harness::ports::free())
 }

@@ -2,7 +2,7 @@
 //! one after the other, and fio, which checks every block that it has written, sees no error and no wrong block.
 
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, World, verify_job};
-use amita::harness::observe::Observer;
+use amita_harness::observe::Observer;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

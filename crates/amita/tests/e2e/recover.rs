@@ -1,11 +1,12 @@
 //! The metadata is lost, or an older copy takes its place: nothing is served by what is wrong, and every byte comes back.
 
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, scratch, stamped};
-use amita::harness::cluster::{METADATA_FILE, Metadata};
-use amita::harness::nbd::Client;
-use amita::harness::process::Process;
-use amita::harness::scratch::Scratch;
-use amita::harness::{interrupt, ports, tool};
+use amita_harness::cluster::{METADATA_FILE, Metadata};
+use amita_harness::nbd::Client;
+use amita_harness::process::Process;
+use amita_harness::scratch::Scratch;
+use amita_harness::{ports, tool};
+use amita_terminal::interrupt;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

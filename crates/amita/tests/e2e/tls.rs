@@ -1,7 +1,7 @@
 //! NBD over TLS with a stock client.
 
 use crate::world::{VOLUME, VOLUME_BYTES, World, scratch};
-use amita::harness::tool;
+use amita_harness::tool;
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 //! A cluster for a test, and what tests do with it. Everything ends with it, also when a test panics.
 
-use amita::harness::cluster::{Cluster, Config, Metadata};
-use amita::harness::fio::{self, Job};
-use amita::harness::nbd::Client;
-use amita::harness::process::Process;
-use amita::harness::scratch::Scratch;
-use amita::harness::shipped;
-use amita::harness::tool::{self, Output};
+use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::fio::{self, Job};
+use amita_harness::nbd::Client;
+use amita_harness::process::Process;
+use amita_harness::scratch::Scratch;
+use amita_harness::shipped;
+use amita_harness::tool::{self, Output};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

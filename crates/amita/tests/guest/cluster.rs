@@ -3,12 +3,12 @@
 use crate::scenarios::access::{Guarded, Keys};
 use crate::scenarios::paths::Freezable;
 use crate::target::Target;
-use amita::error::{Context, Failure, Result};
-use amita::harness::cluster::{Cluster, Config, Metadata};
-use amita::harness::observe::Observer;
-use amita::harness::scratch::Scratch;
-use amita::harness::shipped;
-use amita::harness::tool;
+use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::observe::Observer;
+use amita_harness::scratch::Scratch;
+use amita_harness::shipped;
+use amita_harness::tool;
+use amita_terminal::error::{Context, Failure, Result};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::scenarios::disk;
 use crate::steps::Steps;
 use crate::target::Target;
-use amita::error::{Failure, Result};
+use amita_terminal::error::{Failure, Result};
 use std::net::SocketAddr;
 
 const VARIABLE: &str = "AMITA_GUEST_TARGET";

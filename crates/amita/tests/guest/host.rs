@@ -1,10 +1,10 @@
 //! A guest as a host of NVMe/TCP: scripts with the functions of `tests/guest/nvme.sh`.
 
 use crate::target::Target;
-use amita::error::{Failure, Result};
-use amita::harness::guest::{Config, Guest, Running};
-use amita::harness::scratch::Scratch;
-use amita::harness::tool::Output;
+use amita_harness::guest::{Config, Guest, Running};
+use amita_harness::scratch::Scratch;
+use amita_harness::tool::Output;
+use amita_terminal::error::{Failure, Result};
 use std::time::Duration;
 
 /// What scripts may use.
@@ -108,7 +108,7 @@ fn with_library(script: &str) -> String {
 
 /// Waits until a running script has printed a line that `wanted` takes, and fails if it ends before.
 pub fn await_line(running: &Running<'_>, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    let found = amita::harness::interrupt::poll(PATIENCE, Duration::from_millis(50), || {
+    let found = amita_terminal::interrupt::poll(PATIENCE, Duration::from_millis(50), || {
         let text = running.so_far();
         if text.lines().any(&wanted) {
             return Ok(Some(()));

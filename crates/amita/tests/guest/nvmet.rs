@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use crate::target::Target;
-use amita::error::Result;
+use amita_terminal::error::Result;
 use std::net::SocketAddr;
 
 const LIBRARY: &str = include_str!("../../../../tests/guest/nvmet.sh");

@@ -1,7 +1,7 @@
 //! A test of many steps in one guest: each is timed, tells what it saw, and fails on its own.
 
 use crate::host::Host;
-use amita::error::Result;
+use amita_terminal::error::Result;
 use std::time::Instant;
 
 pub struct Steps<'a> {

@@ -1,6 +1,6 @@
 //! What a scenario knows of the target that it is tried against.
 
-use amita::error::Result;
+use amita_terminal::error::Result;
 use std::net::SocketAddr;
 
 /// A subsystem with namespace 1, which several gateways serve, and what can happen to it.

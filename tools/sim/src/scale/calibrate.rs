@@ -1,4 +1,4 @@
-//! The model beside the machine: what `amita bench` measured of the whole path, what the model says of the same, and costs
+//! The model beside the machine: what `amita-bench` measured of the whole path, what the model says of the same, and costs
 //! fitted to it.
 //!
 //! The costs come from benches of the crates, each alone. Two things move them to another machine or a newer build: first
@@ -30,7 +30,7 @@ struct Entry {
 }
 
 impl Measured {
-    /// From the JSON that `amita bench` leaves.
+    /// From the JSON that `amita-bench` leaves.
     ///
     /// # Errors
     /// It is not an array of `{"name", "value"}`.

@@ -1,7 +1,7 @@
 //! What the steps of an I/O cost: one table, each figure with where it was measured.
 //!
 //! Costs are of CPU, in nanoseconds. They belong to one machine at one hour; [`super::calibrate`] moves whole groups of them
-//! to another, by the figures that `amita bench` measures of the whole path there.
+//! to another, by the figures that `amita-bench` measures of the whole path there.
 
 use std::fmt;
 

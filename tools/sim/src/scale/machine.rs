@@ -136,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// The cluster of `amita bench`: three nodes of one core on one machine, stores in memory.
+    /// The cluster of `amita-bench`: three nodes of one core on one machine, stores in memory.
     #[must_use]
     pub fn bench(processors: Processors) -> Machine {
         Machine {

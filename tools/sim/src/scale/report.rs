@@ -106,7 +106,7 @@ impl<'a> Report<'a> {
     pub fn tables(&self, only: &str) -> String {
         type Make<'a> = (&'a str, &'a dyn Fn() -> String);
         let all: [Make<'_>; 12] = [
-            ("The model beside `amita bench`", &|| self.bench()),
+            ("The model beside `amita-bench`", &|| self.bench()),
             ("How much", &|| self.servers()),
             ("How fast", &|| self.latency()),
             ("Where it goes", &|| self.parts()),

@@ -4,10 +4,10 @@ use super::{ClassArguments, DrainArguments, ReplaceArguments, StoreArguments, We
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::outlook;
-use crate::error::Result;
-use crate::say_line;
-use crate::table::print;
 use amita_control::admin::{self, Outlook};
+use amita_terminal::error::Result;
+use amita_terminal::say_line;
+use amita_terminal::table::print;
 use amita_types::map::Store;
 use serde_json::json;
 

@@ -1,11 +1,11 @@
 //! Making a store.
 
 use super::FormatArguments;
-use crate::error::{Context, Failure, Kind, Result};
-use crate::harness::interrupt;
-use crate::say_line;
-use crate::{progress, size};
 use amita_store::FormatParams;
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_terminal::say_line;
+use amita_terminal::{progress, size};
 use amita_types::{ClusterId, StoreId};
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom};

@@ -2,11 +2,11 @@
 
 use crate::admin::Admin;
 use crate::cli::Endpoints;
-use crate::error::{Context, Result};
-use crate::size;
-use crate::table::{Table, print};
 use amita_store::format::PAGE_BYTES;
 use amita_store::format::superblock::{Fault, OFFSETS, Superblock};
+use amita_terminal::error::{Context, Result};
+use amita_terminal::size;
+use amita_terminal::table::{Table, print};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;

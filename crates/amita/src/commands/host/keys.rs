@@ -1,8 +1,8 @@
 //! Keys of hosts on their way in: from a file, from standard input, or made here; checked, and sealed.
 
-use crate::error::{Context, Failure, Kind, Result};
 use amita_control::admin::{HostKeys, Secret, field};
 use amita_keys::{DhchapSecret, Hash, KeyError, SealKey, TlsKey, Zeroizing, system_random};
+use amita_terminal::error::{Context, Failure, Kind, Result};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

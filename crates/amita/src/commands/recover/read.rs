@@ -1,11 +1,11 @@
 //! What stores know, from their disks and from files.
 
 use crate::commands::store::{Common, open};
-use crate::error::{Context, Failure, Kind, Result};
 use amita_control::records::Records;
 use amita_control::recover::{Bundle, KnownGroup, KnownVolume, Source};
 use amita_store::memo;
 use amita_store::offline::{Offline, ReadAt};
+use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_types::VolumeId;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};

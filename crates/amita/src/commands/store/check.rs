@@ -1,9 +1,9 @@
 //! `amita store check`.
 
 use super::{CheckArguments, open, show};
-use crate::error::{Failure, Result};
-use crate::progress;
 use amita_store::offline::{self, CheckOptions, Problem, Report};
+use amita_terminal::error::{Failure, Result};
+use amita_terminal::progress;
 use serde_json::json;
 
 pub(super) fn run(arguments: &CheckArguments) -> Result<()> {
@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<()> {
     bar.finish_and_clear();
     if let [Problem::Refused(error)] = &report.problems[..] {
         let failure = open::refused(&common.path, error);
-        if failure.kind == crate::error::Kind::Unreadable {
+        if failure.kind == amita_terminal::error::Kind::Unreadable {
             return Err(failure);
         }
     }

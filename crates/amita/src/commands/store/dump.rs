@@ -3,11 +3,11 @@
 mod line;
 
 use super::{Common, DumpArguments, inspect, open, show};
-use crate::error::{Failure, Kind, Result};
 use amita_store::format::PAGE_BYTES;
 use amita_store::format::record::RecordReader;
 use amita_store::format::superblock::{OFFSETS, Superblock};
 use amita_store::offline::{self, AnyPage};
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::{BlockIndex, ChunkId, SnapshotId};
 use line::Line;
 use serde_json::json;

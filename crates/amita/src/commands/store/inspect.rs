@@ -1,11 +1,11 @@
 //! `amita store inspect`.
 
 use super::{InspectArguments, open, show};
-use crate::error::{Failure, Kind, Result};
-use crate::table::Table;
 use amita_store::format::PAGE_BYTES;
 use amita_store::format::superblock::{OFFSETS, Superblock};
 use amita_store::offline::{ChunkLook, Offline, PartLook, ReadAt};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::table::Table;
 use amita_types::{ChunkId, StoreId};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Opening what is to be looked at.
 
 use super::Common;
-use crate::error::{Failure, Kind, Result};
 use amita_store::offline::Offline;
 use amita_store::{Config, MountError};
+use amita_terminal::error::{Failure, Kind, Result};
 use std::fs::File;
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! How structures are shown to people and to scripts.
 
-use crate::error::{Context, Result};
-use crate::size;
 use amita_store::MountReport;
 use amita_store::format::superblock::{Fault, Superblock};
 use amita_store::offline::Report;
+use amita_terminal::error::{Context, Result};
+use amita_terminal::size;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Write};
 

@@ -2,10 +2,10 @@
 
 use super::guide::{Gateway, Guide, Proofs};
 use crate::admin::{Admin, Described};
-use crate::error::{Failure, Kind, Result};
-use crate::say_line;
-use crate::table::print;
 use amita_control::admin::{self, AdminError, HostKeys, NodeStatus, SubsystemSpec};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::say_line;
+use amita_terminal::table::print;
 use amita_types::map::Subsystem;
 use serde::Serialize;
 use std::net::SocketAddr;

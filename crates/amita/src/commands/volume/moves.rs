@@ -1,10 +1,10 @@
 //! `amita volume move`.
 
 use crate::admin::{Admin, Described};
-use crate::error::{Failure, Kind, Result};
-use crate::harness::interrupt;
-use crate::table::print;
 use amita_control::admin::{self, MoveState};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::interrupt;
+use amita_terminal::table::print;
 use std::time::{Duration, Instant};
 
 /// How often the end of a move is looked for.

@@ -1,9 +1,9 @@
 //! `amita volume reservation`.
 
 use crate::admin::{Admin, Described};
-use crate::error::Result;
-use crate::table::{Table, print};
 use amita_control::admin;
+use amita_terminal::error::Result;
+use amita_terminal::table::{Table, print};
 use amita_uss::reservation::{Kind, State};
 use serde::Serialize;
 

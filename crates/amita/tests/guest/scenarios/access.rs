@@ -2,7 +2,7 @@
 
 use crate::host::{Host, PATIENCE, await_line};
 use crate::target::Target;
-use amita::error::{Failure, Result};
+use amita_terminal::error::{Failure, Result};
 
 /// Every target's discovery subsystem.
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";

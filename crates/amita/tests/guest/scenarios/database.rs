@@ -2,7 +2,7 @@
 
 use crate::host::{Host, await_line};
 use crate::target::Target;
-use amita::error::Result;
+use amita_terminal::error::Result;
 use std::time::Duration;
 
 /// How long beyond its run the benchmark may take: loading its tables, and an emulated processor.

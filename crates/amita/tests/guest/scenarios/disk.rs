@@ -2,7 +2,7 @@
 
 use crate::host::{Host, PATIENCE, await_line};
 use crate::target::Target;
-use amita::error::{Failure, Result};
+use amita_terminal::error::{Failure, Result};
 
 /// The discovery log names the subsystem at each gateway.
 pub fn discover(host: &Host, target: &dyn Target) -> Result<String> {

@@ -2,9 +2,9 @@
 
 use crate::host::{Host, PATIENCE, await_line};
 use crate::target::Target;
-use amita::error::{Failure, Result};
-use amita::harness::guest::Running;
-use amita::harness::interrupt;
+use amita_harness::guest::Running;
+use amita_terminal::error::{Failure, Result};
+use amita_terminal::interrupt;
 use std::time::{Duration, Instant};
 
 /// Where the rounds of a verification lie.

@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use crate::target::Target;
-use amita::error::Result;
+use amita_terminal::error::Result;
 
 /// Register, acquire, be refused, outlive the loss of the owner's gateway, preempt, release, clear.
 pub fn two_hosts(alpha: &Host, beta: &Host, target: &mut dyn Target) -> Result<String> {

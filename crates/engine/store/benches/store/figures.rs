@@ -1,4 +1,4 @@
-//! The figures: tables for people as they come, and an array for scripts, in the form that `amita bench` writes.
+//! The figures: tables for people as they come, and an array for scripts, in the form that `amita-bench` writes.
 
 use serde_json::{Value, json};
 use std::path::Path;

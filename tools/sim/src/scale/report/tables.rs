@@ -155,7 +155,7 @@ impl Report<'_> {
             factors.join(", ")
         );
         let head = ["figure", "measured", "by P", "off", "fitted", "off", "fitted to it"];
-        let mut table = Table::new("The model beside `amita bench`", &text, &head);
+        let mut table = Table::new("The model beside `amita-bench`", &text, &head);
         let plain = calibrate::compare(&calibrate::by_p(measured), measured);
         for (plain, fitted) in plain.iter().zip(calibrate::compare(&fitted, measured)) {
             let off = |off: f64| format!("{:+.1} %", off * 100.0);

@@ -1,0 +1,69 @@
+//! The cluster as what cases are run on.
+
+use crate::bed::{Bed, Stores};
+use crate::case::Case;
+use crate::client::{Clients, Running};
+use crate::measure::Ground;
+use crate::usage::Watched;
+use amita_terminal::error::Result;
+use std::time::Duration;
+
+/// A cluster, and the clients that work on it.
+pub struct Site {
+    // The clients end first: they belong to the cluster.
+    clients: Clients,
+    /// The cluster.
+    pub bed: Bed,
+    size_bytes: u64,
+}
+
+impl Site {
+    /// `size_bytes` are worked on in all: several volumes share them.
+    #[must_use]
+    pub fn new(bed: Bed, clients: Clients, size_bytes: u64) -> Site {
+        Site {
+            clients,
+            bed,
+            size_bytes,
+        }
+    }
+
+    /// The clients.
+    pub fn clients(&mut self) -> &mut Clients {
+        &mut self.clients
+    }
+
+    /// The cluster, when the clients are not needed any more.
+    #[must_use]
+    pub fn into_bed(self) -> Bed {
+        drop(self.clients);
+        self.bed
+    }
+
+    /// Bytes of each volume that a case works on: whole blocks of any size.
+    #[must_use]
+    pub fn region_bytes(&self, case: &Case) -> u64 {
+        const LARGEST_BLOCK: u64 = 1 << 20;
+        (self.size_bytes / u64::from(case.volumes) / LARGEST_BLOCK).max(1) * LARGEST_BLOCK
+    }
+}
+
+impl Ground for Site {
+    fn watched(&self) -> Vec<Watched> {
+        self.bed.watched()
+    }
+
+    fn stores(&self) -> Option<Stores> {
+        Some(self.bed.stores())
+    }
+
+    fn ready(&mut self, case: &Case) -> Result<()> {
+        let region = self.region_bytes(case);
+        self.clients.ready(&self.bed, case, region)
+    }
+
+    fn start(&mut self, case: &Case, time: Duration) -> Result<Running<'_>> {
+        let region = self.region_bytes(case);
+        self.clients.start(&self.bed, case, region, time)
+    }
+}

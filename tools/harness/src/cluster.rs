@@ -1,0 +1,552 @@
+//! A cluster of real processes: a metadata server and nodes, on loopback, with stores on files.
+
+use crate::process::{Process, dying_with_us};
+use crate::tool::{self, Output};
+use crate::{guest, ports};
+use amita_terminal::error::{Context, Failure, Result};
+use amita_terminal::interrupt;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The embedded metadata's file. It lies beside the stores: every change of it is made durable, and a disk that others
+/// keep busy would make an eviction wait.
+pub const METADATA_FILE: &str = "metadata.redb";
+/// How long a process may take until it serves.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a command of the operator may take.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process may take to stop.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the metadata is.
+#[derive(Clone, Debug)]
+pub enum Metadata {
+    /// The embedded server, started here.
+    Embedded,
+    /// Somebody else's: its endpoints.
+    External(String),
+}
+
+/// What the cluster is to be.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The `amita` binary.
+    pub binary: PathBuf,
+    /// For logs and the embedded metadata.
+    pub folder: PathBuf,
+    /// For the stores' files.
+    pub store_folder: PathBuf,
+    /// How many nodes.
+    pub nodes: usize,
+    /// Bytes of each store's file.
+    pub store_bytes: u64,
+    /// Where the metadata is.
+    pub metadata: Metadata,
+    /// The processes end with the thread that started them. Not so where the cluster is to be left behind.
+    pub bound: bool,
+    /// Further arguments for `amita serve`.
+    pub serve_arguments: Vec<String>,
+}
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its stores' files.
+    pub stores: Vec<PathBuf>,
+    /// Where the other nodes reach it.
+    pub fabric: SocketAddr,
+    /// Where clients reach it.
+    pub nbd: SocketAddr,
+    /// Where hosts reach it by NVMe/TCP.
+    pub nvme: SocketAddr,
+    /// Where the other nodes are told to reach it, when that is not `fabric`: at a forwarder, say.
+    pub advertised: Option<SocketAddr>,
+    /// The process, while it was not killed.
+    pub process: Option<Process>,
+}
+
+/// The running cluster. Everything ends with it.
+#[derive(Debug)]
+pub struct Cluster {
+    config: Config,
+    metadata: Option<Process>,
+    endpoint: String,
+    metadata_address: Option<SocketAddr>,
+    nodes: Vec<Node>,
+}
+
+/// The most cores of a node whose ports are set aside.
+const FABRIC_PORTS: u16 = 4;
+
+/// Waits until nobody listens there: what a killed process had under way with a disk that stands still keeps its sockets for
+/// as long as that takes, though the process is gone.
+fn await_free(addresses: &[SocketAddr]) -> Result<()> {
+    let free = interrupt::poll(START_PATIENCE, Duration::from_millis(20), || {
+        let taken = addresses.iter().any(|address| TcpListener::bind(address).is_err());
+        Ok((!taken).then_some(()))
+    })?;
+    free.ok_or_else(|| Failure::new(format!("somebody listens on one of {addresses:?}")))
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], ports::free()))
+}
+
+/// An address of its own for each node, which is also its address in a guest ([`guest::shared`]): hosts find gateways by
+/// what the discovery log says.
+fn nvme_address(number: usize) -> SocketAddr {
+    SocketAddr::new(guest::shared(number as u8), ports::free())
+}
+
+/// Core I of a node listens on this port plus I.
+fn fabric_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], ports::free_row(FABRIC_PORTS)))
+}
+
+impl Cluster {
+    /// Starts the metadata, formats the stores, starts the nodes, and waits until all of them serve.
+    ///
+    /// # Errors
+    /// When something does not start: with its last words.
+    pub fn start(config: Config) -> Result<Cluster> {
+        let mut cluster = Cluster::without_nodes(config)?;
+        for index in 0..cluster.config.nodes {
+            cluster.format_store(index)?;
+        }
+        cluster.start_nodes()?;
+        Ok(cluster)
+    }
+
+    /// Starts all nodes of a cluster whose stores are formatted, and waits until all of them serve.
+    ///
+    /// # Errors
+    /// When one does not start: with its last words.
+    pub fn start_nodes(&mut self) -> Result<()> {
+        for index in 0..self.nodes.len() {
+            self.start_node(index)?;
+        }
+        for index in 0..self.nodes.len() {
+            self.await_node(index)?;
+        }
+        self.await_stores()
+    }
+
+    /// Waits until the metadata knows every node as living, and every store.
+    fn await_stores(&self) -> Result<()> {
+        let expected: usize = self.nodes.iter().map(|node| node.stores.len()).sum();
+        let mut last = String::new();
+        let known = interrupt::poll(START_PATIENCE, Duration::from_millis(50), || {
+            let output = self.amita(["disk", "list", "--json"])?;
+            last = output.text;
+            let stores: Vec<serde_json::Value> = serde_json::from_str(&last).unwrap_or_default();
+            let alive = stores.iter().filter(|store| store["alive"] == true).count();
+            Ok((alive == expected).then_some(()))
+        })?;
+        known.ok_or_else(|| {
+            Failure::new(format!(
+                "not all of {expected} stores serve after {} s:\n{last}",
+                START_PATIENCE.as_secs()
+            ))
+        })
+    }
+
+    /// Starts the metadata only. The nodes are known (names, addresses, paths), not started, their stores not formatted.
+    ///
+    /// # Errors
+    /// When the metadata does not start.
+    pub fn without_nodes(config: Config) -> Result<Cluster> {
+        let nodes = (1..=config.nodes)
+            .map(|number| Node {
+                name: format!("n{number}"),
+                stores: vec![config.store_folder.join(format!("n{number}.store"))],
+                fabric: fabric_address(),
+                nbd: loopback(),
+                nvme: nvme_address(number),
+                advertised: None,
+                process: None,
+            })
+            .collect();
+        let (endpoint, metadata_address) = match &config.metadata {
+            Metadata::Embedded => {
+                let address = loopback();
+                (format!("http://{address}"), Some(address))
+            }
+            Metadata::External(endpoint) => (endpoint.clone(), None),
+        };
+        let mut cluster = Cluster {
+            config,
+            metadata: None,
+            endpoint,
+            metadata_address,
+            nodes,
+        };
+        cluster.start_metadata()?;
+        Ok(cluster)
+    }
+
+    fn command(&self, bound: bool) -> Command {
+        if bound {
+            dying_with_us(&self.config.binary)
+        } else {
+            Command::new(&self.config.binary)
+        }
+    }
+
+    /// Starts the embedded metadata server (again), if there is to be one.
+    ///
+    /// # Errors
+    /// With its last words, when it does not serve.
+    pub fn start_metadata(&mut self) -> Result<()> {
+        let Some(address) = self.metadata_address else {
+            return Ok(());
+        };
+        let mut command = self.command(self.config.bound);
+        command.arg("meta").arg("--listen").arg(address.to_string());
+        command.arg("--data").arg(self.config.store_folder.join(METADATA_FILE));
+        let process = Process::spawn("the metadata server", command, &self.config.folder.join("metadata.log"))?;
+        self.metadata = Some(await_port(process, address)?);
+        Ok(())
+    }
+
+    /// Kills the embedded metadata server.
+    pub fn kill_metadata(&mut self) {
+        self.metadata = None;
+    }
+
+    /// Formats the store of a node.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn format_store(&self, index: usize) -> Result<()> {
+        let path = self.nodes[index].stores[0].display().to_string();
+        let size = self.config.store_bytes.to_string();
+        self.amita(["disk", "format", "--size", &size, &path])?
+            .success()
+            .map(drop)
+    }
+
+    /// Starts a node, or starts it again with the addresses and stores that it had.
+    ///
+    /// # Errors
+    /// When the process cannot be started. Whether it serves is not waited for: see [`Cluster::await_node`].
+    pub fn start_node(&mut self, index: usize) -> Result<()> {
+        let node = &self.nodes[index];
+        let fabric = (0..FABRIC_PORTS).map(|core| SocketAddr::new(node.fabric.ip(), node.fabric.port() + core));
+        await_free(&fabric.chain([node.nbd, node.nvme]).collect::<Vec<_>>())?;
+        let mut command = self.command(self.config.bound);
+        let node = &self.nodes[index];
+        command
+            .arg("serve")
+            .arg("--name")
+            .arg(&node.name)
+            .arg("--metadata")
+            .arg(&self.endpoint);
+        command
+            .arg("--fabric")
+            .arg(node.fabric.to_string())
+            .arg("--nbd")
+            .arg(node.nbd.to_string())
+            .arg("--nvme")
+            .arg(node.nvme.to_string());
+        if let Some(advertised) = node.advertised {
+            command.arg("--advertise-fabric").arg(advertised.to_string());
+        }
+        for store in &node.stores {
+            command.arg("--store").arg(store);
+        }
+        command.args(&self.config.serve_arguments);
+        let log = self.node_log(index);
+        self.nodes[index].process = Some(Process::spawn(&format!("node {}", node.name), command, &log)?);
+        Ok(())
+    }
+
+    /// Waits until a node serves clients.
+    ///
+    /// # Errors
+    /// With its last words, when it does not.
+    pub fn await_node(&mut self, index: usize) -> Result<()> {
+        let node = &mut self.nodes[index];
+        let process = node
+            .process
+            .take()
+            .ok_or_else(|| Failure::new(format!("node {} is not running", node.name)))?;
+        node.process = Some(await_port(process, node.nbd)?);
+        Ok(())
+    }
+
+    /// Starts a further node that has no store, and waits until it serves. Returns its index.
+    ///
+    /// # Errors
+    /// With its last words, when it does not.
+    pub fn add_gateway(&mut self, name: &str) -> Result<usize> {
+        let node = Node {
+            name: name.to_owned(),
+            stores: Vec::new(),
+            fabric: fabric_address(),
+            nbd: loopback(),
+            nvme: nvme_address(self.nodes.len() + 1),
+            advertised: None,
+            process: None,
+        };
+        self.nodes.push(node);
+        let index = self.nodes.len() - 1;
+        self.start_node(index)?;
+        self.await_node(index)?;
+        Ok(index)
+    }
+
+    /// Kills a node with SIGKILL.
+    pub fn kill_node(&mut self, index: usize) {
+        self.nodes[index].process = None;
+    }
+
+    /// Stops the process of a node (SIGSTOP): it does nothing, and its connections stay.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn freeze_node(&self, index: usize) -> Result<()> {
+        self.signal_node(index, Signal::STOP)?;
+        // The signal is sent when the call returns; that every thread has stopped is seen a little later.
+        let pid = self.nodes[index].process.as_ref().map_or(0, Process::pid);
+        let until = Instant::now() + FREEZE_PATIENCE;
+        while !has_stopped(pid) {
+            if Instant::now() > until {
+                return Err(Failure::new(format!("node {} does not stop", self.nodes[index].name)));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Lets a frozen node go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn thaw_node(&self, index: usize) -> Result<()> {
+        self.signal_node(index, Signal::CONT)
+    }
+
+    fn signal_node(&self, index: usize, signal: Signal) -> Result<()> {
+        let node = &self.nodes[index];
+        let process = node.process.as_ref();
+        let process = process.ok_or_else(|| Failure::new(format!("node {} is not running", node.name)))?;
+        process.signal(signal)
+    }
+
+    /// The metadata server's process, where it was started here and was not killed.
+    #[must_use]
+    pub fn metadata_process(&self) -> Option<&Process> {
+        self.metadata.as_ref()
+    }
+
+    /// Has the others told to reach a node somewhere else: from its next start on.
+    pub fn advertise(&mut self, index: usize, address: SocketAddr) {
+        self.nodes[index].advertised = Some(address);
+    }
+
+    /// Gives a node other stores: from its next start on.
+    pub fn set_stores(&mut self, index: usize, stores: Vec<PathBuf>) {
+        self.nodes[index].stores = stores;
+    }
+
+    /// Asks a node to end; was that orderly?
+    pub fn stop_node(&mut self, index: usize) -> bool {
+        let ended = self.nodes[index].process.take().and_then(|mut process| process.stop());
+        ended.is_some_and(|status| status.success())
+    }
+
+    /// Runs an operator's command to its end.
+    ///
+    /// # Errors
+    /// When it cannot be run, or takes too long. How it ended is not judged.
+    pub fn amita<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Output> {
+        let mut all: Vec<&str> = arguments.into_iter().collect();
+        all.extend(["--metadata", &self.endpoint]);
+        tool::run(
+            &self.config.folder,
+            &self.config.binary.display().to_string(),
+            all,
+            COMMAND_PATIENCE,
+        )
+    }
+
+    /// Makes the pool `demo` with as many copies as there are nodes, at most three, and a volume in it.
+    ///
+    /// # Errors
+    /// What the commands say.
+    pub fn make_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        let copies = self.config.nodes.min(3);
+        let least = copies.saturating_sub(1).max(1);
+        let (copies, least) = (copies.to_string(), least.to_string());
+        self.amita(["pool", "create", "demo", "--copies", &copies, "--min-copies", &least])?
+            .success()?;
+        self.amita([
+            "volume",
+            "create",
+            name,
+            "--pool",
+            "demo",
+            "--size",
+            &size_bytes.to_string(),
+        ])?
+        .success()?;
+        Ok(())
+    }
+
+    /// Makes a volume the first namespace of a subsystem of its name, to which any host may connect: it is for clusters on
+    /// loopback. Returns the subsystem's qualified name.
+    ///
+    /// # Errors
+    /// What the commands say.
+    pub fn offer_by_nvme(&self, volume: &str) -> Result<String> {
+        let made = self.amita(["subsystem", "create", volume, "--any-host", "--json"])?;
+        let made = made.success()?;
+        self.amita(["namespace", "add", volume, volume])?.success()?;
+        let made: serde_json::Value = serde_json::from_str(&made.text).context(|| "no subsystem".to_owned())?;
+        let nqn = made["nqn"].as_str();
+        nqn.map(str::to_owned)
+            .ok_or_else(|| Failure::new(format!("a subsystem without a name: {made}")))
+    }
+
+    /// Where the nodes say that they serve NVMe, by their names.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn nvme_portals(&self) -> Result<BTreeMap<String, String>> {
+        let listed = self.amita(["node", "list", "--json"])?;
+        let listed = listed.success()?;
+        let nodes: Vec<serde_json::Value> = serde_json::from_str(&listed.text).context(|| "no nodes".to_owned())?;
+        let portal =
+            |node: &serde_json::Value| Some((node["name"].as_str()?.to_owned(), node["nvme"].as_str()?.to_owned()));
+        Ok(nodes.iter().filter_map(portal).collect())
+    }
+
+    /// The nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The endpoints of the metadata.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The folder for logs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.config.folder
+    }
+
+    /// The log of a node: all its lives.
+    #[must_use]
+    pub fn node_log(&self, index: usize) -> PathBuf {
+        self.config.folder.join(format!("{}.log", self.nodes[index].name))
+    }
+
+    /// The URI of a volume at a node.
+    #[must_use]
+    pub fn uri(&self, index: usize, volume: &str) -> String {
+        format!("nbd://{}/{volume}", self.nodes[index].nbd)
+    }
+
+    /// The number of the metadata server's process.
+    #[must_use]
+    pub fn metadata_pid(&self) -> Option<u32> {
+        self.metadata.as_ref().map(Process::pid)
+    }
+
+    /// The numbers of all processes that run.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        let nodes = self.nodes.iter().filter_map(|node| node.process.as_ref());
+        nodes.chain(&self.metadata).map(Process::pid).collect()
+    }
+
+    /// Asks every process to end, the metadata last; were all ends orderly?
+    pub fn stop(&mut self) -> bool {
+        let mut orderly = true;
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].process.is_some() {
+                orderly &= self.stop_node(index);
+            }
+        }
+        let ended = self.metadata.take().map(|mut process| process.stop());
+        orderly && ended.is_none_or(|ended| ended.is_some_and(|status| status.success()))
+    }
+
+    /// The ends of all logs, for whoever must find out what went wrong.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        const LINES: usize = 40;
+        let logs = (0..self.nodes.len()).map(|index| self.node_log(index));
+        logs.chain([self.config.folder.join("metadata.log")])
+            .map(|path| {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                format!(
+                    "{}:\n  {}\n",
+                    path.display(),
+                    lines[lines.len().saturating_sub(LINES)..].join("\n  ")
+                )
+            })
+            .collect()
+    }
+
+    /// Takes all guards away: the cluster goes on after this process.
+    pub fn leave(mut self) {
+        for process in self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.process.take())
+            .chain(self.metadata.take())
+        {
+            process.leave();
+        }
+    }
+}
+
+/// Waits until a process listens.
+fn await_port(mut process: Process, address: SocketAddr) -> Result<Process> {
+    let listens = interrupt::poll(START_PATIENCE, Duration::from_millis(10), || {
+        if let Some(status) = process.ended()? {
+            let said = process.last_words();
+            return Err(Failure::new(format!(
+                "{} ended with {status}:\n  {said}",
+                process.name()
+            )));
+        }
+        Ok(TcpStream::connect_timeout(&address, Duration::from_millis(200))
+            .ok()
+            .map(drop))
+    });
+    match listens.context(|| format!("waiting for {address}"))? {
+        Some(()) => Ok(process),
+        None => Err(Failure::new(format!(
+            "{} does not listen on {address} after {} s:\n  {}",
+            process.name(),
+            START_PATIENCE.as_secs(),
+            process.last_words()
+        ))),
+    }
+}
+
+/// Has every thread of a process been stopped?
+fn has_stopped(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let state = |thread: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        // Behind the name, which stands in brackets and may hold anything.
+        text.rsplit_once(')')?.1.trim_start().chars().next()
+    };
+    threads.map(state).all(|state| state.is_none_or(|state| state == 'T'))
+}

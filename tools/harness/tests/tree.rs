@@ -1,0 +1,191 @@
+//! The tree says who may lean on whom; this reads what cargo knows, and fails on an arrow that the tree forbids.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// A room of the tree, by the folder of its crates, and the rooms that its crates may depend on beside their own.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("crates/engine", &[]),
+    ("crates/cluster", &["crates/engine", "crates/uss"]),
+    ("crates/uss", &["crates/engine", "crates/cluster/keys"]),
+    ("crates/clients", &["crates/engine", "crates/cluster", "crates/uss"]),
+    ("crates/terminal", &["crates/engine/types"]),
+    (
+        "crates/amita",
+        &[
+            "crates/engine",
+            "crates/cluster",
+            "crates/uss",
+            "crates/clients",
+            "crates/terminal",
+        ],
+    ),
+    ("tools", &["crates"]),
+];
+
+/// Arrows that no rule of rooms allows, each with its reason.
+const ALSO: &[(&str, &str, &str)] = &[
+    ("amita", "amita-harness", "the demo starts a cluster of processes"),
+    (
+        "amita-sequencer",
+        "amita-metadata",
+        "the calls that an eviction and a takeover make are values of the client's crate",
+    ),
+];
+
+/// Inside a room, from bottom to top: none depends on one that comes later.
+const ORDER: &[&str] = &[
+    "amita-reactor",
+    "amita-types",
+    "amita-fabric",
+    "amita-store",
+    "amita-keys",
+    "amita-metadata",
+    "amita-sequencer",
+    "amita-control",
+    "amita-uss",
+    "amita-node",
+    "amita-client",
+    "libamita",
+];
+
+/// Crates that depend on nothing of ours, so that they can be wrong in other ways than the product.
+const ALONE: &[&str] = &["amita-model", "amita-nvme-host", "amita-keys", "amita-reactor"];
+
+struct Crate {
+    folder: String,
+    /// What it is built from; what its tests use is their own affair.
+    depends_on: Vec<String>,
+}
+
+fn crates() -> BTreeMap<String, Crate> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().expect("the repository");
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+            "--manifest-path",
+        ])
+        .arg(root.join("Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+    let packages = found["packages"].as_array().expect("packages");
+    let of = |package: &serde_json::Value| {
+        let manifest = text(&package["manifest_path"]);
+        let folder = Path::new(&manifest)
+            .parent()
+            .and_then(|folder| folder.strip_prefix(&root).ok());
+        let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
+        let built_from = dependencies.filter(|dependency| dependency["kind"].as_str() != Some("dev"));
+        let found = Crate {
+            folder: folder.expect("inside the repository").display().to_string(),
+            depends_on: built_from.map(|dependency| text(&dependency["name"])).collect(),
+        };
+        (text(&package["name"]), found)
+    };
+    packages.iter().map(of).collect()
+}
+
+fn lies_in(folder: &str, room: &str) -> bool {
+    folder
+        .strip_prefix(room)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What the tree has against an arrow.
+fn forbidden(crates: &BTreeMap<String, Crate>, from: &str, to: &str) -> Option<String> {
+    if ALSO.iter().any(|(one, other, _)| (*one, *other) == (from, to)) {
+        return None;
+    }
+    let (source, target) = (&crates[from], &crates[to]);
+    if ALONE.contains(&from) {
+        return Some(format!("{from} depends on {to}, and is to depend on nothing of ours"));
+    }
+    let Some((room, others)) = ROOMS.iter().find(|(room, _)| lies_in(&source.folder, room)) else {
+        return Some(format!(
+            "{from} lies in {}, which is no room of the tree",
+            source.folder
+        ));
+    };
+    if !others.iter().chain([room]).any(|room| lies_in(&target.folder, room)) {
+        return Some(format!("{from} ({room}) depends on {to} ({})", target.folder));
+    }
+    let place = |name: &str| ORDER.iter().position(|known| *known == name);
+    if let (Some(from_place), Some(to_place)) = (place(from), place(to))
+        && from_place < to_place
+    {
+        return Some(format!("{from} depends on {to}, which lies above it"));
+    }
+    None
+}
+
+#[test]
+fn no_crate_depends_on_one_that_the_tree_keeps_from_it() {
+    let crates = crates();
+    let mut wrong = Vec::new();
+    let mut arrows = 0;
+    for (from, found) in &crates {
+        for to in found.depends_on.iter().filter(|to| crates.contains_key(*to)) {
+            arrows += 1;
+            wrong.extend(forbidden(&crates, from, to));
+        }
+    }
+    assert!(arrows > 40, "only {arrows} arrows were looked at");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (from, to, why) in ALSO {
+        let there = crates
+            .get(*from)
+            .is_some_and(|found| found.depends_on.iter().any(|name| name == to));
+        assert!(
+            there,
+            "the arrow from {from} to {to} ({why}) is gone: take it off the list"
+        );
+    }
+}
+
+#[test]
+fn every_crate_says_what_it_is() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (name, found) in crates() {
+        let path = root.join(&found.folder).join("README.md");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            text.starts_with(&format!("# {name}\n")),
+            "{} does not begin with its name",
+            path.display()
+        );
+        assert!(
+            text.contains("Start with"),
+            "{} does not say where to start reading",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn an_arrow_from_the_product_to_a_tool_is_found() {
+    let mut crates = crates();
+    crates
+        .get_mut("amita-store")
+        .expect("the store")
+        .depends_on
+        .push("amita-harness".to_owned());
+    assert!(forbidden(&crates, "amita-store", "amita-harness").is_some());
+    assert!(
+        forbidden(&crates, "amita-store", "amita-node").is_some(),
+        "a room above"
+    );
+    assert!(
+        forbidden(&crates, "amita-fabric", "amita-store").is_some(),
+        "against the order"
+    );
+    assert!(forbidden(&crates, "amita-fabric", "amita-types").is_none());
+}
