@@ -4,8 +4,8 @@
 //! so what is measured is parsing, slots, replies and buffers.
 
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Slice, Time};
-use amita_sequencer::{Op, Payload};
 use amita_types::VolumeId;
+use amita_types::io::{Op, Payload};
 use amita_uss::nbd::{Config, NbdFront};
 use amita_uss::{Event, Flow, Front, FrontId, HostKey, StorageService, VolumeInfo, nvme, reservation};
 use std::sync::Arc;

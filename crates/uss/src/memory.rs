@@ -8,7 +8,7 @@ mod serve;
 use crate::service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo};
 use crate::{nvme, reservation};
 use amita_reactor::{Pool, Slice};
-use amita_sequencer::{IoError, Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -5,8 +5,8 @@
 
 use crate::{nvme, reservation};
 use amita_reactor::Slice;
-use amita_sequencer::{IoError, Op, Payload};
 use amita_types::VolumeId;
+use amita_types::io::{IoError, Op, Payload};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -22,7 +22,7 @@ mod session;
 
 pub use amita_node::serve::{Level, Log};
 pub use amita_reactor::{BufMut, Pool, Slice};
-pub use amita_sequencer::IoError;
+pub use amita_types::io::IoError;
 pub use amita_uss::OpenError;
 pub use client::Client;
 pub use config::Config;

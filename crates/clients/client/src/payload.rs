@@ -1,7 +1,7 @@
 //! What comes back of a request.
 
 use amita_reactor::Slice;
-use amita_sequencer::IoError;
+use amita_types::io::IoError;
 
 /// A request that has ended.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use crate::payload::{Done, Payload};
 use crate::session::{MAX_REQUESTS, Volume, check_length};
 use amita_reactor::mailbox::{Receiver, Sender};
 use amita_reactor::{BufMut, Doorbell, Pool, Slice};
-use amita_sequencer::IoError;
+use amita_types::io::IoError;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use crate::token;
 use amita_reactor::driver::{Completion, Driver, ListenerId, Outcome, SocketId, Time};
 use amita_reactor::{Inbox, Outbox, Slice};
-use amita_sequencer::Op;
 use amita_types::VolumeId;
+use amita_types::io::Op;
 use amita_uss::{Event, Flow, Front, FrontId, HostKey, StorageService, nvme, reservation};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

@@ -9,8 +9,9 @@ use amita_reactor::Slice;
 use amita_reactor::buggify::{IS_BUILT, Point, slow};
 use amita_reactor::driver::Time;
 use amita_reactor::mailbox::{Receiver, Sender};
-use amita_sequencer::{self as volume, Opened, Payload};
+use amita_sequencer::{self as volume, Opened};
 use amita_store::LinkId;
+use amita_types::io::Payload;
 use amita_types::message::{Answer, Request};
 use amita_types::{Generation, NodeId, StoreId, TraceId, VolumeId};
 use amita_uss as uss;
@@ -74,7 +75,7 @@ pub enum CoreMessage {
         /// The volume.
         volume: VolumeId,
         /// What to do.
-        op: volume::Op,
+        op: amita_types::io::Op,
         /// The payload of a write.
         payload: Slice,
     },
@@ -85,7 +86,7 @@ pub enum CoreMessage {
         /// The core that sequenced it.
         core: u16,
         /// How it ended.
-        result: Result<(), volume::IoError>,
+        result: Result<(), amita_types::io::IoError>,
         /// What was read.
         payload: Payload,
     },

@@ -1,7 +1,7 @@
 //! What hosts do with a volume, as one core sees it: how much, and how long it takes.
 
 use amita_reactor::histogram::Histogram;
-use amita_sequencer::Op;
+use amita_types::io::Op;
 use std::time::Duration;
 
 /// A kind of I/O.

@@ -27,7 +27,7 @@ use crate::planted::Planted;
 use amita_fabric::Link;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_sequencer::Op;
+use amita_types::io::Op;
 use amita_types::{Generation, NodeId, VolumeId};
 use amita_uss::FrontId;
 use amita_uss::reservation::Command;

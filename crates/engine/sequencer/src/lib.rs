@@ -28,7 +28,7 @@ pub use config::{
     MAX_STORE_BYTES, MAX_SYNC_QUEUE, MAX_TASKS, MAX_WRITES_PER_CHUNK,
 };
 pub use health::Care;
-pub use io::{CallId, Course, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
+pub use io::{CallId, Course, Effect, IoId, Opened, StopReason, Warning};
 pub use opener::{Consent, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 pub use planted::Planted;
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};

@@ -45,11 +45,12 @@ pub use progress::SyncProgress;
 pub use status::{Counters, Status};
 
 use crate::config::Config;
-use crate::io::{CallId, Course, Effect, IoError, Opened, Payload, StopReason};
+use crate::io::{CallId, Course, Effect, Opened, StopReason};
 use crate::table::Table;
 use crate::task::{Kind, Members, NIL, Tasks};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Payload};
 use amita_types::map::{self, PoolKind};
 use amita_types::message::MAX_MEMBERS;
 use amita_types::{BLOCK_BYTES, ChunkIndex, Epoch, GroupId, StoreId};

@@ -5,9 +5,10 @@
 //! nothing is allocated once the slab has grown.
 
 use crate::config::MAX_TASKS;
-use crate::io::{IoId, Op};
+use crate::io::IoId;
 use crate::table::Table;
 use amita_reactor::{Slice, Time};
+use amita_types::io::Op;
 use amita_types::message::{MAX_MEMBERS, Sums};
 use amita_types::{BlockRange, Epoch, RequestId, TraceId, Version};
 

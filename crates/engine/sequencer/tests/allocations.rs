@@ -1,7 +1,8 @@
 //! A warm sequencer allocates nothing for a write or a read.
 
 use amita_reactor::{Slice, Time};
-use amita_sequencer::{Config, Effect, IoId, Op, Opened, Sequencer};
+use amita_sequencer::{Config, Effect, IoId, Opened, Sequencer};
+use amita_types::io::Op;
 use amita_types::map::{self, PoolKind};
 use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};

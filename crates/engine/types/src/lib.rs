@@ -7,6 +7,7 @@
 pub mod condition;
 pub mod holdings;
 pub mod id;
+pub mod io;
 pub mod layout;
 pub mod map;
 pub mod message;

@@ -29,7 +29,7 @@ use crate::pieces::{Pieces, clears, has_partial_blocks, pieces, zeroes};
 use crate::service::{FrontId, VolumeInfo};
 use crate::slots::{SlotId, Slots};
 use amita_reactor::{Inbox, Time};
-use amita_sequencer::{Op, Payload};
+use amita_types::io::{Op, Payload};
 use request::{Request, Work};
 use std::collections::VecDeque;
 

@@ -366,7 +366,7 @@ impl Client {
             .queue
             .iter()
             .map(|submitted| match submitted.op {
-                amita_sequencer::Op::Clear { .. } => 0,
+                amita_types::io::Op::Clear { .. } => 0,
                 op => op.length() as usize,
             })
             .sum();

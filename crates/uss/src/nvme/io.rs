@@ -15,7 +15,7 @@ use super::queue::{Gathering, Queue, Refusal, Target, Work};
 use super::wire::{Carrier, Sgl, status};
 use crate::pieces::piece_end;
 use amita_reactor::Slice;
-use amita_sequencer::Op;
+use amita_types::io::Op;
 
 pub(super) mod opcode {
     pub const FLUSH: u8 = 0x00;

@@ -37,7 +37,7 @@ use crate::pieces::Piece;
 use crate::service::FrontId;
 use crate::slots::{SlotId, Slots};
 use amita_reactor::{Inbox, Slice, Time};
-use amita_sequencer::Op;
+use amita_types::io::Op;
 use fabrics::Role;
 use std::collections::VecDeque;
 use std::rc::Rc;

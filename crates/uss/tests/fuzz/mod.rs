@@ -6,7 +6,7 @@
 //! gone, so are all controllers.
 
 use amita_reactor::{Inbox, Outbox, Pool, Time};
-use amita_sequencer::{IoError, Op};
+use amita_types::io::{IoError, Op};
 use amita_types::{NodeId, crc32c};
 use amita_uss::memory::{MemoryService, Volumes};
 use amita_uss::nvme::{Ana, Catalog, Config, HostAccess, Namespace, NvmeFront, Port, Subsystem};

@@ -10,7 +10,7 @@ use super::{Cluster, Excuse, Node, Plea, RECOVER, SETTLE, pool_of, volume_id, vo
 use crate::faults::Member;
 use crate::history::OperationId;
 use amita_reactor::Time;
-use amita_sequencer::IoError;
+use amita_types::io::IoError;
 use amita_types::{BLOCK_BYTES, ChunkId, ChunkIndex, GroupId, map};
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@ use crate::queue::{Command, What};
 use crate::session::{MAX_REQUESTS, Volume};
 use amita_reactor::mailbox::{Receiver as RingEnd, Sender as RingStart};
 use amita_reactor::{Pool, Waker};
-use amita_sequencer::IoError;
+use amita_types::io::IoError;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;

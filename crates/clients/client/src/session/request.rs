@@ -3,8 +3,8 @@
 use super::{MOST_AT_ONCE, WINDOW};
 use crate::payload::{Done, Payload};
 use amita_reactor::{Pool, Slice};
-use amita_sequencer::{IoError, Op, Payload as Found};
 use amita_types::VolumeId;
+use amita_types::io::{IoError, Op, Payload as Found};
 use amita_uss::{Pieces, ZeroStep, Zeroes};
 
 /// What is to be done, with what of it has not been submitted.

@@ -14,7 +14,7 @@ use amita_node::control::{FromCore, Record, ToCore};
 use amita_node::mail::Mail;
 use amita_node::{Core, CoreConfig};
 use amita_reactor::{Driver, Inbox, Outbox, Pool, Slice, Time, Wait};
-use amita_sequencer::Op;
+use amita_types::io::Op;
 use amita_types::placement::Level;
 use amita_types::{BLOCK_BYTES, ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId, map};
 use amita_uss::{Event, Flow, Front, FrontId, StorageService};

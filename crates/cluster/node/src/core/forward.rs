@@ -6,7 +6,7 @@ use crate::ways::{Answered, FORWARDED, Pending, State, Work, is_host};
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
-use amita_sequencer::{IoError, Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
 use amita_uss::HostKey;
 use amita_uss::reservation::{self, Refusal};

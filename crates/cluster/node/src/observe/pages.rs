@@ -8,8 +8,8 @@ use crate::trace::{Leg, Trace};
 use crate::usage::IoKind;
 use amita_reactor::Time;
 use amita_reactor::histogram::Histogram;
-use amita_sequencer::Op;
 use amita_types::StoreId;
+use amita_types::io::Op;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

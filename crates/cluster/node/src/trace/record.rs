@@ -3,7 +3,7 @@
 use super::Ended;
 use super::stages::Stage;
 use amita_reactor::Time;
-use amita_sequencer::{IoError, Op};
+use amita_types::io::{IoError, Op};
 use amita_types::message::MAX_MEMBERS;
 use amita_types::trace::StoreTrace;
 use amita_types::{StoreId, TraceId, VolumeId};

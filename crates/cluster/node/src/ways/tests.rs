@@ -3,7 +3,7 @@ use crate::mail::Origin;
 use amita_fabric::Link;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_sequencer::Op;
+use amita_types::io::Op;
 use amita_types::{Generation, NodeId, TraceId, VolumeId};
 use amita_uss::{FrontId, HostKey};
 use std::time::Duration;

@@ -3,8 +3,9 @@
 use super::history::{Step, What};
 use super::random::Random;
 use super::world::{BLOCKS, CHUNKS, Event, GROUPS, MS, World, store_id, volume_id};
-use crate::io::{IoError, IoId, Op, Payload};
+use crate::io::IoId;
 use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{Request, RequestBody};
 use amita_types::{BLOCK_BYTES, ChunkId, ChunkIndex, Generation};
 use std::collections::BTreeMap;

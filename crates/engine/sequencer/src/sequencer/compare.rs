@@ -7,10 +7,11 @@
 //! and the write that follows is fenced with everything else of this generation.
 
 use super::Sequencer;
-use crate::io::{Course, IoError, Payload};
+use crate::io::Course;
 use crate::task::{Kind, NIL, Read};
 use amita_reactor::Time;
 use amita_types::TraceId;
+use amita_types::io::{IoError, Payload};
 
 impl Sequencer {
     /// Goes on with the chunk's compare-and-write, or begins the next one.

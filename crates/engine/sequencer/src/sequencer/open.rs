@@ -10,10 +10,11 @@ use super::Sequencer;
 use super::roll::Roll;
 use super::state::ChunkState;
 use crate::config::MAX_OPENINGS;
-use crate::io::{Effect, IoError, Payload, StopReason, Warning};
+use crate::io::{Effect, StopReason, Warning};
 use crate::task::{Kind, List, Members, NIL, Step};
 use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Payload};
 use amita_types::message::{AnswerBody, MAX_MEMBERS, Refusal, RequestBody};
 use amita_types::{ChunkId, Epoch, Version};
 

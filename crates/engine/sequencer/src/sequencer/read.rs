@@ -2,10 +2,11 @@
 //! out when promises prove that nobody can have taken over meanwhile (R4).
 
 use super::Sequencer;
-use crate::io::{Course, IoError, Op, Payload, StopReason};
+use crate::io::{Course, StopReason};
 use crate::task::{Found, Kind, Members, NIL, Read};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{Refusal, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, TraceId, Version};
 

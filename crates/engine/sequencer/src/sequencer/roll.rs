@@ -9,9 +9,10 @@
 
 use super::Sequencer;
 use super::open::Phase;
-use crate::io::{Effect, IoError, Warning};
+use crate::io::{Effect, Warning};
 use crate::task::{Members, Step};
 use amita_reactor::{Slice, Time};
+use amita_types::io::IoError;
 use amita_types::message::{Change, MAX_CHANGES, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, Version};
 

@@ -3,9 +3,10 @@
 use super::Sequencer;
 use super::state::{Chunk, ChunkState};
 use crate::config::MAX_IOS;
-use crate::io::{Course, IoError, IoId, Op, Payload};
+use crate::io::{Course, IoId};
 use crate::task::{Kind, List, Members, NIL, Read, Write};
 use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{MAX_MEMBERS, Sums};
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkId, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, TraceId, Version};
 

@@ -3,10 +3,10 @@
 
 use super::Sequencer;
 use crate::config::{MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
-use crate::io::{IoError, Payload};
 use crate::task::{Kind, Members, NIL, Write};
 use amita_reactor::Time;
 use amita_reactor::buggify::{Point, narrow};
+use amita_types::io::{IoError, Payload};
 use amita_types::message::{Refusal, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, ChunkIndex, RequestId, Version};
 

@@ -8,7 +8,7 @@ use crate::nbd::reply::Failure;
 use crate::nbd::wire::Errno;
 use crate::slots::SlotId;
 use amita_reactor::Slice;
-use amita_sequencer::{IoError, Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 
 const WRONG_LENGTH: Failure = Failure::new(Errno::Io, "the volume answered with another length than was asked for");
 

@@ -7,7 +7,7 @@ use crate::nbd::session::request::PieceState;
 use crate::pieces::{Piece, ZeroStep};
 use crate::slots::SlotId;
 use amita_reactor::Slice;
-use amita_sequencer::{Op, Payload};
+use amita_types::io::{Op, Payload};
 use std::time::Duration;
 
 /// How many clears, writes of zeros or allocation queries of one request are under way at once.

@@ -4,7 +4,7 @@ use crate::nbd::reply::Failure;
 use crate::nbd::wire::Errno;
 use crate::pieces::{Pieces, Zeroes};
 use amita_reactor::Slice;
-use amita_sequencer::{IoError, Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 use std::collections::VecDeque;
 
 /// What a request does, and how far it has come.

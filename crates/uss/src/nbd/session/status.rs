@@ -5,8 +5,8 @@ use super::{Cx, Session};
 use crate::nbd::wire::state;
 use crate::slots::SlotId;
 use amita_reactor::Slice;
-use amita_sequencer::{Op, Payload};
 use amita_types::BLOCK_BYTES;
+use amita_types::io::{Op, Payload};
 
 /// The most extents of one reply. ("The server MAY return fewer descriptors": the client goes on where they end.)
 const MAX_EXTENTS: usize = 4096;

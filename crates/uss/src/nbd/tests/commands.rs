@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nbd::wire::{Errno, chunk, command_flag as flag};
-use amita_sequencer::{IoError, Op};
+use amita_types::io::{IoError, Op};
 
 const SIZE: u64 = 16 * MIB;
 
@@ -410,7 +410,7 @@ fn payloads_are_passed_on_without_a_copy() {
     client.service.run();
     let at = match &client.service.events[0].1 {
         crate::service::Event::Done {
-            payload: amita_sequencer::Payload::Data(data),
+            payload: amita_types::io::Payload::Data(data),
             ..
         } => data.as_ptr(),
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::nbd::Limits;
 use crate::nbd::wire::command_flag as flag;
-use amita_sequencer::Op;
+use amita_types::io::Op;
 
 /// A receive block, and a piece or two that are on their way between the counters.
 const SLACK: usize = 640 << 10;

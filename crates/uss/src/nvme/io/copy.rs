@@ -4,7 +4,7 @@ use super::issue::Step;
 use super::*;
 use crate::nvme::wire::{u16_at, u64_at};
 use crate::slots::SlotId;
-use amita_sequencer::{Op, Payload};
+use amita_types::io::{Op, Payload};
 
 /// Bytes of a descriptor of format 0.
 const RANGE_BYTES: u32 = 32;

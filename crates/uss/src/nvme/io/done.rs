@@ -7,7 +7,7 @@ use crate::nvme::queue::{Queue, Work};
 use crate::nvme::wire::{flag, status};
 use crate::slots::SlotId;
 use amita_reactor::Slice;
-use amita_sequencer::{IoError, Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 
 /// The status for an error of the volume.
 pub(super) fn status_of(error: IoError) -> Status {

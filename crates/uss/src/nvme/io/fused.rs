@@ -4,7 +4,7 @@
 use super::issue::Step;
 use super::*;
 use crate::slots::SlotId;
-use amita_sequencer::Op;
+use amita_types::io::Op;
 
 const FIRST: u8 = 1;
 const SECOND: u8 = 2;

@@ -5,7 +5,7 @@ use crate::nvme::queue::{End, PieceState, Queue, Work};
 use crate::pieces::{Piece, ZeroStep, clears};
 use crate::slots::SlotId;
 use amita_reactor::Slice;
-use amita_sequencer::{Op, Payload};
+use amita_types::io::{Op, Payload};
 use std::time::Duration;
 
 /// How many pieces of one command are under way at once, for commands that move no data over the network.

@@ -5,7 +5,7 @@ use crate::nvme::command::{COMMAND_BYTES, Command, Status};
 use crate::pieces::{Pieces, Zeroes};
 use crate::slots::SlotId;
 use amita_reactor::{Slice, Time};
-use amita_sequencer::{Op, Payload};
+use amita_types::io::{Op, Payload};
 use std::collections::VecDeque;
 
 /// What a command needs its data for, as a whole.

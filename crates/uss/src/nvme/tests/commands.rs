@@ -1,7 +1,7 @@
 //! Each I/O command: what it does, and what it refuses.
 
 use super::*;
-use amita_sequencer::{IoError, Op};
+use amita_types::io::{IoError, Op};
 
 /// An I/O queue of a new controller.
 fn start() -> (World, Host) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::nvme::failure::MAX_FAILURES;
 use crate::nvme::wire::u64_at;
-use amita_sequencer::IoError;
+use amita_types::io::IoError;
 
 /// An entry of the log: count, queue, command, status field, location, block, namespace, opcode.
 type Entry = (u64, u16, u16, u16, u16, u64, u32, u8);

@@ -1,7 +1,7 @@
 //! Compare and Write, as one.
 
 use super::*;
-use amita_sequencer::{IoError, Op};
+use amita_types::io::{IoError, Op};
 
 const FAILED: (u8, u8) = (0, 0x09);
 const MISSING: (u8, u8) = (0, 0x0a);

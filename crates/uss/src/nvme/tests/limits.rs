@@ -1,7 +1,7 @@
 //! What one connection may hold.
 
 use super::*;
-use amita_sequencer::Op;
+use amita_types::io::Op;
 
 /// A receive block, and a piece or two that are on their way between the counters.
 const SLACK: usize = 640 << 10;

@@ -145,7 +145,7 @@ fn a_data_pdu_has_at_most_what_was_told() {
 #[test]
 fn a_failed_write_waits_for_the_data_that_was_asked_for() {
     let (mut world, mut host) = start(4);
-    world.service.fault = Some((0, amita_sequencer::IoError::NoSpace));
+    world.service.fault = Some((0, amita_types::io::IoError::NoSpace));
     host.command(&mut world, write(1, 1, 0, 256));
     let asked = r2ts(&mut host);
     assert_eq!(asked.len(), 4);

@@ -15,7 +15,7 @@ use amita_nvme_host::wire::status;
 use amita_nvme_host::{Request, Transfer, commands};
 use amita_reactor::sim::{SimDriver, World};
 use amita_reactor::{Completion, Driver, Outcome, Slice, SocketId, Time, Token, Wait};
-use amita_sequencer::{IoError, Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 use amita_uss::nbd::wire::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -14,7 +14,7 @@ use crate::faults::Member;
 use crate::history::{History, OperationId};
 use crate::workload::{Ask, Workload};
 use amita_reactor::Time;
-use amita_sequencer::{IoError, Payload};
+use amita_types::io::{IoError, Payload};
 use amita_uss::{Event, HostKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::observe::{CoreReport, VolumeReport};
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
 use amita_reactor::{DriverCounts, Time};
-use amita_sequencer::Op;
+use amita_types::io::Op;
 use amita_types::{ClusterId, NodeId, VolumeId};
 
 fn volume(name: &str, writes: u32) -> VolumeReport {

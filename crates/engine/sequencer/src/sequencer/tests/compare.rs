@@ -1,5 +1,5 @@
 use super::rig::{Rig, version};
-use crate::io::{IoError, Op};
+use amita_types::io::{IoError, Op};
 use amita_types::message::Refusal;
 
 const BLOCK: u64 = 4096;

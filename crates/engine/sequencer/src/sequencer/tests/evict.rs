@@ -1,7 +1,8 @@
 use super::rig::{CHUNK_BYTES, Rig, old, store};
-use crate::io::{IoError, StopReason, Warning};
+use crate::io::{StopReason, Warning};
 use crate::{Config, MAX_EVICTION_GROUPS};
 use amita_metadata::{Compare, Op};
+use amita_types::io::IoError;
 use amita_types::message::AnswerBody;
 use amita_types::{Epoch, Generation, GroupIndex};
 

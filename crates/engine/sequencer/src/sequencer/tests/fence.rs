@@ -1,6 +1,6 @@
 use super::rig::{GENERATION, Rig, old, store};
 use crate::StopReason;
-use crate::io::IoError;
+use amita_types::io::IoError;
 use amita_types::message::{AnswerBody, Refusal, RequestBody};
 use amita_types::{Epoch, Generation, NodeId};
 

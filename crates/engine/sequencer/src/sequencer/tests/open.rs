@@ -1,7 +1,7 @@
 use super::rig::{Rig, old, store, version};
 use crate::StopReason;
-use crate::io::IoError;
 use amita_reactor::Slice;
+use amita_types::io::IoError;
 use amita_types::message::{AnswerBody, Change, Refusal, Request, RequestBody, Sums};
 use amita_types::{BlockIndex, Generation, Version};
 

@@ -1,7 +1,8 @@
 use super::rig::{MS, Rig, old, store, version};
-use crate::io::{IoError, Op, Payload, Warning};
+use crate::io::Warning;
 use crate::{Config, StopReason};
 use amita_reactor::Slice;
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{AnswerBody, Refusal, RequestBody, Sums};
 use amita_types::{BlockIndex, Generation, Version};
 

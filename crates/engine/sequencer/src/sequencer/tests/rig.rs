@@ -1,10 +1,11 @@
 //! A sequencer in a vice: what it wants is collected, and what it gets is said by the test.
 
-use crate::io::{CallId, Effect, IoError, IoId, Op, Opened, Payload, StopReason, Warning};
+use crate::io::{CallId, Effect, IoId, Opened, StopReason, Warning};
 use crate::{Config, Sequencer};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Error};
 use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, PoolKind};
 use amita_types::message::{Answer, AnswerBody, ChunkState, Refusal, Request, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};

@@ -1,5 +1,5 @@
 use super::rig::{CHUNK_BYTES, Rig};
-use crate::io::{IoError, Op};
+use amita_types::io::{IoError, Op};
 
 #[test]
 fn what_does_not_fit_is_refused() {

@@ -1,7 +1,7 @@
 use super::rig::{CHUNK_BYTES, MS, Rig, old, store, version};
 use crate::config::{MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
-use crate::io::{IoError, Op};
 use amita_reactor::Time;
+use amita_types::io::{IoError, Op};
 use amita_types::message::{AnswerBody, Refusal, Request, RequestBody};
 use amita_types::{BLOCK_BYTES, Version};
 
