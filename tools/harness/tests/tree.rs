@@ -7,16 +7,19 @@ use std::process::Command;
 /// A room of the tree, by the folder of its crates, and the rooms that its crates may depend on beside their own.
 const ROOMS: &[(&str, &[&str])] = &[
     ("crates/engine", &[]),
-    ("crates/cluster", &["crates/engine", "crates/uss"]),
-    ("crates/uss", &["crates/engine", "crates/cluster/keys"]),
-    ("crates/clients", &["crates/engine", "crates/cluster", "crates/uss"]),
+    ("crates/cluster", &["crates/engine", "crates/frontends"]),
+    ("crates/frontends", &["crates/engine", "crates/cluster/keys"]),
+    (
+        "crates/clients",
+        &["crates/engine", "crates/cluster", "crates/frontends/engine"],
+    ),
     ("crates/terminal", &["crates/engine/types"]),
     (
         "crates/amita",
         &[
             "crates/engine",
             "crates/cluster",
-            "crates/uss",
+            "crates/frontends",
             "crates/clients",
             "crates/terminal",
         ],
@@ -44,11 +47,16 @@ const ORDER: &[&str] = &[
     "amita-metadata",
     "amita-sequencer",
     "amita-control",
-    "amita-uss",
+    "amita-frontend",
+    "amita-nbd",
+    "amita-nvme",
     "amita-node",
     "amita-client",
     "libamita",
 ];
+
+/// One protocol knows nothing of another.
+const PROTOCOLS: &[&str] = &["amita-nbd", "amita-nvme"];
 
 /// Crates that depend on nothing of ours, so that they can be wrong in other ways than the product.
 const ALONE: &[&str] = &["amita-model", "amita-nvme-host", "amita-keys", "amita-reactor"];
@@ -108,6 +116,9 @@ fn forbidden(crates: &BTreeMap<String, Crate>, from: &str, to: &str) -> Option<S
     let (source, target) = (&crates[from], &crates[to]);
     if ALONE.contains(&from) {
         return Some(format!("{from} depends on {to}, and is to depend on nothing of ours"));
+    }
+    if PROTOCOLS.contains(&from) && PROTOCOLS.contains(&to) {
+        return Some(format!("{from} depends on {to}: what both need is the engine's"));
     }
     let Some((room, others)) = ROOMS.iter().find(|(room, _)| lies_in(&source.folder, room)) else {
         return Some(format!(

@@ -1,7 +1,7 @@
 //! An NVMe/TCP host in user space, over blocking sockets: what the conformance suite and the load client are made of.
 //!
 //! It is read from the specifications for itself (NVM Express Base 2.1, NVM Command Set 1.1, TCP Transport 1.1), with
-//! encodings of its own: nothing here comes from the target in `amita-uss`, so a rule that the target misread is not
+//! encodings of its own: nothing here comes from the target in `amita-nvme`, so a rule that the target misread is not
 //! misread here in the same way by sharing a line of code. For the same reason it is tried against the Linux kernel's
 //! target too (`docs/operating/nvme-conformance.md`).
 //!

@@ -2,10 +2,10 @@
 
 mod common;
 
+use amita_nvme::{Ana, Catalog, Subsystem};
 use amita_nvme_host::structures::{AnaLog, DiscoveryLog, namespaces_of};
 use amita_nvme_host::wire::{feature, log};
 use amita_nvme_host::{Controller, commands};
-use amita_uss::nvme::{Ana, Catalog, Subsystem};
 use common::Target;
 use std::sync::Arc;
 

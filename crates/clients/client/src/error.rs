@@ -1,7 +1,7 @@
 //! Why a client does not do what it was asked for.
 
+use amita_frontend::OpenError;
 use amita_node::serve::ServeError;
-use amita_uss::OpenError;
 use std::time::Duration;
 
 /// What, where, and what to do. How a request ended that was begun is an [`IoError`](crate::IoError).

@@ -20,10 +20,10 @@ mod payload;
 mod queue;
 mod session;
 
+pub use amita_frontend::OpenError;
 pub use amita_node::serve::{Level, Log};
 pub use amita_reactor::{BufMut, Pool, Slice};
 pub use amita_types::io::IoError;
-pub use amita_uss::OpenError;
 pub use client::Client;
 pub use config::Config;
 pub use error::Error;

@@ -1,6 +1,6 @@
 //! The session of a client: its open volumes and its requests under way, as a state machine over the storage service.
 //!
-//! A request is cut into pieces that lie in one chunk ([`amita_uss::pieces()`]); it ends when the last of them has. What
+//! A request is cut into pieces that lie in one chunk ([`amita_frontend::pieces()`]); it ends when the last of them has. What
 //! bounds it: the slots for requests, the pieces under way (below what a sequencer queues, so that it never answers
 //! `Busy`), and the bytes that reads may bring at one time (they take the pool's memory). What does not fit waits in
 //! order. Discards and zeroings of any length go by windows, so that they hold up nobody.
@@ -11,12 +11,12 @@ mod tests;
 
 use crate::error::Error;
 use crate::payload::{Done, Payload};
+use amita_frontend::slots::{MAX_SLOTS, SlotId, Slots};
+use amita_frontend::{Event, FrontId, OpenError, StorageService, VolumeInfo, clears, pieces, zeroes};
 use amita_reactor::{Pool, Slice};
 use amita_sequencer::MAX_IOS;
 use amita_types::io::{IoError, Op, Payload as Found};
 use amita_types::{MAX_IO_BYTES, VolumeId};
-use amita_uss::slots::{MAX_SLOTS, SlotId, Slots};
-use amita_uss::{Event, FrontId, OpenError, StorageService, VolumeInfo, clears, pieces, zeroes};
 use request::{Request, Work};
 use std::collections::VecDeque;
 
@@ -336,7 +336,7 @@ impl Session {
             Event::Opened { .. }
             | Event::Listed { .. }
             | Event::Reserved { .. }
-            | Event::Nvme { .. }
+            | Event::Register { .. }
             | Event::Settings => {}
             Event::Lost { volume, why } => {
                 for open in self.volumes.iter_mut().flatten().filter(|open| open.info.id == volume) {

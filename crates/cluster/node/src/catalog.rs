@@ -3,9 +3,9 @@
 use crate::view::View;
 use amita_control::admin::field;
 use amita_keys::{SealError, SealKey};
+use amita_nvme::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
 use amita_types::map;
 use amita_types::{ClusterId, NodeId, VolumeId};
-use amita_uss::nvme::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -26,10 +26,10 @@ use crate::token;
 use crate::view::View;
 use crate::ways::{FORWARDS, Ways};
 use amita_fabric::Fabric;
+use amita_frontend as frontend;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_types::condition::Failing;
 use amita_types::{Generation, NodeId, StoreId, VolumeId};
-use amita_uss as uss;
 use peers::Peers;
 pub use peers::{REFUSED_FOR, SILENT_FOR};
 use rustc_hash::FxHashMap;
@@ -81,7 +81,7 @@ pub struct CoreConfig {
     /// A core that hosts of several gateways use drops them when it was not running for so long (R9).
     pub stale_after: Duration,
     /// The NVMe target's settings.
-    pub nvme: uss::nvme::Config,
+    pub nvme: amita_nvme::Config,
     /// The fabric's settings.
     pub fabric: amita_fabric::Config,
     /// The stores' settings.
@@ -112,8 +112,8 @@ pub struct Core {
     /// Volumes whose reservation was changed a moment ago.
     adopting: Vec<VolumeId>,
     /// The NVMe target's side of this core.
-    port: Rc<uss::nvme::Port>,
-    hub: uss::nvme::Hub,
+    port: Rc<amita_nvme::Port>,
+    hub: amita_nvme::Hub,
     /// On core 0 of a node that NVMe hosts connect to.
     cataloguer: Option<Cataloguer>,
     /// All records of the metadata are known, as they were at the start. Before that NVMe hosts are not let in: a host that is
@@ -178,8 +178,8 @@ impl Core {
             peers: Peers::new(&config),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
             adopting: Vec::new(),
-            port: Rc::new(uss::nvme::Port::new(config.nvme.clone())),
-            hub: uss::nvme::Hub::default(),
+            port: Rc::new(amita_nvme::Port::new(config.nvme.clone())),
+            hub: amita_nvme::Hub::default(),
             cataloguer: None,
             catalog_due: false,
             tell_settings: false,
@@ -320,7 +320,7 @@ impl Core {
         self.taken = mail;
         self.drop_everywhere(driver);
         if std::mem::take(&mut self.tell_settings) {
-            self.fronts.event_to_all(driver, || uss::Event::Settings);
+            self.fronts.event_to_all(driver, || frontend::Event::Settings);
         }
         let now = driver.now();
         if self.stirred || now >= self.tick_due {

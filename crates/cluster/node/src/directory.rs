@@ -16,12 +16,12 @@ use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
 use amita_fabric::{Link, Message, ReleaseOutcome};
+use amita_frontend as frontend;
 use amita_metadata as meta;
 use amita_reactor::driver::Time;
 use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use amita_types::map::{ScrubReport, WholeMember};
 use amita_types::{Generation, NodeId, VolumeId};
-use amita_uss as uss;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ pub enum Act {
     /// A front end's open has ended.
     Opened {
         origin: Origin,
-        result: Result<uss::VolumeInfo, uss::OpenError>,
+        result: Result<frontend::VolumeInfo, frontend::OpenError>,
     },
     /// An answer to another gateway.
     Reply { core: usize, link: Link, message: Message },
@@ -118,7 +118,7 @@ enum State {
     },
     /// To be handed over to another gateway, once these cores have nothing under way.
     Leaving {
-        info: uss::VolumeInfo,
+        info: frontend::VolumeInfo,
         generation: Generation,
         /// Which attempt it is.
         attempt: u64,
@@ -128,7 +128,7 @@ enum State {
     },
     /// Open, with so many users.
     Open {
-        info: uss::VolumeInfo,
+        info: frontend::VolumeInfo,
         generation: Generation,
         users: u64,
     },
@@ -212,11 +212,11 @@ impl Directory {
             }
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.fronts.push(origin),
             Some(State::Leaving { .. }) => {
-                let result = Err(uss::OpenError::Unavailable("the volume is being moved".to_owned()));
+                let result = Err(frontend::OpenError::Unavailable("the volume is being moved".to_owned()));
                 self.acts.push_back(Act::Opened { origin, result });
             }
             None if full => {
-                let result = Err(uss::OpenError::Unavailable(format!(
+                let result = Err(frontend::OpenError::Unavailable(format!(
                     "{MAX_OPENERS} volumes are being opened here"
                 )));
                 self.acts.push_back(Act::Opened { origin, result });
@@ -415,7 +415,7 @@ impl Directory {
         if *missing > 0 {
             return;
         }
-        let info = uss::VolumeInfo {
+        let info = frontend::VolumeInfo {
             id: volume,
             name: name.clone(),
             size_bytes: opened.volume.size_bytes,
@@ -473,7 +473,7 @@ impl Directory {
                 let why = "another gateway took the volume over while it was being opened".to_owned();
                 self.acts.push_back(Act::Opened {
                     origin,
-                    result: Err(uss::OpenError::Unavailable(why)),
+                    result: Err(frontend::OpenError::Unavailable(why)),
                 });
             }
         }
@@ -636,11 +636,11 @@ impl Directory {
 }
 
 /// What a host is told of a volume that could not be opened.
-fn refuse(why: &OpenError) -> uss::OpenError {
+fn refuse(why: &OpenError) -> frontend::OpenError {
     match why {
-        OpenError::NoSuchVolume { .. } => uss::OpenError::NotFound,
-        OpenError::Busy { .. } => uss::OpenError::Refused(why.to_string()),
-        _ => uss::OpenError::Unavailable(why.to_string()),
+        OpenError::NoSuchVolume { .. } => frontend::OpenError::NotFound,
+        OpenError::Busy { .. } => frontend::OpenError::Refused(why.to_string()),
+        _ => frontend::OpenError::Unavailable(why.to_string()),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Front ends: the sessions of hosts, their sockets, and what they ask of the node.
 
 use crate::token;
+use amita_frontend::{Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, reservation};
+use amita_nvme as nvme;
 use amita_reactor::driver::{Completion, Driver, ListenerId, Outcome, SocketId, Time};
 use amita_reactor::{Inbox, Outbox, Slice};
 use amita_types::VolumeId;
 use amita_types::io::Op;
-use amita_uss::{Event, Flow, Front, FrontId, HostKey, StorageService, nvme, reservation};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -104,7 +105,9 @@ impl StorageService for Asks {
             command,
         });
     }
-    fn nvme(&mut self, front: FrontId, tag: u64, call: nvme::Call) {
+    fn register(&mut self, front: FrontId, tag: u64, call: RegisterMessage) {
+        // NVMe's is the only one.
+        let call = *call.downcast().expect("a call of the register of NVMe controllers");
         self.queue.push_back(Ask::Nvme { front, tag, call });
     }
 }

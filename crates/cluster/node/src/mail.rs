@@ -5,6 +5,7 @@
 //! in an overflow queue of the sender and goes first in the next pass, so that order between two cores is kept.
 
 use amita_fabric::{Link, Message};
+use amita_frontend as frontend;
 use amita_reactor::Slice;
 use amita_reactor::buggify::{IS_BUILT, Point, slow};
 use amita_reactor::driver::Time;
@@ -14,7 +15,6 @@ use amita_store::LinkId;
 use amita_types::io::Payload;
 use amita_types::message::{Answer, Request};
 use amita_types::{Generation, NodeId, StoreId, TraceId, VolumeId};
-use amita_uss as uss;
 use std::collections::VecDeque;
 
 /// Messages that one ring holds, at most.
@@ -102,7 +102,7 @@ pub enum CoreMessage {
         /// Who had asked.
         origin: Origin,
         /// What there is.
-        exports: Vec<uss::Export>,
+        exports: Vec<frontend::Export>,
     },
     /// An incoming link is gone: the receiving core's stores take its credits back.
     LinkClosed {
@@ -121,7 +121,7 @@ pub enum CoreMessage {
         /// Who had asked.
         origin: Origin,
         /// The volume, or why not.
-        result: Result<uss::VolumeInfo, uss::OpenError>,
+        result: Result<frontend::VolumeInfo, frontend::OpenError>,
     },
     /// To the directory: where is the owner of a volume that hosts have I/O for? It is opened here if it has none.
     Seek {
@@ -137,7 +137,7 @@ pub enum CoreMessage {
         /// The core of its connection.
         core: u16,
         /// Its front.
-        front: amita_uss::FrontId,
+        front: amita_frontend::FrontId,
     },
     /// The cluster does not know this node as living: all hosts are dropped.
     DropHosts,
@@ -189,14 +189,14 @@ pub enum CoreMessage {
         /// The volume.
         volume: VolumeId,
         /// The command.
-        command: uss::reservation::Command,
+        command: frontend::reservation::Command,
     },
     /// The end of such a command.
     Reserved {
         /// Where it came in.
         origin: Origin,
         /// How it ended.
-        result: Result<uss::reservation::State, uss::reservation::Refusal>,
+        result: Result<frontend::reservation::State, frontend::reservation::Refusal>,
     },
     /// To all cores: I/O is held against this from now on.
     Adopt {
@@ -215,23 +215,23 @@ pub enum CoreMessage {
     /// To the register of NVMe controllers: a queue asks.
     Nvme {
         /// Whose connection it is.
-        mouth: uss::nvme::Mouth,
+        connection: frontend::ConnectionId,
         /// The queue's tag.
         tag: u64,
         /// What it asks.
-        call: uss::nvme::Call,
+        call: amita_nvme::Call,
     },
     /// From the register, to a queue's front.
     NvmeWord {
         /// The front.
-        front: uss::FrontId,
+        front: frontend::FrontId,
         /// The tag of what it asked, or 0.
         tag: u64,
         /// What is said.
-        word: uss::nvme::Word,
+        word: amita_nvme::Word,
     },
     /// The settings that concern NVMe hosts, made anew.
-    Catalog(std::sync::Arc<uss::nvme::Catalog>),
+    Catalog(std::sync::Arc<amita_nvme::Catalog>),
     /// To the directory: one front end less uses the volume.
     Close {
         /// The volume.
@@ -398,7 +398,7 @@ pub struct Origin {
     /// The core.
     pub core: u16,
     /// The front end there.
-    pub front: uss::FrontId,
+    pub front: frontend::FrontId,
     /// Its tag.
     pub tag: u64,
     /// When its last byte had come in, and when it was parsed; of an I/O.
@@ -408,7 +408,7 @@ pub struct Origin {
     /// Its trace, if it has one.
     pub trace: TraceId,
     /// The host, where its front serves hosts that other gateways serve as well: such I/O may be forwarded.
-    pub host: uss::HostKey,
+    pub host: frontend::HostKey,
     /// Of a forwarded request: the generation under which alone it may be carried out here. Zero: of a host of ours.
     pub generation: Generation,
 }

@@ -15,12 +15,12 @@
 
 use crate::mail::Origin;
 use crate::planted::Planted;
+use amita_frontend::HostKey;
+use amita_frontend::reservation::{Access, Command, Refusal, State};
 use amita_metadata::{self as meta, Call, Compare, Op};
 use amita_sequencer::CallId;
 use amita_types::map;
 use amita_types::{Generation, NodeId, VolumeId};
-use amita_uss::HostKey;
-use amita_uss::reservation::{Access, Command, Refusal, State};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 //! A hint for routing and listing. Ownership and membership are never decided from it.
 
 use crate::control::Record;
+use amita_frontend::reservation;
 use amita_types::map::{self, PREFIX};
 use amita_types::recovery::{HealthReport, Recovery};
 use amita_types::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
-use amita_uss::reservation;
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};

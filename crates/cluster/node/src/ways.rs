@@ -13,7 +13,7 @@
 //!   may have gone on;
 //! * a core that was not running for a while drops its hosts, all that it has read from them and the links by which it
 //!   forwards, before it does anything else ([`crate::core`]); so does a node whose lease has lapsed, before it takes another;
-//! * a host that is silent while a request of it grows old is dropped (`amita_uss::nvme`), and what waits here with it;
+//! * a host that is silent while a request of it grows old is dropped (`amita_nvme`), and what waits here with it;
 //! * a write is carried out at most once for what is forwarded. One whose link broke is asked for again by the link that replaces
 //!   it, under the tag that it had: the owner knows by that what it has carried out, or is about to, and has nothing of the old link to
 //!   read any more. Where another generation owns the volume by then, or the owner cannot be reached, nobody knows: it ends as a
@@ -25,19 +25,19 @@
 use crate::mail::Origin;
 use crate::planted::Planted;
 use amita_fabric::Link;
+use amita_frontend::FrontId;
+use amita_frontend::reservation::Command;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::Op;
 use amita_types::{Generation, NodeId, VolumeId};
-use amita_uss::FrontId;
-use amita_uss::reservation::Command;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The number in ids that no sequencer gets: forwarded requests carry it.
 pub const FORWARDS: u16 = u16::MAX - 2;
 /// The front of a request that came from another gateway.
-pub const FORWARDED: amita_uss::FrontId = amita_uss::FrontId(u64::MAX);
+pub const FORWARDED: amita_frontend::FrontId = amita_frontend::FrontId(u64::MAX);
 
 /// Is the front one of a host, and not of another gateway?
 #[must_use]

@@ -2,12 +2,13 @@
 
 #![allow(dead_code)]
 
+use amita_frontend::memory::{Server, Volumes};
+use amita_nvme::memory::{Board, Nvme};
+use amita_nvme::{Ana, Catalog, Config, Gateway, HostAccess, Namespace, Subsystem};
 use amita_nvme_host::conformance::Options;
 use amita_nvme_host::{Controller, Error, Host, Queue, Settings, commands};
 use amita_reactor::Pool;
 use amita_types::NodeId;
-use amita_uss::memory::{Board, Server, Volumes};
-use amita_uss::nvme::{Ana, Catalog, Config, Gateway, HostAccess, Namespace, Subsystem};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,8 +30,11 @@ impl Target {
         let volumes = Volumes::new();
         let board = Board::default();
         let any = "127.0.0.1:0".parse().expect("an address");
-        let server =
-            Server::nvme(any, Config::default(), board.clone(), volumes.clone(), Pool::heap()).expect("a free port");
+        let protocol = Nvme {
+            config: Config::default(),
+            board: board.clone(),
+        };
+        let server = Server::tcp(any, protocol, volumes.clone(), Pool::heap()).expect("a free port");
         let address = server.address().expect("a TCP server");
         let namespaces = [4096u32, 512].iter().zip(1u8..).map(|(&block_bytes, number)| {
             let name = format!("volume{number}");

@@ -14,6 +14,7 @@ use crate::metadata::Metadata;
 use crate::random::Random;
 use amita_control::admin::{self, AdminError, Deletion};
 use amita_control::ledger::{Ledger, News};
+use amita_frontend::{Event, FrontId};
 use amita_metadata::{Batch, Call, Event as Changed, Reply, Transact};
 use amita_node::control::ToCore;
 use amita_reactor::{Slice, Time};
@@ -21,7 +22,6 @@ use amita_types::holdings::Holdings;
 use amita_types::io::Op;
 use amita_types::map::{self, StoreDuty};
 use amita_types::{BLOCK_BYTES, PoolId, StoreId, VolumeId};
-use amita_uss::{Event, FrontId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -353,7 +353,7 @@ impl Cluster {
                     self.coverage.add("space.guest_wrote", u64::from(result.is_ok()));
                     guest.writes += u64::from(result.is_ok());
                 }
-                Event::Listed { .. } | Event::Reserved { .. } | Event::Nvme { .. } | Event::Settings => {}
+                Event::Listed { .. } | Event::Reserved { .. } | Event::Register { .. } | Event::Settings => {}
             }
         }
         let guest = &mut self.passing.guests[index];

@@ -21,10 +21,10 @@ use crate::history::{History, Kind, OperationId};
 use crate::random::Random;
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
 use crate::workload::{Ask, Workload};
+use amita_frontend::{Event, FrontId, OpenError};
 use amita_reactor::{Slice, Time};
 use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload};
-use amita_uss::{Event, FrontId, OpenError};
 use fronted::FrontedHost;
 pub use linux::NQN;
 use shared::Shared;
@@ -414,7 +414,7 @@ impl Hosts {
                         self.close(now, index, nodes, workload);
                     }
                 }
-                Event::Listed { .. } | Event::Reserved { .. } | Event::Nvme { .. } | Event::Settings => {}
+                Event::Listed { .. } | Event::Reserved { .. } | Event::Register { .. } | Event::Settings => {}
             }
         }
     }
@@ -425,7 +425,7 @@ impl Hosts {
         index: usize,
         nodes: &mut [Node],
         workload: &mut Workload,
-        result: Result<amita_uss::VolumeInfo, OpenError>,
+        result: Result<amita_frontend::VolumeInfo, OpenError>,
     ) {
         match result {
             Ok(info) => {

@@ -3,18 +3,18 @@
 use super::session::{Heard, Session};
 use super::setup::{Protocol, Setup};
 use crate::faults::Member;
+use amita_frontend::{FrontId, StorageService};
+use amita_nbd::NbdFront;
 use amita_node::catalog::Cataloguer;
 use amita_node::control::{FromCore, ToCore};
 use amita_node::fronts::MakeFront;
 use amita_node::mail::{CoreMessage, Mail, ring_messages};
 use amita_node::{Core, CoreConfig};
+use amita_nvme::NvmeFront;
 use amita_reactor::mailbox::{Receiver, Sender, channel};
 use amita_reactor::sim::{SimDriver, World};
 use amita_reactor::{Completion, Driver, Time, Wait};
 use amita_types::{ClusterId, NodeId, StoreId};
-use amita_uss::nbd::NbdFront;
-use amita_uss::nvme::NvmeFront;
-use amita_uss::{FrontId, StorageService};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -244,12 +244,12 @@ impl Node {
             links_per_peer: setup.links_per_peer,
             refused_for: setup.refused_for,
             stale_after: std::time::Duration::from_secs(1),
-            nvme: amita_uss::nvme::Config {
+            nvme: amita_nvme::Config {
                 stale_after: match setup.plants.keep_silent_hosts {
                     true => std::time::Duration::from_secs(3600),
                     false => std::time::Duration::from_secs(1),
                 },
-                ..amita_uss::nvme::Config::default()
+                ..amita_nvme::Config::default()
             },
             silent_for: setup.silent_for,
             fabric,
@@ -358,14 +358,14 @@ fn listen(service: &mut Core, driver: &mut SimDriver, node: NodeId, core: usize,
     let (address, make): (SocketAddr, MakeFront) = match protocol {
         Protocol::Nvme => {
             let (address, port, number) = (at(NVME_PORT), service.nvme_port().clone(), core as u16);
-            let make = move |id, now, peer, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_uss::Front> {
+            let make = move |id, now, peer, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_frontend::Front> {
                 Box::new(NvmeFront::accept(port.clone(), id, number, now, address, peer, outbox))
             };
             (address, Box::new(make))
         }
         Protocol::Nbd => {
-            let settings = Arc::new(amita_uss::nbd::Config::default());
-            let make = move |id, now, _, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_uss::Front> {
+            let settings = Arc::new(amita_nbd::Config::default());
+            let make = move |id, now, _, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_frontend::Front> {
                 Box::new(NbdFront::accept(settings.clone(), id, now, outbox))
             };
             (at(NBD_PORT), Box::new(make))

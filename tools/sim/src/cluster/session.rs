@@ -4,9 +4,9 @@
 //! Protocols have tests of their own; here the storage beneath them is tested, and a session that costs little makes
 //! more seeds in the same time.
 
+use amita_frontend::{Event, Flow, Front, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
 use amita_types::VolumeId;
-use amita_uss::{Event, Flow, Front, StorageService};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -25,12 +25,12 @@ pub struct Heard {
 /// The gateway's end of a session.
 pub struct Session {
     heard: Rc<RefCell<Heard>>,
-    id: amita_uss::FrontId,
+    id: amita_frontend::FrontId,
 }
 
 impl Session {
     /// A session, and the host's end of it.
-    pub fn new(id: amita_uss::FrontId) -> (Session, Rc<RefCell<Heard>>) {
+    pub fn new(id: amita_frontend::FrontId) -> (Session, Rc<RefCell<Heard>>) {
         let heard = Rc::new(RefCell::new(Heard::default()));
         (
             Session {

@@ -2,9 +2,9 @@
 
 use crate::admin::{Admin, Described};
 use amita_control::admin;
+use amita_frontend::reservation::{Kind, State};
 use amita_terminal::error::Result;
 use amita_terminal::table::{Table, print};
-use amita_uss::reservation::{Kind, State};
 use serde::Serialize;
 
 /// `amita volume reservation`.

@@ -2,10 +2,10 @@
 
 use super::{MOST_AT_ONCE, WINDOW};
 use crate::payload::{Done, Payload};
+use amita_frontend::{Pieces, ZeroStep, Zeroes};
 use amita_reactor::{Pool, Slice};
 use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload as Found};
-use amita_uss::{Pieces, ZeroStep, Zeroes};
 
 /// What is to be done, with what of it has not been submitted.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
 use super::*;
-use amita_uss::memory::{MemoryService, Volumes};
+use amita_frontend::memory::{MemoryService, Volumes};
 
 const CHUNK: u32 = 1 << 20;
 const SIZE: u64 = 64 << 20;

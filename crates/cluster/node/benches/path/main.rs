@@ -8,6 +8,7 @@
 mod driver;
 mod tracing;
 
+use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Event as Change};
 use amita_node::control::{FromCore, Record, ToCore};
@@ -17,7 +18,6 @@ use amita_reactor::{Driver, Inbox, Outbox, Pool, Slice, Time, Wait};
 use amita_types::io::Op;
 use amita_types::placement::Level;
 use amita_types::{BLOCK_BYTES, ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId, map};
-use amita_uss::{Event, Flow, Front, FrontId, StorageService};
 use driver::{MemoryDriver, Net};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -403,7 +403,7 @@ fn config(node: u32, driver: &MemoryDriver) -> CoreConfig {
         links_per_peer: 1,
         refused_for: Duration::from_millis(150),
         stale_after: Duration::from_secs(1),
-        nvme: amita_uss::nvme::Config::default(),
+        nvme: amita_nvme::Config::default(),
         silent_for: Duration::from_secs(5),
         fabric: amita_fabric::Config::new(CLUSTER, id, node.into(), driver.pool().clone()),
         store: amita_store::Config {

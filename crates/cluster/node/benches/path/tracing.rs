@@ -2,6 +2,7 @@
 //! disturbs the machine disturbs all of them. Processor time of this thread, the load's own included.
 
 use super::Bench;
+use amita_frontend::FrontId;
 use amita_node::mail::Origin;
 use amita_node::trace::{Ended, TraceConfig, Traces};
 use amita_node::usage::Usage;
@@ -9,7 +10,6 @@ use amita_reactor::Time;
 use amita_sequencer::Course;
 use amita_types::io::Op;
 use amita_types::{TraceId, VolumeId};
-use amita_uss::FrontId;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ pub fn always() {
             arrived,
             parsed: arrived,
             trace: TraceId::NONE,
-            host: amita_uss::HostKey::NONE,
+            host: amita_frontend::HostKey::NONE,
             generation: amita_types::Generation(0),
         };
         black_box(trace);

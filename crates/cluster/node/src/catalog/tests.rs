@@ -2,9 +2,9 @@ use super::{Cataloguer, discovery_nqn};
 use crate::control::Record;
 use crate::view::View;
 use amita_keys::SealKey;
+use amita_nvme::Ana;
 use amita_types::map::{self, PoolKind};
 use amita_types::{ClusterId, Generation, NodeId, PoolId, VolumeId};
-use amita_uss::nvme::Ana;
 use serde::Serialize;
 use std::sync::Arc;
 

@@ -4,19 +4,19 @@ use super::Core;
 use crate::catalog::Cataloguer;
 use crate::control::FromCore;
 use crate::mail::CoreMessage;
-use amita_uss as uss;
+use amita_frontend as frontend;
 use std::rc::Rc;
 use std::sync::Arc;
 
 impl Core {
     /// A queue asks the register, which is on core 0.
-    pub(super) fn on_nvme(&mut self, mouth: uss::nvme::Mouth, tag: u64, call: uss::nvme::Call) {
+    pub(super) fn on_nvme(&mut self, connection: frontend::ConnectionId, tag: u64, call: amita_nvme::Call) {
         let catalog = self.port.catalog();
-        self.hub.call(mouth, tag, call, &catalog);
-        while let Some((mouth, tag, word)) = self.hub.next_word() {
-            let front = mouth.front;
+        self.hub.call(connection, tag, call, &catalog);
+        while let Some((connection, tag, word)) = self.hub.next_word() {
+            let front = connection.front;
             self.mail
-                .send(usize::from(mouth.core), CoreMessage::NvmeWord { front, tag, word });
+                .send(usize::from(connection.core), CoreMessage::NvmeWord { front, tag, word });
         }
     }
 
@@ -28,7 +28,7 @@ impl Core {
 
     /// The NVMe target's side of this core.
     #[must_use]
-    pub fn nvme_port(&self) -> &Rc<uss::nvme::Port> {
+    pub fn nvme_port(&self) -> &Rc<amita_nvme::Port> {
         &self.port
     }
 
@@ -49,7 +49,7 @@ impl Core {
     }
 
     /// The settings have changed.
-    pub(super) fn on_catalog(&mut self, catalog: Arc<uss::nvme::Catalog>) {
+    pub(super) fn on_catalog(&mut self, catalog: Arc<amita_nvme::Catalog>) {
         self.port.set_catalog(catalog);
         self.tell_settings = true;
     }

@@ -6,10 +6,10 @@ use crate::directory::Asker;
 use crate::mail::CoreMessage;
 use crate::ways::{Pending, Work};
 use amita_fabric::Message;
+use amita_frontend as frontend;
 use amita_reactor::Slice;
 use amita_reactor::driver::Driver;
 use amita_types::{StoreId, VolumeId};
-use amita_uss as uss;
 
 impl Core {
     pub(super) fn on_mail(&mut self, driver: &mut dyn Driver, message: CoreMessage) {
@@ -57,7 +57,7 @@ impl Core {
                 self.fronts.event(
                     driver,
                     origin.front,
-                    uss::Event::Listed {
+                    frontend::Event::Listed {
                         tag: origin.tag,
                         result: Ok(exports),
                     },
@@ -65,7 +65,7 @@ impl Core {
             }
             CoreMessage::Opened { origin, result } => {
                 let opened = result.as_ref().ok().map(|info| info.id);
-                let event = uss::Event::Opened {
+                let event = frontend::Event::Opened {
                     tag: origin.tag,
                     result,
                 };
@@ -159,9 +159,11 @@ impl Core {
                 self.reservations.adopted(volume, core);
                 self.run_reservations();
             }
-            CoreMessage::Nvme { mouth, tag, call } => self.on_nvme(mouth, tag, call),
+            CoreMessage::Nvme { connection, tag, call } => self.on_nvme(connection, tag, call),
             CoreMessage::NvmeWord { front, tag, word } => {
-                self.fronts.event(driver, front, uss::Event::Nvme { tag, word });
+                let reply = Box::new(word);
+                self.fronts
+                    .event(driver, front, frontend::Event::Register { tag, reply });
             }
             CoreMessage::Catalog(catalog) => self.on_catalog(catalog),
             CoreMessage::StoreServes { store, core } => {
@@ -255,7 +257,7 @@ impl Core {
             return self.settle_way(driver.now(), volume);
         }
         let why = why.to_owned();
-        self.fronts.event_to_all(driver, || uss::Event::Lost {
+        self.fronts.event_to_all(driver, || frontend::Event::Lost {
             volume,
             why: why.clone(),
         });

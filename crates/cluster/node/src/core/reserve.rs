@@ -4,11 +4,11 @@ use super::Core;
 use crate::mail::{CoreMessage, Origin};
 use crate::reservations::{Act, Adopted, Asked};
 use crate::ways::{Work, is_host};
+use amita_frontend as frontend;
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_types::VolumeId;
-use amita_uss as uss;
-use uss::reservation::{Command, Refusal, State};
+use frontend::reservation::{Command, Refusal, State};
 
 /// A result of a command, as it travels between cores.
 type Outcome = Result<State, Refusal>;
@@ -80,7 +80,7 @@ impl Core {
         }
         let tag = origin.tag;
         self.fronts
-            .event(driver, origin.front, uss::Event::Reserved { tag, result });
+            .event(driver, origin.front, frontend::Event::Reserved { tag, result });
     }
 
     /// This core goes by another state of a reservation.

@@ -8,6 +8,7 @@ use crate::shards::{Declined, Want};
 use crate::stores::refusal;
 use crate::token;
 use amita_fabric::{Event, Link, Message};
+use amita_frontend as frontend;
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::Effect;
@@ -15,7 +16,6 @@ use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{Answer, Refusal, Request};
 use amita_types::{ChunkId, ChunkIndex, StoreId, TraceId, VolumeId};
-use amita_uss as uss;
 
 impl Core {
     /// Lets the parts hand each other what they have until nobody has anything left.
@@ -233,7 +233,7 @@ impl Core {
                 arrived: self.pass_began,
                 parsed: now,
                 trace: TraceId::NONE,
-                host: uss::HostKey::NONE,
+                host: frontend::HostKey::NONE,
                 generation: amita_types::Generation(0),
             };
             match ask {
@@ -288,18 +288,18 @@ impl Core {
                 }
                 Ask::Nvme { front, tag, call } => {
                     let core = self.config.core as u16;
-                    let mouth = uss::nvme::Mouth { core, front };
-                    self.mail.send(0, CoreMessage::Nvme { mouth, tag, call });
+                    let connection = frontend::ConnectionId { core, front };
+                    self.mail.send(0, CoreMessage::Nvme { connection, tag, call });
                 }
             }
         }
         moved
     }
 
-    fn exports(&self) -> Vec<uss::Export> {
+    fn exports(&self) -> Vec<frontend::Export> {
         self.view
             .volumes()
-            .map(|volume| uss::Export {
+            .map(|volume| frontend::Export {
                 name: volume.name.clone(),
                 size_bytes: volume.size_bytes,
                 read_only: false,
@@ -420,7 +420,7 @@ impl Core {
         if !crate::ways::is_host(origin.front) {
             return self.forward_done(driver.now(), origin.tag, result, payload);
         }
-        let event = uss::Event::Done {
+        let event = frontend::Event::Done {
             tag: origin.tag,
             result,
             payload,

@@ -3,13 +3,13 @@ use crate::mail::Origin;
 use crate::planted::Planted;
 use crate::trace::TraceConfig;
 use crate::ways::Work;
+use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
 use amita_reactor::sim::{SimConfig, SimDriver, World};
 use amita_reactor::{Inbox, Outbox, Pool};
 use amita_sequencer::Opened;
 use amita_types::io::{IoError, Op};
 use amita_types::map::{self, PoolKind};
 use amita_types::{ClusterId, Epoch, Generation, GroupIndex, PoolId, TraceId};
-use amita_uss::{Event, Flow, Front, FrontId, StorageService};
 use std::cell::RefCell;
 
 const VOLUME: VolumeId = VolumeId(7);
@@ -75,7 +75,7 @@ impl Rig {
             refused_for: REFUSED_FOR,
             silent_for: SILENT_FOR,
             stale_after: Duration::from_secs(1),
-            nvme: uss::nvme::Config::default(),
+            nvme: amita_nvme::Config::default(),
             fabric: amita_fabric::Config::new(CLUSTER, node, 1, driver.pool().clone()),
             store: amita_store::Config::default(),
             sequencer: amita_sequencer::Config::default(),
@@ -230,7 +230,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         arrived: now,
         parsed: now,
         trace: TraceId::NONE,
-        host: uss::HostKey(9),
+        host: frontend::HostKey(9),
         generation: Generation(0),
     };
     let read = Op::Read {

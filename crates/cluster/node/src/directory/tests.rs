@@ -1,13 +1,13 @@
 use super::{Act, Asker, Directory};
 use crate::mail::Origin;
 use amita_fabric::{Link, Message, ReleaseOutcome};
+use amita_frontend::{FrontId, HostKey};
 use amita_metadata::Call;
 use amita_metadata::model::State as Metadata;
 use amita_reactor::driver::Time;
 use amita_sequencer::OpenerConfig;
 use amita_types::map;
 use amita_types::{Generation, NodeId, TraceId, VolumeId};
-use amita_uss::{FrontId, HostKey};
 use std::time::Duration;
 
 const VOLUME: VolumeId = VolumeId(7);

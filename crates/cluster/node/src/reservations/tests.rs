@@ -1,13 +1,13 @@
 use super::{Act, Asked, Reservations};
 use crate::mail::Origin;
+use amita_frontend::reservation::{Command, Kind, Refusal, State};
+use amita_frontend::{FrontId, HostKey};
 use amita_metadata::model::State as Metadata;
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::driver::Time;
 use amita_sequencer::CallId;
 use amita_types::map;
 use amita_types::{Generation, NodeId, TraceId, VolumeId};
-use amita_uss::reservation::{Command, Kind, Refusal, State};
-use amita_uss::{FrontId, HostKey};
 
 const VOLUME: VolumeId = VolumeId(7);
 

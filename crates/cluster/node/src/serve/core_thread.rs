@@ -8,14 +8,14 @@ use crate::core::{Core, CoreConfig};
 use crate::fronts::MakeFront;
 use crate::mail::{CoreMessage, Mail, ring_messages};
 use amita_keys::SealKey;
+use amita_nbd::NbdFront;
+use amita_nvme::NvmeFront;
 use amita_reactor::core::{Core as CoreThread, CoreConfig as ThreadConfig, Service, Stop, placement, spawn};
 use amita_reactor::driver::{Completion, Driver, Wait};
 use amita_reactor::mailbox::{Receiver as RingEnd, Sender as RingStart, channel as ring};
 use amita_reactor::uring::UringDriver;
 use amita_reactor::{Pool, PoolConfig, Waker};
 use amita_types::{ClusterId, NodeId};
-use amita_uss::nbd::{self, NbdFront};
-use amita_uss::nvme::NvmeFront;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -262,7 +262,7 @@ impl Egg {
         if self.core == 0 {
             let _ = self.words.send(Word::Fabric(bound));
             if let Some(address) = self.config.nbd {
-                let settings: Arc<nbd::Config> = Arc::new(self.config.nbd_config.clone());
+                let settings: Arc<amita_nbd::Config> = Arc::new(self.config.nbd_config.clone());
                 let make: MakeFront =
                     Box::new(move |id, now, _, outbox| Box::new(NbdFront::accept(settings.clone(), id, now, outbox)));
                 let (_, bound) = core

@@ -1,7 +1,6 @@
 //! The settings of a node.
 
 use super::{ServeError, is_dialable};
-use amita_uss::nbd;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -84,11 +83,11 @@ pub struct ServeConfig {
     /// Reads are confirmed and do not rest on promises: see [`amita_sequencer::Config::confirm_reads`].
     pub confirm_reads: bool,
     /// The settings of the NVMe target.
-    pub nvme_config: amita_uss::nvme::Config,
+    pub nvme_config: amita_nvme::Config,
     /// Which I/Os are traced, and kept.
     pub trace: crate::trace::TraceConfig,
     /// The settings of NBD.
-    pub nbd_config: nbd::Config,
+    pub nbd_config: amita_nbd::Config,
     /// The settings of the driver.
     pub driver: amita_reactor::uring::UringConfig,
 }
@@ -126,9 +125,9 @@ impl ServeConfig {
             silent_for: crate::core::SILENT_FOR,
             stale_after: Duration::from_millis(1000),
             confirm_reads: false,
-            nvme_config: amita_uss::nvme::Config::default(),
+            nvme_config: amita_nvme::Config::default(),
             trace: crate::trace::TraceConfig::default(),
-            nbd_config: nbd::Config::default(),
+            nbd_config: amita_nbd::Config::default(),
             driver: amita_reactor::uring::UringConfig::default(),
         }
     }

@@ -1,8 +1,8 @@
 use super::*;
+use amita_frontend::reservation::{Command, Kind, State};
+use amita_frontend::{FrontId, HostKey};
 use amita_types::map::{Pool, PoolKind, Volume};
 use amita_types::{NodeId, PoolId, TraceId};
-use amita_uss::reservation::{Command, Kind, State};
-use amita_uss::{FrontId, HostKey};
 use std::sync::Arc;
 
 const VOLUME: VolumeId = VolumeId(7);

@@ -1,7 +1,7 @@
 //! Which I/Os are traced, and what is kept of them.
 
 use super::*;
-use amita_uss::FrontId;
+use amita_frontend::FrontId;
 
 fn at(us: u64) -> Time {
     Time(us * 1000)
@@ -19,7 +19,7 @@ fn origin(trace: TraceId, arrived: Time, parsed: Time) -> Origin {
         arrived,
         parsed,
         trace,
-        host: amita_uss::HostKey::NONE,
+        host: amita_frontend::HostKey::NONE,
         generation: amita_types::Generation(0),
     }
 }

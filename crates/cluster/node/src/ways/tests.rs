@@ -1,11 +1,11 @@
 use super::{PATIENCE, Pending, State, Ways, Work};
 use crate::mail::Origin;
 use amita_fabric::Link;
+use amita_frontend::{FrontId, HostKey};
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::Op;
 use amita_types::{Generation, NodeId, TraceId, VolumeId};
-use amita_uss::{FrontId, HostKey};
 use std::time::Duration;
 
 const VOLUME: VolumeId = VolumeId(3);

@@ -11,12 +11,12 @@ use crate::cluster::{Setup, volume_name};
 use crate::history::{History, Kind, OperationId};
 use crate::stamp::SECTOR_BYTES;
 use crate::workload::{Ask, Workload};
+use amita_nbd::wire::Errno;
 use amita_nvme_host::wire::status;
 use amita_nvme_host::{Request, Transfer, commands};
 use amita_reactor::sim::{SimDriver, World};
 use amita_reactor::{Completion, Driver, Outcome, Slice, SocketId, Time, Token, Wait};
 use amita_types::io::{IoError, Op, Payload};
-use amita_uss::nbd::wire::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 

@@ -3,10 +3,10 @@
 
 use super::linux::{Act, End};
 use crate::history::{Kind, OperationId};
-use amita_reactor::Time;
-use amita_uss::nbd::wire::{
+use amita_nbd::wire::{
     OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, handshake_flag, option, reply,
 };
+use amita_reactor::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -13,9 +13,9 @@ use crate::cluster::{Setup, volume_id};
 use crate::faults::Member;
 use crate::history::{History, OperationId};
 use crate::workload::{Ask, Workload};
+use amita_frontend::{Event, HostKey};
 use amita_reactor::Time;
 use amita_types::io::{IoError, Payload};
-use amita_uss::{Event, HostKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

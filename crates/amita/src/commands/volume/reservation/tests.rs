@@ -1,5 +1,5 @@
 use super::*;
-use amita_uss::reservation::{Held, Registrant, host_key};
+use amita_frontend::reservation::{Held, Registrant, host_key};
 
 #[test]
 fn it_is_shown_who_is_registered_and_who_holds_it() {

@@ -1,0 +1,166 @@
+//! What a protocol asks of the storage, and what it hears back.
+//!
+//! Every call returns at once; its result comes later as an [`Event`] for the same [`FrontId`], never from inside the
+//! call. A front that is gone (its connection closed) hears nothing more, and the service undoes what it had under way.
+
+use crate::register::RegisterMessage;
+use crate::reservation;
+use amita_reactor::Slice;
+use amita_types::VolumeId;
+use amita_types::io::{IoError, Op, Payload};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One connection of a host, among those of a core. Given by whoever accepts it and never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrontId(pub u64);
+
+/// A host, as reservations tell hosts apart: drawn from its identifier, the same for all its connections and at every
+/// gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HostKey(pub u64);
+
+impl HostKey {
+    /// Of a host that no reservation knows.
+    pub const NONE: HostKey = HostKey(0);
+}
+
+/// The storage service, as the fronts of one core see it.
+pub trait StorageService {
+    /// Asks which volumes there are; ends in [`Event::Listed`]. Opens nothing.
+    fn list(&mut self, front: FrontId, tag: u64);
+
+    /// Opens a volume by its name; ends in [`Event::Opened`]. A volume that another gateway owns is taken over or
+    /// refused, as the service sees fit. The name is checked text, but otherwise the host's.
+    ///
+    /// When the front closes before that, the service undoes the opening by itself.
+    fn open(&mut self, front: FrontId, tag: u64, name: &str);
+
+    /// The front has no more use for the volume that it opened. What it has submitted may still be under way.
+    fn close(&mut self, front: FrontId, volume: VolumeId);
+
+    /// Starts one piece of I/O on an open volume: inside one chunk, and at most `MAX_IO_BYTES` where it has data (see
+    /// [`crate::pieces()`]). `data` is what a write writes, and empty for all else. Ends in exactly one [`Event::Done`].
+    ///
+    /// The volume need not be one that the front has [opened](StorageService::open): one that it knows from the cluster's
+    /// settings is served here or forwarded to the gateway that owns it, and taken over when that one
+    /// is dead.
+    fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, data: Slice);
+
+    /// From now on the front's I/O is this host's: the reservation of a volume is held against it.
+    fn identify(&mut self, front: FrontId, host: HostKey);
+
+    /// Looks at a volume's reservation, or changes it, for a host; ends in [`Event::Reserved`] when every gateway that
+    /// serves the volume, now or later, goes by it.
+    fn reserve(&mut self, front: FrontId, tag: u64, volume: VolumeId, host: HostKey, command: reservation::Command);
+
+    /// Asks the protocol's register on this node; ends in [`Event::Register`].
+    fn register(&mut self, front: FrontId, tag: u64, call: RegisterMessage);
+}
+
+/// A volume, as a host may see it before it opens it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// May it be read only?
+    pub read_only: bool,
+    /// A line for people; may be empty.
+    pub description: String,
+}
+
+/// An open volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its number.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Bytes of a chunk: a power of two, at least one block.
+    pub chunk_bytes: u32,
+    /// May it be read only?
+    pub read_only: bool,
+}
+
+/// What comes back from the service.
+#[derive(Debug)]
+pub enum Event {
+    /// The volumes, in order of their names.
+    Listed {
+        /// The call's.
+        tag: u64,
+        /// All of them, or why they cannot be told.
+        result: Result<Vec<Export>, OpenError>,
+    },
+    /// A volume is open, or not.
+    Opened {
+        /// The call's.
+        tag: u64,
+        /// How it went.
+        result: Result<VolumeInfo, OpenError>,
+    },
+    /// A piece of I/O has ended.
+    Done {
+        /// The call's.
+        tag: u64,
+        /// Writes and clears that succeed are durable.
+        result: Result<(), IoError>,
+        /// What a read or an allocation query found. A read's has exactly the length that was asked for.
+        payload: Payload,
+    },
+    /// The volume is no longer served here (another gateway took it over, or it was deleted). I/O that is under way
+    /// still ends, with errors.
+    Lost {
+        /// Which.
+        volume: VolumeId,
+        /// Why, for people.
+        why: String,
+    },
+    /// What became of [`StorageService::reserve`].
+    Reserved {
+        /// The call's.
+        tag: u64,
+        /// What is so now; or why nothing was changed.
+        result: Result<reservation::State, reservation::Refusal>,
+    },
+    /// The protocol's register speaks: it answers, or tells something of itself.
+    Register {
+        /// The call's; 0 where it speaks of itself.
+        tag: u64,
+        /// What it says.
+        reply: RegisterMessage,
+    },
+    /// The settings of the cluster that concern hosts have changed.
+    Settings,
+}
+
+/// Why a volume was not opened (or the volumes not listed).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// There is no volume of that name.
+    NotFound,
+    /// It cannot be opened now, and may later: the text says why.
+    Unavailable(String),
+    /// It may not be opened: the text says why.
+    Refused(String),
+    /// The node is stopping.
+    ShuttingDown,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::NotFound => f.write_str("there is no volume of that name here"),
+            OpenError::Unavailable(why) => write!(f, "not available now, try again: {why}"),
+            OpenError::Refused(why) => write!(f, "refused: {why}"),
+            OpenError::ShuttingDown => f.write_str("this node is stopping"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}

@@ -1,0 +1,424 @@
+//! One connection of a client: its phases, and TLS beneath them.
+
+use super::handshake::{self, Handshake, Step};
+use super::session::Session;
+use super::tls::TlsStream;
+use super::{Config, Cx, TlsAcceptor, TlsMode};
+use amita_frontend::front::{CloseReason, Flow, Front};
+use amita_frontend::service::{Event, FrontId, StorageService};
+use amita_reactor::{Inbox, Outbox, Pool, Slice, Time};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a client may take to fetch what it should still get before its connection is closed.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The blocks that a client's handshake is received into, in bytes: a thousand half-open connections hold 4 MiB.
+const HANDSHAKE_RECEIVE_BYTES: usize = 4 << 10;
+/// The blocks that requests are received into, in bytes: two pieces of the longest kind.
+const SESSION_RECEIVE_BYTES: usize = 256 << 10;
+
+enum Phase {
+    Handshake(Handshake),
+    Transmission(Box<Session>),
+}
+
+/// One connection of an NBD client.
+pub struct NbdFront {
+    id: FrontId,
+    config: Arc<Config>,
+    phase: Phase,
+    tls: Option<Box<TlsStream>>,
+    /// The handshake must be over by then.
+    handshake_by: Time,
+    /// Since when the service is being asked.
+    asking_since: Option<Time>,
+    /// When everything is sent: close, for this reason; at the latest at this time.
+    closing: Option<(CloseReason, Time)>,
+    /// [`Flow::Close`] was said: nothing is done any more.
+    closed: Option<CloseReason>,
+}
+
+impl NbdFront {
+    /// A new connection: the greeting goes into the outbox.
+    ///
+    /// # Panics
+    /// When the limits make no sense: they are settings of this program.
+    pub fn accept(config: Arc<Config>, id: FrontId, now: Time, outbox: &mut Outbox) -> NbdFront {
+        config.limits.assert_sound();
+        // No memory of the pool for clients that have shown nothing yet.
+        outbox.push(Slice::from_static(&handshake::GREETING));
+        let mode = config.tls.as_ref().map_or(TlsMode::Off, TlsAcceptor::mode);
+        NbdFront {
+            id,
+            phase: Phase::Handshake(Handshake::new(id, mode)),
+            tls: None,
+            handshake_by: now.plus(config.handshake_timeout),
+            asking_since: None,
+            closing: None,
+            closed: None,
+            config,
+        }
+    }
+
+    /// The open volume, once there is one.
+    #[must_use]
+    pub fn volume(&self) -> Option<&amita_frontend::service::VolumeInfo> {
+        match &self.phase {
+            Phase::Transmission(session) => Some(session.volume()),
+            Phase::Handshake(_) => None,
+        }
+    }
+
+    /// Parses what the inbox (plain text) holds.
+    fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        loop {
+            if self.closing.is_some() {
+                let all = inbox.len();
+                inbox.skip(all);
+                return Ok(());
+            }
+            match &mut self.phase {
+                Phase::Transmission(session) => return session.parse(inbox, cx),
+                Phase::Handshake(_) if cx.queued_bytes() > self.config.limits.read_bytes => return Ok(()),
+                Phase::Handshake(handshake) => {
+                    let step = handshake.step(inbox, cx);
+                    if handshake.is_asking() {
+                        self.asking_since.get_or_insert(cx.now);
+                    }
+                    if !self.stepped(step, cx)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out what a step of the handshake has come to; true when there may be more to parse.
+    fn stepped(&mut self, step: Step, cx: &mut Cx<'_>) -> Result<bool, CloseReason> {
+        match step {
+            Step::Again => Ok(true),
+            Step::Wait => Ok(false),
+            Step::Close(reason) => Err(reason),
+            Step::End(reason) => {
+                self.closing = Some((reason, cx.now.plus(GOODBYE_TIMEOUT)));
+                Ok(true)
+            }
+            Step::Transmit(agreed) => {
+                self.phase = Phase::Transmission(Box::new(Session::new(self.id, agreed, self.config.limits)));
+                Ok(true)
+            }
+            Step::StartTls => {
+                let Some(acceptor) = &self.config.tls else {
+                    return Err(CloseReason::Tls("it is not set up".into()));
+                };
+                self.tls = Some(Box::new(acceptor.accept().map_err(CloseReason::Tls)?));
+                // Whatever the client has sent already, it is TLS from here on.
+                Ok(false)
+            }
+        }
+    }
+
+    /// Parses what came in, through TLS where that is on.
+    fn input(
+        &mut self,
+        now: Time,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+    ) -> Result<(), CloseReason> {
+        if self.tls.is_none() {
+            let mut cx = Cx {
+                now,
+                outbox,
+                pool,
+                service,
+                backlog: 0,
+            };
+            self.parse(inbox, &mut cx)?;
+            if self.tls.is_none() {
+                return Ok(());
+            }
+            if let Phase::Handshake(handshake) = &mut self.phase {
+                handshake.encrypted();
+            }
+        }
+        let Some(mut tls) = self.tls.take() else { return Ok(()) };
+        let result = self.input_tls(&mut tls, now, inbox, outbox, pool, service);
+        tls.encrypt(outbox, pool);
+        self.tls = Some(tls);
+        result
+    }
+
+    fn input_tls(
+        &mut self,
+        tls: &mut TlsStream,
+        now: Time,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+    ) -> Result<(), CloseReason> {
+        loop {
+            {
+                let backlog = outbox.queued_bytes();
+                let mut cx = Cx {
+                    now,
+                    outbox: &mut tls.outbox,
+                    pool,
+                    service: &mut *service,
+                    backlog,
+                };
+                self.parse(&mut tls.inbox, &mut cx)?;
+            }
+            tls.encrypt(outbox, pool);
+            // What the limits leave lying stays encrypted.
+            if !self.takes_input() || !tls.decrypt(inbox, pool).map_err(CloseReason::Tls)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn takes_input(&self) -> bool {
+        let open = self.closing.is_none() && self.closed.is_none();
+        open && match &self.phase {
+            Phase::Handshake(handshake) => !handshake.is_asking(),
+            Phase::Transmission(session) => session.wants_input(),
+        }
+    }
+
+    /// Handles an event of the service; `outbox` is for plain text.
+    fn plain_event(&mut self, event: Event, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        match (&mut self.phase, event) {
+            (Phase::Transmission(session), Event::Done { tag, result, payload }) => {
+                session.done(tag, result, payload, cx)
+            }
+            (Phase::Transmission(session), Event::Lost { volume, .. }) if session.volume().id == volume => {
+                Err(CloseReason::Storage("the volume is no longer served here"))
+            }
+            (Phase::Transmission(_), _) => Ok(()),
+            (Phase::Handshake(handshake), event) => {
+                let step = handshake.event(event, cx);
+                if !handshake.is_asking()
+                    && let Some(since) = self.asking_since.take()
+                {
+                    self.handshake_by = self.handshake_by.plus(cx.now.since(since));
+                }
+                self.stepped(step, cx).map(|_| ())
+            }
+        }
+    }
+
+    /// Runs a step whose output is plain text, and encrypts that where TLS is on.
+    fn with_plain_outbox(
+        &mut self,
+        now: Time,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+        step: impl FnOnce(&mut Self, &mut Cx<'_>) -> Result<(), CloseReason>,
+    ) -> Result<(), CloseReason> {
+        let Some(mut tls) = self.tls.take() else {
+            return step(
+                self,
+                &mut Cx {
+                    now,
+                    outbox,
+                    pool,
+                    service,
+                    backlog: 0,
+                },
+            );
+        };
+        let backlog = outbox.queued_bytes();
+        let result = step(
+            self,
+            &mut Cx {
+                now,
+                outbox: &mut tls.outbox,
+                pool,
+                service,
+                backlog,
+            },
+        );
+        tls.encrypt(outbox, pool);
+        self.tls = Some(tls);
+        result
+    }
+
+    /// Turns the result of a step into what the caller does with the connection.
+    fn flow(&mut self, now: Time, result: Result<(), CloseReason>) -> Flow {
+        match result {
+            Ok(()) => Flow::Go,
+            // The client should get the alert that says why.
+            Err(reason @ CloseReason::Tls(_)) if self.tls.is_some() && self.closing.is_none() => {
+                self.closing = Some((reason, now.plus(GOODBYE_TIMEOUT)));
+                Flow::Go
+            }
+            Err(reason) => self.close(reason),
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason) -> Flow {
+        let reason = self.closed.get_or_insert(reason).clone();
+        Flow::Close { reason }
+    }
+}
+
+impl Front for NbdFront {
+    fn received(
+        &mut self,
+        now: Time,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+    ) -> Flow {
+        if let Some(reason) = self.closed.clone() {
+            return Flow::Close { reason };
+        }
+        let result = self.input(now, inbox, outbox, pool, service);
+        self.flow(now, result)
+    }
+
+    fn event(
+        &mut self,
+        now: Time,
+        event: Event,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+    ) -> Flow {
+        if let Some(reason) = self.closed.clone() {
+            return Flow::Close { reason };
+        }
+        let result = match &mut self.tls {
+            // The common case: what a pass answers is encrypted together, by `end_pass`.
+            Some(tls) => {
+                let backlog = outbox.queued_bytes();
+                let mut plain = std::mem::take(&mut tls.outbox);
+                let mut cx = Cx {
+                    now,
+                    outbox: &mut plain,
+                    pool,
+                    service,
+                    backlog,
+                };
+                let result = self.plain_event(event, &mut cx);
+                if let Some(tls) = &mut self.tls {
+                    tls.outbox = plain;
+                }
+                result
+            }
+            None => self.plain_event(
+                event,
+                &mut Cx {
+                    now,
+                    outbox,
+                    pool,
+                    service,
+                    backlog: 0,
+                },
+            ),
+        };
+        self.flow(now, result)
+    }
+
+    fn tick(&mut self, now: Time, outbox: &mut Outbox, pool: &Pool, service: &mut dyn StorageService) -> Flow {
+        if let Some(reason) = self.closed.clone() {
+            return Flow::Close { reason };
+        }
+        if let Some((reason, by)) = &self.closing
+            && now >= *by
+        {
+            let reason = reason.clone();
+            return self.close(reason);
+        }
+        let result = self.with_plain_outbox(now, outbox, pool, service, |front, cx| match &mut front.phase {
+            Phase::Handshake(handshake) if !handshake.is_asking() && now >= front.handshake_by => {
+                Err(CloseReason::Timeout)
+            }
+            Phase::Handshake(_) => Ok(()),
+            Phase::Transmission(session) => {
+                session.retry(cx);
+                Ok(())
+            }
+        });
+        self.flow(now, result)
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if self.closed.is_some() {
+            return None;
+        }
+        let phase = match &self.phase {
+            Phase::Handshake(handshake) => (!handshake.is_asking()).then_some(self.handshake_by),
+            Phase::Transmission(session) => session.deadline(),
+        };
+        let closing = self.closing.as_ref().map(|(_, by)| *by);
+        [phase, closing].into_iter().flatten().min()
+    }
+
+    fn wants_input(&self) -> bool {
+        self.takes_input()
+    }
+
+    fn receive_bytes(&self) -> usize {
+        match self.phase {
+            Phase::Handshake(_) => HANDSHAKE_RECEIVE_BYTES,
+            Phase::Transmission(_) => SESSION_RECEIVE_BYTES,
+        }
+    }
+
+    fn end_pass(
+        &mut self,
+        now: Time,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        service: &mut dyn StorageService,
+    ) -> Flow {
+        if let Some(reason) = self.closed.clone() {
+            return Flow::Close { reason };
+        }
+        let mut result = self.with_plain_outbox(now, outbox, pool, service, |front, cx| match &mut front.phase {
+            Phase::Handshake(_) => Ok(()),
+            Phase::Transmission(session) => session.pump(cx),
+        });
+        // Input that was left lying, or that came behind an option which has been answered since.
+        if result.is_ok() {
+            result = self.input(now, inbox, outbox, pool, service);
+        }
+        if let Flow::Close { reason } = self.flow(now, result) {
+            return Flow::Close { reason };
+        }
+        if let Phase::Transmission(session) = &self.phase
+            && session.has_ended()
+            && session.is_idle()
+            && self.closing.is_none()
+        {
+            self.closing = Some((CloseReason::Goodbye, now.plus(GOODBYE_TIMEOUT)));
+        }
+        if self.closing.is_some()
+            && let Some(tls) = &mut self.tls
+        {
+            // "The server MUST close down the TLS session and then close the TCP connection."
+            tls.close();
+            tls.encrypt(outbox, pool);
+        }
+        match &self.closing {
+            Some((reason, _)) if outbox.queued_bytes() == 0 && !outbox.is_sending() => {
+                let reason = reason.clone();
+                self.close(reason)
+            }
+            _ => Flow::Go,
+        }
+    }
+
+    fn closed(&mut self, service: &mut dyn StorageService) {
+        if let Phase::Transmission(session) = &self.phase {
+            service.close(self.id, session.volume().id);
+        }
+    }
+}

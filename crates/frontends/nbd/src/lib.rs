@@ -1,0 +1,165 @@
+//! NBD, the network block device protocol: the server's side, by its specification (`doc/proto.md` of
+//! NetworkBlockDevice/nbd, whose sections are cited where they are obeyed).
+//!
+//! Spoken are: the fixed newstyle handshake with every option that the specification's main text has, TLS (1.2 and 1.3)
+//! by `NBD_OPT_STARTTLS`, structured and simple replies, and all commands: read, write, flush, trim, cache, write-zeroes,
+//! block status of `base:allocation`, disconnect. Not spoken are the experimental extensions (extended headers, resize),
+//! which are answered as unknown.
+//!
+//! What clients are told about sizes, and why:
+//! * The *minimum* block is 1 byte: stores merge parts of blocks themselves and atomically. A larger one would make
+//!   qemu read, merge and write in the client, with a race between two connections, and is refused by clients that do
+//!   not ask for it; 1 is the default of the specification, so that any client may connect in any way.
+//! * The *preferred* block is 4096 bytes, the store's.
+//! * The *maximum* is 32 MiB, which clients assume without being told.
+//!
+//! A [`NbdFront`] is one connection: a handshake, then a session; between it and the network, if the client
+//! asked for it, TLS.
+
+#![deny(unsafe_code)]
+
+mod connection;
+mod handshake;
+#[cfg(feature = "memory")]
+pub mod memory;
+mod reply;
+mod session;
+mod tls;
+pub mod wire;
+
+pub use connection::NbdFront;
+pub use session::GATHER_BYTES;
+pub use tls::{TlsAcceptor, TlsError, TlsFiles};
+
+use amita_frontend::service::StorageService;
+use amita_frontend::slots::MAX_SLOTS;
+use amita_reactor::{Outbox, Pool, Time};
+use reply::Replies;
+use std::time::Duration;
+use wire::transmission_flag as flag;
+
+#[cfg(test)]
+mod tests;
+
+/// The minimum block size, in bytes.
+pub const MIN_BLOCK_BYTES: u32 = 1;
+/// The preferred block size, in bytes.
+pub const PREFERRED_BLOCK_BYTES: u32 = amita_types::BLOCK_BYTES;
+/// The longest read or write, in bytes.
+pub const MAX_BLOCK_BYTES: u32 = 32 << 20;
+
+/// Whether connections are encrypted ("TLS support", "Server-side requirements").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsMode {
+    /// Never: `NOTLS`.
+    #[default]
+    Off,
+    /// If the client likes: `SELECTIVETLS` without exports that are for TLS only.
+    Allow,
+    /// Always: `FORCEDTLS`.
+    Require,
+}
+
+/// What one connection may hold at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests: at most [`MAX_SLOTS`]. Clients have 128 (Linux) or less under way.
+    pub requests: usize,
+    /// Bytes read from the volume, or being read, that the client has not fetched: at least [`GATHER_BYTES`].
+    pub read_bytes: usize,
+    /// Bytes being written.
+    pub write_bytes: usize,
+    /// Bytes of a simple reply that is too long to be gathered.
+    pub stream_bytes: usize,
+    /// Pieces of zeroing, trimming and asking for allocation.
+    pub pieces: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // 2 MiB of data keep a network of 10 Gbit/s busy for 1.6 ms: longer than any I/O should take.
+        Limits {
+            requests: 256,
+            read_bytes: 2 << 20,
+            write_bytes: 2 << 20,
+            stream_bytes: 512 << 10,
+            pieces: 256,
+        }
+    }
+}
+
+impl Limits {
+    /// Refuses limits that make no sense.
+    ///
+    /// # Panics
+    /// Then: they are settings of this program.
+    fn assert_sound(&self) {
+        assert!(
+            (1..=MAX_SLOTS).contains(&self.requests),
+            "{} requests a connection",
+            self.requests
+        );
+        assert!(
+            self.read_bytes >= GATHER_BYTES as usize && self.pieces > 0,
+            "limits too low: {self:?}"
+        );
+    }
+}
+
+/// The settings of an NBD server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What one connection may hold.
+    pub limits: Limits,
+    /// How long a client may take from its connection to the transmission phase. What the service needs to open a
+    /// volume does not count.
+    pub handshake_timeout: Duration,
+    /// For TLS, if it is allowed or required.
+    pub tls: Option<TlsAcceptor>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            limits: Limits::default(),
+            handshake_timeout: Duration::from_secs(10),
+            tls: None,
+        }
+    }
+}
+
+/// What a step may use.
+struct Cx<'a> {
+    now: Time,
+    outbox: &'a mut Outbox,
+    pool: &'a Pool,
+    service: &'a mut dyn StorageService,
+    /// Bytes that wait behind the outbox (encrypted ones).
+    backlog: usize,
+}
+
+impl Cx<'_> {
+    fn replies(&mut self) -> Replies<'_> {
+        Replies {
+            outbox: &mut *self.outbox,
+            pool: self.pool,
+        }
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.outbox.queued_bytes() + self.backlog
+    }
+}
+
+/// "Transmission flags" of an export.
+fn transmission_flags(read_only: bool, structured: bool) -> u16 {
+    // All writes are durable when they are answered and nothing is cached, so that flushes and FUA hold across
+    // connections.
+    let mut flags = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_FUA | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+    flags |= match read_only {
+        true => flag::READ_ONLY,
+        false => flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO,
+    };
+    // "MUST leave this flag clear if structured replies have not been negotiated."
+    if structured { flags | flag::SEND_DF } else { flags }
+}

@@ -1,0 +1,418 @@
+//! The transmission phase: requests in, replies out ("Transmission").
+//!
+//! A request takes a slot; its pieces carry the slot in their tags. What is read and what is written is counted, so
+//! that one connection can never hold more memory than [`Limits`] say, whatever the client asks for and however slowly
+//! it takes the answers:
+//!
+//! * A *write* is cut into pieces while it arrives, and each goes to the volume as a slice of the receive buffer. When
+//!   too much is under way, parsing stops, and so does receiving.
+//! * With structured replies, a *read* is answered by one chunk for each piece, in the order in which they come; errors
+//!   have chunks of their own.
+//! * A simple reply begins with the verdict for the whole of a read. So a read of up to [`GATHER_BYTES`] is gathered
+//!   before its reply begins, and an error can always be told. A longer one *streams*: its header leaves with its first
+//!   piece, the rest follows in order through a bounded window, and an error in the middle can only end the connection
+//!   ("Simple replies": "the server MUST immediately initiate a hard disconnect"). While a stream has the connection,
+//!   all other replies wait.
+//! * Zeroing, trimming and asking for allocation are cut as well and submitted a few at a time.
+
+mod done;
+mod issue;
+mod request;
+mod status;
+
+use super::reply::Failure;
+use super::wire::{Errno, REQUEST_BYTES, RequestHeader, command, command_flag as flag};
+use super::{Cx, Limits, MAX_BLOCK_BYTES};
+use crate::handshake::Agreed;
+use amita_frontend::front::CloseReason;
+use amita_frontend::pieces::{Pieces, clears, has_partial_blocks, pieces, zeroes};
+use amita_frontend::service::{FrontId, VolumeInfo};
+use amita_frontend::slots::{SlotId, Slots};
+use amita_reactor::{Inbox, Time};
+use amita_types::io::{Op, Payload};
+use request::{Request, Work};
+use std::collections::VecDeque;
+
+/// The longest read that is gathered before its reply begins, in bytes.
+pub const GATHER_BYTES: u32 = 1 << 20;
+
+/// What the parser is in the middle of.
+enum Input {
+    /// A request's header comes next.
+    Header,
+    /// The payload of a write comes next.
+    Payload { slot: SlotId, cursor: Pieces },
+    /// The payload of a write that was refused.
+    Skip { left: u32 },
+    /// Nothing is read any more.
+    Ended,
+}
+
+/// One connection in the transmission phase.
+pub(super) struct Session {
+    front: FrontId,
+    volume: VolumeInfo,
+    limits: Limits,
+    structured: bool,
+    allocation: bool,
+    input: Input,
+    slots: Slots<Request>,
+    /// Requests with pieces that are not submitted yet.
+    waiting: VecDeque<SlotId>,
+    /// Streamed reads in their order; only the first one is submitted.
+    streams: VecDeque<SlotId>,
+    /// The stream whose reply has begun: nothing else may be sent.
+    wire: Option<SlotId>,
+    /// Requests whose reply waits for the wire.
+    ready: VecDeque<SlotId>,
+    /// Pieces that the volume was too busy for.
+    retries: VecDeque<u64>,
+    /// When to try them again.
+    retry_at: Option<Time>,
+    /// Bytes of reads (other than the stream) under way or held.
+    reading_bytes: usize,
+    /// Bytes of writes under way.
+    writing_bytes: usize,
+    /// Pieces under way.
+    pieces_under_way: usize,
+    /// Is input left lying because of the limits?
+    blocked: bool,
+}
+
+impl Session {
+    pub fn new(front: FrontId, agreed: Agreed, limits: Limits) -> Session {
+        Session {
+            front,
+            volume: agreed.volume,
+            structured: agreed.structured,
+            allocation: agreed.allocation,
+            input: Input::Header,
+            slots: Slots::new(limits.requests),
+            waiting: VecDeque::new(),
+            streams: VecDeque::new(),
+            wire: None,
+            ready: VecDeque::new(),
+            retries: VecDeque::new(),
+            retry_at: None,
+            reading_bytes: 0,
+            writing_bytes: 0,
+            pieces_under_way: 0,
+            blocked: false,
+            limits,
+        }
+    }
+
+    pub fn volume(&self) -> &VolumeInfo {
+        &self.volume
+    }
+
+    pub fn wants_input(&self) -> bool {
+        !self.blocked && !matches!(self.input, Input::Ended)
+    }
+
+    /// Has the client said good-bye?
+    pub fn has_ended(&self) -> bool {
+        matches!(self.input, Input::Ended)
+    }
+
+    /// Is nothing under way?
+    pub fn is_idle(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        self.retry_at
+    }
+
+    /// Handles what is in the inbox, as far as the limits allow.
+    pub fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        self.blocked = false;
+        loop {
+            match self.input {
+                Input::Ended => {
+                    let all = inbox.len();
+                    inbox.skip(all);
+                    return Ok(());
+                }
+                Input::Skip { left } => {
+                    let now = inbox.len().min(left as usize);
+                    inbox.skip(now);
+                    let left = left - now as u32;
+                    if left > 0 {
+                        self.input = Input::Skip { left };
+                        return Ok(());
+                    }
+                    self.input = Input::Header;
+                }
+                Input::Payload { slot, ref mut cursor } => {
+                    let Some(piece) = cursor.peek() else {
+                        self.input = Input::Header;
+                        continue;
+                    };
+                    let length = piece.length as usize;
+                    if self.slots.get_mut(slot).failure.is_some() {
+                        // The write has failed already: what follows of it is not wanted.
+                        let left = self.slots.get_mut(slot);
+                        let left = (left.offset + u64::from(left.length) - piece.offset) as u32;
+                        self.input = Input::Skip { left };
+                        self.write_is_in(slot, cx)?;
+                        continue;
+                    }
+                    if self.writing_bytes > 0 && self.writing_bytes + length > self.limits.write_bytes {
+                        self.blocked = true;
+                        return Ok(());
+                    }
+                    if inbox.len() < length {
+                        inbox.need(length);
+                        return Ok(());
+                    }
+                    cursor.next();
+                    let last = cursor.is_empty();
+                    if last {
+                        self.input = Input::Header;
+                    }
+                    let data = inbox.take(length);
+                    self.writing_bytes += length;
+                    let number = (piece.offset - self.slots.get_mut(slot).offset) as u32;
+                    self.submit(
+                        slot,
+                        number,
+                        Op::Write {
+                            offset: piece.offset,
+                            length: piece.length,
+                        },
+                        data,
+                        cx,
+                    );
+                    if last {
+                        self.write_is_in(slot, cx)?;
+                    }
+                }
+                Input::Header => {
+                    if self.is_full(cx) {
+                        self.blocked = true;
+                        return Ok(());
+                    }
+                    let Some(bytes) = inbox.data().first_chunk::<REQUEST_BYTES>() else {
+                        inbox.need(REQUEST_BYTES);
+                        return Ok(());
+                    };
+                    let Some(header) = RequestHeader::parse(bytes) else {
+                        return Err(CloseReason::Protocol("a request does not begin with its magic number"));
+                    };
+                    inbox.skip(REQUEST_BYTES);
+                    self.request(header, cx)?;
+                }
+            }
+        }
+    }
+
+    /// May no further request be taken? (Replies that the client does not fetch count as well: a client that only
+    /// sends would otherwise fill our memory with them.)
+    fn is_full(&self, cx: &Cx<'_>) -> bool {
+        self.slots.is_full() || cx.queued_bytes() > self.limits.read_bytes
+    }
+
+    /// Takes a request ("Request types").
+    fn request(&mut self, header: RequestHeader, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        let RequestHeader {
+            cookie, offset, length, ..
+        } = header;
+        if header.command == command::DISC {
+            // "The server MUST handle all outstanding requests [...]. There is no reply."
+            self.input = Input::Ended;
+            return Ok(());
+        }
+        if let Err(failure) = self.check(&header) {
+            if header.command == command::WRITE {
+                self.input = Input::Skip { left: length };
+            }
+            return self.answer(cookie, header.command, Some(failure), cx);
+        }
+        let chunk_bytes = self.volume.chunk_bytes;
+        let work = match header.command {
+            // All that was answered is durable: a flush has nothing to do. Caching is left to those below.
+            command::FLUSH | command::CACHE => return self.answer(cookie, header.command, None, cx),
+            // "The client SHOULD NOT request a length of 0": nothing is what it gets.
+            _ if length == 0 => return self.answer(cookie, header.command, None, cx),
+            command::READ => {
+                let cursor = pieces(offset, length.into(), chunk_bytes);
+                if self.structured && header.flags & flag::DF == 0 {
+                    Work::Chunks { cursor }
+                } else if length <= GATHER_BYTES {
+                    Work::Gather { cursor }
+                } else {
+                    Work::Stream { cursor }
+                }
+            }
+            command::WRITE => Work::Write,
+            command::TRIM => Work::Trim {
+                cursor: clears(offset, length.into(), chunk_bytes),
+            },
+            command::WRITE_ZEROES => {
+                let holes = header.flags & flag::NO_HOLE == 0;
+                Work::Zeroes {
+                    cursor: zeroes(offset, length.into(), chunk_bytes, holes),
+                }
+            }
+            _ => {
+                let one = header.flags & flag::REQ_ONE != 0;
+                Work::Status {
+                    one,
+                    next: offset,
+                    known: offset,
+                    end: self.status_end(offset, length),
+                }
+            }
+        };
+        let Some((slot, request)) = self.slots.take() else {
+            // `is_full` was asked before.
+            return self.answer(
+                cookie,
+                header.command,
+                Some(Failure::new(Errno::Io, "too many requests")),
+                cx,
+            );
+        };
+        request.begin(work, cookie, offset, length);
+        match work {
+            Work::Write => {
+                self.input = Input::Payload {
+                    slot,
+                    cursor: pieces(offset, length.into(), chunk_bytes),
+                };
+                Ok(())
+            }
+            Work::Stream { .. } => {
+                self.streams.push_back(slot);
+                self.issue_stream(cx);
+                Ok(())
+            }
+            _ if self.waiting.is_empty() => {
+                if !self.issue(slot, cx) {
+                    self.waiting.push_back(slot);
+                }
+                self.finish_if_complete(slot, cx)
+            }
+            _ => {
+                self.waiting.push_back(slot);
+                Ok(())
+            }
+        }
+    }
+
+    /// Is the request one that may be carried out? ("Request types", "Command flags", "Error values", "Block size
+    /// constraints".)
+    fn check(&self, header: &RequestHeader) -> Result<(), Failure> {
+        let RequestHeader {
+            flags, offset, length, ..
+        } = *header;
+        // "The server MUST accept all commands with [FUA] set."
+        let allowed = flag::FUA
+            | match header.command {
+                command::READ if self.structured => flag::DF,
+                command::READ | command::WRITE | command::FLUSH | command::TRIM | command::CACHE => 0,
+                command::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
+                command::BLOCK_STATUS => flag::REQ_ONE,
+                _ => return Err(Failure::new(Errno::Inval, "unknown command")),
+            };
+        if flags & !allowed != 0 {
+            return Err(Failure::new(Errno::Inval, "a flag that this command does not have"));
+        }
+        if header.command == command::FLUSH {
+            let reserved = offset == 0 && length == 0;
+            return reserved
+                .then_some(())
+                .ok_or(Failure::new(Errno::Inval, "a flush has no offset and no length"));
+        }
+        let writes = matches!(header.command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+        if writes && self.volume.read_only {
+            return Err(Failure::new(Errno::Perm, "the export is read-only"));
+        }
+        // The largest block size bounds what has a payload.
+        if matches!(header.command, command::READ | command::WRITE) && length > MAX_BLOCK_BYTES {
+            return Err(Failure::new(Errno::Inval, "longer than the maximum block size"));
+        }
+        if offset
+            .checked_add(length.into())
+            .is_none_or(|end| end > self.volume.size_bytes)
+        {
+            let errno = match header.command {
+                command::WRITE | command::WRITE_ZEROES => Errno::NoSpc,
+                _ => Errno::Inval,
+            };
+            return Err(Failure::new(errno, "beyond the end of the export"));
+        }
+        match header.command {
+            command::READ if flags & flag::DF != 0 && length > GATHER_BYTES => {
+                Err(Failure::new(Errno::Overflow, "too long to be sent unfragmented"))
+            }
+            command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
+                // Zeros that have to be written, whether all or at an edge, are no faster than a write.
+                let slow = flags & flag::NO_HOLE != 0 || has_partial_blocks(offset, length.into());
+                (!slow)
+                    .then_some(())
+                    .ok_or(Failure::new(Errno::NotSup, "zeros would have to be written"))
+            }
+            command::BLOCK_STATUS if !self.allocation => Err(Failure::new(
+                Errno::Inval,
+                "no metadata context was negotiated for this export",
+            )),
+            command::BLOCK_STATUS if length == 0 => Err(Failure::new(Errno::Inval, "the status of nothing")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Answers a request that needs no I/O.
+    fn answer(
+        &mut self,
+        cookie: u64,
+        command: u16,
+        failure: Option<Failure>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), CloseReason> {
+        if self.wire.is_none() {
+            self.verdict(cookie, command == command::READ, failure, cx);
+            return Ok(());
+        }
+        // A stream has the wire. There is a slot: `is_full` was asked before.
+        let Some((slot, request)) = self.slots.take() else {
+            return Err(CloseReason::Storage("no slot for a reply"));
+        };
+        request.begin(Work::Reply, cookie, 0, 0);
+        request.failure = failure;
+        self.ready.push_back(slot);
+        Ok(())
+    }
+
+    /// The last piece of a write is in, or what follows of it is not wanted.
+    fn write_is_in(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        self.slots.get_mut(slot).issued = true;
+        self.finish_if_complete(slot, cx)
+    }
+
+    /// A reply without data: success or failure.
+    fn verdict(&self, cookie: u64, read: bool, failure: Option<Failure>, cx: &mut Cx<'_>) {
+        let mut replies = cx.replies();
+        match failure {
+            // "The server SHOULD prefer sending errors via a structured reply."
+            Some(failure) if self.structured => replies.error(cookie, true, failure, None),
+            Some(failure) => replies.simple(cookie, failure.errno as u32),
+            // "The server MUST NOT use a simple reply for NBD_CMD_READ."
+            None if self.structured && read => replies.none(cookie),
+            None => replies.simple(cookie, 0),
+        }
+    }
+
+    /// The volume's memory of a payload, to be put on the wire.
+    fn push_payload(payload: Payload, cx: &mut Cx<'_>) {
+        match payload {
+            Payload::Data(data) => cx.outbox.push(data),
+            Payload::Zeros(length) => {
+                let zeros = cx.pool.zeros(length as usize);
+                cx.outbox.push(zeros);
+            }
+            Payload::None | Payload::Allocation(_) => {}
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `NBD_CMD_BLOCK_STATUS` for `base:allocation`: bitmaps of chunks become extents.
+
+use super::request::{Request, Work};
+use super::{Cx, Session};
+use crate::wire::state;
+use amita_frontend::slots::SlotId;
+use amita_reactor::Slice;
+use amita_types::BLOCK_BYTES;
+use amita_types::io::{Op, Payload};
+
+/// The most extents of one reply. ("The server MAY return fewer descriptors": the client goes on where they end.)
+const MAX_EXTENTS: usize = 4096;
+/// The most chunks that one request asks for: 1 GiB of 4 MiB chunks.
+const MAX_CHUNKS: u64 = 256;
+
+impl Session {
+    /// One past the last byte that a request for the status of a range is told about.
+    pub(super) fn status_end(&self, offset: u64, length: u32) -> u64 {
+        let chunk = u64::from(self.volume.chunk_bytes);
+        let most = (offset / chunk).saturating_add(MAX_CHUNKS).saturating_mul(chunk);
+        (offset + u64::from(length)).min(most)
+    }
+
+    /// Asks for the allocation of the chunk that holds `next`.
+    pub(super) fn submit_status(&mut self, slot: SlotId, next: u64, cx: &mut Cx<'_>) {
+        let chunk = u64::from(self.volume.chunk_bytes);
+        let request = self.slots.get_mut(slot);
+        let number = (next / chunk - request.offset / chunk) as u32;
+        if let Work::Status { next, .. } = &mut request.work {
+            *next = (*next / chunk + 1) * chunk;
+        }
+        self.submit(slot, number, Op::Allocation { offset: next }, Slice::default(), cx);
+    }
+
+    /// Turns what has come, in order, into extents.
+    pub(super) fn add_status(&mut self, slot: SlotId) {
+        let chunk_bytes = u64::from(self.volume.chunk_bytes);
+        let request = self.slots.get_mut(slot);
+        while let Some(piece) = request.pieces.pop_front_if(|piece| piece.done) {
+            let Payload::Allocation(allocated) = piece.payload else {
+                continue;
+            };
+            if !is_enough(request) {
+                add_chunk(request, &allocated, chunk_bytes);
+            }
+            if is_enough(request) {
+                request.issued = true;
+            }
+        }
+    }
+}
+
+/// Do the extents answer the request, whatever follows?
+fn is_enough(request: &Request) -> bool {
+    match request.work {
+        Work::Status { one: true, .. } => request.extents.len() > 1,
+        _ => request.extents.len() >= MAX_EXTENTS,
+    }
+}
+
+/// Adds the extents of the chunk in which those that are known end.
+fn add_chunk(request: &mut Request, allocated: &[u64; 16], chunk_bytes: u64) {
+    let Work::Status { known, end, .. } = &mut request.work else {
+        return;
+    };
+    let block = u64::from(BLOCK_BYTES);
+    let chunk_start = *known / chunk_bytes * chunk_bytes;
+    let stop = (*end).min(chunk_start + chunk_bytes);
+    while *known < stop && request.extents.len() <= MAX_EXTENTS {
+        let index = ((*known - chunk_start) / block) as usize;
+        let next = (chunk_start + (index as u64 + 1) * block).min(stop);
+        let has_data = allocated[index / 64] >> (index % 64) & 1 == 1;
+        let flags = if has_data { 0 } else { state::HOLE | state::ZERO };
+        let length = (next - *known) as u32;
+        match request.extents.last_mut() {
+            // "The server SHOULD use different status values between consecutive descriptors."
+            Some((sum, last)) if *last == flags => *sum += length,
+            _ => request.extents.push((length, flags)),
+        }
+        *known = next;
+    }
+}

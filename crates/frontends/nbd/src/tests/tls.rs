@@ -1,0 +1,303 @@
+//! TLS, by a client of rustls in the same thread.
+
+use super::*;
+use crate::{TlsAcceptor, TlsError, TlsFiles, TlsMode};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// An authority, a server and a client, as files.
+struct Pki {
+    folder: tempfile::TempDir,
+}
+
+impl Pki {
+    fn new() -> Pki {
+        let folder = tempfile::tempdir().unwrap();
+        let pki = Pki { folder };
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        std::fs::write(pki.path("ca.pem"), authority.pem()).unwrap();
+        for name in ["server", "client"] {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            let certificate = params.signed_by(&key, &authority).unwrap();
+            std::fs::write(pki.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+            std::fs::write(pki.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        }
+        pki
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn files(&self, verify: bool) -> TlsFiles {
+        TlsFiles {
+            certificate: self.path("server.pem"),
+            key: self.path("server.key"),
+            client_authorities: verify.then(|| self.path("ca.pem")),
+        }
+    }
+
+    fn server(&self, mode: TlsMode, verify: bool) -> Client {
+        let tls = Some(TlsAcceptor::load(mode, &self.files(verify)).unwrap());
+        let mut client = Client::with(
+            Config {
+                tls,
+                ..Config::default()
+            },
+            16 * MIB,
+            1 << 20,
+        );
+        client.settle();
+        client.take(18);
+        client.send(&3u32.to_be_bytes());
+        client
+    }
+
+    fn client(&self, identity: bool) -> ClientConnection {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(self.path("ca.pem")).unwrap())
+            .unwrap();
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = builder.with_root_certificates(roots);
+        let config = if identity {
+            let chain = vec![CertificateDer::from_pem_file(self.path("client.pem")).unwrap()];
+            builder
+                .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(self.path("client.key")).unwrap())
+                .unwrap()
+        } else {
+            builder.with_no_client_auth()
+        };
+        ClientConnection::new(std::sync::Arc::new(config), "localhost".try_into().unwrap()).unwrap()
+    }
+}
+
+/// Lets both ends talk until both are silent; what the server said in plain text.
+fn exchange(client: &mut Client, tls: &mut ClientConnection) -> Result<Vec<u8>, rustls::Error> {
+    let mut plain = Vec::new();
+    loop {
+        let mut bytes = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut bytes).unwrap();
+        }
+        let silent = bytes.is_empty();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() && client.closed.is_none() && client.front.wants_input() {
+            let count = client.receive(rest);
+            rest = &rest[count..];
+            client.settle();
+        }
+        client.settle();
+        let output = std::mem::take(&mut client.output);
+        let mut source = &output[..];
+        while !source.is_empty() {
+            tls.read_tls(&mut source).unwrap();
+            tls.process_new_packets()?;
+            let _ = tls.reader().read_to_end(&mut plain);
+        }
+        if silent && output.is_empty() {
+            return Ok(plain);
+        }
+    }
+}
+
+/// Begins TLS.
+fn upgrade(client: &mut Client, tls: &mut ClientConnection) -> Result<(), rustls::Error> {
+    client.send(&option(opt::STARTTLS, &[]));
+    assert_eq!(client.option_reply().kind, reply::ACK);
+    exchange(client, tls).map(|plain| assert!(plain.is_empty()))
+}
+
+/// Sends plain text and returns what came back.
+fn say(client: &mut Client, tls: &mut ClientConnection, bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    for part in bytes.chunks(32 << 10) {
+        tls.writer().write_all(part).unwrap();
+        plain.extend(exchange(client, tls).unwrap());
+    }
+    plain
+}
+
+#[test]
+fn a_session_over_tls() {
+    let pki = Pki::new();
+    for (mode, verify) in [
+        (TlsMode::Allow, false),
+        (TlsMode::Require, false),
+        (TlsMode::Require, true),
+    ] {
+        let mut client = pki.server(mode, verify);
+        let mut tls = pki.client(verify);
+        upgrade(&mut client, &mut tls).unwrap();
+        let mut plain = say(&mut client, &mut tls, &option(opt::STRUCTURED_REPLY, &[]));
+        plain.extend(say(&mut client, &mut tls, &option(opt::STARTTLS, &[])));
+        plain.extend(say(&mut client, &mut tls, &option(opt::GO, &info("vol", &[]))));
+        client.output = plain;
+        let kinds: Vec<_> = client.option_replies().iter().map(|reply| reply.kind).collect();
+        assert_eq!(
+            kinds,
+            [reply::ACK, reply::ERR_INVALID, reply::INFO, reply::ACK],
+            "a second STARTTLS is refused"
+        );
+        let data = pattern(3, 5 << 20);
+        client.output = say(&mut client, &mut tls, &write(1, 777, &data));
+        assert_eq!(client.simple(), (1, 0));
+        client.output = say(&mut client, &mut tls, &request(0, command::READ, 2, 777, 5 << 20));
+        assert!(client.structured_read(2, 777, 5 << 20).as_ref() == Ok(&data));
+        client.output = say(&mut client, &mut tls, &request(0, command::DISC, 0, 0, 0));
+        assert_eq!(client.closed, Some(CloseReason::Goodbye));
+        let state = tls.process_new_packets().unwrap();
+        assert!(state.peer_has_closed(), "TLS was shut down before the connection");
+    }
+}
+
+#[test]
+fn a_server_that_requires_tls_answers_nothing_else() {
+    let pki = Pki::new();
+    let mut client = pki.server(TlsMode::Require, false);
+    for (number, data) in [
+        (opt::LIST, vec![]),
+        (opt::INFO, info("vol", &[])),
+        (opt::GO, info("vol", &[])),
+        (opt::STRUCTURED_REPLY, vec![]),
+        (99, vec![]),
+    ] {
+        client.send(&option(number, &data));
+        assert_eq!(client.option_reply().kind, reply::ERR_TLS_REQD);
+    }
+    client.send(&option(opt::EXPORT_NAME, b"vol"));
+    assert!(matches!(client.closed, Some(CloseReason::Refused(_))));
+    let mut client = pki.server(TlsMode::Require, false);
+    client.send(&option(opt::ABORT, &[]));
+    assert_eq!(client.option_reply().kind, reply::ACK, "to abort is always allowed");
+}
+
+#[test]
+fn a_server_that_allows_tls_serves_plain_text_too() {
+    Pki::new().server(TlsMode::Allow, true).start(true);
+}
+
+#[test]
+fn nothing_that_was_agreed_in_plain_text_holds_under_tls() {
+    let pki = Pki::new();
+    let mut client = pki.server(TlsMode::Allow, false);
+    let mut tls = pki.client(false);
+    client.send(&option(opt::STRUCTURED_REPLY, &[]));
+    client.output.clear();
+    upgrade(&mut client, &mut tls).unwrap();
+    say(&mut client, &mut tls, &option(opt::GO, &info("vol", &[])));
+    client.output = say(&mut client, &mut tls, &request(0, command::READ, 2, 0, 10));
+    assert_eq!(client.simple(), (2, 0), "structured replies were forgotten");
+}
+
+#[test]
+fn a_client_without_a_certificate_is_refused() {
+    let pki = Pki::new();
+    let mut client = pki.server(TlsMode::Require, true);
+    let mut tls = pki.client(false);
+    assert!(upgrade(&mut client, &mut tls).is_err(), "the client hears of it");
+    assert!(
+        matches!(client.closed, Some(CloseReason::Tls(_))),
+        "{:?}",
+        client.closed
+    );
+    // Nor one of another authority.
+    let other = Pki::new();
+    std::fs::copy(other.path("client.pem"), pki.path("client.pem")).unwrap();
+    std::fs::copy(other.path("client.key"), pki.path("client.key")).unwrap();
+    let mut client = pki.server(TlsMode::Require, true);
+    assert!(upgrade(&mut client, &mut pki.client(true)).is_err());
+    assert!(matches!(client.closed, Some(CloseReason::Tls(_))));
+}
+
+#[test]
+fn plain_text_behind_starttls_is_not_believed() {
+    let pki = Pki::new();
+    let mut client = pki.server(TlsMode::Allow, false);
+    client.send(&[option(opt::STARTTLS, &[]), option(opt::GO, &info("vol", &[]))].concat());
+    assert!(
+        matches!(client.closed, Some(CloseReason::Tls(_))),
+        "{:?}",
+        client.closed
+    );
+    assert_eq!(client.service.open_count, 0);
+}
+
+#[test]
+fn rubbish_instead_of_tls_ends_the_connection() {
+    let pki = Pki::new();
+    for bytes in [vec![0; 100], vec![0xff; 70_000], b"\x16\x03\x01\xff\xff".repeat(9000)] {
+        let mut client = pki.server(TlsMode::Require, false);
+        client.send(&option(opt::STARTTLS, &[]));
+        client.output.clear();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() && client.closed.is_none() && client.front.wants_input() {
+            let count = client.receive(rest);
+            rest = &rest[count..];
+            client.settle();
+        }
+        assert!(
+            matches!(client.closed, Some(CloseReason::Tls(_))),
+            "{:?}",
+            client.closed
+        );
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let pki = Pki::new();
+    std::fs::write(pki.path("empty"), "").unwrap();
+    std::fs::write(
+        pki.path("rubbish"),
+        "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n",
+    )
+    .unwrap();
+    let load = |change: &dyn Fn(&mut TlsFiles)| {
+        let mut files = pki.files(true);
+        change(&mut files);
+        TlsAcceptor::load(TlsMode::Allow, &files).map(|_| ()).unwrap_err()
+    };
+    let missing = load(&|files| files.certificate = pki.path("nothing"));
+    assert!(
+        matches!(missing, TlsError::File { .. }) && missing.to_string().contains("nothing"),
+        "{missing}"
+    );
+    let missing = load(&|files| files.key = pki.path("nothing"));
+    assert!(matches!(missing, TlsError::File { .. }), "{missing}");
+    assert!(matches!(
+        load(&|files| files.certificate = pki.path("empty")),
+        TlsError::Empty { .. }
+    ));
+    assert!(matches!(
+        load(&|files| files.key = pki.path("empty")),
+        TlsError::Empty { .. }
+    ));
+    assert!(
+        matches!(
+            load(&|files| files.key = pki.path("server.pem")),
+            TlsError::Empty { .. }
+        ),
+        "a certificate"
+    );
+    assert!(matches!(
+        load(&|files| files.certificate = pki.path("rubbish")),
+        TlsError::File { .. }
+    ));
+    assert!(
+        matches!(load(&|files| files.key = pki.path("client.key")), TlsError::Pair { .. }),
+        "another's key"
+    );
+    let authorities = load(&|files| files.client_authorities = Some(pki.path("empty")));
+    assert!(matches!(authorities, TlsError::Empty { .. }), "{authorities}");
+}

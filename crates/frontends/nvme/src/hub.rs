@@ -1,0 +1,401 @@
+//! The register of a node's controllers.
+//!
+//! The queues of a controller are connections that may be on different cores. Each of them asks the register once when
+//! it is connected, and is told when the controller is gone; between the two it is not involved in any I/O.
+//!
+//! A controller lives as long as its admin queue's connection. When that ends, or the controller is disabled, its I/O
+//! queues are told ([`Word::Gone`]) and close; the admin queue has closed their [`Gate`] before, so that they start
+//! nothing from that moment on.
+
+use super::admin::Heart;
+use super::catalog::Catalog;
+use super::command::Status;
+use super::failure::Failures;
+use super::wire::status;
+use amita_frontend::ConnectionId;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(test)]
+mod tests;
+
+/// Controllers of one subsystem at one gateway: what the numbers have room for.
+pub const MAX_CONTROLLERS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 6;
+/// Nodes whose controllers' numbers differ: FFF0h and above are reserved (NVM Express Base 2.1, 5.1.13.2.1, CNTLID).
+const NODES: u64 = 1023;
+/// Discovery controllers of a gateway: each is a host's persistent connection.
+pub const MAX_DISCOVERY_CONTROLLERS: usize = 16 << 10;
+
+/// Who connects, and to what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// The subsystem's NQN.
+    pub subsystem: String,
+    /// The host's NQN.
+    pub host: String,
+    /// The host's identifier.
+    pub host_id: [u8; 16],
+}
+
+/// Open as long as the I/O queues that have joined may do I/O: a controller that is enabled again has another one.
+#[derive(Debug, Default)]
+pub struct Gate(AtomicBool);
+
+impl Gate {
+    /// The queues are dead.
+    pub fn shut(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Are they?
+    #[must_use]
+    pub fn is_shut(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// What the queues of an enabled controller share.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    /// Signs of life, and counters.
+    pub heart: Arc<Heart>,
+    /// May I/O be done?
+    pub gate: Arc<Gate>,
+}
+
+/// What a queue asks of the register.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Call {
+    /// An admin queue is connected: a controller is made. Answered by [`Word::Created`] or [`Word::Refused`].
+    Create {
+        /// Who, and what.
+        party: Box<Party>,
+        /// Of the discovery subsystem.
+        discovery: bool,
+    },
+    /// An I/O queue is connected. Answered by [`Word::Joined`] or [`Word::Refused`].
+    Join {
+        /// Who, and what.
+        party: Box<Party>,
+        /// The controller's number.
+        controller: u16,
+        /// The queue's number, from 1 on.
+        queue: u16,
+    },
+    /// The admin queue's controller takes I/O queues. Answered by [`Word::Enabled`]: the host must not be told before,
+    /// or a queue that it connects then might come too early.
+    Enable {
+        /// How many.
+        queues: u16,
+        /// What they get to see.
+        shared: Shared,
+    },
+    /// It takes none any more: its I/O queues end. Answered by [`Word::Disabled`].
+    Disable,
+    /// Commands of an I/O queue have failed. Answered by [`Word::Noted`]: until then the queue says nothing more of them.
+    Failed(Failures),
+    /// A command of an admin queue has a question. Answered by [`Word::Answer`].
+    Ask(Question),
+    /// The connection is gone. Not answered.
+    Leave,
+}
+
+/// What an admin command has to know of the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// May the host have so many I/O queues from now on, and no more?
+    Grant(u16),
+    /// What has failed on I/O queues since this was last asked?
+    Failures,
+    /// Which controllers has the subsystem here?
+    Controllers,
+}
+
+/// What the register answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Is it granted? Not when the controller has had an I/O queue since it was enabled.
+    Grant(bool),
+    /// These have.
+    Failures(Failures),
+    /// Their numbers, in order.
+    Controllers(Vec<u16>),
+}
+
+/// What the register says to a queue.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Word {
+    /// The controller is there.
+    Created {
+        /// Its number.
+        controller: u16,
+    },
+    /// The queue is one of its controller's.
+    Joined {
+        /// What the controller's queues share.
+        shared: Shared,
+    },
+    /// I/O queues may join.
+    Enabled,
+    /// No I/O queue may join any more.
+    Disabled,
+    /// It is not.
+    Refused {
+        /// Why.
+        status: Status,
+        /// The result of the Connect command.
+        result: u32,
+    },
+    /// To an I/O queue: its controller is gone.
+    Gone,
+    /// The failures will be told to the host.
+    Noted,
+    /// The answer to a question.
+    Answer(Answer),
+}
+
+/// What a controller that is enabled has to give.
+#[derive(Debug)]
+struct Enabled {
+    /// How many I/O queues it was granted: they are numbered from 1 to this.
+    granted: u16,
+    shared: Shared,
+    /// Has there been an I/O queue since?
+    joined: bool,
+}
+
+/// One controller.
+#[derive(Debug)]
+struct Controller {
+    party: Party,
+    /// While it is.
+    enabled: Option<Enabled>,
+    /// The I/O queues that are connected.
+    queues: BTreeMap<u16, ConnectionId>,
+    /// What has failed on them, and the admin queue has not been told.
+    failures: Failures,
+}
+
+/// What names a controller at this gateway: its subsystem and its number.
+type Key = (String, u16);
+
+/// The register: on one core of the node, off the path of an I/O.
+#[derive(Debug, Default)]
+pub struct Hub {
+    said: VecDeque<(ConnectionId, u64, Word)>,
+    controllers: BTreeMap<Key, Controller>,
+    /// What each connection is: an admin queue (0) or an I/O queue of which controller.
+    connections: BTreeMap<ConnectionId, (Key, u16)>,
+    /// Where the search for a free number begins: one that was in use a moment ago is not used again at once.
+    next: u16,
+}
+
+/// The result of a Connect command with an invalid parameter: where that is (Base 2.1, 6.3).
+pub(super) const fn invalid(offset: u16, in_data: bool) -> u32 {
+    offset as u32 | (in_data as u32) << 16
+}
+
+impl Hub {
+    /// A queue asks.
+    pub fn call(&mut self, from: ConnectionId, tag: u64, call: Call, catalog: &Catalog) {
+        let word = match call {
+            Call::Create { party, discovery } => self.create(from, *party, discovery, catalog),
+            Call::Join {
+                party,
+                controller,
+                queue,
+            } => self.join(from, &party, controller, queue),
+            Call::Enable { queues, shared } => {
+                let enabled = Enabled {
+                    granted: queues,
+                    shared,
+                    joined: false,
+                };
+                self.enable(from, Some(enabled));
+                Word::Enabled
+            }
+            Call::Disable => {
+                self.enable(from, None);
+                Word::Disabled
+            }
+            Call::Failed(failures) => {
+                self.note(from, failures);
+                Word::Noted
+            }
+            Call::Ask(question) => Word::Answer(self.answer(from, question)),
+            Call::Leave => return self.leave(from),
+        };
+        self.said.push_back((from, tag, word));
+    }
+
+    /// What is to be said, and to whom; the tag of the call, or 0.
+    pub fn next_word(&mut self) -> Option<(ConnectionId, u64, Word)> {
+        self.said.pop_front()
+    }
+
+    /// How many controllers there are.
+    #[must_use]
+    pub fn controllers(&self) -> usize {
+        self.controllers.len()
+    }
+
+    fn create(&mut self, from: ConnectionId, party: Party, discovery: bool, catalog: &Catalog) -> Word {
+        let busy = Word::Refused {
+            status: status::CONNECT_BUSY,
+            result: 0,
+        };
+        // A connection has one Connect command.
+        if self.connections.contains_key(&from) {
+            return busy;
+        }
+        let (first, count) = match discovery {
+            true => (1, MAX_DISCOVERY_CONTROLLERS),
+            // Unique in the subsystem over all gateways.
+            false => (((catalog.node.0 as u64 % NODES) as u16) << SLOT_BITS, MAX_CONTROLLERS),
+        };
+        let start = usize::from(self.next);
+        self.next = self.next.wrapping_add(1);
+        let free = (0..count)
+            .map(|step| first + ((start + step) % count) as u16)
+            .find(|&number| !self.controllers.contains_key(&(party.subsystem.clone(), number)));
+        let Some(number) = free else { return busy };
+        let key = (party.subsystem.clone(), number);
+        self.connections.insert(from, (key.clone(), 0));
+        let controller = Controller {
+            party,
+            enabled: None,
+            queues: BTreeMap::new(),
+            failures: Failures::default(),
+        };
+        self.controllers.insert(key, controller);
+        Word::Created { controller: number }
+    }
+
+    fn join(&mut self, from: ConnectionId, party: &Party, number: u16, queue: u16) -> Word {
+        let refused = |status, result| Word::Refused { status, result };
+        let wrong = |offset, in_data| refused(status::CONNECT_PARAMETERS, invalid(offset, in_data));
+        if self.connections.contains_key(&from) {
+            return refused(status::SEQUENCE, 0);
+        }
+        let key = (party.subsystem.clone(), number);
+        let Some(controller) = self.controllers.get_mut(&key) else {
+            return wrong(16, true);
+        };
+        if controller.party.host != party.host {
+            return wrong(512, true);
+        }
+        if controller.party.host_id != party.host_id {
+            return wrong(0, true);
+        }
+        let Some(enabled) = &mut controller.enabled else {
+            return refused(status::SEQUENCE, 0);
+        };
+        // A Queue ID beyond the number of queues that the controller has granted is an invalid parameter of Connect (Base
+        // 2.1, 6.3, with 5.1.25.2.1).
+        if queue == 0 || queue > enabled.granted {
+            return wrong(42, false);
+        }
+        if controller.queues.contains_key(&queue) {
+            return refused(status::SEQUENCE, 0);
+        }
+        controller.queues.insert(queue, from);
+        enabled.joined = true;
+        let shared = enabled.shared.clone();
+        self.connections.insert(from, (key, queue));
+        Word::Joined { shared }
+    }
+
+    /// The controller whose admin queue that is.
+    fn controller_of(&mut self, admin: ConnectionId) -> Option<&mut Controller> {
+        match self.connections.get(&admin) {
+            Some((key, 0)) => self.controllers.get_mut(key),
+            _ => None,
+        }
+    }
+
+    fn enable(&mut self, from: ConnectionId, enabled: Option<Enabled>) {
+        let Some(controller) = self.controller_of(from) else {
+            return;
+        };
+        // Queues that joined what was enabled before do not belong to what is enabled now.
+        let queues = std::mem::take(&mut controller.queues);
+        if let Some(before) = std::mem::replace(&mut controller.enabled, enabled) {
+            before.shared.gate.shut();
+        }
+        self.dismiss(queues);
+    }
+
+    /// Keeps what failed on an I/O queue, if its controller is still there to tell it.
+    fn note(&mut self, from: ConnectionId, failures: Failures) {
+        if let Some((key, 1..)) = self.connections.get(&from)
+            && let Some(controller) = self.controllers.get_mut(key)
+        {
+            controller.failures.append(failures);
+        }
+    }
+
+    fn answer(&mut self, from: ConnectionId, question: Question) -> Answer {
+        match question {
+            Question::Grant(queues) => Answer::Grant(self.grant(from, queues)),
+            Question::Failures => {
+                let controller = self.controller_of(from);
+                let failures = controller.map(|controller| std::mem::take(&mut controller.failures));
+                Answer::Failures(failures.unwrap_or_default())
+            }
+            Question::Controllers => {
+                let subsystem = self.connections.get(&from).map(|((subsystem, _), _)| subsystem);
+                let numbers = subsystem.map(|subsystem| {
+                    let all = (subsystem.clone(), 0)..=(subsystem.clone(), u16::MAX);
+                    self.controllers.range(all).map(|((_, number), _)| *number).collect()
+                });
+                Answer::Controllers(numbers.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Number of Queues comes before the first I/O queue, and holds until the next reset (Base 2.1, 5.1.25.2.1): that a
+    /// queue is gone again does not help. It is decided here because here it is in one order with the queues that join.
+    fn grant(&mut self, from: ConnectionId, queues: u16) -> bool {
+        let enabled = self
+            .controller_of(from)
+            .and_then(|controller| controller.enabled.as_mut());
+        match enabled {
+            Some(enabled) if !enabled.joined => {
+                enabled.granted = queues;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn leave(&mut self, from: ConnectionId) {
+        let Some((key, queue)) = self.connections.remove(&from) else {
+            return;
+        };
+        if queue == 0 {
+            let Some(controller) = self.controllers.remove(&key) else {
+                return;
+            };
+            if let Some(enabled) = &controller.enabled {
+                enabled.shared.gate.shut();
+            }
+            self.dismiss(controller.queues);
+        } else if let Some(controller) = self.controllers.get_mut(&key)
+            && controller.queues.get(&queue) == Some(&from)
+        {
+            controller.queues.remove(&queue);
+        }
+    }
+
+    /// Tells I/O queues that their controller is gone.
+    fn dismiss(&mut self, queues: BTreeMap<u16, ConnectionId>) {
+        for mouth in queues.into_values() {
+            self.connections.remove(&mouth);
+            self.said.push_back((mouth, 0, Word::Gone));
+        }
+    }
+}

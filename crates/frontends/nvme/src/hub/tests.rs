@@ -1,0 +1,214 @@
+use super::super::command::Command;
+use super::super::failure::Failure;
+use super::*;
+use amita_frontend::FrontId;
+
+const SUBSYSTEM: &str = "nqn.2026-01.test:a";
+/// Of the connections of these tests.
+const CORES: u16 = 4;
+
+fn connection(front: u64) -> ConnectionId {
+    ConnectionId {
+        core: front as u16 % CORES,
+        front: FrontId(front),
+    }
+}
+
+fn party(subsystem: &str) -> Box<Party> {
+    Box::new(Party {
+        subsystem: subsystem.into(),
+        host: "nqn.2026-01.test:host".into(),
+        host_id: [1; 16],
+    })
+}
+
+struct Register(Hub);
+
+impl Register {
+    /// Asks; what is said to whoever asked. What is said to others is dropped.
+    fn call(&mut self, front: u64, call: Call) -> Option<Word> {
+        self.0.call(connection(front), 7, call, &Catalog::default());
+        let mut word = None;
+        while let Some((to, tag, said)) = self.0.next_word() {
+            if to == connection(front) {
+                assert_eq!((tag, word.is_none()), (7, true), "{said:?}");
+                word = Some(said);
+            }
+        }
+        word
+    }
+
+    fn create(&mut self, front: u64, subsystem: &str) -> u16 {
+        let call = Call::Create {
+            party: party(subsystem),
+            discovery: false,
+        };
+        match self.call(front, call) {
+            Some(Word::Created { controller }) => controller,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A controller that is enabled with room for eight queues.
+    fn enabled(&mut self, front: u64) -> u16 {
+        let number = self.create(front, SUBSYSTEM);
+        self.enable(front);
+        number
+    }
+
+    fn enable(&mut self, front: u64) {
+        let shared = Shared::default();
+        let word = self.call(front, Call::Enable { queues: 8, shared });
+        assert!(matches!(word, Some(Word::Enabled)), "{word:?}");
+    }
+
+    /// Connects an I/O queue: the status of a refusal, and its result.
+    fn join(&mut self, front: u64, controller: u16, queue: u16) -> Result<(), (Status, u32)> {
+        let call = Call::Join {
+            party: party(SUBSYSTEM),
+            controller,
+            queue,
+        };
+        match self.call(front, call) {
+            Some(Word::Joined { .. }) => Ok(()),
+            Some(Word::Refused { status, result }) => Err((status, result)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ask(&mut self, front: u64, question: Question) -> Answer {
+        match self.call(front, Call::Ask(question)) {
+            Some(Word::Answer(answer)) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn grant(&mut self, front: u64, queues: u16) -> bool {
+        self.ask(front, Question::Grant(queues)) == Answer::Grant(true)
+    }
+
+    fn fail(&mut self, front: u64, commands: std::ops::Range<u16>) {
+        let mut failures = Failures::default();
+        commands.for_each(|id| failures.push(failure(id)));
+        let word = self.call(front, Call::Failed(failures));
+        assert!(matches!(word, Some(Word::Noted)), "{word:?}");
+    }
+
+    fn failures(&mut self, front: u64) -> (u64, Vec<u16>) {
+        match self.ask(front, Question::Failures) {
+            Answer::Failures(failures) => {
+                let kept = failures.kept().map(|failure| failure.command).collect();
+                (failures.forgotten(), kept)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn failure(id: u16) -> Failure {
+    Failure {
+        command: id,
+        ..Failure::of(1, &Command([0; 64]), status::INTERNAL, None)
+    }
+}
+
+fn register() -> Register {
+    Register(Hub::default())
+}
+
+/// NVM Express Base 2.1, 6.3 with 5.1.25.2.1: a queue beyond the number that was granted is an invalid parameter.
+#[test]
+fn queues_beyond_the_grant_are_refused() {
+    let mut hub = register();
+    let controller = hub.enabled(1);
+    assert_eq!(
+        hub.join(2, controller, 9),
+        Err((status::CONNECT_PARAMETERS, invalid(42, false)))
+    );
+    assert!(hub.grant(1, 2));
+    for queue in [0, 3, 8, 9, u16::MAX] {
+        assert_eq!(
+            hub.join(2, controller, queue),
+            Err((status::CONNECT_PARAMETERS, invalid(42, false))),
+            "queue {queue}"
+        );
+    }
+    // A refusal is no queue: the number can still be another one.
+    assert!(hub.grant(1, 3));
+    assert_eq!(hub.join(2, controller, 3), Ok(()));
+}
+
+/// NVM Express Base 2.1, 5.1.25.2.1: the number is settled by the first I/O queue, until the next reset.
+#[test]
+fn the_first_queue_settles_how_many_there_can_be() {
+    let mut hub = register();
+    let controller = hub.enabled(1);
+    assert_eq!(hub.join(2, controller, 1), Ok(()));
+    assert!(!hub.grant(1, 4));
+    hub.call(2, Call::Leave);
+    assert!(!hub.grant(1, 4), "that it is gone does not help");
+    assert_eq!(hub.join(3, controller, 8), Ok(()), "as many as before");
+    hub.call(1, Call::Disable);
+    assert!(!hub.grant(1, 4), "it takes no queues");
+    hub.enable(1);
+    assert!(hub.grant(1, 4));
+    assert!(hub.join(4, controller, 5).is_err());
+    assert_eq!(hub.join(5, controller, 4), Ok(()));
+}
+
+#[test]
+fn an_io_queue_asks_in_vain() {
+    let mut hub = register();
+    let controller = hub.enabled(1);
+    assert!(!hub.grant(9, 4), "nobody knows it");
+    assert_eq!(hub.join(2, controller, 1), Ok(()));
+    hub.fail(2, 0..1);
+    assert!(!hub.grant(2, 4));
+    assert_eq!(hub.failures(2), (0, vec![]));
+    assert_eq!(hub.failures(1), (0, vec![0]));
+}
+
+#[test]
+fn failures_wait_for_the_admin_queue() {
+    let mut hub = register();
+    let (one, other) = (hub.enabled(1), hub.enabled(2));
+    assert_eq!(hub.join(3, one, 1), Ok(()));
+    assert_eq!(hub.join(4, one, 2), Ok(()));
+    assert_eq!(hub.join(5, other, 1), Ok(()));
+    hub.fail(3, 0..3);
+    hub.fail(4, 10..12);
+    hub.fail(5, 90..91);
+    assert_eq!(hub.failures(1), (0, vec![0, 1, 2, 10, 11]));
+    assert_eq!(hub.failures(1), (0, vec![]), "each is told once");
+    assert_eq!(hub.failures(2), (0, vec![90]), "of its own queues only");
+    hub.fail(3, 0..50);
+    hub.fail(4, 50..100);
+    assert_eq!(
+        hub.failures(1),
+        (36, (36..100).collect()),
+        "the newest, and how many more"
+    );
+    // What failed is told also when the controller was reset meanwhile.
+    hub.fail(3, 5..6);
+    hub.call(1, Call::Disable);
+    hub.fail(4, 6..7);
+    assert_eq!(hub.failures(1), (0, vec![5]), "queue 2 is none of its any more");
+    hub.call(1, Call::Leave);
+    hub.fail(3, 0..1);
+}
+
+#[test]
+fn the_controllers_of_a_subsystem() {
+    let mut hub = register();
+    let first = hub.create(1, SUBSYSTEM);
+    hub.create(2, "nqn.2026-01.test:b");
+    hub.create(3, "nqn.2026-01.test:");
+    let second = hub.enabled(4);
+    let mut all = vec![first, second];
+    all.sort_unstable();
+    assert_eq!(hub.ask(1, Question::Controllers), Answer::Controllers(all.clone()));
+    assert_eq!(hub.ask(4, Question::Controllers), Answer::Controllers(all));
+    hub.call(1, Call::Leave);
+    assert_eq!(hub.ask(4, Question::Controllers), Answer::Controllers(vec![second]));
+    assert_eq!(hub.ask(9, Question::Controllers), Answer::Controllers(vec![]));
+}

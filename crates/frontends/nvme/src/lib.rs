@@ -1,0 +1,71 @@
+//! NVMe over TCP: a host with nothing but its distribution's kernel connects, and gets a disk with several paths.
+//!
+//! Written from the specifications: NVM Express Base 2.1, NVM Command Set 1.1, NVMe over PCIe/Fabrics TCP Transport 1.1.
+//!
+//! * [`Catalog`] is what the cluster's settings say of subsystems, namespaces, hosts and gateways: immutable, made anew
+//!   when they change. Any gateway can serve any of them.
+//! * [`Port`] is one core's side of the target: it has the catalog of the moment and the settings.
+//! * [`NvmeFront`] is one connection: a queue.
+//! * [`Hub`] is the node's register of controllers: it numbers them, and tells their queues, which may be on different
+//!   cores, when one is gone.
+#![allow(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod admin;
+pub mod auth;
+mod catalog;
+pub mod command;
+mod connection;
+pub mod failure;
+mod hub;
+mod io;
+#[cfg(any(test, feature = "memory"))]
+pub mod memory;
+mod port;
+mod queue;
+pub mod reservations;
+pub mod tls;
+mod wire;
+
+pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
+pub use connection::NvmeFront;
+pub use hub::{Answer, Call, Gate, Hub, MAX_CONTROLLERS, Party, Question, Shared, Word};
+pub use port::{Config, MAX_ENTRIES, MAX_QUEUES, MAX_TRANSFER_BYTES, Port};
+
+use amita_frontend::front::CloseReason;
+use amita_frontend::service::StorageService;
+use amita_reactor::{Outbox, Pool, Time};
+
+#[cfg(test)]
+mod tests;
+
+/// What a step may use.
+struct Cx<'a> {
+    now: Time,
+    outbox: &'a mut Outbox,
+    pool: &'a Pool,
+    service: &'a mut dyn StorageService,
+    /// Bytes that wait behind the outbox (encrypted ones).
+    backlog: usize,
+}
+
+impl<'a> Cx<'a> {
+    fn new(now: Time, outbox: &'a mut Outbox, pool: &'a Pool, service: &'a mut dyn StorageService) -> Cx<'a> {
+        Cx {
+            now,
+            outbox,
+            pool,
+            service,
+            backlog: 0,
+        }
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.outbox.queued_bytes() + self.backlog
+    }
+}
+
+/// A fatal error, as the log tells it.
+fn fatal_reason(fatal: &wire::Fatal) -> CloseReason {
+    CloseReason::Protocol(fatal.what)
+}
