@@ -5,7 +5,7 @@
 
 use amita_harness::nbd::{Answered, Ask, Client, Handle};
 use amita_reactor::Time;
-use amita_sim::history::{History, Kind, OperationId};
+use amita_sim::history::{History, Kind, Operation, OperationId};
 use amita_sim::random::Random;
 use amita_sim::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector};
 use std::collections::BTreeMap;
@@ -126,6 +126,11 @@ impl Recorder {
             asked: operations.len() as u64,
             done: operations.iter().filter(|o| o.completed.is_some()).count() as u64,
         }
+    }
+
+    /// All of them so far.
+    pub fn operations(&self) -> Vec<Operation> {
+        lock(&self.history).operations().to_vec()
     }
 
     /// Does one order explain everything that clients saw?

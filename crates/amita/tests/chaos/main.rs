@@ -15,6 +15,7 @@ mod cycle;
 mod cycles;
 mod directed;
 mod host;
+mod pauses;
 mod plan;
 mod proxy;
 mod world;
