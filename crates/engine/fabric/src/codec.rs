@@ -33,8 +33,7 @@ mod wire;
 
 pub use control::{Hello, Refuse, RefuseCode};
 pub use error::{DecodeError, EncodeError};
-pub use forward::FORWARD_VERSION;
-pub use trace::{FLAG_TRACED, TRACE_VERSION};
+pub use trace::FLAG_TRACED;
 
 use crate::limits::{MAX_HANDSHAKE_HEAD_BYTES, MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES, MAX_REASON_BYTES};
 use crate::message::Message;
@@ -44,11 +43,9 @@ use wire::{Reader, Wire, wire};
 pub const MAGIC: u16 = u16::from_le_bytes(*b"Am");
 
 /// The protocol version that this build speaks best.
-pub const PROTOCOL_VERSION: u8 = 5;
-/// The oldest protocol version that this build speaks. (Version 2 cannot say which members of a group are being brought
-/// up to date, nor whether a chunk is whole: a store that is not told would serve what it must not, R5. Version 3 lacks
-/// nothing but traces, version 4 nothing but forwarding and handing over.)
-pub const PROTOCOL_VERSION_MIN: u8 = 3;
+pub const PROTOCOL_VERSION: u8 = 1;
+/// The oldest protocol version that this build speaks.
+pub const PROTOCOL_VERSION_MIN: u8 = 1;
 /// The version in the prefix of the frames that come before one is agreed on (`Hello`, `Welcome`, `Refuse`): their
 /// layout never changes, it only grows at its end.
 pub const HANDSHAKE_VERSION: u8 = 0;
@@ -275,7 +272,7 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
             agreed: expected,
         });
     }
-    let traced = raw.flags == FLAG_TRACED && kind.trace_bytes() > 0 && expected >= TRACE_VERSION;
+    let traced = raw.flags == FLAG_TRACED && kind.trace_bytes() > 0;
     if raw.flags != 0 && !traced {
         return Err(DecodeError::Flags(raw.flags));
     }
@@ -382,24 +379,21 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
 pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: usize) -> Result<(), EncodeError> {
     let from = begin(out);
     let put = match message {
-        Message::Request(request) => request::put(out, version, request, payload_bytes),
+        Message::Request(request) => request::put(out, request, payload_bytes),
         Message::Answer(answer) => answer::put(out, answer, payload_bytes),
         Message::Release {
             tag,
             volume,
             generation,
             hand_over,
-        } => {
-            let hand_over = hand_over.then_some(version);
-            control::put_release(out, *tag, *volume, *generation, hand_over, payload_bytes)
-        }
-        Message::Forward(forward) => forward::put_forward(out, version, forward, payload_bytes),
-        Message::Forwarded(forwarded) => forward::put_forwarded(out, version, forwarded, payload_bytes),
+        } => control::put_release(out, *tag, *volume, *generation, *hand_over, payload_bytes),
+        Message::Forward(forward) => forward::put_forward(out, forward, payload_bytes),
+        Message::Forwarded(forwarded) => forward::put_forwarded(out, forwarded, payload_bytes),
         Message::Released { tag, outcome } => control::put_released(out, *tag, *outcome, payload_bytes),
     };
     match put {
         Ok(kind) => {
-            let traced = trace::put(out, version, message);
+            let traced = trace::put(out, message);
             finish_traced(out, from, version, kind, payload_bytes, traced);
         }
         Err(_) => out.truncate(from),

@@ -6,7 +6,7 @@
 use amita_types::layout::MAX_IO_BYTES;
 use std::time::Duration;
 
-/// The longest head of a frame, its prefix included. The longest that version 3 has is the answer `Held` of 256 chunks
+/// The longest head of a frame, its prefix included. The longest is the answer `Held` of 256 chunks
 /// (6,454 B); the rest is room for later versions. Small enough that a peer which announces a head and never sends it
 /// holds nothing worth speaking of.
 pub const MAX_HEAD_BYTES: usize = 8192;

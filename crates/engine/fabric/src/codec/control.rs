@@ -220,15 +220,10 @@ pub(super) fn put_release(
     tag: u64,
     volume: VolumeId,
     generation: Generation,
-    hand_over: Option<u8>,
+    hand_over: bool,
     payload_bytes: usize,
 ) -> Result<Kind, EncodeError> {
     no_payload(payload_bytes)?;
-    if hand_over.is_some_and(|agreed| agreed < super::FORWARD_VERSION) {
-        return Err(EncodeError::Unsupported {
-            what: "the peer's build is too old to hand a volume over; upgrade it",
-        });
-    }
     if generation > Generation::MAX {
         return Err(EncodeError::Field {
             field: "generation",
@@ -242,8 +237,8 @@ pub(super) fn put_release(
     }
     .put(out);
     Ok(match hand_over {
-        Some(_) => Kind::HandOver,
-        None => Kind::Release,
+        true => Kind::HandOver,
+        false => Kind::Release,
     })
 }
 

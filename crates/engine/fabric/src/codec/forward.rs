@@ -7,9 +7,6 @@ use crate::message::{Forward, ForwardOp, Forwarded, Message};
 use amita_types::VolumeId;
 use amita_types::layout::MAX_IO_BYTES;
 
-/// The first protocol version that has these frames.
-pub const FORWARD_VERSION: u8 = 5;
-
 wire! {
     RawForward: 65 {
         tag: u64,
@@ -50,22 +47,7 @@ impl ForwardOp {
     }
 }
 
-fn version(version: u8) -> Result<(), EncodeError> {
-    if version >= FORWARD_VERSION {
-        return Ok(());
-    }
-    Err(EncodeError::Unsupported {
-        what: "the peer's build is too old to be forwarded to; upgrade it",
-    })
-}
-
-pub(super) fn put_forward(
-    out: &mut Vec<u8>,
-    agreed: u8,
-    forward: &Forward,
-    payload_bytes: usize,
-) -> Result<Kind, EncodeError> {
-    version(agreed)?;
+pub(super) fn put_forward(out: &mut Vec<u8>, forward: &Forward, payload_bytes: usize) -> Result<Kind, EncodeError> {
     if let Some(expected) = forward.op.payload_bytes(forward.length)
         && expected != payload_bytes as u64
     {
@@ -138,11 +120,9 @@ pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Resul
 
 pub(super) fn put_forwarded(
     out: &mut Vec<u8>,
-    agreed: u8,
     forwarded: &Forwarded,
     payload_bytes: usize,
 ) -> Result<Kind, EncodeError> {
-    version(agreed)?;
     if payload_bytes > MAX_IO_BYTES as usize {
         return Err(EncodeError::Field {
             field: "bytes of an answer to a forwarded request",

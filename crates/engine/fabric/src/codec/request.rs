@@ -5,7 +5,6 @@ mod resync;
 pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
 
 use super::control::{get_generation, no_payload};
-use super::forward::FORWARD_VERSION;
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind, Prefix};
 use amita_types::message::{
@@ -101,13 +100,7 @@ fn pieces(offset: u32, length: usize) -> usize {
     (end.div_ceil(block) - u64::from(offset) / block) as usize
 }
 
-/// On a link of a version before [`FORWARD_VERSION`] a fence does not say what was given back: the store waits.
-pub(super) fn put(
-    out: &mut Vec<u8>,
-    version: u8,
-    request: &Request,
-    payload_bytes: usize,
-) -> Result<Kind, EncodeError> {
+pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) -> Result<Kind, EncodeError> {
     let &Request {
         id,
         store,
@@ -153,7 +146,6 @@ pub(super) fn put(
             blocks_per_chunk,
             given_back,
         } => {
-            let given_back = given_back.filter(|_| version >= FORWARD_VERSION);
             let members = in_sync.len() + syncing.len();
             if members > MAX_MEMBERS {
                 return Err(EncodeError::Field {
@@ -284,8 +276,6 @@ pub(super) fn put(
             Kind::Roll
         }
         RequestBody::Confirm => Kind::Confirm,
-        // An older store knows of no such thing, and grants with any answer; what is given back it counts on as granted.
-        RequestBody::Settle { .. } if version < FORWARD_VERSION => Kind::Confirm,
         &RequestBody::Settle { want, back } => {
             RawSettle { want, back }.put(out);
             Kind::Settle

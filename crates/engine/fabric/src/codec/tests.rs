@@ -1,4 +1,4 @@
-//! Round trips, damage, and the bytes of version 3.
+//! Round trips, damage, and the bytes of each version.
 
 mod golden;
 mod strategies;

@@ -1,5 +1,4 @@
-//! What a traced request or answer carries behind everything else in its head (since version 4): the prefix's flag says
-//! that it is there. On a link of an older version it is left out: the I/O goes on, and its trace lacks the store's part.
+//! What a traced request or answer carries behind everything else in its head: the prefix's flag says that it is there.
 
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, Kind};
@@ -7,8 +6,6 @@ use crate::message::Message;
 use amita_types::TraceId;
 use amita_types::trace::StoreTrace;
 
-/// The first version that has traces.
-pub const TRACE_VERSION: u8 = 4;
 /// The prefix's flag: the head ends in a trace.
 pub const FLAG_TRACED: u16 = 1;
 
@@ -35,11 +32,8 @@ impl Kind {
 /// The longest trace.
 pub(super) const MAX_TRACE_BYTES: usize = RawAnswered::BYTES;
 
-/// Appends a message's trace, if it has one that the link's version can carry; was there one?
-pub(super) fn put(out: &mut Vec<u8>, version: u8, message: &Message) -> bool {
-    if version < TRACE_VERSION {
-        return false;
-    }
+/// Appends a message's trace, if it has one; was there one?
+pub(super) fn put(out: &mut Vec<u8>, message: &Message) -> bool {
     match message {
         Message::Request(request) if request.trace.is_some() => {
             RawAsked { id: request.trace.0 }.put(out);

@@ -1,10 +1,10 @@
-//! The bytes of each version, one frame of every kind, as released: `tests/fixtures/wire-v3.txt` to `wire-v5.txt`. They
-//! never change; what changes them needs a new protocol version.
+//! The bytes of each version, one frame of every kind: `tests/fixtures/wire-v1.txt`. From the first release on they never
+//! change; what changes them needs a new protocol version.
 
 use super::read;
 use crate::codec::{
-    DecodeError, FORWARD_VERSION, Frame, Hello, Kind, Refuse, RefuseCode, TRACE_VERSION, encode, encode_hello,
-    encode_ping, encode_refuse,
+    DecodeError, Frame, Hello, Kind, PROTOCOL_VERSION, Refuse, RefuseCode, encode, encode_hello, encode_ping,
+    encode_refuse,
 };
 use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_types::message::{
@@ -17,9 +17,7 @@ use amita_types::{
 };
 use std::fmt::Write as _;
 
-const VERSION_3: &str = include_str!("../../../tests/fixtures/wire-v3.txt");
-const VERSION_4: &str = include_str!("../../../tests/fixtures/wire-v4.txt");
-const VERSION_5: &str = include_str!("../../../tests/fixtures/wire-v5.txt");
+const VERSION_1: &str = include_str!("../../../tests/fixtures/wire-v1.txt");
 
 pub fn hello() -> Hello {
     Hello {
@@ -32,8 +30,8 @@ pub fn hello() -> Hello {
         window_requests: 0x400,
         core: 2,
         link: 3,
-        version_min: 3,
-        version_max: 3,
+        version_min: 1,
+        version_max: 1,
     }
 }
 
@@ -383,7 +381,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
     ]
 }
 
-/// What only version 4 can say: the messages of version 3 with a trace.
+/// Messages with a trace.
 fn traced() -> Vec<(&'static str, Message, usize)> {
     let Message::Request(request) = write() else {
         panic!("a request")
@@ -415,7 +413,7 @@ fn traced() -> Vec<(&'static str, Message, usize)> {
     ]
 }
 
-/// What only version 5 can say: hosts' requests on their way to the owner, and the handing over of a volume with its promises.
+/// Hosts' requests on their way to the owner, and the handing over of a volume with its promises.
 fn forwarded() -> Vec<(&'static str, Message, usize)> {
     let forward = |op, length| {
         Message::Forward(Forward {
@@ -512,13 +510,7 @@ fn samples(version: u8) -> Vec<(&'static str, Frame, Vec<u8>)> {
             make(&|out| encode_ping(out, version, 77, true)),
         ),
     ];
-    let traced = if version >= TRACE_VERSION { traced() } else { Vec::new() };
-    let forwarded = if version >= FORWARD_VERSION {
-        forwarded()
-    } else {
-        Vec::new()
-    };
-    for (name, message, payload_bytes) in messages().into_iter().chain(traced).chain(forwarded) {
+    for (name, message, payload_bytes) in messages().into_iter().chain(traced()).chain(forwarded()) {
         let bytes = make(&|out| encode(out, version, &message, payload_bytes).expect("a valid message"));
         samples.push((name, Frame::Message(message), bytes));
     }
@@ -544,9 +536,7 @@ fn unhex(text: &str) -> Vec<u8> {
 
 #[test]
 fn versions_have_the_bytes_that_they_were_released_with() {
-    fixed(3, VERSION_3);
-    fixed(4, VERSION_4);
-    fixed(5, VERSION_5);
+    fixed(1, VERSION_1);
 }
 
 fn fixed(version: u8, fixture: &str) {
@@ -582,33 +572,21 @@ fn fixed(version: u8, fixture: &str) {
 fn there_is_a_sample_of_every_kind() {
     for kind in Kind::ALL {
         assert!(
-            samples(5).iter().any(|(_, _, bytes)| bytes[7] == *kind as u8),
+            samples(PROTOCOL_VERSION)
+                .iter()
+                .any(|(_, _, bytes)| bytes[7] == *kind as u8),
             "{kind:?}"
         );
     }
 }
 
-/// A trace is left out where the link's version has none, and is no frame of that version.
+/// Only requests and answers have traces.
 #[test]
-fn an_older_peer_is_not_sent_traces() {
-    for ((_, message, payload_bytes), (name, plain, _)) in traced().into_iter().zip([
-        ("Write", write(), 0),
-        ("Done", answer(Ok(AnswerBody::Done)), 0),
-        ("Refused", answer(Err(Refusal::Busy)), 0),
-    ]) {
-        let mut bytes = Vec::new();
-        encode(&mut bytes, 3, &message, payload_bytes).expect("valid");
-        let (_, frame) = read(&bytes, Some(3)).expect("valid").expect("whole");
-        assert_eq!(frame, Frame::Message(plain), "{name}");
-        bytes.clear();
-        encode(&mut bytes, 4, &message, payload_bytes).expect("valid");
-        bytes[6] = 3;
-        assert_eq!(read(&bytes, Some(3)), Err(DecodeError::Flags(1)), "{name}");
-    }
+fn a_ping_has_no_trace() {
     let mut ping = Vec::new();
-    encode_ping(&mut ping, 4, 7, false);
+    encode_ping(&mut ping, PROTOCOL_VERSION, 7, false);
     ping[10] = 1;
-    assert_eq!(read(&ping, Some(4)), Err(DecodeError::Flags(1)));
+    assert_eq!(read(&ping, Some(PROTOCOL_VERSION)), Err(DecodeError::Flags(1)));
 }
 
 /// Whoever sets the flag names a trace.
@@ -616,10 +594,13 @@ fn an_older_peer_is_not_sent_traces() {
 fn a_trace_has_a_number() {
     let (_, message, payload_bytes) = traced().remove(0);
     let mut bytes = Vec::new();
-    encode(&mut bytes, 4, &message, payload_bytes).expect("valid");
+    encode(&mut bytes, PROTOCOL_VERSION, &message, payload_bytes).expect("valid");
     let at = bytes.len() - 4;
     bytes[at..].fill(0);
     let crc = amita_types::crc32c(&bytes[4..]);
     bytes[..4].copy_from_slice(&crc.to_le_bytes());
-    assert!(matches!(read(&bytes, Some(4)), Err(DecodeError::Field { .. })));
+    assert!(matches!(
+        read(&bytes, Some(PROTOCOL_VERSION)),
+        Err(DecodeError::Field { .. })
+    ));
 }
