@@ -15,16 +15,16 @@ mod route;
 use crate::catalog::Cataloguer;
 use crate::control::{FromCore, Record, ToCore};
 use crate::directory::Directory;
+use crate::forwarder::{FORWARDS, Forwarder};
 use crate::fronts::Fronts;
 use crate::mail::{CoreMessage, Mail};
-use crate::news::News;
 use crate::planted::Planted;
+use crate::reporter::Reporter;
 use crate::reservations::Reservations;
 use crate::shards::{Shards, Want};
 use crate::stores::{Reply, Stores};
 use crate::token;
 use crate::view::View;
-use crate::ways::{FORWARDS, Ways};
 use amita_fabric::Fabric;
 use amita_frontend as frontend;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
@@ -71,7 +71,7 @@ pub struct CoreConfig {
     /// How many stores the node opens, on all its cores together: until each of them serves or has failed, a store that
     /// is not known yet may still come.
     pub stores: usize,
-    /// Connections to each peer: that many cores hold one, other ones for each peer ([`crate::lanes`]); the rest goes
+    /// Connections to each peer: that many cores hold one, other ones for each peer ([`crate::peer_links`]); the rest goes
     /// through them.
     pub links_per_peer: usize,
     /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
@@ -105,9 +105,9 @@ pub struct Core {
     /// The sessions of hosts.
     pub fronts: Fronts,
     directory: Directory,
-    news: News,
+    reporter: Reporter,
     peers: Peers,
-    ways: Ways,
+    forwarder: Forwarder,
     reservations: Reservations,
     /// Volumes whose reservation was changed a moment ago.
     adopting: Vec<VolumeId>,
@@ -174,7 +174,7 @@ impl Core {
             fabric: Fabric::new(config.fabric.clone()),
             fronts: Fronts::default(),
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
-            news: News::new(config.node, config.core),
+            reporter: Reporter::new(config.node, config.core),
             peers: Peers::new(&config),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
             adopting: Vec::new(),
@@ -184,7 +184,7 @@ impl Core {
             catalog_due: false,
             tell_settings: false,
             settled: false,
-            ways: Ways::new(token::id_base(config.core, FORWARDS)),
+            forwarder: Forwarder::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
             drop_all_hosts: false,
             dropped: FxHashMap::default(),
@@ -212,7 +212,7 @@ impl Core {
     #[cfg(feature = "planted")]
     pub fn plant(&mut self, planted: Planted) {
         self.planted = planted;
-        self.ways.planted = planted;
+        self.forwarder.planted = planted;
         self.directory.planted = planted;
         self.reservations.planted = planted;
         self.shards.planted = planted;
@@ -240,7 +240,7 @@ impl Core {
 
     /// From now on the cluster is told how full the stores are, and what hosts meet with (`/amita/condition/NODE/CORE`).
     pub fn report_condition(&mut self) {
-        self.news.report_condition();
+        self.reporter.report_condition();
     }
 
     /// From now on stores that are opened wait, once they are mounted, for [`ToCore::Admit`].
@@ -408,10 +408,10 @@ impl Core {
         self.directory.tick(now, &self.view);
         for event in self.shards.health_events() {
             self.to_control.push(FromCore::Warning(event.to_string()));
-            self.news.stir(now);
+            self.reporter.stir(now);
         }
         if self.stores.take_asked() {
-            self.news.stir_space(now);
+            self.reporter.stir_space(now);
         }
         for (volume, failing, why) in self.shards.take_troubles() {
             self.trouble(now, volume, failing, &why);
@@ -426,7 +426,7 @@ impl Core {
                 self.trouble(now, id, Failing::Opening, &why);
             }
         }
-        for ended in self.news.ended_troubles(now) {
+        for ended in self.reporter.ended_troubles(now) {
             let name = self.name_of(ended.0);
             let what = word(ended.1);
             self.to_control.push(FromCore::VolumeWorks {
@@ -437,7 +437,7 @@ impl Core {
         if let Some(why) = self.fronts.take_turned_away(now) {
             self.to_control.push(FromCore::Warning(why));
         }
-        if let Some((call, request)) = self.news.tick(now, &mut self.shards, &self.view, &self.stores) {
+        if let Some((call, request)) = self.reporter.tick(now, &mut self.shards, &self.view, &self.stores) {
             self.to_control.push(FromCore::Metadata { call, request });
         }
         if self.fabric.deadline().is_some_and(|at| at <= now) {
@@ -446,7 +446,7 @@ impl Core {
         self.fronts.tick(driver);
         self.check_peers(now);
         self.make_catalog();
-        if self.ways.has_given_up() || self.ways.deadline().is_some_and(|at| at <= now) {
+        if self.forwarder.has_given_up() || self.forwarder.deadline().is_some_and(|at| at <= now) {
             self.settle_ways(now);
         }
     }
@@ -458,7 +458,7 @@ impl Core {
 
     /// Something fails at a volume: it is said when it begins, and stands in the cluster's status until it ends.
     fn trouble(&mut self, now: Time, volume: VolumeId, failing: Failing, why: &str) {
-        if self.news.trouble(now, volume, failing, why) {
+        if self.reporter.trouble(now, volume, failing, why) {
             let volume = self.name_of(volume);
             let what = match failing {
                 Failing::Writes => "writes fail",
@@ -475,7 +475,11 @@ impl Core {
     /// Sets the one timer to the nearest deadline.
     fn arm(&mut self, driver: &mut dyn Driver) {
         if std::mem::take(&mut self.stirred) {
-            let rest = [self.directory.deadline(), self.news.deadline(), self.peers.deadline()];
+            let rest = [
+                self.directory.deadline(),
+                self.reporter.deadline(),
+                self.peers.deadline(),
+            ];
             self.rest_due = rest.into_iter().flatten().min();
         }
         self.set_pulse(driver.now());
@@ -486,7 +490,7 @@ impl Core {
             self.fabric.deadline(),
             self.fronts.deadline(),
             self.rest_due,
-            self.ways.deadline(),
+            self.forwarder.deadline(),
             self.receiving.pulse(),
             self.mail.deadline(),
             starved,
@@ -570,8 +574,8 @@ impl Core {
         let core = token::id_core(call.0);
         if core != self.config.core {
             self.mail.send(core, CoreMessage::Metadata { call, result });
-        } else if token::id_shard(call.0) == crate::news::NEWS {
-            self.news.ended(now, result.is_ok());
+        } else if token::id_shard(call.0) == crate::reporter::REPORTER {
+            self.reporter.ended(now, result.is_ok());
         } else if token::id_shard(call.0) == crate::shards::DIRECTORY {
             if self.reservations.answered(call, &result) {
                 return self.run_reservations();
@@ -618,7 +622,7 @@ impl Core {
             }
             crate::view::Change::Group(group, pool) => {
                 if !group.syncing.is_empty() {
-                    self.news.stir(now);
+                    self.reporter.stir(now);
                     self.directory.stir(now);
                 }
                 self.shards.hint(now, pool, &group);
@@ -643,7 +647,7 @@ impl Core {
                     self.directory.carry_out_closings(now, &self.view);
                 }
             }
-            crate::view::Change::Health => self.news.stir(now),
+            crate::view::Change::Health => self.reporter.stir(now),
             crate::view::Change::Recovery(settings) => self.shards.set_recovery(&settings),
             crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
         }

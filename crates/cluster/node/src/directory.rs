@@ -8,8 +8,8 @@ mod closings;
 mod moves;
 
 use crate::claims::Claims;
-use crate::duty::Duty;
 use crate::mail::{Origin, Sought};
+use crate::orphans::OrphanedVolumes;
 use crate::planted::Planted;
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
@@ -146,7 +146,7 @@ pub struct Directory {
     scrubs: Scrubs,
     /// A look at a volume's copies may have to begin.
     look: bool,
-    duty: Duty,
+    orphans: OrphanedVolumes,
     /// Volumes that were handed over a moment ago: their new owner is on its way.
     handed_over: BTreeMap<VolumeId, Time>,
     /// Volumes were opened or given up since this was last asked.
@@ -185,7 +185,7 @@ impl Directory {
             claims: Claims::new(cores, token::id_base(0, DIRECTORY) | u64::from(CLAIMS) << 20),
             scrubs: Scrubs::new(cores, token::id_base(0, DIRECTORY) | u64::from(SCRUBS) << 20),
             look: false,
-            duty: Duty::default(),
+            orphans: OrphanedVolumes::default(),
             handed_over: BTreeMap::new(),
             changed: false,
             wanted: BTreeMap::new(),
@@ -312,7 +312,7 @@ impl Directory {
 
     /// Something has changed that may call for opening volumes that nobody uses.
     pub fn stir(&mut self, now: Time) {
-        self.duty.stir(now);
+        self.orphans.stir(now);
         self.look = true;
     }
 
@@ -482,7 +482,10 @@ impl Directory {
     /// Lets time pass.
     pub fn tick(&mut self, now: Time, view: &View) {
         let volumes = &self.volumes;
-        for name in self.duty.look(now, self.node, view, |name| volumes.contains_key(name)) {
+        for name in self
+            .orphans
+            .look(now, self.node, view, |name| volumes.contains_key(name))
+        {
             if self.openers.len() < MAX_OPENERS {
                 self.begin(now, &name, Waiting::default(), Consent::Asked);
             }
@@ -534,7 +537,7 @@ impl Directory {
                     _ => None,
                 })
                 .min(),
-            self.duty.deadline(),
+            self.orphans.deadline(),
             self.scrubs.deadline(),
             self.claims.deadline(),
         ]

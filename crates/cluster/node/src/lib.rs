@@ -9,14 +9,15 @@ mod claims;
 pub mod control;
 mod core;
 mod directory;
-mod duty;
 pub mod embed;
+pub mod forwarder;
 pub mod fronts;
-pub mod lanes;
 pub mod mail;
-mod news;
 pub mod observe;
+mod orphans;
+pub mod peer_links;
 pub mod planted;
+mod reporter;
 pub mod reservations;
 mod scrubs;
 pub mod serve;
@@ -26,7 +27,6 @@ pub mod token;
 pub mod trace;
 pub mod usage;
 pub mod view;
-pub mod ways;
 
 pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};
 

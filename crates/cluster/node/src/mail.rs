@@ -222,13 +222,13 @@ pub enum CoreMessage {
         call: amita_nvme::Call,
     },
     /// From the register, to a queue's front.
-    NvmeWord {
+    NvmeReply {
         /// The front.
         front: frontend::FrontId,
         /// The tag of what it asked, or 0.
         tag: u64,
         /// What is said.
-        word: amita_nvme::Word,
+        word: amita_nvme::Reply,
     },
     /// The settings that concern NVMe hosts, made anew.
     Catalog(std::sync::Arc<amita_nvme::Catalog>),

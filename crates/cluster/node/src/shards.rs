@@ -215,7 +215,7 @@ impl Shards {
             });
         }
         self.remove(volume);
-        while self.next >= crate::ways::FORWARDS || self.shards.contains_key(&self.next) {
+        while self.next >= crate::forwarder::FORWARDS || self.shards.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let number = self.next;

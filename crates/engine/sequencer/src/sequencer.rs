@@ -205,7 +205,7 @@ impl Sequencer {
             record,
             revision,
             ready: Members::NONE,
-            doomed: Members::NONE,
+            to_evict: Members::NONE,
             paused: Members::NONE,
             missed: Members::NONE,
             touched: false,

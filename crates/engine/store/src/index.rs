@@ -15,7 +15,7 @@ mod past;
 mod states;
 
 pub(crate) use leaves::{Leaf, Location};
-pub(crate) use listing::{Listings, Sieve};
+pub(crate) use listing::{ChunkFilter, Listings};
 pub(crate) use look::StateLook;
 pub(crate) use states::{Seen, View};
 

@@ -24,10 +24,10 @@ mod credits;
 mod error;
 mod fences;
 pub mod format;
-mod held;
 mod index;
 pub mod memo;
 pub mod offline;
+mod slot_map;
 mod status;
 mod store;
 

@@ -56,8 +56,8 @@ use crate::fences::{Fences, VolumeKey};
 use crate::format::record::Fence;
 use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{Geometry, PAGE_BYTES};
-use crate::held::Held;
 use crate::index::Index;
+use crate::slot_map::SlotMap;
 use crate::status::{Counters, MountReport, State, Status};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
@@ -154,7 +154,7 @@ pub struct Store {
     index: Index,
     leaf_waits: leaf::LeafWaits,
     /// Which slots are in use, as of what is durable.
-    held: Held,
+    slot_map: SlotMap,
     /// Which slots may be written: not in use, and not just given back.
     allocator: Allocator,
     freed: Freed,
@@ -198,7 +198,7 @@ impl Store {
             report: MountReport::default(),
             index: Index::default(),
             leaf_waits: leaf::LeafWaits::default(),
-            held: Held::default(),
+            slot_map: SlotMap::default(),
             allocator: Allocator::new(1),
             freed: Freed::default(),
             window: ReadWindow::default(),
@@ -392,8 +392,8 @@ impl Store {
             log_pages: geometry.log_pages,
             log_pages_used: self.log.next - self.log.tail,
             chunks: self.index.len() as u64,
-            blocks: self.held.count() - self.index.pages(),
-            index_bytes: self.index.memory_bytes() + self.held.memory_bytes() + self.allocator.memory_bytes(),
+            blocks: self.slot_map.count() - self.index.pages(),
+            index_bytes: self.index.memory_bytes() + self.slot_map.memory_bytes() + self.allocator.memory_bytes(),
             leaf_bytes: self.index.leaf_bytes(),
             leaf_pages: self.index.pages(),
             credits_granted: self.credits.granted(),

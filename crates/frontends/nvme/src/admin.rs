@@ -11,7 +11,7 @@
 //! * [`Admin::tick`] when [`Admin::deadline`] has come.
 //!
 //! Connect, Disconnect and the authentication commands are the connection's. What the I/O queues and the admin queue of
-//! a controller share is its [`Heart`].
+//! a controller share is its [`ControllerShared`].
 
 mod event;
 mod feature;
@@ -24,7 +24,7 @@ pub(crate) mod status;
 #[cfg(test)]
 mod tests;
 
-pub use heart::{Counters, Heart};
+pub use heart::{ControllerShared, Counters};
 
 use super::catalog::{Catalog, Namespace, Subsystem};
 use super::command::{Command, Reply, Status};
@@ -131,7 +131,7 @@ pub struct Session {
     /// What the transport can do.
     pub limits: Limits,
     /// What the controller's queues share.
-    pub heart: Arc<Heart>,
+    pub heart: Arc<ControllerShared>,
 }
 
 /// How much data a command moves, and where to.

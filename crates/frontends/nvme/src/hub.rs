@@ -4,10 +4,10 @@
 //! it is connected, and is told when the controller is gone; between the two it is not involved in any I/O.
 //!
 //! A controller lives as long as its admin queue's connection. When that ends, or the controller is disabled, its I/O
-//! queues are told ([`Word::Gone`]) and close; the admin queue has closed their [`Gate`] before, so that they start
+//! queues are told ([`Reply::Gone`]) and close; the admin queue has closed their [`Gate`] before, so that they start
 //! nothing from that moment on.
 
-use super::admin::Heart;
+use super::admin::ControllerShared;
 use super::catalog::Catalog;
 use super::command::Status;
 use super::failure::Failures;
@@ -60,7 +60,7 @@ impl Gate {
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     /// Signs of life, and counters.
-    pub heart: Arc<Heart>,
+    pub heart: Arc<ControllerShared>,
     /// May I/O be done?
     pub gate: Arc<Gate>,
 }
@@ -69,14 +69,14 @@ pub struct Shared {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Call {
-    /// An admin queue is connected: a controller is made. Answered by [`Word::Created`] or [`Word::Refused`].
+    /// An admin queue is connected: a controller is made. Answered by [`Reply::Created`] or [`Reply::Refused`].
     Create {
         /// Who, and what.
         party: Box<Party>,
         /// Of the discovery subsystem.
         discovery: bool,
     },
-    /// An I/O queue is connected. Answered by [`Word::Joined`] or [`Word::Refused`].
+    /// An I/O queue is connected. Answered by [`Reply::Joined`] or [`Reply::Refused`].
     Join {
         /// Who, and what.
         party: Box<Party>,
@@ -85,7 +85,7 @@ pub enum Call {
         /// The queue's number, from 1 on.
         queue: u16,
     },
-    /// The admin queue's controller takes I/O queues. Answered by [`Word::Enabled`]: the host must not be told before,
+    /// The admin queue's controller takes I/O queues. Answered by [`Reply::Enabled`]: the host must not be told before,
     /// or a queue that it connects then might come too early.
     Enable {
         /// How many.
@@ -93,11 +93,11 @@ pub enum Call {
         /// What they get to see.
         shared: Shared,
     },
-    /// It takes none any more: its I/O queues end. Answered by [`Word::Disabled`].
+    /// It takes none any more: its I/O queues end. Answered by [`Reply::Disabled`].
     Disable,
-    /// Commands of an I/O queue have failed. Answered by [`Word::Noted`]: until then the queue says nothing more of them.
+    /// Commands of an I/O queue have failed. Answered by [`Reply::Noted`]: until then the queue says nothing more of them.
     Failed(Failures),
-    /// A command of an admin queue has a question. Answered by [`Word::Answer`].
+    /// A command of an admin queue has a question. Answered by [`Reply::Answer`].
     Ask(Question),
     /// The connection is gone. Not answered.
     Leave,
@@ -128,7 +128,7 @@ pub enum Answer {
 /// What the register says to a queue.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Word {
+pub enum Reply {
     /// The controller is there.
     Created {
         /// Its number.
@@ -186,7 +186,7 @@ type Key = (String, u16);
 /// The register: on one core of the node, off the path of an I/O.
 #[derive(Debug, Default)]
 pub struct Hub {
-    said: VecDeque<(ConnectionId, u64, Word)>,
+    said: VecDeque<(ConnectionId, u64, Reply)>,
     controllers: BTreeMap<Key, Controller>,
     /// What each connection is: an admin queue (0) or an I/O queue of which controller.
     connections: BTreeMap<ConnectionId, (Key, u16)>,
@@ -216,24 +216,24 @@ impl Hub {
                     joined: false,
                 };
                 self.enable(from, Some(enabled));
-                Word::Enabled
+                Reply::Enabled
             }
             Call::Disable => {
                 self.enable(from, None);
-                Word::Disabled
+                Reply::Disabled
             }
             Call::Failed(failures) => {
                 self.note(from, failures);
-                Word::Noted
+                Reply::Noted
             }
-            Call::Ask(question) => Word::Answer(self.answer(from, question)),
+            Call::Ask(question) => Reply::Answer(self.answer(from, question)),
             Call::Leave => return self.leave(from),
         };
         self.said.push_back((from, tag, word));
     }
 
     /// What is to be said, and to whom; the tag of the call, or 0.
-    pub fn next_word(&mut self) -> Option<(ConnectionId, u64, Word)> {
+    pub fn next_reply(&mut self) -> Option<(ConnectionId, u64, Reply)> {
         self.said.pop_front()
     }
 
@@ -243,8 +243,8 @@ impl Hub {
         self.controllers.len()
     }
 
-    fn create(&mut self, from: ConnectionId, party: Party, discovery: bool, catalog: &Catalog) -> Word {
-        let busy = Word::Refused {
+    fn create(&mut self, from: ConnectionId, party: Party, discovery: bool, catalog: &Catalog) -> Reply {
+        let busy = Reply::Refused {
             status: status::CONNECT_BUSY,
             result: 0,
         };
@@ -272,11 +272,11 @@ impl Hub {
             failures: Failures::default(),
         };
         self.controllers.insert(key, controller);
-        Word::Created { controller: number }
+        Reply::Created { controller: number }
     }
 
-    fn join(&mut self, from: ConnectionId, party: &Party, number: u16, queue: u16) -> Word {
-        let refused = |status, result| Word::Refused { status, result };
+    fn join(&mut self, from: ConnectionId, party: &Party, number: u16, queue: u16) -> Reply {
+        let refused = |status, result| Reply::Refused { status, result };
         let wrong = |offset, in_data| refused(status::CONNECT_PARAMETERS, invalid(offset, in_data));
         if self.connections.contains_key(&from) {
             return refused(status::SEQUENCE, 0);
@@ -306,7 +306,7 @@ impl Hub {
         enabled.joined = true;
         let shared = enabled.shared.clone();
         self.connections.insert(from, (key, queue));
-        Word::Joined { shared }
+        Reply::Joined { shared }
     }
 
     /// The controller whose admin queue that is.
@@ -395,7 +395,7 @@ impl Hub {
     fn dismiss(&mut self, queues: BTreeMap<u16, ConnectionId>) {
         for mouth in queues.into_values() {
             self.connections.remove(&mouth);
-            self.said.push_back((mouth, 0, Word::Gone));
+            self.said.push_back((mouth, 0, Reply::Gone));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! NVMe/TCP for the server of volumes in memory, for tests and examples: the register of controllers is shared by all
 //! connections, which may be on different threads.
 
-use crate::{Call, Catalog, Config, Hub, NvmeFront, Port, Word};
+use crate::{Call, Catalog, Config, Hub, NvmeFront, Port, Reply};
 use amita_frontend::memory::{Accept, Accepted, MemoryService, Register};
 use amita_frontend::{ConnectionId, Event, FrontId, RegisterMessage};
 use amita_reactor::{Outbox, Time};
@@ -16,7 +16,7 @@ struct Inner {
     hub: Hub,
     catalog: Arc<Catalog>,
     /// What was said and not taken.
-    said: BTreeMap<FrontId, Vec<(u64, Word)>>,
+    said: BTreeMap<FrontId, Vec<(u64, Reply)>>,
 }
 
 /// A register with the settings of the moment.
@@ -59,7 +59,7 @@ impl Register for Board {
         inner
             .hub
             .call(ConnectionId { core: 0, front }, tag, call, &inner.catalog);
-        while let Some((connection, tag, word)) = inner.hub.next_word() {
+        while let Some((connection, tag, word)) = inner.hub.next_reply() {
             inner.said.entry(connection.front).or_default().push((tag, word));
         }
         if leaves {

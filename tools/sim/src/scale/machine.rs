@@ -1,6 +1,6 @@
 //! What is simulated: how many nodes of how many cores, their disks and network, and who holds what.
 
-use amita_node::lanes::{Lanes, links};
+use amita_node::peer_links::{PeerLinks, links};
 use amita_node::serve::MAX_LINKS_PER_PEER;
 use amita_types::placement::{Candidate, Level, Location, PlacementError, plan_pool};
 use amita_types::{ChunkId, NodeId, PoolId, StoreId};
@@ -14,9 +14,9 @@ pub const MAX_COPIES: usize = 3;
 /// Which cores hold the links to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holders {
-    /// The node's first cores, for every peer: the rule before [`Lanes`].
+    /// The node's first cores, for every peer: the rule before [`PeerLinks`].
     First,
-    /// Other cores for each peer ([`Lanes`]): the rule that serves.
+    /// Other cores for each peer ([`PeerLinks`]): the rule that serves.
     Spread,
 }
 
@@ -161,7 +161,7 @@ impl Machine {
         match self.holders {
             Holders::First => core % self.links.clamp(1, self.cores),
             Holders::Spread => {
-                Lanes::new(NodeId(node as u32), NodeId(peer as u32), self.cores, self.links).holder(core)
+                PeerLinks::new(NodeId(node as u32), NodeId(peer as u32), self.cores, self.links).holder(core)
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Forwarding: a host's I/O at a gateway that does not own the volume. What is decided where is told in [`crate::ways`].
+//! Forwarding: a host's I/O at a gateway that does not own the volume. What is decided where is told in [`crate::forwarder`].
 
 use super::Core;
+use crate::forwarder::{Answered, FORWARDED, Pending, State, Work, is_host};
 use crate::mail::{CoreMessage, Origin, Sought};
-use crate::ways::{Answered, FORWARDED, Pending, State, Work, is_host};
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
 use amita_frontend::HostKey;
 use amita_frontend::reservation::{self, Refusal};
@@ -236,7 +236,7 @@ impl Core {
             return;
         }
         let dropped = self.drop_hosts(driver);
-        for node in self.ways.asked() {
+        for node in self.forwarder.asked() {
             // What was forwarded may not have left yet.
             if let Some((link, holder)) = self.peers.route(node)
                 && holder == self.config.core
@@ -244,7 +244,7 @@ impl Core {
                 self.fabric.close(driver, link);
             }
         }
-        self.ways.forget(self.config.core as u16, None);
+        self.forwarder.forget(self.config.core as u16, None);
         let links: Vec<Link> = self.receiving.links.drain().collect();
         for link in &links {
             self.fabric.close(driver, *link);
@@ -286,7 +286,7 @@ impl Core {
         }
         let ours = self.config.core as u16;
         for front in gone {
-            self.ways.forget(ours, Some(front));
+            self.forwarder.forget(ours, Some(front));
             for core in (0..self.config.cores).filter(|core| *core != self.config.core) {
                 self.mail.send(core, CoreMessage::HostGone { core: ours, front });
             }
@@ -313,18 +313,18 @@ impl Core {
             return self.done(origin, Err(IoError::Busy), Payload::None);
         }
         let work = Work::Io(op);
-        self.wait_for_way(now, volume, origin, work, payload);
+        self.wait_for_route(now, volume, origin, work, payload);
     }
 
     /// Something for a volume's owner, wherever that is.
-    pub(super) fn wait_for_way(&mut self, now: Time, volume: VolumeId, origin: Origin, work: Work, payload: Slice) {
+    pub(super) fn wait_for_route(&mut self, now: Time, volume: VolumeId, origin: Origin, work: Work, payload: Slice) {
         let pending = Pending {
             origin,
             work,
             payload,
             since: now,
         };
-        self.ways.push(volume, pending);
+        self.forwarder.push(volume, pending);
         self.settle_way(now, volume);
     }
 
@@ -357,8 +357,8 @@ impl Core {
         let mut full: BTreeSet<NodeId> = BTreeSet::new();
         let mut again = true;
         while std::mem::take(&mut again) {
-            for volume in self.ways.round() {
-                let State::There(node) = self.ways.state(volume) else {
+            for volume in self.forwarder.round() {
+                let State::There(node) = self.forwarder.state(volume) else {
                     continue;
                 };
                 if full.contains(&node) {
@@ -378,12 +378,12 @@ impl Core {
     /// Hands out what waits for a volume, as far as it can go; to another gateway at most so much.
     fn settle_some(&mut self, now: Time, volume: VolumeId, most: usize) -> Turn {
         // Hosts go before anything else does.
-        if self.drop_all_hosts || self.ways.front(volume).is_none() {
+        if self.drop_all_hosts || self.forwarder.front(volume).is_none() {
             return Turn::Nothing;
         }
         if self.shards.is_open(volume) {
-            self.ways.set(volume, State::Unknown);
-            while let Some(pending) = self.ways.next_pending(volume) {
+            self.forwarder.set(volume, State::Unknown);
+            while let Some(pending) = self.forwarder.next_pending(volume) {
                 if self.is_old_of_another_core(now, &pending.origin) {
                     self.refuse_old(pending);
                     continue;
@@ -409,20 +409,20 @@ impl Core {
             }
             return Turn::Nothing;
         }
-        let state = match self.ways.state(volume) {
+        let state = match self.forwarder.state(volume) {
             State::Pausing(until) if now < until => return Turn::Nothing,
             State::Asking => return Turn::Nothing,
             State::There(node) => State::There(node),
             State::Unknown | State::Pausing(_) if self.is_out_of_reach(volume) => {
-                self.ways.set(volume, State::Unknown);
-                while let Some(pending) = self.ways.next_pending(volume) {
+                self.forwarder.set(volume, State::Unknown);
+                while let Some(pending) = self.forwarder.next_pending(volume) {
                     self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
                 }
                 return Turn::Nothing;
             }
             State::Unknown | State::Pausing(_) => self.find_way(volume),
         };
-        self.ways.set(volume, state);
+        self.forwarder.set(volume, state);
         match state {
             State::There(node) => self.forward(now, volume, node, most),
             _ => Turn::Nothing,
@@ -489,7 +489,7 @@ impl Core {
             Some(record) if record.owner == Some(node) => record.generation,
             // The directory has read a newer record than this core has heard of.
             _ => {
-                self.ways.pause(now, volume);
+                self.forwarder.pause(now, volume);
                 return Turn::Nothing;
             }
         };
@@ -500,30 +500,30 @@ impl Core {
             // It comes up, or the node is found to be lost: both are told.
             if self.peers.is_lost(node) {
                 // Not at once: the directory may know of no other yet.
-                self.ways.pause(now, volume);
+                self.forwarder.pause(now, volume);
             }
             return Turn::Nothing;
         };
         let mut went = 0;
-        while let Some(front) = self.ways.front(volume) {
+        while let Some(front) = self.forwarder.front(volume) {
             if went == most {
                 return Turn::Went;
             }
             let origin = front.origin;
             if self.is_old_of_another_core(now, &origin) {
-                if let Some(pending) = self.ways.next_pending(volume) {
+                if let Some(pending) = self.forwarder.next_pending(volume) {
                     self.refuse_old(pending);
                 }
                 continue;
             }
             if origin.front == FORWARDED {
                 // One hop is all: the gateway that it came from is told to look again.
-                self.ways.next_pending(volume);
+                self.forwarder.next_pending(volume);
                 self.done(origin, Err(IoError::Busy), Payload::None);
                 continue;
             }
             if holder != self.config.core {
-                let Some(pending) = self.ways.next_pending(volume) else {
+                let Some(pending) = self.forwarder.next_pending(volume) else {
                     return Turn::Nothing;
                 };
                 let Pending {
@@ -546,9 +546,9 @@ impl Core {
                 self.mail.send(holder, message);
                 continue;
             }
-            let as_of = self.ways.clock(link, now);
+            let as_of = self.forwarder.clock(link, now);
             let message = Message::Forward(Forward {
-                tag: self.ways.next_tag(),
+                tag: self.forwarder.next_tag(),
                 session: self.config.fabric.session,
                 host: origin.host.0,
                 volume,
@@ -561,7 +561,7 @@ impl Core {
             });
             match self.fabric.send(link, message, front.payload.clone()) {
                 Ok(()) => {
-                    self.ways.sent(volume, node, generation, as_of > 0);
+                    self.forwarder.sent(volume, node, generation, as_of > 0);
                     went += 1;
                 }
                 // Answers make room; a link that is gone comes again, or its node is lost.
@@ -569,7 +569,7 @@ impl Core {
                 Err(why) => {
                     let text = format!("volume {volume} cannot be reached through node {node}: {why}");
                     self.to_control.push(crate::control::FromCore::Warning(text));
-                    if let Some(pending) = self.ways.next_pending(volume) {
+                    if let Some(pending) = self.forwarder.next_pending(volume) {
                         self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
                     }
                 }
@@ -582,10 +582,10 @@ impl Core {
     /// True while there is more: nothing new is sent before that.
     fn ask_again(&mut self, now: Time, node: NodeId) -> bool {
         let mut after = 0;
-        while let Some((tag, volume, generation, pending)) = self.ways.to_ask_again(node, after) {
+        while let Some((tag, volume, generation, pending)) = self.forwarder.to_ask_again(node, after) {
             let record = self.view.volume_of(volume);
             if record.is_some_and(|record| record.owner != Some(node) || record.generation != generation) {
-                self.ways.give_up(tag);
+                self.forwarder.give_up(tag);
                 self.stirred = true;
                 continue;
             }
@@ -597,7 +597,7 @@ impl Core {
                 holder, self.config.core,
                 "requests are with the core that holds the link"
             );
-            let as_of = self.ways.clock(link, now);
+            let as_of = self.forwarder.clock(link, now);
             let message = Message::Forward(Forward {
                 tag,
                 session: self.config.fabric.session,
@@ -611,9 +611,9 @@ impl Core {
                 as_of,
             });
             match self.fabric.send(link, message, pending.payload.clone()) {
-                Ok(()) => self.ways.asked_again(tag, as_of > 0),
+                Ok(()) => self.forwarder.asked_again(tag, as_of > 0),
                 Err(SendError::Full | SendError::Closed) => return true,
-                Err(_) => self.ways.give_up(tag),
+                Err(_) => self.forwarder.give_up(tag),
             }
             after = tag;
         }
@@ -630,13 +630,13 @@ impl Core {
     /// The directory has said where a volume's I/O goes.
     pub(super) fn on_sought(&mut self, now: Time, volume: VolumeId, way: Sought) {
         match way {
-            Sought::Here => self.ways.set(volume, State::Unknown),
-            Sought::There(node) if node == self.config.node => self.ways.pause(now, volume),
-            Sought::There(node) => self.ways.set(volume, State::There(node)),
-            Sought::Later => self.ways.pause(now, volume),
+            Sought::Here => self.forwarder.set(volume, State::Unknown),
+            Sought::There(node) if node == self.config.node => self.forwarder.pause(now, volume),
+            Sought::There(node) => self.forwarder.set(volume, State::There(node)),
+            Sought::Later => self.forwarder.pause(now, volume),
             Sought::Nowhere => {
-                self.ways.set(volume, State::Unknown);
-                while let Some(pending) = self.ways.next_pending(volume) {
+                self.forwarder.set(volume, State::Unknown);
+                while let Some(pending) = self.forwarder.next_pending(volume) {
                     self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
                 }
             }
@@ -665,10 +665,10 @@ impl Core {
 
     /// Tries again whatever waits; for when something has changed that may let it go on.
     pub(super) fn settle_ways(&mut self, now: Time) {
-        for node in self.ways.with_lost_copies() {
+        for node in self.forwarder.with_lost_copies() {
             self.ask_again(now, node);
         }
-        for volume in self.ways.round() {
+        for volume in self.forwarder.round() {
             self.settle_some(now, volume, 1);
         }
         self.go_round(now);
@@ -676,7 +676,7 @@ impl Core {
     }
 
     fn end_given_up(&mut self, now: Time) {
-        for (pending, unknown) in self.ways.take_given_up(now) {
+        for (pending, unknown) in self.forwarder.take_given_up(now) {
             let why = if unknown { IoError::Lost } else { IoError::Unavailable };
             self.end_pending(pending, Err(why), Payload::None);
         }
@@ -697,8 +697,8 @@ impl Core {
 
     /// An owner has answered.
     pub(super) fn on_forwarded(&mut self, now: Time, link: Link, answer: Forwarded, payload: Slice) {
-        self.ways.heard_clock(link, now, answer.clock);
-        let Some(answered) = self.ways.answered(answer.tag) else {
+        self.forwarder.heard_clock(link, now, answer.clock);
+        let Some(answered) = self.forwarder.answered(answer.tag) else {
             // Its host has gone, or it has ended otherwise: there is room all the same.
             return self.go_round(now);
         };
@@ -709,7 +709,9 @@ impl Core {
             again,
             dated,
         } = answered;
-        let stood_still = self.ways.stood_still(node, now, answer.clock, self.config.stale_after);
+        let stood_still = self
+            .forwarder
+            .stood_still(node, now, answer.clock, self.config.stale_after);
         if stood_still && !self.planted.date_again() {
             // Before anything else is sent.
             self.drop_all_hosts = true;
@@ -735,8 +737,8 @@ impl Core {
                 self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
             }
             // The lease has lapsed: hosts may have gone on long ago.
-            code::NOT_LIVING if self.ways.is_known_by(link) && !self.planted.keep_when_lapsed() => {
-                self.ways.put_again(volume, pending);
+            code::NOT_LIVING if self.forwarder.is_known_by(link) && !self.planted.keep_when_lapsed() => {
+                self.forwarder.put_again(volume, pending);
                 self.drop_all_hosts = true;
                 self.stirred = true;
             }
@@ -746,17 +748,17 @@ impl Core {
                 if pending.is_for_once() && answer.code == code::LOST {
                     self.end_pending(pending, Err(IoError::Lost), Payload::None);
                 } else {
-                    self.ways.put_again(volume, pending);
+                    self.forwarder.put_again(volume, pending);
                 }
-                self.ways.pause(now, volume);
+                self.forwarder.pause(now, volume);
                 self.stirred = true;
             }
             // Now its clock is known.
-            code::STALE => self.ways.put_again(volume, pending),
+            code::STALE => self.forwarder.put_again(volume, pending),
             // The owner has not heard yet that the volume has grown.
             code::OUT_OF_RANGE if self.is_inside(volume, pending.work) => {
-                self.ways.put_again(volume, pending);
-                self.ways.pause(now, volume);
+                self.forwarder.put_again(volume, pending);
+                self.forwarder.pause(now, volume);
                 self.stirred = true;
             }
             code::DONE if pending.work == Work::Reserve => match reservation_from_wire(&answer, &payload) {
@@ -771,14 +773,14 @@ impl Core {
                 Ok(found) => self.end_pending(pending, Ok(()), found),
                 Err(why) => {
                     // Bytes were changed on the way: nothing that came by this link is to be believed.
-                    self.ways.put_again(volume, pending);
+                    self.forwarder.put_again(volume, pending);
                     self.give_up(link, why);
                 }
             },
             other => self.end_pending(pending, Err(error_from_wire(other)), Payload::None),
         }
         if answer.code != code::NOT_LIVING {
-            self.ways.known_by(link);
+            self.forwarder.known_by(link);
         }
         self.go_round(now);
     }
@@ -866,7 +868,7 @@ impl Core {
         }
         match work {
             Work::Io(op) => self.pass_to_shard(now, origin, request.volume, op, payload),
-            Work::Reserve => self.wait_for_way(now, request.volume, origin, Work::Reserve, payload),
+            Work::Reserve => self.wait_for_route(now, request.volume, origin, Work::Reserve, payload),
         }
     }
 
@@ -931,19 +933,19 @@ impl Core {
 
     /// A link to an owner broke: what it has may never be answered.
     pub(super) fn take_back(&mut self, now: Time, node: NodeId) {
-        self.ways.link_broke(node);
+        self.forwarder.link_broke(node);
         self.settle_ways(now);
     }
 
     /// A volume may have another owner now.
     pub(super) fn look_again(&mut self, now: Time, volume: VolumeId) {
         let owner = self.view.owner(volume);
-        match self.ways.state(volume) {
+        match self.forwarder.state(volume) {
             State::There(node) if owner != Some(node) => {
-                self.ways.deposed(node, volume);
-                self.ways.set(volume, State::Unknown);
+                self.forwarder.deposed(node, volume);
+                self.forwarder.set(volume, State::Unknown);
             }
-            State::Pausing(_) => self.ways.set(volume, State::Unknown),
+            State::Pausing(_) => self.forwarder.set(volume, State::Unknown),
             _ => {}
         }
         self.settle_way(now, volume);
@@ -954,16 +956,16 @@ impl Core {
 
     /// Nodes have come or gone.
     pub(super) fn look_at_owners(&mut self, now: Time) {
-        for node in self.ways.asked() {
+        for node in self.forwarder.asked() {
             if !self.view.lives(node) || self.peers.is_lost(node) {
-                self.ways.owner_lost(node);
+                self.forwarder.owner_lost(node);
             }
         }
-        for volume in self.ways.stalled() {
-            if let State::There(node) = self.ways.state(volume)
+        for volume in self.forwarder.stalled() {
+            if let State::There(node) = self.forwarder.state(volume)
                 && (!self.view.lives(node) || self.peers.is_lost(node))
             {
-                self.ways.set(volume, State::Unknown);
+                self.forwarder.set(volume, State::Unknown);
             }
         }
         self.settle_ways(now);

@@ -13,10 +13,12 @@ impl Core {
     pub(super) fn on_nvme(&mut self, connection: frontend::ConnectionId, tag: u64, call: amita_nvme::Call) {
         let catalog = self.port.catalog();
         self.hub.call(connection, tag, call, &catalog);
-        while let Some((connection, tag, word)) = self.hub.next_word() {
+        while let Some((connection, tag, word)) = self.hub.next_reply() {
             let front = connection.front;
-            self.mail
-                .send(usize::from(connection.core), CoreMessage::NvmeWord { front, tag, word });
+            self.mail.send(
+                usize::from(connection.core),
+                CoreMessage::NvmeReply { front, tag, word },
+            );
         }
     }
 

@@ -7,8 +7,8 @@
 //! silence, which takes [`SILENT_FOR`] to be believed. (Decision 027.)
 
 use super::{Core, CoreConfig};
-use crate::lanes::Lanes;
 use crate::mail::CoreMessage;
+use crate::peer_links::PeerLinks;
 use amita_fabric::Link;
 use amita_reactor::driver::Time;
 use amita_types::{NodeId, StoreId};
@@ -78,7 +78,7 @@ impl Peers {
 
     /// The core that holds the connection to the peer which `core` uses.
     pub(super) fn holder(&self, peer: NodeId, core: usize) -> usize {
-        Lanes::new(self.node, peer, self.cores, self.links).holder(core)
+        PeerLinks::new(self.node, peer, self.cores, self.links).holder(core)
     }
 
     /// The link to a peer, and the core that holds it.

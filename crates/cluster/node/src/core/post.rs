@@ -3,8 +3,8 @@
 use super::Core;
 use crate::control::FromCore;
 use crate::directory::Asker;
+use crate::forwarder::{Pending, Work};
 use crate::mail::CoreMessage;
-use crate::ways::{Pending, Work};
 use amita_fabric::Message;
 use amita_frontend as frontend;
 use amita_reactor::Slice;
@@ -111,7 +111,7 @@ impl Core {
             }
             CoreMessage::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.view),
             CoreMessage::DropHosts => drop(self.drop_hosts(driver)),
-            CoreMessage::HostGone { core, front } => self.ways.forget(core, Some(front)),
+            CoreMessage::HostGone { core, front } => self.forwarder.forget(core, Some(front)),
             CoreMessage::Sought { volume, way } => self.on_sought(now, volume, way),
             CoreMessage::Leave {
                 volume,
@@ -147,7 +147,7 @@ impl Core {
                 origin,
                 volume,
                 payload,
-            } => self.wait_for_way(now, volume, origin, Work::Reserve, payload),
+            } => self.wait_for_route(now, volume, origin, Work::Reserve, payload),
             CoreMessage::ReserveHere {
                 origin,
                 volume,
@@ -160,7 +160,7 @@ impl Core {
                 self.run_reservations();
             }
             CoreMessage::Nvme { connection, tag, call } => self.on_nvme(connection, tag, call),
-            CoreMessage::NvmeWord { front, tag, word } => {
+            CoreMessage::NvmeReply { front, tag, word } => {
                 let reply = Box::new(word);
                 self.fronts
                     .event(driver, front, frontend::Event::Register { tag, reply });

@@ -1,9 +1,9 @@
 //! Commands about reservations, on their way to the owner and back; and what I/O is held against.
 
 use super::Core;
+use crate::forwarder::{Work, is_host};
 use crate::mail::{CoreMessage, Origin};
 use crate::reservations::{Act, Adopted, Asked};
-use crate::ways::{Work, is_host};
 use amita_frontend as frontend;
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
@@ -17,7 +17,7 @@ impl Core {
     /// A front asks.
     pub(super) fn ask_reservation(&mut self, now: Time, origin: Origin, volume: VolumeId, command: &Command) {
         let text = serde_json::to_vec(command).expect("numbers and names");
-        self.wait_for_way(now, volume, origin, Work::Reserve, Slice::copy_from(&text));
+        self.wait_for_route(now, volume, origin, Work::Reserve, Slice::copy_from(&text));
     }
 
     /// The volume is open here: core 0 carries it out.

@@ -60,7 +60,7 @@ impl Core {
                     link, peer, outgoing, ..
                 } => {
                     if outgoing {
-                        self.ways.link_closed(link);
+                        self.forwarder.link_closed(link);
                         self.link_down(peer);
                     } else {
                         self.incoming_closed(now, link);
@@ -201,7 +201,7 @@ impl Core {
             return;
         }
         self.stirred = true;
-        self.news.stir_space(self.pass_began);
+        self.reporter.stir_space(self.pass_began);
         let before = self.to_control.len();
         self.stores.announce(self.pass_began, &mut self.to_control);
         let serving: Vec<StoreId> = self.to_control[before..]
@@ -417,7 +417,7 @@ impl Core {
         result: Result<(), IoError>,
         payload: Payload,
     ) {
-        if !crate::ways::is_host(origin.front) {
+        if !crate::forwarder::is_host(origin.front) {
             return self.forward_done(driver.now(), origin.tag, result, payload);
         }
         let event = frontend::Event::Done {

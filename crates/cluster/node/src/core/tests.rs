@@ -1,8 +1,8 @@
 use super::*;
+use crate::forwarder::Work;
 use crate::mail::Origin;
 use crate::planted::Planted;
 use crate::trace::TraceConfig;
-use crate::ways::Work;
 use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
 use amita_reactor::sim::{SimConfig, SimDriver, World};
 use amita_reactor::{Inbox, Outbox, Pool};
@@ -240,11 +240,11 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
     rig.core.drop_all_hosts = true;
     let work = Work::Io(read);
     rig.core
-        .wait_for_way(now, VOLUME, origin, work, amita_reactor::Slice::default());
-    assert_eq!(rig.core.ways.counts(), (0, 1), "hosts go first");
+        .wait_for_route(now, VOLUME, origin, work, amita_reactor::Slice::default());
+    assert_eq!(rig.core.forwarder.counts(), (0, 1), "hosts go first");
     rig.pass();
     assert!(!rig.core.drop_all_hosts);
-    assert_eq!(rig.core.ways.counts(), (0, 0));
+    assert_eq!(rig.core.forwarder.counts(), (0, 0));
 }
 
 /// What that is for: without it the first write would never end.

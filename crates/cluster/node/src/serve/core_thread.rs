@@ -324,7 +324,7 @@ impl Egg {
         let mut fabric = amita_fabric::Config::new(self.cluster, self.node, self.session, pool);
         fabric.core = self.core as u16;
         fabric.cores = self.config.cores as u16;
-        // One for each core; which cores dial a peer at all is chosen by `lanes`.
+        // One for each core; which cores dial a peer at all is chosen by `peer_links`.
         fabric.links_per_peer = self.config.cores as u16;
         fabric.seed = self.session ^ self.core as u64;
         let store = amita_store::Config {

@@ -8,8 +8,8 @@ use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
 use super::{Level, Log, ServeConfig, ServeError, look, watch};
 use crate::control::{FromCore, Record, ToCore};
-use crate::lanes;
 use crate::observe::Server;
+use crate::peer_links;
 use crate::token;
 use amita_control::admin::{self, AdminError};
 use amita_control::agent::{self, Agent, Notice};
@@ -87,7 +87,7 @@ impl Joined {
         let session = RandomState::new().hash_one(node) | 1;
         let peers = admin::nodes(&client)?.iter().filter(|other| other.id != node).count();
         Ok(Joined {
-            links: lanes::links(config.links_per_peer, config.cores, peers),
+            links: peer_links::links(config.links_per_peer, config.cores, peers),
             client,
             cluster,
             node,

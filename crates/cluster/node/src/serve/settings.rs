@@ -53,7 +53,7 @@ pub struct ServeConfig {
     pub cores: usize,
     /// Bind each core to a processor; none: where there are processors enough.
     pub pin: Option<bool>,
-    /// Connections to each peer, at most: one for each core, and fewer where there are many peers ([`crate::lanes::links`]).
+    /// Connections to each peer, at most: one for each core, and fewer where there are many peers ([`crate::peer_links::links`]).
     pub links_per_peer: usize,
     /// Bytes of buffers of each core.
     pub buffer_bytes: usize,

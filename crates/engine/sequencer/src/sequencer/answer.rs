@@ -167,7 +167,7 @@ impl Sequencer {
             store,
             refusal,
         }));
-        self.doom(group, position);
+        self.evict_soon(group, position);
         let store = self.groups[group as usize].members[position];
         let what = Problem::Range;
         self.refused(now, Awaited { slot, position, store }, &Refusal::Invalid { what });

@@ -83,8 +83,8 @@ impl Sequencer {
                 }
                 // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write. Once said is
                 // enough: each time has all that waits looked at again.
-                if !self.groups[group as usize].doomed.has(position) {
-                    self.doom(group, position);
+                if !self.groups[group as usize].to_evict.has(position) {
+                    self.evict_soon(group, position);
                 }
                 continue;
             }

@@ -24,7 +24,7 @@ impl Sequencer {
         let state = &self.groups[group as usize];
         let mut members = state.all().iter();
         self.metadata.evictions |=
-            members.any(|position| state.doomed.has(position) || self.stores[state.members[position] as usize].lost);
+            members.any(|position| state.to_evict.has(position) || self.stores[state.members[position] as usize].lost);
         if std::mem::take(&mut self.groups[group as usize].hinted) {
             self.reread(group);
         }
@@ -113,7 +113,7 @@ impl Sequencer {
             other => {
                 pause *= UNFIT_PAUSES;
                 self.warn_refused(group, self.groups[group as usize].members[position], other);
-                self.doom(group, position);
+                self.evict_soon(group, position);
             }
         }
         self.pause(now, group, position, pause);
@@ -134,8 +134,8 @@ impl Sequencer {
     }
 
     /// A member cannot go on: the group must.
-    pub(super) fn doom(&mut self, group: u32, position: usize) {
-        self.groups[group as usize].doomed.add(position);
+    pub(super) fn evict_soon(&mut self, group: u32, position: usize) {
+        self.groups[group as usize].to_evict.add(position);
         self.metadata.evictions = true;
         self.retry_blocked = true;
     }
@@ -234,7 +234,7 @@ impl Sequencer {
         state.entered = state.entered.and(stays);
         state.whole = state.whole.and(stays);
         state.ready = Members::NONE;
-        state.doomed = state.doomed.and(current.or(stays));
+        state.to_evict = state.to_evict.and(current.or(stays));
         state.missed = Members::NONE;
         let fence = std::mem::replace(&mut state.fence, NIL);
         if fence != NIL {

@@ -64,7 +64,7 @@ impl Sequencer {
         self.chunks[chunk as usize].stalled.add(position);
         if !passes_by_itself(refusal) {
             self.warn_refused(group, self.groups[group as usize].members[position], refusal);
-            self.doom(group, position);
+            self.evict_soon(group, position);
             self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
         }
         self.unstall(now, chunk, position);

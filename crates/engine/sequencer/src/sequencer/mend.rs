@@ -765,7 +765,7 @@ impl Sequencer {
             _ if mending.is_look() => self.end_look(of, false),
             other => {
                 self.warn_refused(group, self.groups[group as usize].members[position], other);
-                self.doom(group, position);
+                self.evict_soon(group, position);
                 self.begin_again(now, of, LONG_PAUSE);
             }
         }

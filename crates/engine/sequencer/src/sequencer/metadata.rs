@@ -148,13 +148,13 @@ impl Sequencer {
             let mut unfit: Vec<usize> = state
                 .current
                 .iter()
-                .filter(|&position| state.doomed.has(position) || self.stores[state.members[position] as usize].lost)
+                .filter(|&position| state.to_evict.has(position) || self.stores[state.members[position] as usize].lost)
                 .collect();
             // Who is being brought up to date goes at any time; it is left to the coordinator while nothing waits for it.
             let mut leaving = Members::NONE;
             for position in state.syncing.iter() {
                 let lost = self.stores[state.members[position] as usize].lost && state.entered.has(position);
-                if lost || state.doomed.has(position) {
+                if lost || state.to_evict.has(position) {
                     leaving.add(position);
                 }
             }
@@ -163,7 +163,7 @@ impl Sequencer {
             }
             unfit.sort_by_key(|&position| {
                 (
-                    !state.doomed.has(position),
+                    !state.to_evict.has(position),
                     self.stores[state.members[position] as usize].lost_at,
                 )
             });

@@ -357,7 +357,7 @@ impl Sequencer {
                     self.chunks[chunk as usize].bad_sources.add(position);
                 } else {
                     // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
-                    self.doom(group, position);
+                    self.evict_soon(group, position);
                     if self.groups[group as usize].current.count() <= self.min_copies {
                         return self.opening_failed(now, chunk, IoError::Damaged);
                     }
@@ -367,7 +367,7 @@ impl Sequencer {
             other => {
                 // R7: who cannot take what is valid is evicted.
                 self.warn_refused(group, self.groups[group as usize].members[position], other);
-                self.doom(group, position);
+                self.evict_soon(group, position);
                 self.pause(now, group, position, self.config.busy_pause * 10);
             }
         }

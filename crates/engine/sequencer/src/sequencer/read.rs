@@ -50,7 +50,7 @@ impl Sequencer {
         if self.config.planted.read_from_syncing() {
             readable = readable.or(group.syncing);
         }
-        for position in readable.without(out).without(group.doomed).iter() {
+        for position in readable.without(out).without(group.to_evict).iter() {
             let store = &self.stores[group.members[position] as usize];
             if !self.can_send(number, position) {
                 continue;
@@ -139,7 +139,7 @@ impl Sequencer {
             other => {
                 // R8: a member that is behind what it has answered has lost something. Others are as unfit.
                 self.warn_refused(group, self.groups[group as usize].members[position], other);
-                self.doom(group, position);
+                self.evict_soon(group, position);
             }
         }
         self.give_up_on(now, slot, position);

@@ -114,7 +114,7 @@ pub(super) struct Group {
     /// Who has adopted the record's epoch and our generation, on its present link.
     pub ready: Members,
     /// Who must be evicted though its store speaks: it cannot apply what it should.
-    pub doomed: Members,
+    pub to_evict: Members,
     /// Who is left alone for a moment, because it said `Busy`.
     pub paused: Members,
     /// Warned of: missing, and too few to evict it.

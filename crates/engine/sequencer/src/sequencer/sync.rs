@@ -428,7 +428,7 @@ impl Sequencer {
         let group = self.tasks[slot].group;
         if !super::join::passes_by_itself(refusal) {
             self.warn_refused(group, self.groups[group as usize].members[position], refusal);
-            self.doom(group, position);
+            self.evict_soon(group, position);
         }
         self.relist(now, slot, of);
     }

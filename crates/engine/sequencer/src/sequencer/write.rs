@@ -368,7 +368,7 @@ impl Sequencer {
         };
         if unfit {
             self.warn_refused(group, store, refusal);
-            self.doom(group, position);
+            self.evict_soon(group, position);
             self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
         }
         self.unstall(now, chunk, position);

@@ -17,7 +17,7 @@ const KEPT: Duration = Duration::from_secs(30);
 
 /// Which chunks are listed, and how they are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sieve {
+pub(crate) struct ChunkFilter {
     pub volume: VolumeId,
     /// Groups of the pool.
     pub groups: u32,
@@ -30,7 +30,7 @@ type Place = (GroupIndex, u16, ChunkIndex);
 
 #[derive(Debug)]
 struct List {
-    sieve: Sieve,
+    filter: ChunkFilter,
     used: Time,
     places: Vec<Place>,
     /// Some of them are not in their places yet.
@@ -43,7 +43,7 @@ pub(crate) struct Listings {
     lists: Vec<List>,
 }
 
-impl Sieve {
+impl ChunkFilter {
     fn place(&self, chunk: ChunkId) -> Place {
         let core = chunk.core(usize::from(self.cores)) as u16;
         (chunk.group(self.groups), core, chunk.index)
@@ -54,8 +54,8 @@ impl Listings {
     /// A chunk was made.
     pub(super) fn note(&mut self, chunk: ChunkId) {
         for list in &mut self.lists {
-            if list.sieve.volume == chunk.volume {
-                list.places.push(list.sieve.place(chunk));
+            if list.filter.volume == chunk.volume {
+                list.places.push(list.filter.place(chunk));
                 list.unsorted = true;
             }
         }
@@ -77,14 +77,14 @@ impl Index {
     pub fn list(
         &mut self,
         now: Time,
-        sieve: Sieve,
+        filter: ChunkFilter,
         group: GroupIndex,
         core: u16,
         from: ChunkIndex,
     ) -> impl Iterator<Item = ChunkIndex> + '_ {
-        let at = match self.listings.lists.iter().position(|list| list.sieve == sieve) {
+        let at = match self.listings.lists.iter().position(|list| list.filter == filter) {
             Some(at) => at,
-            None => self.make_list(now, sieve),
+            None => self.make_list(now, filter),
         };
         let list = &mut self.listings.lists[at];
         list.used = now;
@@ -99,11 +99,11 @@ impl Index {
             .map(|place| place.2)
     }
 
-    fn make_list(&mut self, now: Time, sieve: Sieve) -> usize {
+    fn make_list(&mut self, now: Time, filter: ChunkFilter) -> usize {
         let keys = self.keys().map(|key| self.chunk(key).id);
         let mut places: Vec<Place> = keys
-            .filter(|id| id.volume == sieve.volume)
-            .map(|id| sieve.place(id))
+            .filter(|id| id.volume == filter.volume)
+            .map(|id| filter.place(id))
             .collect();
         places.sort_unstable();
         let lists = &mut self.listings.lists;
@@ -112,7 +112,7 @@ impl Index {
             lists.swap_remove(oldest);
         }
         lists.push(List {
-            sieve,
+            filter,
             used: now,
             places,
             unsorted: false,

@@ -11,8 +11,8 @@ use crate::error::MountError;
 use crate::format::checkpoint::{Item, flag};
 use crate::format::superblock::{Fault, Superblock};
 use crate::format::{PAGE_BYTES, Slot};
-use crate::held::Held;
 use crate::index::{Chunk, ChunkKey, Entry, LEAF_ENTRIES, Location, StateLook};
+use crate::slot_map::SlotMap;
 use amita_types::{BlockIndex, ChunkId, SnapshotId, Version};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -226,7 +226,7 @@ impl<R: ReadAt> Offline<R> {
             offline: self,
             options,
             report,
-            users: Held::new(slots),
+            users: SlotMap::new(slots),
             twice: FxHashSet::default(),
             own: FxHashMap::default(),
             to_verify: Vec::new(),
@@ -245,7 +245,7 @@ struct Checker<'a, R> {
     options: &'a CheckOptions,
     report: Report,
     /// The users of every slot, counted anew.
-    users: Held,
+    users: SlotMap,
     /// Slots that are known to be used by two that may not.
     twice: FxHashSet<Slot>,
     /// The slots of the chunk that is being looked at.
@@ -446,7 +446,7 @@ impl<R: ReadAt> Checker<'_, R> {
 
     /// Counts a user of a slot; `true`: the first one.
     fn claim(&mut self, slot: Slot, user: User) -> bool {
-        if !self.offline.store.look_held().has(slot) {
+        if !self.offline.store.look_slot_map().has(slot) {
             let offset = self.offset(slot);
             self.add(Problem::UsedButFree { slot, offset, user });
         }

@@ -163,7 +163,7 @@ impl<R: ReadAt> Offline<R> {
     /// How much there is of everything.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let (index, held) = (self.store.look_index(), self.store.look_held());
+        let (index, held) = (self.store.look_index(), self.store.look_slot_map());
         Counts {
             chunks: index.len() as u64,
             clones: index.origins() as u64,

@@ -18,7 +18,7 @@ impl Store {
         if self.state != State::Serving {
             return;
         }
-        assert_eq!(self.held.wrong, None, "the index and the map of slots agree (D5)");
+        assert_eq!(self.slot_map.wrong, None, "the index and the map of slots agree (D5)");
         self.check_slot_sums();
         self.check_counts();
         self.check_log();
@@ -52,7 +52,7 @@ impl Store {
         let taken: u64 = self.taken().map(|run| u64::from(run.count)).sum();
         let parts = [
             u64::from(self.allocator.free()),
-            self.held.count(),
+            self.slot_map.count(),
             u64::from(self.freed.slots()),
             self.checkpoint.retired(),
             taken,
@@ -145,7 +145,7 @@ impl Store {
     /// Every slot is in exactly one place. By words of bits: a store has many slots, and this is done often.
     fn check_slots(&self) {
         let slots = self.superblock.geometry.slots;
-        let (free, held) = (self.allocator.words(), self.held.words());
+        let (free, held) = (self.allocator.words(), self.slot_map.words());
         let mut others = vec![0u64; free.len()];
         let mut put = |run: Run, what: &str| {
             for slot in run.slot.0..run.slot.0 + run.count {
@@ -223,7 +223,7 @@ impl Store {
 
     fn check_index(&self) {
         let slots = self.superblock.geometry.slots;
-        let held = &self.held;
+        let held = &self.slot_map;
         let mut users: FxHashSet<Slot> = FxHashSet::default();
         let pages = self.index.check(|slot, first| {
             assert!(slot.0 < slots && held.has(slot), "{slot:?} is used and not held (D5)");

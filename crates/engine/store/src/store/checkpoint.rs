@@ -165,7 +165,7 @@ impl Store {
             return;
         }
         for slot in self.index.released_pages.drain(..) {
-            if !self.held.release(slot) {
+            if !self.slot_map.release(slot) {
                 // Map and index disagree: the store is about to be poisoned.
                 continue;
             }
@@ -344,7 +344,7 @@ impl Store {
             // It went to a run of its own, or to the end of the last one.
             let last = runs[runs.len().max(before) - 1];
             let slot = last.slot.plus(last.count - 1);
-            self.held.claim(slot);
+            self.slot_map.claim(slot);
             self.index.written(at, Some((slot, sum)));
             self.checkpoint.leaves.push((at, slot));
             pages.push(page);
@@ -352,7 +352,7 @@ impl Store {
         self.counters.leaf_writes += dirty.len() as u64;
         // What the checkpoint on the disk names instead of them comes free with this one.
         for slot in self.index.released_pages.drain(..) {
-            if self.held.release(slot) {
+            if self.slot_map.release(slot) {
                 self.checkpoint.retired.push(slot);
             }
         }
@@ -386,12 +386,12 @@ impl Store {
         while self.checkpoint.slots < slots && self.checkpoint.writing == 0 {
             let first = self.checkpoint.slots;
             shared.clear();
-            shared.extend(self.held.item_shared(first));
+            shared.extend(self.slot_map.item_shared(first));
             let bytes = SLOTS_BYTES + shared.len() as u64 * SHARED_BYTES;
             let (mut buffer, paused) = self.directory(bytes);
             let (id, checkpoint, pages) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused);
-            writer.slots(self.log.applied, first, self.held.item(first));
+            writer.slots(self.log.applied, first, self.slot_map.item(first));
             writer.shared(&shared);
             let paused = writer.pause();
             self.checkpoint.directory = Some((buffer, paused));

@@ -5,8 +5,8 @@ use super::trace::Course;
 use super::{Store, io::Io};
 use crate::config::Plant;
 use crate::format::record::Run;
-use crate::held::Held;
 use crate::index::{ChunkKey, Entry, NO_OP};
+use crate::slot_map::SlotMap;
 use amita_reactor::Slice;
 use amita_types::message::AnswerBody;
 
@@ -85,7 +85,7 @@ impl Store {
             self.log.durable_mark = self.log.durable_mark.max(batch.mark);
         }
         self.course = Course::default();
-        if let Some(slot) = self.held.wrong {
+        if let Some(slot) = self.slot_map.wrong {
             return self.poison(format!(
                 "the index and the map of slots disagree on slot {slot}; check the store with `amita store check`, and \
                  format it anew so that its groups are copied back from their other members"
@@ -142,7 +142,7 @@ impl Store {
         let reads = self.window.next();
         let op = self.ops.get(key);
         let version = op.version;
-        let (held, freed) = (&mut self.held, &mut self.freed);
+        let (held, freed) = (&mut self.slot_map, &mut self.freed);
         let mut free = |slot| {
             if held.release(slot) {
                 freed.push(slot, position, reads);
@@ -173,7 +173,7 @@ impl Store {
                     }
                 }
                 for run in &op.runs {
-                    claim(&mut self.held, *run);
+                    claim(&mut self.slot_map, *run);
                 }
                 self.index.loosen(chunk);
             }
@@ -192,7 +192,7 @@ impl Store {
                     };
                     self.index.set(chunk, entry.block, new);
                     if new.has_data() {
-                        self.held.share(entry.slot);
+                        self.slot_map.share(entry.slot);
                     }
                 }
             }
@@ -205,7 +205,7 @@ impl Store {
                     }
                 }
                 for run in &op.runs {
-                    claim(&mut self.held, *run);
+                    claim(&mut self.slot_map, *run);
                 }
             }
             Change::Roll(roll) => {
@@ -221,7 +221,7 @@ impl Store {
                     }
                 }
                 for run in &op.runs {
-                    claim(&mut self.held, *run);
+                    claim(&mut self.slot_map, *run);
                 }
             }
         }
@@ -262,7 +262,7 @@ impl Store {
 }
 
 /// The slots of a run get their first user.
-fn claim(held: &mut Held, run: Run) {
+fn claim(held: &mut SlotMap, run: Run) {
     for n in 0..run.count {
         held.claim(run.slot.plus(n));
     }

@@ -54,7 +54,7 @@ pub(super) struct LostLeaf(pub BlockIndex);
 impl Store {
     /// Memory for leaves.
     pub(super) fn leaf_budget(&self) -> u64 {
-        let fixed = self.index.fixed_bytes() + self.held.memory_bytes() + self.allocator.memory_bytes();
+        let fixed = self.index.fixed_bytes() + self.slot_map.memory_bytes() + self.allocator.memory_bytes();
         self.config.index_bytes.saturating_sub(fixed).max(LEAST_LEAF_BYTES)
     }
 

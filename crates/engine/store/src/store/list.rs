@@ -2,15 +2,22 @@
 
 use super::{Asker, Store};
 use crate::config::Plant;
-use crate::index::Sieve;
+use crate::index::ChunkFilter;
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, ChunkState, MAX_LISTED_CHUNKS, Problem};
 use amita_types::{ChunkId, ChunkIndex, GroupIndex};
 
 impl Store {
     /// Lists the chunks of a group and a core that are durable, and neither deleted nor about to be (rule R13).
-    pub(super) fn list_chunks(&mut self, asker: Asker, sieve: Sieve, group: GroupIndex, core: u16, from: ChunkIndex) {
-        if !sieve.groups.is_power_of_two() || group.0 >= sieve.groups || core >= sieve.cores {
+    pub(super) fn list_chunks(
+        &mut self,
+        asker: Asker,
+        filter: ChunkFilter,
+        group: GroupIndex,
+        core: u16,
+        from: ChunkIndex,
+    ) {
+        if !filter.groups.is_power_of_two() || group.0 >= filter.groups || core >= filter.cores {
             return self.invalid(asker, Problem::Range);
         }
         let mut listed: Vec<ChunkIndex> = Vec::with_capacity(MAX_LISTED_CHUNKS + 1);
@@ -21,7 +28,7 @@ impl Store {
             listed.clear();
             listed.extend(
                 self.index
-                    .list(self.now, sieve, group, core, from)
+                    .list(self.now, filter, group, core, from)
                     .take(MAX_LISTED_CHUNKS + 1),
             );
             for (at, &index) in listed.iter().enumerate() {
@@ -29,7 +36,7 @@ impl Store {
                     next = Some(index);
                     break;
                 }
-                let volume = sieve.volume;
+                let volume = filter.volume;
                 let Some(key) = self.index.find(ChunkId { volume, index }) else {
                     continue;
                 };

@@ -5,8 +5,8 @@ use crate::allocator::Allocator;
 use crate::fences::Fences;
 use crate::format::Slot;
 use crate::format::superblock::Superblock;
-use crate::held::Held;
 use crate::index::Index;
+use crate::slot_map::SlotMap;
 use amita_types::ChunkId;
 
 impl Store {
@@ -22,8 +22,8 @@ impl Store {
     }
 
     /// The map of slots.
-    pub(crate) fn look_held(&self) -> &Held {
-        &self.held
+    pub(crate) fn look_slot_map(&self) -> &SlotMap {
+        &self.slot_map
     }
 
     /// What may be written.

@@ -26,8 +26,8 @@ use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, fla
 use crate::format::record::{Record, Run, deleted};
 use crate::format::superblock::{Fault, OFFSETS, Superblock};
 use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
-use crate::held::Held;
 use crate::index::{ChunkKey, Entry, Location};
+use crate::slot_map::SlotMap;
 use amita_reactor::{BufMut, Time};
 use amita_types::{BlockIndex, ChunkId, ClusterId, Generation, NodeId, VolumeId};
 use rustc_hash::FxHashMap;
@@ -260,7 +260,7 @@ impl Store {
 
     /// Starts what the phase needs next.
     pub(super) fn mount_next(&mut self) -> Result<(), MountError> {
-        let fixed = self.index.fixed_bytes() + self.held.memory_bytes();
+        let fixed = self.index.fixed_bytes() + self.slot_map.memory_bytes();
         if fixed > self.config.index_bytes {
             let limit_bytes = self.config.index_bytes;
             return Err(MountError::IndexTooLarge { limit_bytes });
@@ -385,7 +385,7 @@ impl Store {
         self.id = superblock.store;
         self.fences.set_own(superblock.store);
         self.superblock = superblock;
-        self.held = Held::new(geometry.slots);
+        self.slot_map = SlotMap::new(geometry.slots);
         Ok(())
     }
 
@@ -487,7 +487,7 @@ impl Store {
             }
             Item::Slots { position, first, bits } => {
                 let parts = slots.div_ceil(SLOTS_PER_ITEM) as usize;
-                if !self.held.load(*first, bits.words()) {
+                if !self.slot_map.load(*first, bits.words()) {
                     return Err("a part of the map of slots is outside the store");
                 }
                 let positions = mount.slot_positions.get_or_insert_with(|| vec![u64::MAX; parts]);
@@ -498,7 +498,7 @@ impl Store {
             Item::Shared(counts) => {
                 let range = mount.slots_first..mount.slots_first.saturating_add(SLOTS_PER_ITEM);
                 for (slot, more) in counts.iter() {
-                    if !range.contains(&slot.0) || !self.held.load_shared(slot, more) {
+                    if !range.contains(&slot.0) || !self.slot_map.load_shared(slot, more) {
                         return Err("a count of users is impossible");
                     }
                 }
@@ -519,10 +519,10 @@ impl Store {
             }
             Some(_) => {}
             // A checkpoint of version 1: all its entries are in memory.
-            None => self.held = self.held_by_index()?,
+            None => self.slot_map = self.held_by_index()?,
         }
         self.retire_pages();
-        let mut allocator = Allocator::besides(self.held.words(), slots);
+        let mut allocator = Allocator::besides(self.slot_map.words(), slots);
         for slot in self.checkpoint.retired_slots() {
             // The checkpoint that would be mounted after a crash names it.
             allocator.claim(slot);

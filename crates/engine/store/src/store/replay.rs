@@ -13,8 +13,8 @@ use crate::error::MountError;
 use crate::format::page::LogPage;
 use crate::format::record::{Record, RecordReader, RollEntry};
 use crate::format::{PAGE_BYTES, Slot};
-use crate::held::Held;
 use crate::index::{ChunkKey, Entry, Leaf, Location};
+use crate::slot_map::SlotMap;
 use amita_reactor::BufMut;
 use amita_types::{BlockIndex, ChunkId, SnapshotId, Version};
 use needs::{counts, is_in_checkpoint, needed, release, runs_of};
@@ -150,7 +150,7 @@ impl Store {
             needed(&self.index, mount, &record, first, &mut missing);
             if missing.is_empty() {
                 self.replay(record, first)?;
-                if let Some(slot) = self.held.wrong {
+                if let Some(slot) = self.slot_map.wrong {
                     return Err(MountError::Inconsistent {
                         what: format!("page {first} of the log and the map of slots disagree on slot {slot}"),
                     });
@@ -218,8 +218,8 @@ impl Store {
             // Its page is in the map of slots, whatever the log says further on; unless a map that is newer than the
             // chunk's line knows that the chunk has gone.
             for slot in std::mem::take(&mut self.index.released_pages) {
-                if self.held.has(slot) {
-                    self.held.release(slot);
+                if self.slot_map.has(slot) {
+                    self.slot_map.release(slot);
                 }
                 self.checkpoint.retire(slot);
             }
@@ -322,7 +322,7 @@ impl Store {
                         self.replay_entry(key, block, Entry::cleared(version), first, User::First);
                     }
                 } else {
-                    let (held, mount) = (&mut self.held, &self.mount);
+                    let (held, mount) = (&mut self.slot_map, &self.mount);
                     self.index
                         .clear(key, range, version, |slot| release(held, mount.as_deref(), slot, first));
                 }
@@ -403,7 +403,7 @@ impl Store {
                 if let Some(key) = self.index.find(chunk)
                     && !known
                 {
-                    let (held, mount) = (&mut self.held, &self.mount);
+                    let (held, mount) = (&mut self.slot_map, &self.mount);
                     let mut free = |slot| release(held, mount.as_deref(), slot, first);
                     self.index.keep_for(key, kept_for);
                     self.index.drop_of(key, snapshot, &mut free);
@@ -456,20 +456,20 @@ impl Store {
         if !self.index.is_lost(key, block)
             && let Some(old) = self.index.set(key, block, entry)
         {
-            release(&mut self.held, self.mount.as_deref(), old, first);
+            release(&mut self.slot_map, self.mount.as_deref(), old, first);
         }
         let counted = self.mount.as_ref();
         let counted = counted.is_some_and(|mount| counts(mount, entry.slot, first));
         // Where a leaf is lost nobody knows which slots were given back from it before they were used again.
-        let used_again = self.report.leaves_lost > 0 && entry.has_data() && self.held.has(entry.slot);
+        let used_again = self.report.leaves_lost > 0 && entry.has_data() && self.slot_map.has(entry.slot);
         match user {
             _ if !entry.has_data() || !counted => {}
             User::First if used_again => {}
             User::First => {
-                self.held.claim(entry.slot);
+                self.slot_map.claim(entry.slot);
             }
             User::Another => {
-                self.held.share(entry.slot);
+                self.slot_map.share(entry.slot);
             }
         }
     }
@@ -478,14 +478,14 @@ impl Store {
     fn retire_replayed(&mut self, first: u64) {
         let pages = std::mem::take(&mut self.index.released_pages);
         for slot in pages {
-            release(&mut self.held, self.mount.as_deref(), slot, first);
+            release(&mut self.slot_map, self.mount.as_deref(), slot, first);
             self.checkpoint.retire(slot);
         }
     }
 
     /// The map of slots as it follows from the index, all of which is in memory (after a checkpoint of version 1).
-    pub(super) fn held_by_index(&self) -> Result<Held, MountError> {
-        let mut held = Held::new(self.superblock.geometry.slots);
+    pub(super) fn held_by_index(&self) -> Result<SlotMap, MountError> {
+        let mut held = SlotMap::new(self.superblock.geometry.slots);
         let mut slots = FxHashSet::default();
         for key in self.index.keys() {
             slots.clear();

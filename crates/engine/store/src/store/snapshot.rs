@@ -183,7 +183,7 @@ impl Store {
         self.ops.remove(key);
         self.unlogged_less(asker);
         let reads = self.window.next();
-        let (held, freed) = (&mut self.held, &mut self.freed);
+        let (held, freed) = (&mut self.slot_map, &mut self.freed);
         let mut free = |slot| {
             if held.release(slot) {
                 freed.push(slot, position, reads);

@@ -58,7 +58,7 @@ impl Store {
         let queued = self.fence_queue.len() as u64 + self.space.fences_logged;
         let queued = queued * (checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES);
         let capacity = self.checkpoint_capacity();
-        let used = self.index.checkpoint_bytes(self.held.shared())
+        let used = self.index.checkpoint_bytes(self.slot_map.shared())
             + self.forgotten_bytes()
             + self.space.unapplied_bytes
             + fences
@@ -229,7 +229,7 @@ impl Store {
                 continue;
             }
             if !self.allocator.give(run) {
-                self.held.wrong = Some(run.slot);
+                self.slot_map.wrong = Some(run.slot);
             }
             self.note_free(run);
         }

@@ -8,7 +8,7 @@ use crate::config::Plant;
 use crate::credits::AccountId;
 use crate::fences::Right;
 use crate::format::PAGE_BYTES;
-use crate::index::{LEAF_ENTRIES, NO_OP, PARTS, Sieve, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
+use crate::index::{ChunkFilter, LEAF_ENTRIES, NO_OP, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, Problem, Refusal, RequestBody, Scope, Sums};
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkId, MAX_IO_BYTES, SnapshotId, Version};
@@ -154,8 +154,8 @@ impl Store {
                 cores,
                 groups,
             } => {
-                let sieve = Sieve { volume, groups, cores };
-                self.list_chunks(asker, sieve, scope.group.index, core, from);
+                let filter = ChunkFilter { volume, groups, cores };
+                self.list_chunks(asker, filter, scope.group.index, core, from);
             }
             RequestBody::Confirm => self.answer(asker, AnswerBody::Confirmed, Slice::default()),
             RequestBody::Settle { want, back } => self.settle(asker, want, back),

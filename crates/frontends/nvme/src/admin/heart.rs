@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the queues of one controller share.
 #[derive(Debug, Default)]
-pub struct Heart {
+pub struct ControllerShared {
     /// Commands of the admin queue, counted: I/O queues look whether it moves. Cores need not agree on the time for this.
     beats: AtomicU64,
     /// The keep alive time, in milliseconds; 0: none.
@@ -34,7 +34,7 @@ pub struct Counters {
     pub media_errors: u64,
 }
 
-impl Heart {
+impl ControllerShared {
     /// The admin queue has taken a command.
     pub fn beat(&self) {
         self.beats.fetch_add(1, Relaxed);

@@ -26,10 +26,10 @@ struct Register(Hub);
 
 impl Register {
     /// Asks; what is said to whoever asked. What is said to others is dropped.
-    fn call(&mut self, front: u64, call: Call) -> Option<Word> {
+    fn call(&mut self, front: u64, call: Call) -> Option<Reply> {
         self.0.call(connection(front), 7, call, &Catalog::default());
         let mut word = None;
-        while let Some((to, tag, said)) = self.0.next_word() {
+        while let Some((to, tag, said)) = self.0.next_reply() {
             if to == connection(front) {
                 assert_eq!((tag, word.is_none()), (7, true), "{said:?}");
                 word = Some(said);
@@ -44,7 +44,7 @@ impl Register {
             discovery: false,
         };
         match self.call(front, call) {
-            Some(Word::Created { controller }) => controller,
+            Some(Reply::Created { controller }) => controller,
             other => panic!("{other:?}"),
         }
     }
@@ -59,7 +59,7 @@ impl Register {
     fn enable(&mut self, front: u64) {
         let shared = Shared::default();
         let word = self.call(front, Call::Enable { queues: 8, shared });
-        assert!(matches!(word, Some(Word::Enabled)), "{word:?}");
+        assert!(matches!(word, Some(Reply::Enabled)), "{word:?}");
     }
 
     /// Connects an I/O queue: the status of a refusal, and its result.
@@ -70,15 +70,15 @@ impl Register {
             queue,
         };
         match self.call(front, call) {
-            Some(Word::Joined { .. }) => Ok(()),
-            Some(Word::Refused { status, result }) => Err((status, result)),
+            Some(Reply::Joined { .. }) => Ok(()),
+            Some(Reply::Refused { status, result }) => Err((status, result)),
             other => panic!("{other:?}"),
         }
     }
 
     fn ask(&mut self, front: u64, question: Question) -> Answer {
         match self.call(front, Call::Ask(question)) {
-            Some(Word::Answer(answer)) => answer,
+            Some(Reply::Answer(answer)) => answer,
             other => panic!("{other:?}"),
         }
     }
@@ -91,7 +91,7 @@ impl Register {
         let mut failures = Failures::default();
         commands.for_each(|id| failures.push(failure(id)));
         let word = self.call(front, Call::Failed(failures));
-        assert!(matches!(word, Some(Word::Noted)), "{word:?}");
+        assert!(matches!(word, Some(Reply::Noted)), "{word:?}");
     }
 
     fn failures(&mut self, front: u64) -> (u64, Vec<u16>) {

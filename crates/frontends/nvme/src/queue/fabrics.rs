@@ -1,11 +1,11 @@
 //! What a queue is, and the commands by which it becomes that (NVM Express Base 2.1, section 6).
 
 use super::*;
-use crate::admin::{self, Admin, Heart};
+use crate::admin::{self, Admin, ControllerShared};
 use crate::catalog::{Catalog, Subsystem};
 use crate::connection::connect::{self, Connect};
 use crate::failure::Failures;
-use crate::hub::{Call, Gate, Party, Shared, Word, invalid};
+use crate::hub::{Call, Gate, Party, Reply, Shared, invalid};
 use crate::tls::PskIdentity;
 use amita_frontend::service::{Event, HostKey};
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ pub(super) enum Role {
 /// The admin queue.
 pub(super) struct AdminRole {
     pub admin: Admin,
-    pub heart: Arc<Heart>,
+    pub heart: Arc<ControllerShared>,
     /// That of the I/O queues, while the controller is enabled.
     pub gate: Option<Arc<Gate>>,
     pub host: HostKey,
@@ -224,30 +224,30 @@ impl Queue {
     }
 
     /// The register speaks.
-    pub fn word(&mut self, tag: u64, word: Word, cx: &mut Cx<'_>) -> Result<(), End> {
+    pub fn word(&mut self, tag: u64, word: Reply, cx: &mut Cx<'_>) -> Result<(), End> {
         match word {
-            Word::Gone => Err(End::Now(CloseReason::Refused("the controller is gone".into()))),
-            Word::Noted => {
+            Reply::Gone => Err(End::Now(CloseReason::Refused("the controller is gone".into()))),
+            Reply::Noted => {
                 self.failures_noted(cx);
                 Ok(())
             }
-            Word::Answer(answer) => {
+            Reply::Answer(answer) => {
                 self.admin_answer(tag, answer, cx);
                 Ok(())
             }
-            Word::Enabled | Word::Disabled => {
+            Reply::Enabled | Reply::Disabled => {
                 if let Some((slot, _)) = self.slots.find(tag) {
                     self.slots.get_mut(slot).issued = true;
                     self.finish_if_complete(slot, cx)?;
                 }
                 Ok(())
             }
-            Word::Created { .. } | Word::Joined { .. } | Word::Refused { .. } => self.connected(word, cx),
+            Reply::Created { .. } | Reply::Joined { .. } | Reply::Refused { .. } => self.connected(word, cx),
         }
     }
 
     /// The register has answered a Connect command.
-    fn connected(&mut self, word: Word, cx: &mut Cx<'_>) -> Result<(), End> {
+    fn connected(&mut self, word: Reply, cx: &mut Cx<'_>) -> Result<(), End> {
         let (slot, connect) = match std::mem::replace(&mut self.role, Role::New) {
             Role::Connecting { slot, connect } => (slot, connect),
             other => {
@@ -259,8 +259,8 @@ impl Queue {
         let host = amita_frontend::reservation::host_key(&connect.party.host_id);
         let (entries, flow_control) = (connect.entries, connect.flow_control);
         let controller = match word {
-            Word::Created { controller } => {
-                let heart = Arc::new(Heart::default());
+            Reply::Created { controller } => {
+                let heart = Arc::new(ControllerShared::default());
                 let session = admin::Session {
                     kind: match connect.discovery {
                         true => admin::Kind::Discovery,
@@ -284,7 +284,7 @@ impl Queue {
                 }));
                 controller
             }
-            Word::Joined { shared } => {
+            Reply::Joined { shared } => {
                 cx.service.identify(self.front, host);
                 let controller = connect.controller;
                 self.link.max_capsule_bytes = crate::port::IO_CAPSULE_BYTES as usize;
@@ -298,7 +298,7 @@ impl Queue {
                 }));
                 controller
             }
-            Word::Refused { status, result } => return self.connect_refused(slot, status, result, cx),
+            Reply::Refused { status, result } => return self.connect_refused(slot, status, result, cx),
             _ => return Ok(()),
         };
         self.sq.resize(entries, flow_control);
@@ -361,7 +361,7 @@ impl Queue {
     pub fn event(&mut self, event: Event, cx: &mut Cx<'_>) -> Result<(), End> {
         match event {
             Event::Done { tag, result, payload } => self.done(tag, result, payload, cx),
-            Event::Register { tag, reply } => match reply.downcast::<Word>() {
+            Event::Register { tag, reply } => match reply.downcast::<Reply>() {
                 Ok(word) => self.word(tag, *word, cx),
                 Err(_) => unreachable!("the register of NVMe controllers speaks its own words"),
             },

@@ -18,7 +18,7 @@ impl<R: ReadAt> Checker<'_, R> {
             self.find_strangers(progress);
         }
         let offline = self.offline;
-        let held = offline.store.look_held();
+        let held = offline.store.look_slot_map();
         let lost = self.report.seen.leaves_lost * LEAF_ENTRIES as u64;
         let mut leaked = Runs::default();
         let mut wrong: Vec<(Slot, u64, u64)> = Vec::new();
@@ -130,7 +130,7 @@ impl<R: ReadAt> Checker<'_, R> {
     /// What may be written is what nothing uses, and what no checkpoint on the disk names.
     pub(super) fn compare_allocator(&mut self) {
         let offline = self.offline;
-        let (held, allocator) = (offline.store.look_held(), offline.store.look_allocator());
+        let (held, allocator) = (offline.store.look_slot_map(), offline.store.look_allocator());
         let slots = self.users_end();
         let retired: FxHashSet<Slot> = offline.store.look_retired().collect();
         for (n, (&free, &map)) in (0..).zip(allocator.words().iter().zip(held.words())) {

@@ -3,8 +3,8 @@
 use crate::format::checkpoint::SLOTS_PER_ITEM;
 use crate::format::record::{Record, Run};
 use crate::format::{Place, Slot};
-use crate::held::Held;
 use crate::index::{Index, Leaf, Location, View};
+use crate::slot_map::SlotMap;
 use crate::store::mount::{Mount, STEP_PAGES};
 use amita_types::{BlockRange, ChunkId, SnapshotId};
 use rustc_hash::FxHashMap;
@@ -28,7 +28,7 @@ pub(super) fn counts(mount: &Mount, slot: Slot, first: u64) -> bool {
     position.is_some_and(|&position| first >= position)
 }
 
-pub(super) fn release(held: &mut Held, mount: Option<&Mount>, slot: Slot, first: u64) {
+pub(super) fn release(held: &mut SlotMap, mount: Option<&Mount>, slot: Slot, first: u64) {
     if mount.is_some_and(|mount| counts(mount, slot, first)) {
         held.release(slot);
     }

@@ -230,7 +230,7 @@ fn a_discovery_controller_without_keep_alive_may_be_silent_for_two_minutes() {
 
 #[test]
 fn a_heart_counts() {
-    let heart = Heart::default();
+    let heart = ControllerShared::default();
     assert!(heart.beats() == 0 && !heart.is_dead());
     heart.beat();
     heart.set_kato_ms(5000);

@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::BTreeSet;
 
-fn holders(lanes: Lanes, cores: usize) -> BTreeSet<usize> {
+fn holders(lanes: PeerLinks, cores: usize) -> BTreeSet<usize> {
     (0..cores).filter(|&core| lanes.holds(core)).collect()
 }
 
@@ -10,7 +10,7 @@ fn each_pair_has_as_many_holders_as_links_and_all_cores_go_through_one() {
     for cores in [1, 2, 3, 7, 8, 100, 128] {
         for links in [1, 2, 3, 4, 5, 16, 127, 200] {
             for peer in 2..40 {
-                let lanes = Lanes::new(NodeId(1), NodeId(peer), cores, links);
+                let lanes = PeerLinks::new(NodeId(1), NodeId(peer), cores, links);
                 let holders = holders(lanes, cores);
                 assert_eq!(
                     holders.len(),
@@ -27,14 +27,14 @@ fn each_pair_has_as_many_holders_as_links_and_all_cores_go_through_one() {
 fn both_ends_choose_the_same_cores() {
     for peer in 2..40 {
         let (one, other) = (NodeId(1), NodeId(peer));
-        assert_eq!(Lanes::new(one, other, 16, 4), Lanes::new(other, one, 16, 4));
+        assert_eq!(PeerLinks::new(one, other, 16, 4), PeerLinks::new(other, one, 16, 4));
     }
 }
 
 #[test]
 fn cores_share_the_followers_evenly() {
     for (cores, links) in [(8, 2), (7, 3), (128, 4), (100, 16)] {
-        let lanes = Lanes::new(NodeId(3), NodeId(9), cores, links);
+        let lanes = PeerLinks::new(NodeId(3), NodeId(9), cores, links);
         for holder in holders(lanes, cores) {
             let followers = (0..cores).filter(|&core| lanes.holder(core) == holder).count();
             let (least, most) = (cores / links, cores.div_ceil(links));
@@ -52,7 +52,7 @@ fn the_links_to_many_peers_are_spread_over_all_cores() {
     let (cores, links, peers) = (128, 4, 1000);
     let mut held = vec![0_usize; cores];
     for peer in 2..2 + peers {
-        for core in holders(Lanes::new(NodeId(1), NodeId(peer), cores, links), cores) {
+        for core in holders(PeerLinks::new(NodeId(1), NodeId(peer), cores, links), cores) {
             held[core] += 1;
         }
     }

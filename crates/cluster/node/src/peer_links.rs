@@ -28,18 +28,18 @@ pub fn links(most: usize, cores: usize, peers: usize) -> usize {
 
 /// The links of this node to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes {
+pub struct PeerLinks {
     cores: usize,
     links: usize,
     first: usize,
 }
 
-impl Lanes {
+impl PeerLinks {
     /// Of a node with `cores` cores that keeps `links` links to each peer (at least one, at most one for each core).
     #[must_use]
-    pub fn new(node: NodeId, peer: NodeId, cores: usize, links: usize) -> Lanes {
+    pub fn new(node: NodeId, peer: NodeId, cores: usize, links: usize) -> PeerLinks {
         let cores = cores.max(1);
-        Lanes {
+        PeerLinks {
             cores,
             links: links.clamp(1, cores),
             first: ((u64::from(node.0) + u64::from(peer.0)) % cores as u64) as usize,

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The number that no sequencer gets: the calls of this part carry it.
-pub const NEWS: u16 = u16::MAX - 1;
+pub const REPORTER: u16 = u16::MAX - 1;
 /// Between two writes of a record.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Between two reports on stores: a third of the age at which one counts no more.
@@ -34,7 +34,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The news of one core.
 #[derive(Debug)]
-pub struct News {
+pub struct Reporter {
     node: NodeId,
     core: usize,
     calls: u64,
@@ -59,11 +59,11 @@ pub struct News {
 
 type Told = (Vec<(StoreId, u8)>, Vec<(VolumeId, Failing)>);
 
-impl News {
+impl Reporter {
     /// Of this core.
     #[must_use]
-    pub fn new(node: NodeId, core: usize) -> News {
-        News {
+    pub fn new(node: NodeId, core: usize) -> Reporter {
+        Reporter {
             node,
             core,
             calls: 0,
@@ -99,7 +99,7 @@ impl News {
         }
     }
 
-    /// When [`News::tick`] is wanted.
+    /// When [`Reporter::tick`] is wanted.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.due.into_iter().chain(self.space_due).min()
@@ -157,7 +157,7 @@ impl News {
             return None;
         }
         self.calls += 1;
-        let number = token::id_base(self.core, NEWS) | self.calls & ((1 << 40) - 1);
+        let number = token::id_base(self.core, REPORTER) | self.calls & ((1 << 40) - 1);
         Some((CallId(number), call))
     }
 

@@ -12,7 +12,7 @@ const WORDS_PER_ITEM: usize = SLOTS_PER_ITEM as usize / 64;
 
 /// The slots of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct SlotMap {
     /// One bit each; a whole number of [`SLOTS_PER_ITEM`].
     words: Vec<u64>,
     slots: u32,
@@ -23,10 +23,10 @@ pub(crate) struct Held {
     pub wrong: Option<Slot>,
 }
 
-impl Held {
+impl SlotMap {
     /// None of `slots` in use.
-    pub fn new(slots: u32) -> Held {
-        Held {
+    pub fn new(slots: u32) -> SlotMap {
+        SlotMap {
             words: vec![0; slots.div_ceil(SLOTS_PER_ITEM) as usize * WORDS_PER_ITEM],
             slots,
             count: 0,

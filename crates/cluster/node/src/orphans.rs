@@ -19,14 +19,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// When to look.
 #[derive(Debug, Default)]
-pub struct Duty {
+pub struct OrphanedVolumes {
     /// What was seen may call for it.
     wanted: Option<Time>,
     /// Volumes whose opening was begun, and when to try again.
     tried: BTreeMap<VolumeId, Time>,
 }
 
-impl Duty {
+impl OrphanedVolumes {
     /// Something has changed that may call for a look.
     pub fn stir(&mut self, now: Time) {
         self.wanted.get_or_insert(now);

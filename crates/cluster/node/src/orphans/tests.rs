@@ -66,9 +66,9 @@ fn view(syncing: bool, volumes: &[map::Volume], living: &[u32]) -> View {
 }
 
 fn looked(view: &View, me: u32) -> Vec<String> {
-    let mut duty = Duty::default();
-    duty.stir(Time(0));
-    duty.look(Time(1), NodeId(me), view, |_| false)
+    let mut orphans = OrphanedVolumes::default();
+    orphans.stir(Time(0));
+    orphans.look(Time(1), NodeId(me), view, |_| false)
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn the_owner_opens_its_volume_and_exactly_one_opens_an_orphan() {
 #[test]
 fn what_did_not_open_is_tried_again_later() {
     let view = view(true, &[volume(1, 1, Some(1))], &[1]);
-    let mut duty = Duty::default();
-    duty.stir(Time(0));
-    assert_eq!(duty.look(Time(1), NodeId(1), &view, |_| false).len(), 1);
-    let next = duty.deadline().expect("it looks whether it has opened");
-    assert!(duty.look(next, NodeId(1), &view, |_| false).is_empty());
-    let next = duty.deadline().expect("it is not open yet");
-    assert_eq!(duty.look(next, NodeId(1), &view, |_| false).len(), 1);
-    let next = duty.deadline().expect("it is not open yet");
-    assert!(duty.look(next, NodeId(1), &view, |_| true).is_empty());
-    assert_eq!(duty.deadline(), None, "nothing is left to do");
+    let mut orphans = OrphanedVolumes::default();
+    orphans.stir(Time(0));
+    assert_eq!(orphans.look(Time(1), NodeId(1), &view, |_| false).len(), 1);
+    let next = orphans.deadline().expect("it looks whether it has opened");
+    assert!(orphans.look(next, NodeId(1), &view, |_| false).is_empty());
+    let next = orphans.deadline().expect("it is not open yet");
+    assert_eq!(orphans.look(next, NodeId(1), &view, |_| false).len(), 1);
+    let next = orphans.deadline().expect("it is not open yet");
+    assert!(orphans.look(next, NodeId(1), &view, |_| true).is_empty());
+    assert_eq!(orphans.deadline(), None, "nothing is left to do");
 }

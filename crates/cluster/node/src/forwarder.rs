@@ -7,7 +7,7 @@
 //!
 //! * whoever forwards names its session, and the owner refuses one that has ended;
 //! * a host that has gone takes with it what waits for it here, and nothing is sent for it again;
-//! * whatever is forwarded says how old it is, by the owner's own clock ([`Ways::clock`]): the owner carries out nothing that was
+//! * whatever is forwarded says how old it is, by the owner's own clock ([`Forwarder::clock`]): the owner carries out nothing that was
 //!   on the way for longer than a freeze may last, be it held up by a broken network, and the link still stand. What is refused so
 //!   ends as a path's error: by the owner's clock more time has passed than here, so this machine may have stood still, and its hosts
 //!   may have gone on;
@@ -132,7 +132,7 @@ pub enum State {
 }
 
 #[derive(Debug)]
-struct Way {
+struct Route {
     state: State,
     waiting: VecDeque<Pending>,
 }
@@ -178,12 +178,12 @@ pub struct Answered {
     pub dated: bool,
 }
 
-/// The ways of one core.
+/// How one core reaches the owners of volumes that others own.
 #[derive(Debug, Default)]
-pub struct Ways {
+pub struct Forwarder {
     base: u64,
     count: u64,
-    ways: BTreeMap<VolumeId, Way>,
+    routes: BTreeMap<VolumeId, Route>,
     /// Volumes with I/O that waits.
     stalled: BTreeSet<VolumeId>,
     /// Whose I/O was sent last.
@@ -204,24 +204,24 @@ pub struct Ways {
     pub planted: Planted,
 }
 
-impl Ways {
+impl Forwarder {
     /// None yet. `base` stands above the tags.
     #[must_use]
-    pub fn new(base: u64) -> Ways {
-        Ways {
+    pub fn new(base: u64) -> Forwarder {
+        Forwarder {
             base,
-            ..Ways::default()
+            ..Forwarder::default()
         }
     }
 
-    /// Takes in a piece of I/O; it waits until [`Ways::next`] hands it out.
+    /// Takes in a piece of I/O; it waits until [`Forwarder::next`] hands it out.
     pub fn push(&mut self, volume: VolumeId, pending: Pending) {
-        self.way(volume).waiting.push_back(pending);
+        self.route(volume).waiting.push_back(pending);
         self.stalled.insert(volume);
     }
 
-    fn way(&mut self, volume: VolumeId) -> &mut Way {
-        self.ways.entry(volume).or_insert_with(|| Way {
+    fn route(&mut self, volume: VolumeId) -> &mut Route {
+        self.routes.entry(volume).or_insert_with(|| Route {
             state: State::Unknown,
             waiting: VecDeque::new(),
         })
@@ -230,12 +230,12 @@ impl Ways {
     /// Where a volume's I/O goes.
     #[must_use]
     pub fn state(&self, volume: VolumeId) -> State {
-        self.ways.get(&volume).map_or(State::Unknown, |way| way.state)
+        self.routes.get(&volume).map_or(State::Unknown, |route| route.state)
     }
 
     /// Notes where it goes.
     pub fn set(&mut self, volume: VolumeId, state: State) {
-        self.way(volume).state = state;
+        self.route(volume).state = state;
     }
 
     /// Notes that it is to be found out a little later.
@@ -246,14 +246,14 @@ impl Ways {
     /// What waits first for this volume.
     #[must_use]
     pub fn front(&self, volume: VolumeId) -> Option<&Pending> {
-        self.ways.get(&volume)?.waiting.front()
+        self.routes.get(&volume)?.waiting.front()
     }
 
     /// Takes out what waits first for this volume.
     pub fn next_pending(&mut self, volume: VolumeId) -> Option<Pending> {
-        let way = self.ways.get_mut(&volume)?;
-        let next = way.waiting.pop_front();
-        if way.waiting.is_empty() {
+        let route = self.routes.get_mut(&volume)?;
+        let next = route.waiting.pop_front();
+        if route.waiting.is_empty() {
             self.stalled.remove(&volume);
         }
         next
@@ -265,7 +265,7 @@ impl Ways {
         self.base | (self.count + 1) & ((1 << 40) - 1)
     }
 
-    /// What waits first for this volume was sent to the node, under [`Ways::next_tag`].
+    /// What waits first for this volume was sent to the node, under [`Forwarder::next_tag`].
     pub fn sent(&mut self, volume: VolumeId, node: NodeId, generation: Generation, dated: bool) {
         let tag = self.next_tag();
         self.count += 1;
@@ -436,7 +436,7 @@ impl Ways {
 
     /// Puts a piece of I/O back in front of what waits: it was not carried out, or changes nothing.
     pub fn put_again(&mut self, volume: VolumeId, pending: Pending) {
-        self.way(volume).waiting.push_front(pending);
+        self.route(volume).waiting.push_front(pending);
         self.stalled.insert(volume);
     }
 
@@ -463,7 +463,7 @@ impl Ways {
         ended
     }
 
-    /// Has [`Ways::take_given_up`] something that cannot wait?
+    /// Has [`Forwarder::take_given_up`] something that cannot wait?
     #[must_use]
     pub fn has_given_up(&self) -> bool {
         !self.given_up.is_empty()
@@ -504,9 +504,9 @@ impl Ways {
             is_host(origin.front) && origin.core == core && front.is_none_or(|front| front == origin.front)
         };
         for volume in self.stalled() {
-            let way = self.way(volume);
-            way.waiting.retain(|pending| !is_gone(&pending.origin));
-            if way.waiting.is_empty() {
+            let route = self.route(volume);
+            route.waiting.retain(|pending| !is_gone(&pending.origin));
+            if route.waiting.is_empty() {
                 self.stalled.remove(&volume);
             }
         }
@@ -577,7 +577,7 @@ impl Ways {
     pub fn counts(&self) -> (usize, usize) {
         (
             self.flights.len(),
-            self.ways.values().map(|way| way.waiting.len()).sum(),
+            self.routes.values().map(|route| route.waiting.len()).sum(),
         )
     }
 
@@ -585,9 +585,9 @@ impl Ways {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let of = |volume: &VolumeId| {
-            let way = self.ways.get(volume)?;
-            let patience = way.waiting.front().map(|front| front.since.plus(PATIENCE));
-            match way.state {
+            let route = self.routes.get(volume)?;
+            let patience = route.waiting.front().map(|front| front.since.plus(PATIENCE));
+            match route.state {
                 State::Pausing(until) => Some(patience.map_or(until, |at| at.min(until))),
                 _ => patience,
             }

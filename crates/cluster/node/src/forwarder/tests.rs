@@ -1,4 +1,4 @@
-use super::{PATIENCE, Pending, State, Ways, Work};
+use super::{Forwarder, PATIENCE, Pending, State, Work};
 use crate::mail::Origin;
 use amita_fabric::Link;
 use amita_frontend::{FrontId, HostKey};
@@ -38,58 +38,58 @@ fn compare(tag: u64) -> Pending {
     pending(tag, Op::CompareAndWrite { offset: 0, length: 1 }, Time(0))
 }
 
-fn tags(ways: &mut Ways) -> Vec<u64> {
-    std::iter::from_fn(|| ways.next_pending(VOLUME))
+fn tags(forwarder: &mut Forwarder) -> Vec<u64> {
+    std::iter::from_fn(|| forwarder.next_pending(VOLUME))
         .map(|pending| pending.origin.tag)
         .collect()
 }
 
 #[test]
 fn what_an_owner_may_never_answer_is_sent_again_in_order() {
-    let mut ways = Ways::new(0x77 << 40);
+    let mut forwarder = Forwarder::new(0x77 << 40);
     for tag in 1..=4 {
-        ways.push(VOLUME, write(tag));
+        forwarder.push(VOLUME, write(tag));
     }
-    ways.set(VOLUME, State::There(OWNER));
-    let first = ways.next_tag();
+    forwarder.set(VOLUME, State::There(OWNER));
+    let first = forwarder.next_tag();
     for _ in 0..3 {
-        ways.sent(VOLUME, OWNER, GENERATION, true);
+        forwarder.sent(VOLUME, OWNER, GENERATION, true);
     }
-    assert_ne!(ways.next_tag(), first);
-    assert_eq!(ways.counts(), (3, 1));
-    let answered = ways.answered(first).expect("it was asked");
+    assert_ne!(forwarder.next_tag(), first);
+    assert_eq!(forwarder.counts(), (3, 1));
+    let answered = forwarder.answered(first).expect("it was asked");
     assert_eq!((answered.volume, answered.pending.origin.tag), (VOLUME, 1));
     assert!(!answered.again && answered.dated);
-    ways.link_broke(OWNER);
-    assert_eq!(ways.with_lost_copies().len(), 1);
+    forwarder.link_broke(OWNER);
+    assert_eq!(forwarder.with_lost_copies().len(), 1);
     let mut after = 0;
     let mut asked = Vec::new();
-    while let Some((tag, _, generation, pending)) = ways.to_ask_again(OWNER, after) {
+    while let Some((tag, _, generation, pending)) = forwarder.to_ask_again(OWNER, after) {
         assert_eq!(generation, GENERATION);
         asked.push((tag, pending.origin.tag));
-        ways.asked_again(tag, false);
+        forwarder.asked_again(tag, false);
         after = tag;
     }
     assert_eq!(asked, [(first + 1, 2), (first + 2, 3)], "under their own tags");
-    assert_eq!(tags(&mut ways), [4]);
-    assert!(ways.answered(first + 1).expect("it was asked again").again);
-    assert!(!ways.is_stalled() && ways.with_lost_copies().is_empty());
+    assert_eq!(tags(&mut forwarder), [4]);
+    assert!(forwarder.answered(first + 1).expect("it was asked again").again);
+    assert!(!forwarder.is_stalled() && forwarder.with_lost_copies().is_empty());
 }
 
 #[test]
 fn what_writes_is_given_up_when_nobody_can_say_what_became_of_it() {
-    let mut ways = Ways::new(0);
-    ways.push(VOLUME, compare(1));
-    ways.push(VOLUME, write(2));
-    ways.push(VOLUME, pending(3, Op::Read { offset: 0, length: 1 }, Time(0)));
+    let mut forwarder = Forwarder::new(0);
+    forwarder.push(VOLUME, compare(1));
+    forwarder.push(VOLUME, write(2));
+    forwarder.push(VOLUME, pending(3, Op::Read { offset: 0, length: 1 }, Time(0)));
     for _ in 0..3 {
-        ways.sent(VOLUME, OWNER, GENERATION, true);
+        forwarder.sent(VOLUME, OWNER, GENERATION, true);
     }
-    ways.deposed(OWNER, VOLUME);
-    assert_eq!(tags(&mut ways), [3], "what it has under way it will still answer");
-    ways.link_broke(OWNER);
-    ways.deposed(OWNER, VOLUME);
-    let given_up = ways.take_given_up(Time(1));
+    forwarder.deposed(OWNER, VOLUME);
+    assert_eq!(tags(&mut forwarder), [3], "what it has under way it will still answer");
+    forwarder.link_broke(OWNER);
+    forwarder.deposed(OWNER, VOLUME);
+    let given_up = forwarder.take_given_up(Time(1));
     let tags: Vec<u64> = given_up.iter().map(|(pending, _)| pending.origin.tag).collect();
     assert_eq!(tags, [1, 2]);
     assert!(given_up.iter().all(|(_, unknown)| *unknown));
@@ -97,34 +97,35 @@ fn what_writes_is_given_up_when_nobody_can_say_what_became_of_it() {
 
 #[test]
 fn waits_no_longer_than_its_patience() {
-    let mut ways = Ways::new(0);
-    ways.push(VOLUME, write(1));
+    let mut forwarder = Forwarder::new(0);
+    forwarder.push(VOLUME, write(1));
     let late = Time(Duration::from_secs(1).as_nanos() as u64);
-    ways.push(VOLUME, pending(2, Op::Read { offset: 0, length: 1 }, late));
-    assert_eq!(ways.deadline(), Some(Time(0).plus(PATIENCE)));
-    assert!(ways.take_given_up(Time(PATIENCE.as_nanos() as u64 - 1)).is_empty());
-    let ended = ways.take_given_up(Time(PATIENCE.as_nanos() as u64));
+    forwarder.push(VOLUME, pending(2, Op::Read { offset: 0, length: 1 }, late));
+    assert_eq!(forwarder.deadline(), Some(Time(0).plus(PATIENCE)));
+    assert!(forwarder.take_given_up(Time(PATIENCE.as_nanos() as u64 - 1)).is_empty());
+    let ended = forwarder.take_given_up(Time(PATIENCE.as_nanos() as u64));
     assert_eq!((ended.len(), ended[0].1), (1, false), "nothing was carried out");
-    assert_eq!(tags(&mut ways), [2]);
+    assert_eq!(tags(&mut forwarder), [2]);
 }
 
 #[test]
 fn pauses_before_it_asks_again() {
-    let mut ways = Ways::new(0);
-    ways.push(VOLUME, write(1));
-    ways.pause(Time(0), VOLUME);
-    let State::Pausing(until) = ways.state(VOLUME) else {
+    let mut forwarder = Forwarder::new(0);
+    forwarder.push(VOLUME, write(1));
+    forwarder.pause(Time(0), VOLUME);
+    let State::Pausing(until) = forwarder.state(VOLUME) else {
         panic!("it pauses")
     };
-    assert_eq!(ways.deadline(), Some(until));
+    assert_eq!(forwarder.deadline(), Some(until));
 }
 
 #[test]
 fn an_owners_clock_shows_that_this_machine_stood_still() {
-    let mut ways = Ways::new(0);
+    let mut forwarder = Forwarder::new(0);
     let at = |ms: u64| Time(ms * 1_000_000);
-    let mut told =
-        |here_ms, there_ms: u64| ways.stood_still(OWNER, at(here_ms), there_ms * 1_000_000, Duration::from_secs(1));
+    let mut told = |here_ms, there_ms: u64| {
+        forwarder.stood_still(OWNER, at(here_ms), there_ms * 1_000_000, Duration::from_secs(1))
+    };
     assert!(!told(1000, 700_000), "nothing to compare with");
     assert!(!told(3000, 702_500), "on its way for a while");
     assert!(!told(43_000, 750_000), "clocks run apart");
@@ -136,14 +137,14 @@ fn an_owners_clock_shows_that_this_machine_stood_still() {
 /// come nor when the next one comes at once.
 #[test]
 fn answers_that_come_late_do_not_look_like_a_machine_that_stood_still() {
-    let mut ways = Ways::new(0);
+    let mut forwarder = Forwarder::new(0);
     let at = |ms: u64| Time(ms * 1_000_000);
     let stale_after = Duration::from_secs(1);
     let link = Link(1);
     let mut told = |here_ms: u64, there_ms: u64| {
-        ways.heard_clock(link, at(here_ms), there_ms * 1_000_000);
-        let stood_still = ways.stood_still(OWNER, at(here_ms), there_ms * 1_000_000, stale_after);
-        (stood_still, ways.clock(link, at(here_ms)) / 1_000_000)
+        forwarder.heard_clock(link, at(here_ms), there_ms * 1_000_000);
+        let stood_still = forwarder.stood_still(OWNER, at(here_ms), there_ms * 1_000_000, stale_after);
+        (stood_still, forwarder.clock(link, at(here_ms)) / 1_000_000)
     };
     assert_eq!(told(1000, 71_000), (false, 71_000));
     // Sent a moment later, and 1.5 s on its way: dated by the better one before it.
@@ -160,18 +161,22 @@ fn answers_that_come_late_do_not_look_like_a_machine_that_stood_still() {
 
 #[test]
 fn volumes_take_turns() {
-    let mut ways = Ways::new(0);
+    let mut forwarder = Forwarder::new(0);
     let (first, second, third) = (VolumeId(1), VolumeId(2), VolumeId(3));
     for volume in [first, second, third] {
-        ways.push(volume, write(1));
-        ways.push(volume, write(2));
+        forwarder.push(volume, write(1));
+        forwarder.push(volume, write(2));
     }
-    assert_eq!(ways.round(), [first, second, third]);
-    ways.sent(first, OWNER, GENERATION, true);
-    assert_eq!(ways.round(), [second, third, first]);
-    ways.sent(second, OWNER, GENERATION, true);
-    assert_eq!(ways.round(), [third, first, second]);
-    ways.sent(third, OWNER, GENERATION, true);
-    ways.sent(second, OWNER, GENERATION, true);
-    assert_eq!(ways.round(), [third, first], "nothing waits for the second any more");
+    assert_eq!(forwarder.round(), [first, second, third]);
+    forwarder.sent(first, OWNER, GENERATION, true);
+    assert_eq!(forwarder.round(), [second, third, first]);
+    forwarder.sent(second, OWNER, GENERATION, true);
+    assert_eq!(forwarder.round(), [third, first, second]);
+    forwarder.sent(third, OWNER, GENERATION, true);
+    forwarder.sent(second, OWNER, GENERATION, true);
+    assert_eq!(
+        forwarder.round(),
+        [third, first],
+        "nothing waits for the second any more"
+    );
 }
