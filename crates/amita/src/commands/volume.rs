@@ -152,6 +152,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                     "Node {node} had it open and does not answer: until it hears of the deletion, it may go on serving clients \
                      from stores that nobody else reaches."
                 );
+            } else if deleted.gone {
+                eprintln!(
+                    "The node that had it open is not known as living, and was not waited for: if it runs, it may serve clients \
+                     until it hears of the deletion."
+                );
             }
             Ok(())
         }

@@ -369,17 +369,20 @@ impl Stores {
                         self.by_id.retain(|_, own| *own != index);
                     }
                 }
-                State::Refused(why) if host.announced == Announced::Nothing => {
+                State::Refused(error) if host.announced == Announced::Nothing => {
                     host.announced = Announced::Failed;
                     host.admitted = !held;
                     (host.memo, host.memo_answers) = (None, Vec::new());
-                    let mut why = why.to_string();
-                    if let State::Refused(error) = host.store.state()
-                        && care::may_pass(error)
-                    {
-                        why = why + &next(&host.care.fails(now, false, host.store.flush_failed()));
+                    let mut why = error.to_string();
+                    let mut again = false;
+                    if care::may_pass(error) {
+                        let fate = host.care.fails(now, false, host.store.flush_failed());
+                        again = matches!(fate, Fate::Later(_));
+                        why += &next(&fate);
                     }
-                    tell.push(if std::mem::replace(&mut host.failed, true) {
+                    // That it has failed, and is tried again, was told; that it is not any more is news.
+                    let told = std::mem::replace(&mut host.failed, true);
+                    tell.push(if told && again {
                         FromCore::Warning(format!("store {} does not serve: {why}", path()))
                     } else {
                         FromCore::StoreFailed {

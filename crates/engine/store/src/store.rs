@@ -224,8 +224,16 @@ impl Store {
 
     /// Mounts what is on the file anew. What was learnt of the file holds on: where it has holes, every write is flushed (rule
     /// D3).
+    ///
+    /// The links of those who ask stand meanwhile: they are answered in the store's name, and what was answered before leaves.
     pub fn mount_anew(&mut self) {
-        *self = Store::open(self.config.clone(), self.file.clone(), self.pool.clone());
+        let mut anew = Store::open(self.config.clone(), self.file.clone(), self.pool.clone());
+        anew.id = self.id;
+        let answers = self.effects.drain(..);
+        let answers = answers.filter(|effect| matches!(effect, Effect::Answer { .. }));
+        let first: VecDeque<Effect> = answers.chain(anew.effects.drain(..)).collect();
+        anew.effects = first;
+        *self = anew;
     }
 
     /// A sequencer asks. `payload` is what travels beside the request.

@@ -3,15 +3,16 @@
 
 mod common;
 
-use amita_reactor::{Pool, Time};
+use amita_reactor::{Pool, Slice, Time};
 use amita_store::format::page::{self, Header};
 use amita_store::format::record::{Change, RecordReader, RecordWriter, Run};
 use amita_store::format::superblock::{OFFSETS, Superblock};
 use amita_store::format::{FORMAT_VERSION, Geometry, PAGE_BYTES, Place, Slot, seal};
 use amita_store::{Config, FormatError, MountError, State};
-use amita_types::message::AnswerBody;
+use amita_types::message::{AnswerBody, Refusal};
 use amita_types::{ChunkId, ChunkIndex, ClusterId, SnapshotId, Version};
 use common::{Asker, BLOCK, Disk, Rig, Rng, VOLUME, params, version};
+use std::time::Duration;
 
 const SIZE: u64 = 1 << 20;
 
@@ -444,4 +445,26 @@ fn no_image_makes_a_mount_panic_or_serve_what_was_never_written() {
     }
     println!("{served} served, {refusals} refused");
     assert!(served > 300 && refusals > 300);
+}
+
+/// The link stands while a store is mounted anew, so nothing but an answer ends the wait of who asks then.
+#[test]
+fn who_asks_a_store_that_is_mounted_anew_is_answered_in_its_name() {
+    let mut rig = Rig::fresh(64 << 20, false);
+    let mut asker = Asker::new(1);
+    asker.fence(&mut rig).expect("it serves");
+    rig.store.device_hangs(rig.now, Duration::from_secs(5));
+    let link = asker.link;
+    let (before, meanwhile) = (asker.fence_request(), asker.fence_request());
+    // What was answered before, and has not left yet, leaves.
+    rig.store.request(rig.now, link, before.clone(), Slice::default());
+    rig.store.mount_anew();
+    assert_eq!(*rig.store.state(), State::Mounting);
+    rig.send(link, meanwhile.clone(), Slice::default());
+    for (request, refusal) in [(before, Refusal::Poisoned), (meanwhile, Refusal::Busy)] {
+        let told = rig.take(link, request.id).expect("it is answered");
+        assert_eq!((told.answer.store, told.answer.result), (request.store, Err(refusal)));
+    }
+    rig.run();
+    asker.fence(&mut rig).expect("it serves again");
 }

@@ -21,8 +21,8 @@ use amita_types::map::{self, Closing, Pool, Volume};
 pub struct Deleted {
     /// Its record as it was.
     pub volume: Volume,
-    /// The node that had it open lost its liveness meanwhile, and has not said that it has ended. As a node whose liveness is gone it
-    /// is not waited for.
+    /// The node that had it open is not known as living, and has not said that it has ended. It is not waited for: it may
+    /// acknowledge something until it hears of the deletion, or finds that its liveness is gone.
     pub gone: bool,
     /// The node that had it open and does not answer: it may serve the clients that it can reach, from stores that nobody else can
     /// reach either, until it hears of the deletion.
@@ -103,7 +103,11 @@ impl Deletion {
                         return Err(AdminError::TooManyRaces { key });
                     }
                     if let Some(volume) = self.begin(meta)? {
-                        return Ok(Some(Deleted::of(volume)));
+                        let gone = volume.owner.is_some();
+                        return Ok(Some(Deleted {
+                            gone,
+                            ..Deleted::of(volume)
+                        }));
                     }
                 }
                 Stage::Asked(volume, revision, guard, owner) => {
@@ -117,10 +121,14 @@ impl Deletion {
                                 clients,
                             });
                         }
-                        Some(Answer::Closed | Answer::Gone) => {
+                        Some(answer @ (Answer::Closed | Answer::Gone)) => {
                             self.stage = Stage::Begin;
+                            let gone = answer == Answer::Gone;
                             if delete(meta, &volume, revision, guard, None)? {
-                                return Ok(Some(Deleted::of(volume)));
+                                return Ok(Some(Deleted {
+                                    gone,
+                                    ..Deleted::of(volume)
+                                }));
                             }
                         }
                     }
@@ -173,7 +181,7 @@ impl Deletion {
         }
     }
 
-    /// Deletes the volume, or asks its owner; the volume, if that was all.
+    /// Deletes the volume, or asks its owner; the volume, if that was all: nobody owns it, or nobody that lives.
     fn begin(&mut self, meta: &dyn Transact) -> Result<Option<Volume>> {
         believable(meta)?;
         let guard = uses_guard(meta)?;

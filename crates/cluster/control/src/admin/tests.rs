@@ -331,6 +331,14 @@ fn a_volume_that_is_open_is_not_deleted_by_mistake() {
         says(Some(9))
     });
     assert_eq!(deleted.unwrap().unheard, None);
+    // Who had it open is known as dead: it is not waited for, and that is said.
+    let dead = Volume {
+        owner: Some(NodeId(9)),
+        ..open.clone()
+    };
+    meta.txn(&Call::put(map::volume_key("v"), serde_json::to_vec(&dead).unwrap()))
+        .unwrap();
+    assert!(delete(&meta, "v", true).unwrap().gone);
     let put = |revision_of: &Volume| {
         meta.txn(&Call::put(
             map::volume_key("v"),

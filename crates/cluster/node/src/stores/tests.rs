@@ -121,3 +121,28 @@ fn a_store_that_comes_back_is_looked_at_and_written_to_again() {
         rig.stores.keep(&content, &[STORE]);
     }
 }
+
+/// A store that had failed, and was to be tried again, is not any more: that is told as its failing was, so that an event
+/// says what to do.
+#[test]
+fn a_store_that_is_not_tried_again_any_more_says_so() {
+    let mut rig = Rig::new();
+    let mount = rig.mounted();
+    rig.stores.admit(STORE, DISK, mount);
+    rig.serves();
+    let failed = |told: &FromCore| match told {
+        FromCore::StoreFailed { why, .. } => Some(why.clone()),
+        _ => None,
+    };
+    let now = rig.driver.now();
+    rig.stores.hosts[0].store.device_hangs(now, HUNG_AFTER);
+    (rig.stores.touched, rig.stores.news) = (true, true);
+    let first = rig.until(failed);
+    assert!(first.contains("tried again in"), "{first}");
+    // The disk says something else when it is mounted anew.
+    for offset in amita_store::format::superblock::OFFSETS {
+        rig.world.write_disk(DISK, offset, &[0x5a; 4096]);
+    }
+    let last = rig.until(failed);
+    assert!(!last.contains("tried again in"), "{last}");
+}
