@@ -457,8 +457,12 @@ impl<'a> Search<'a> {
                 return Err(Violation::Undecided);
             }
             self.choices(&here, &mut next);
-            // The last pushed is tried first: the one that is answered earliest.
-            next.sort_by_key(|index| std::cmp::Reverse(self.steps[*index].completed.unwrap_or(u64::MAX)));
+            // The last pushed is tried first: what the register explains now, though something becomes void by it, before what
+            // changes the register; of either the one that is answered earliest.
+            next.sort_by_key(|index| {
+                let answered = self.steps[*index].completed.unwrap_or(u64::MAX);
+                std::cmp::Reverse((!self.is_explained(&here.register, *index), answered))
+            });
             for index in next.drain(..) {
                 let mut child = here.clone();
                 if self.is_explained(&here.register, index) {
