@@ -2,6 +2,7 @@
 //!
 //! It is a library too, for the benchmark, which asks nodes as the commands do.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod admin;
 pub mod cli;

@@ -1,6 +1,7 @@
 //! What a program that people start shows them: answers, failures with what to do about them, tables, progress, sizes; and
 //! how a signal ends it. The binary `amita`, the benchmark and the harness of the tests speak by it.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod error;
 pub mod interrupt;

@@ -9,6 +9,7 @@
 //!
 //! A panic never crosses into C: it is caught at the border, and whoever it happened to is not used again.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 #[allow(unsafe_code)]
 pub mod api;

@@ -12,6 +12,7 @@
 //! * [`regress`]: is the metadata older than what a store knows?
 //! * [`recover`]: the metadata is rebuilt from what stores know.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod admin;
 pub mod agent;

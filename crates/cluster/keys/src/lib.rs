@@ -12,6 +12,7 @@
 //!
 //! No type in here shows a key in its `Debug`, and all of them wipe it when they are dropped.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod dhchap;
 mod hash;

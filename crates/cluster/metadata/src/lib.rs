@@ -4,6 +4,7 @@
 //! * [`model`]: what a server does with them, as a pure state machine; run by the embedded server and the simulator.
 //! * [`error`]: surely not done, may have been done, refused.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod call;
 pub mod client;

@@ -3,6 +3,7 @@
 //!
 //! [`Core`] is written once and runs on the kernel's driver ([`serve`]) and on the simulated one (crate `sim`).
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod catalog;
 mod claims;

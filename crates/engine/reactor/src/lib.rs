@@ -3,7 +3,7 @@
 //! One thread per core runs a [`Service`](core::Service) to completion: the [`driver`] gives it what ended, it starts
 //! what follows, and the driver hands all of that to the kernel at once. Nothing is shared between cores but
 //! [`mailbox`] rings and reference-counted [`buf`] blocks, and no lock is taken on the path of an I/O.
-
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

@@ -8,6 +8,7 @@
 //!
 //! Both are pure state machines: no I/O, no clock, no randomness.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod config;
 pub mod health;

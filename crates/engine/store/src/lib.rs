@@ -17,6 +17,7 @@
 //!
 //! The bytes on the disk are defined in `docs/format.md`; [the module `format`](mod@format) has the types.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod allocator;
 mod config;

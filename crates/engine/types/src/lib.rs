@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or draws a random number. Every other crate speaks in these types, so that no
 //! bare integer crosses a module's border.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod condition;
 pub mod holdings;

@@ -9,6 +9,7 @@
 //! names requests in the tags of their pieces, [`reservation`] says which hosts may do what, [`register`] is how the
 //! connections of a protocol find one another on a node. A protocol is a crate of its own beside this one.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod front;
 #[cfg(any(test, feature = "memory"))]

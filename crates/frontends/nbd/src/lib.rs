@@ -15,7 +15,7 @@
 //!
 //! A [`NbdFront`] is one connection: a handshake, then a session; between it and the network, if the client
 //! asked for it, TLS.
-
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![deny(unsafe_code)]
 
 mod connection;

@@ -10,6 +10,7 @@
 //!   cores, when one is gone.
 #![allow(missing_docs)]
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod admin;
 pub mod auth;

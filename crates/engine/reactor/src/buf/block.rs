@@ -295,8 +295,9 @@ impl Slice {
             Block::retain(block);
         }
         // SAFETY: `from` is inside this view.
+        let start = unsafe { self.start.add(from) };
         Slice {
-            start: unsafe { self.start.add(from) },
+            start,
             len: to - from,
             block: self.block,
         }
