@@ -168,13 +168,14 @@ fn every_crate_says_what_it_is() {
     for (name, found) in crates() {
         let path = root.join(&found.folder).join("README.md");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             text.starts_with(&format!("# {name}\n")),
             "{} does not begin with its name",
             path.display()
         );
         assert!(
-            text.contains("Start with"),
+            words.contains("Start with"),
             "{} does not say where to start reading",
             path.display()
         );
@@ -199,4 +200,68 @@ fn an_arrow_from_the_product_to_a_tool_is_found() {
         "against the order"
     );
     assert!(forbidden(&crates, "amita-fabric", "amita-types").is_none());
+}
+
+/// The documents of the repository, but for what was said at its time and stays.
+fn documents(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        if path.is_dir() && !name.starts_with('.') && !["target", "decisions", "results"].contains(&&*name) {
+            documents(&path, found);
+        } else if name.ends_with(".md") && name != "CHANGELOG.md" {
+            found.push(path);
+        }
+    }
+}
+
+/// What a document names of the tree; `a/{b,c}.rs` are two.
+fn named_paths(text: &str) -> Vec<String> {
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || "/._-{},".contains(c));
+    let mut paths = Vec::new();
+    for room in ["crates/", "tools/"] {
+        for (at, _) in text.match_indices(room) {
+            if text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "/_-".contains(c)) {
+                continue;
+            }
+            let path = text[at..].split(ends).next().unwrap_or_default();
+            let path = path.trim_end_matches(['.', ',', '/']);
+            match (path.split_once('{'), path.split_once('}')) {
+                (Some((before, rest)), Some((_, after))) => {
+                    let middle = rest.split('}').next().unwrap_or_default();
+                    paths.extend(middle.split(',').map(|one| format!("{before}{one}{after}")));
+                }
+                _ => paths.push(path.split(',').next().unwrap_or_default().to_owned()),
+            }
+        }
+    }
+    paths
+}
+
+#[test]
+fn what_documents_name_of_the_tree_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    documents(&root, &mut files);
+    let (mut missing, mut looked_at) = (Vec::new(), 0);
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("a document");
+        for path in named_paths(&text) {
+            looked_at += 1;
+            if !root.join(&path).exists() {
+                missing.push(format!("{}: {path}", file.display()));
+            }
+        }
+    }
+    assert!(looked_at > 60, "only {looked_at} paths were looked at");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn paths_are_found_in_a_text() {
+    let text = "see `crates/a/{b,c}.rs`, tools/sim. Not /crates/x nor `sub/tools/y`; (crates/cluster/node).";
+    assert_eq!(
+        named_paths(text),
+        ["crates/a/b.rs", "crates/a/c.rs", "crates/cluster/node", "tools/sim"]
+    );
 }
