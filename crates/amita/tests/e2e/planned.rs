@@ -122,7 +122,12 @@ impl Work<'_> {
     /// A node is stopped as an operator stops it, and started with these stores.
     fn restart(&mut self, node: usize, stores: Vec<std::path::PathBuf>) {
         let name = self.world.cluster.nodes()[node].name.clone();
-        self.amita(&["node", "maintenance", "on", &name]);
+        // What the node before it missed while it was away may not be known yet; then it is refused, and waited for.
+        self.await_that("the node may be maintained", |world| {
+            let asked = world.amita(&["node", "maintenance", "on", &name]);
+            assert!(matches!(asked.status.code(), Some(0 | 5)), "{}", asked.text);
+            asked.status.success()
+        });
         assert!(self.world.cluster.stop_node(node), "{name} ends in order");
         self.world.cluster.set_stores(node, stores);
         self.world.cluster.start_node(node).expect("it starts again");
