@@ -17,8 +17,8 @@ use amita_control::events::{Draft, Kind};
 use amita_metadata::Client;
 use amita_types::map::{self, Mount, Node};
 use amita_types::{ClusterId, NodeId, StoreId};
-use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -252,7 +252,7 @@ impl Plane {
             log: log.clone(),
             keeper: keeper.as_ref().map(|(_, to_keeper)| to_keeper.clone()),
             mounted,
-            untold: config.stores.len(),
+            untold: config.stores.iter().map(|path| path.display().to_string()).collect(),
         };
         let Cores {
             to_control, from_cores, ..
@@ -515,7 +515,7 @@ struct ControlThread {
     keeper: Option<Sender<keeper::Input>>,
     /// Only the start listens, and only to the first word on each store.
     mounted: Sender<Result<(), String>>,
-    untold: usize,
+    untold: BTreeSet<String>,
 }
 
 impl ControlThread {
@@ -619,9 +619,8 @@ impl ControlThread {
     fn serves(&mut self, store: StoreId, path: String) {
         let (mounted, services) = (self.mounted.clone(), self.agent.services());
         services.serves(store);
+        let first = self.untold.remove(&path);
         self.tell_keeper(keeper::Input::Serves { store, path });
-        let first = self.untold > 0;
-        self.untold -= usize::from(first);
         // It was registered when it was claimed.
         self.agent.run(move |client| {
             services.show(client);
@@ -640,6 +639,7 @@ impl ControlThread {
         if let Some(mount) = claims.failed(&path) {
             self.agent.run(move |_| claims.release(&gone, mount));
         }
+        let first = self.untold.remove(&path);
         let mut objects = vec![path];
         if let Some(store) = store {
             self.agent.store_failed(store);
@@ -648,9 +648,7 @@ impl ControlThread {
         self.agent
             .journal()
             .tell(Draft::new(Kind::StoreFailed, objects, text.clone()));
-        // One that has served was told of when it began to.
-        if store.is_none() && self.untold > 0 {
-            self.untold -= 1;
+        if first {
             let _ = self.mounted.send(Err(text));
         }
     }
