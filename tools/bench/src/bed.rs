@@ -37,7 +37,8 @@ impl Product {
     /// When there is none.
     pub fn find(named: Option<&Path>, serve_arguments: &[String]) -> Result<Product> {
         let binary = match named {
-            Some(named) => named.to_owned(),
+            // The commands run in other folders.
+            Some(named) => std::path::absolute(named).context(|| format!("cannot find {}", named.display()))?,
             None => amita::own_binary()?.with_file_name("amita"),
         };
         if !binary.is_file() {

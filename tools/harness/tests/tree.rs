@@ -150,6 +150,14 @@ fn no_crate_depends_on_one_that_the_tree_keeps_from_it() {
         }
     }
     assert!(arrows > 40, "only {arrows} arrows were looked at");
+    for named in [ORDER, PROTOCOLS, ALONE].concat() {
+        assert!(crates.contains_key(named), "{named} is in a list, and no crate");
+    }
+    let rooms = ["crates/engine", "crates/cluster", "crates/frontends", "crates/clients"];
+    for (name, found) in &crates {
+        let has_place = !rooms.iter().any(|room| lies_in(&found.folder, room)) || ORDER.contains(&name.as_str());
+        assert!(has_place, "{name} has no place in the order");
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for (from, to, why) in ALSO {
         let there = crates
@@ -264,4 +272,39 @@ fn paths_are_found_in_a_text() {
         named_paths(text),
         ["crates/a/b.rs", "crates/a/c.rs", "crates/cluster/node", "tools/sim"]
     );
+}
+
+/// The fuzz targets are built by nobody but who fuzzes: what they stand on is there, and they name all that they use of ours.
+#[test]
+fn the_fuzz_targets_stand_on_crates_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manifest = std::fs::read_to_string(root.join("fuzz/Cargo.toml")).expect("the manifest");
+    let mut named = Vec::new();
+    for line in manifest.lines() {
+        if let Some((name, rest)) = line.split_once(" = { path = \"") {
+            let folder = rest.split('"').next().unwrap_or_default();
+            assert!(
+                root.join("fuzz").join(folder).join("Cargo.toml").exists(),
+                "{name}: no crate in {folder}"
+            );
+            named.push(name.replace('-', "_"));
+        }
+    }
+    let library = std::fs::read_to_string(root.join("fuzz/src/lib.rs")).expect("the library");
+    let included = library
+        .lines()
+        .filter_map(|line| line.strip_prefix("#[path = \"")?.split('"').next());
+    let mut looked_at = 0;
+    for path in included {
+        let text = std::fs::read_to_string(root.join("fuzz/src").join(path)).expect("what is included is there");
+        for line in text.lines().filter_map(|line| line.strip_prefix("use amita_")) {
+            let used = format!("amita_{}", line.split("::").next().unwrap_or_default());
+            assert!(
+                named.contains(&used),
+                "{path} uses {used}, which fuzz/Cargo.toml does not name"
+            );
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 3, "only {looked_at} uses were looked at");
 }

@@ -505,6 +505,12 @@ impl Cluster {
                     self.nodes[member].serving.retain(|serving| *serving != store);
                     self.announce(member);
                 }
+                FromCore::StoreStaysOut { path, why } => {
+                    self.tell(|| format!("node {}: {path} stays out: {why}", member + 1));
+                    let place = (0..self.setup.stores).find(|place| disk(member, *place) == path);
+                    let place = place.expect("a node fails by its own stores");
+                    self.nodes[member].failed.insert(store_id(member, place), why);
+                }
                 FromCore::Description(_) | FromCore::Recalled { .. } | FromCore::Kept { .. } => {}
                 // Stores serve at once here: whose they are is settled beside the simulator.
                 FromCore::StoreMounted { .. } => unreachable!("no store is held"),

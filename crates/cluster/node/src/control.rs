@@ -123,6 +123,13 @@ pub enum FromCore {
         /// What, where, what to do.
         why: String,
     },
+    /// A store that has failed, as was told, is not tried again any more.
+    StoreStaysOut {
+        /// Its path.
+        path: String,
+        /// What, where, what to do.
+        why: String,
+    },
     /// What a store knows of the cluster.
     Recalled {
         /// The store.

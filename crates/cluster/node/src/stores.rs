@@ -382,14 +382,11 @@ impl Stores {
                     }
                     // That it has failed, and is tried again, was told; that it is not any more is news.
                     let told = std::mem::replace(&mut host.failed, true);
-                    tell.push(if told && again {
-                        FromCore::Warning(format!("store {} does not serve: {why}", path()))
-                    } else {
-                        FromCore::StoreFailed {
-                            store: None,
-                            path: path(),
-                            why,
-                        }
+                    let path = path();
+                    tell.push(match (told, again) {
+                        (false, _) => FromCore::StoreFailed { store: None, path, why },
+                        (true, true) => FromCore::Warning(format!("store {path} does not serve: {why}")),
+                        (true, false) => FromCore::StoreStaysOut { path, why },
                     });
                 }
                 State::Poisoned(why) if host.announced != Announced::Failed => {

@@ -21,8 +21,8 @@ use amita_types::map::{self, Closing, Pool, Volume};
 pub struct Deleted {
     /// Its record as it was.
     pub volume: Volume,
-    /// The node that had it open is not known as living, and has not said that it has ended. It is not waited for: it may
-    /// acknowledge something until it hears of the deletion, or finds that its liveness is gone.
+    /// The node that had it open last is not known as living. It is not waited for: if it runs after all, it may acknowledge something
+    /// until it hears of the deletion, or finds that its liveness is gone.
     pub gone: bool,
     /// The node that had it open and does not answer: it may serve the clients that it can reach, from stores that nobody else can
     /// reach either, until it hears of the deletion.
@@ -30,7 +30,7 @@ pub struct Deleted {
 }
 
 /// Deletes a volume's record, with what the operator wished for it and who had reserved it. When it returns, nothing more is
-/// acknowledged to anybody who has it open. `pause` waits a little, and says whether there is still patience.
+/// acknowledged to anybody who has it open, but for what [`Deleted`] says. `pause` waits a little, and says whether there is still patience.
 ///
 /// # Errors
 /// There is none of that name, or it is a namespace, or clients use it at the node that owns it, or that node does not say (and

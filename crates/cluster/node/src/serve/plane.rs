@@ -567,6 +567,7 @@ impl ControlThread {
                     let store = store.or_else(|| serving.remove(&path));
                     self.failed(store, path, &why);
                 }
+                Control::FromCore(FromCore::StoreStaysOut { path, why }) => self.failed(None, path, &why),
                 Control::FromCore(FromCore::Recalled {
                     store,
                     newest,

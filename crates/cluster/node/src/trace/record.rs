@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use std::time::Duration;
 
 /// One I/O: when it passed which step. The beginning of time stands for a step that is not known: a slow I/O that was not
-/// traced lacks some, and a store's part where the link to it is of an older version. Moments are of the process's clock.
+/// traced lacks some. Moments are of the process's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// [`TraceId::NONE`]: it was not traced, and is here because it was slow.

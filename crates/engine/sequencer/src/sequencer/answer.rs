@@ -90,8 +90,6 @@ impl Sequencer {
             (Kind::Fence { .. }, AnswerBody::Fenced) => self.fenced(now, slot, position),
             (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position),
             (Kind::Settle { .. }, AnswerBody::Settled { full }) => self.settled(slot, position, full),
-            // A store of an older version: what it had to grant came with the answer.
-            (Kind::Settle { .. }, AnswerBody::Confirmed) => self.settled(slot, position, true),
             (Kind::Orphan, _) => self.settle_and_drop(slot, position),
             (Kind::Join, AnswerBody::Joined { .. }) => self.joined(now, slot, position),
             (&Kind::Sync { of, step }, body) => self.sync_answered(now, slot, position, (of, step), body, payload),
