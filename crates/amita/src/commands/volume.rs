@@ -154,8 +154,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 );
             } else if deleted.gone {
                 eprintln!(
-                    "The node that had it open last is not known as living, and was not waited for: if it runs after all, it may serve \
-                     clients until it hears of the deletion."
+                    "The node that had it open last is not known as living, and was not waited for: if it runs after \
+                     all, it may serve clients until it hears of the deletion."
                 );
             }
             Ok(())

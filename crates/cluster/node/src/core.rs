@@ -447,7 +447,7 @@ impl Core {
         self.check_peers(now);
         self.make_catalog();
         if self.forwarder.has_given_up() || self.forwarder.deadline().is_some_and(|at| at <= now) {
-            self.settle_ways(now);
+            self.settle_routes(now);
         }
     }
 

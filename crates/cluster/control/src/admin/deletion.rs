@@ -21,8 +21,8 @@ use amita_types::map::{self, Closing, Pool, Volume};
 pub struct Deleted {
     /// Its record as it was.
     pub volume: Volume,
-    /// The node that had it open last is not known as living. It is not waited for: if it runs after all, it may acknowledge something
-    /// until it hears of the deletion, or finds that its liveness is gone.
+    /// The node that had it open last is not known as living. It is not waited for: if it runs after all, it may acknowledge
+    /// something until it hears of the deletion, or finds that its liveness is gone.
     pub gone: bool,
     /// The node that had it open and does not answer: it may serve the clients that it can reach, from stores that nobody else can
     /// reach either, until it hears of the deletion.
@@ -30,7 +30,8 @@ pub struct Deleted {
 }
 
 /// Deletes a volume's record, with what the operator wished for it and who had reserved it. When it returns, nothing more is
-/// acknowledged to anybody who has it open, but for what [`Deleted`] says. `pause` waits a little, and says whether there is still patience.
+/// acknowledged to anybody who has it open, but for what [`Deleted`] says. `pause` waits a little, and says
+/// whether there is still patience.
 ///
 /// # Errors
 /// There is none of that name, or it is a namespace, or clients use it at the node that owns it, or that node does not say (and
@@ -104,10 +105,7 @@ impl Deletion {
                     }
                     if let Some(volume) = self.begin(meta)? {
                         let gone = volume.owner.is_some();
-                        return Ok(Some(Deleted {
-                            gone,
-                            ..Deleted::of(volume)
-                        }));
+                        return Ok(Some(Deleted::of(volume, gone)));
                     }
                 }
                 Stage::Asked(volume, revision, guard, owner) => {
@@ -125,21 +123,14 @@ impl Deletion {
                             self.stage = Stage::Begin;
                             let gone = answer == Answer::Gone;
                             if delete(meta, &volume, revision, guard, None)? {
-                                return Ok(Some(Deleted {
-                                    gone,
-                                    ..Deleted::of(volume)
-                                }));
+                                return Ok(Some(Deleted::of(volume, gone)));
                             }
                         }
                     }
                 }
                 Stage::Told(volume, owner) => {
-                    let deleted = Deleted::of(volume.clone());
-                    return Ok(match answer(meta, volume, *owner)? {
-                        None => None,
-                        Some(Answer::Gone) => Some(Deleted { gone: true, ..deleted }),
-                        Some(Answer::Closed | Answer::Clients(_)) => Some(deleted),
-                    });
+                    let answered = answer(meta, volume, *owner)?;
+                    return Ok(answered.map(|answer| Deleted::of(volume.clone(), answer == Answer::Gone)));
                 }
             }
         }
@@ -165,7 +156,7 @@ impl Deletion {
                 let unheard = Some(node_name(meta, owner)?);
                 Ok(Deleted {
                     unheard,
-                    ..Deleted::of(volume)
+                    ..Deleted::of(volume, false)
                 })
             }
             Stage::Asked(volume, _, _, owner) => {
@@ -231,10 +222,10 @@ impl Deletion {
 }
 
 impl Deleted {
-    fn of(volume: Volume) -> Deleted {
+    fn of(volume: Volume, gone: bool) -> Deleted {
         Deleted {
             volume,
-            gone: false,
+            gone,
             unheard: None,
         }
     }

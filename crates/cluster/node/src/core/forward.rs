@@ -1,5 +1,10 @@
 //! Forwarding: a host's I/O at a gateway that does not own the volume. What is decided where is told in [`crate::forwarder`].
 
+mod receiving;
+mod wire;
+
+pub(super) use receiving::Receiving;
+
 use super::Core;
 use crate::forwarder::{Answered, FORWARDED, Pending, State, Work, is_host};
 use crate::mail::{CoreMessage, Origin, Sought};
@@ -9,15 +14,17 @@ use amita_frontend::reservation::{self, Refusal};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK, NodeId, TraceId, VolumeId, crc32c};
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::{BTreeSet, VecDeque};
+use amita_types::{Generation, NodeId, TraceId, VolumeId};
+use receiving::{Known, Sender};
+use std::collections::BTreeSet;
 use std::time::Duration;
+use wire::{
+    checksum, code, error_from_wire, error_to_wire, form, payload_from_wire, reservation_from_wire, work_from_wire,
+    work_to_wire,
+};
 
 /// How often a core with hosts that other gateways serve as well looks at the clock.
 const PULSE: Duration = Duration::from_millis(250);
-/// What has come by forwarding and is not answered, on one core; more is answered as busy.
-const MAX_RECEIVED: usize = 64 << 10;
 
 /// What came of sending what waits for a volume.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,201 +35,6 @@ enum Turn {
     Full,
     /// Nothing more waits that can go now.
     Nothing,
-}
-
-/// The numbers of outcomes in [`Forwarded::code`]: part of the protocol (docs/protocol-wire.md).
-mod code {
-    pub const DONE: u8 = 0;
-    pub const OUT_OF_RANGE: u8 = 1;
-    pub const INVALID: u8 = 2;
-    pub const NO_SPACE: u8 = 3;
-    pub const READ_ONLY: u8 = 4;
-    pub const LOST: u8 = 5;
-    pub const UNAVAILABLE: u8 = 6;
-    pub const DAMAGED: u8 = 7;
-    pub const BUSY: u8 = 8;
-    pub const MISCOMPARE: u8 = 9;
-    pub const RESERVED: u8 = 10;
-    /// The volume is not open there.
-    pub const NOT_OWNER: u8 = 11;
-    /// The owner does not know the sender as living.
-    pub const NOT_LIVING: u8 = 12;
-    /// The payload's checksum is wrong.
-    pub const CHECKSUM: u8 = 13;
-    /// It was on the way for too long, or does not say for how long.
-    pub const STALE: u8 = 14;
-}
-
-/// The numbers of forms in [`Forwarded::form`].
-mod form {
-    pub const NONE: u8 = 0;
-    pub const DATA: u8 = 1;
-    pub const ZEROS: u8 = 2;
-    pub const ALLOCATION: u8 = 3;
-    pub const RESERVATION: u8 = 4;
-}
-
-/// Where a forwarded request came from.
-#[derive(Clone, Copy, Debug)]
-struct Sender {
-    link: Link,
-    tag: u64,
-    /// Where it is noted what became of it, if it writes and was taken on.
-    window: Option<u32>,
-}
-
-/// What was carried out of one core of another gateway's process, by the requests' tags, which only grow. It outlives links: what was
-/// on one that broke is asked for again, in the order in which it was sent first, before anything new is.
-#[derive(Debug)]
-struct Window {
-    session: u64,
-    /// What stands above the count in that core's tags.
-    base: u64,
-    /// The newest that was taken on.
-    newest: u64,
-    /// How the newest ended, oldest first. Answers leave in this order, so those that a link has lost are the last of them; and it
-    /// carries no more unanswered ones than this.
-    ended: VecDeque<(u64, u8)>,
-}
-
-/// What is kept of each core of another gateway: no fewer than a link carries without an answer.
-const WINDOW: usize = 512;
-const _: () = assert!(WINDOW >= amita_fabric::limits::FORWARD_REQUESTS as usize);
-/// The bits of a tag that count.
-const COUNT_BITS: u64 = (1 << 40) - 1;
-
-/// What an owner knows of a write that is forwarded to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// It has never taken it on. The place where its end is to be noted.
-    New(u32),
-    /// It is under way, and is answered by this link from now on.
-    UnderWay,
-    /// It has ended so.
-    Ended(u8),
-}
-
-/// What a core has received from other gateways, and when it last ran.
-#[derive(Debug, Default)]
-pub(super) struct Receiving {
-    slots: Vec<Option<Sender>>,
-    free: Vec<u32>,
-    /// Incoming links by which something was forwarded.
-    links: FxHashSet<Link>,
-    /// Who is at the other end of incoming links, and where it is noted what was carried out for it.
-    peers: FxHashMap<Link, (NodeId, Option<u32>)>,
-    windows: Vec<Window>,
-    /// When the next pass begins at the latest, if the core runs.
-    pulse: Option<Time>,
-    /// This pass began late: what it has to read is read before anything that waits is sent.
-    late: bool,
-}
-
-impl Receiving {
-    fn put(&mut self, sender: Sender) -> Option<u64> {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(sender);
-            return Some(slot.into());
-        }
-        if self.slots.len() >= MAX_RECEIVED {
-            return None;
-        }
-        self.slots.push(Some(sender));
-        Some(self.slots.len() as u64 - 1)
-    }
-
-    fn take(&mut self, tag: u64, code: u8) -> Option<Sender> {
-        let sender = self.slots.get_mut(tag as usize)?.take()?;
-        self.free.push(tag as u32);
-        if let Some(window) = sender.window.and_then(|window| self.windows.get_mut(window as usize)) {
-            if window.ended.len() == WINDOW {
-                window.ended.pop_front();
-            }
-            window.ended.push_back((sender.tag, code));
-        }
-        Some(sender)
-    }
-
-    /// What is known of a write that comes in by a link?
-    fn look_up(&mut self, link: Link, session: u64, tag: u64, lives: impl Fn(u64) -> bool) -> Known {
-        let base = tag & !COUNT_BITS;
-        let known = self.peers.get(&link).and_then(|(_, window)| *window);
-        let fits = |window: &Window| window.session == session && window.base == base;
-        let known = known.filter(|at| self.windows.get(*at as usize).is_some_and(fits));
-        let at = match known.or_else(|| self.windows.iter().position(fits).map(|at| at as u32)) {
-            Some(at) => at,
-            None => {
-                let window = Window {
-                    session,
-                    base,
-                    newest: 0,
-                    ended: VecDeque::with_capacity(WINDOW),
-                };
-                // In the place of a process that has ended, if nothing of it is under way.
-                let used = |at: usize| {
-                    self.slots
-                        .iter()
-                        .flatten()
-                        .any(|sender| sender.window == Some(at as u32))
-                };
-                let free = (0..self.windows.len()).find(|at| !lives(self.windows[*at].session) && !used(*at));
-                match free {
-                    Some(at) => self.windows[at] = window,
-                    None => self.windows.push(window),
-                }
-                free.unwrap_or(self.windows.len() - 1) as u32
-            }
-        };
-        if let Some((_, window)) = self.peers.get_mut(&link) {
-            *window = Some(at);
-        }
-        let window = &self.windows[at as usize];
-        if tag > window.newest {
-            return Known::New(at);
-        }
-        if let Some((_, code)) = window.ended.iter().rev().find(|(ended, _)| *ended == tag) {
-            return Known::Ended(*code);
-        }
-        let is_it = |sender: &&mut Sender| sender.window == Some(at) && sender.tag == tag;
-        match self.slots.iter_mut().flatten().find(is_it) {
-            Some(sender) => {
-                sender.link = link;
-                Known::UnderWay
-            }
-            // A core sends again what it has no answer to: never what has left the window.
-            None => Known::Ended(code::LOST),
-        }
-    }
-
-    /// A write is taken on.
-    fn take_on(&mut self, slot: u64, at: u32) {
-        if let Some(sender) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
-            && let Some(window) = self.windows.get_mut(at as usize)
-        {
-            sender.window = Some(at);
-            window.newest = sender.tag;
-        }
-    }
-
-    /// Does the link still stand by which this came?
-    fn is_connected(&self, tag: u64) -> bool {
-        let sender = self.slots.get(tag as usize).and_then(Option::as_ref);
-        sender.is_some_and(|sender| self.links.contains(&sender.link))
-    }
-
-    pub(super) fn link_opened(&mut self, link: Link, peer: NodeId) {
-        self.peers.insert(link, (peer, None));
-    }
-
-    pub(super) fn link_closed(&mut self, link: Link) {
-        self.links.remove(&link);
-        self.peers.remove(&link);
-    }
-
-    /// When the core has to look at the clock.
-    pub(super) fn pulse(&self) -> Option<Time> {
-        self.pulse
-    }
 }
 
 impl Core {
@@ -270,7 +82,7 @@ impl Core {
         for core in (0..self.config.cores).filter(|core| *core != ours) {
             self.mail.send(core, CoreMessage::DropHosts);
         }
-        self.settle_ways(driver.now());
+        self.settle_routes(driver.now());
         let text = format!(
             "core {ours}: this node was not known as living, or stood still: {dropped} hosts' connections were dropped on this core, and \
              those of the others, so that nothing old is carried out; hosts with another path go on by that"
@@ -296,7 +108,7 @@ impl Core {
     /// The end of a pass: when is the next one to be, at the latest?
     pub(super) fn set_pulse(&mut self, now: Time) {
         if std::mem::take(&mut self.receiving.late) {
-            self.settle_ways(now);
+            self.settle_routes(now);
         }
         let needed = self.fronts.has_hosts() || !self.receiving.links.is_empty();
         self.receiving.pulse = needed.then(|| now.plus(PULSE));
@@ -325,7 +137,7 @@ impl Core {
             since: now,
         };
         self.forwarder.push(volume, pending);
-        self.settle_way(now, volume);
+        self.settle_route(now, volume);
     }
 
     /// Has another core of this node taken it in so long ago that it may not be carried out any more (R9)? That core looks
@@ -347,7 +159,7 @@ impl Core {
     }
 
     /// Hands out what waits for a volume, as far as it can go.
-    pub(super) fn settle_way(&mut self, now: Time, volume: VolumeId) {
+    pub(super) fn settle_route(&mut self, now: Time, volume: VolumeId) {
         self.settle_some(now, volume, usize::MAX);
     }
 
@@ -420,7 +232,7 @@ impl Core {
                 }
                 return Turn::Nothing;
             }
-            State::Unknown | State::Pausing(_) => self.find_way(volume),
+            State::Unknown | State::Pausing(_) => self.find_route(volume),
         };
         self.forwarder.set(volume, state);
         match state {
@@ -462,7 +274,7 @@ impl Core {
     }
 
     /// The way to a volume as this core knows it; or the directory is asked.
-    fn find_way(&mut self, volume: VolumeId) -> State {
+    fn find_route(&mut self, volume: VolumeId) -> State {
         let owner = self.view.owner(volume).filter(|owner| *owner != self.config.node);
         if let Some(owner) = owner
             && self.view.lives(owner)
@@ -641,7 +453,7 @@ impl Core {
                 }
             }
         }
-        self.settle_way(now, volume);
+        self.settle_route(now, volume);
     }
 
     /// Tells the directory of volumes that are to be handed over, and have nothing under way here.
@@ -664,7 +476,7 @@ impl Core {
     }
 
     /// Tries again whatever waits; for when something has changed that may let it go on.
-    pub(super) fn settle_ways(&mut self, now: Time) {
+    pub(super) fn settle_routes(&mut self, now: Time) {
         for node in self.forwarder.with_lost_copies() {
             self.ask_again(now, node);
         }
@@ -934,7 +746,7 @@ impl Core {
     /// A link to an owner broke: what it has may never be answered.
     pub(super) fn take_back(&mut self, now: Time, node: NodeId) {
         self.forwarder.link_broke(node);
-        self.settle_ways(now);
+        self.settle_routes(now);
     }
 
     /// A volume may have another owner now.
@@ -948,7 +760,7 @@ impl Core {
             State::Pausing(_) => self.forwarder.set(volume, State::Unknown),
             _ => {}
         }
-        self.settle_way(now, volume);
+        self.settle_route(now, volume);
         // What was given up stands in nobody's way any more.
         self.go_round(now);
         self.end_given_up(now);
@@ -968,106 +780,6 @@ impl Core {
                 self.forwarder.set(volume, State::Unknown);
             }
         }
-        self.settle_ways(now);
+        self.settle_routes(now);
     }
 }
-
-fn checksum(payload: &Slice) -> u32 {
-    if payload.is_empty() { 0 } else { crc32c(payload) }
-}
-
-fn work_to_wire(work: Work) -> ForwardOp {
-    match work {
-        Work::Io(Op::Read { .. }) => ForwardOp::Read,
-        Work::Io(Op::Write { .. }) => ForwardOp::Write,
-        Work::Io(Op::Clear { .. }) => ForwardOp::Clear,
-        Work::Io(Op::CompareAndWrite { .. }) => ForwardOp::CompareAndWrite,
-        Work::Io(Op::Allocation { .. }) => ForwardOp::Allocation,
-        Work::Reserve => ForwardOp::Reserve,
-    }
-}
-
-fn work_from_wire(request: &Forward) -> Option<Work> {
-    let offset = request.offset;
-    let length = u32::try_from(request.length);
-    Some(Work::Io(match request.op {
-        ForwardOp::Read => Op::Read {
-            offset,
-            length: length.ok()?,
-        },
-        ForwardOp::Write => Op::Write {
-            offset,
-            length: length.ok()?,
-        },
-        ForwardOp::CompareAndWrite => Op::CompareAndWrite {
-            offset,
-            length: length.ok()?,
-        },
-        ForwardOp::Clear => Op::Clear {
-            offset,
-            length: request.length,
-        },
-        ForwardOp::Allocation => Op::Allocation { offset },
-        ForwardOp::Reserve => return Some(Work::Reserve),
-    }))
-}
-
-fn reservation_from_wire(
-    answer: &Forwarded,
-    payload: &Slice,
-) -> Result<Result<reservation::State, Refusal>, &'static str> {
-    let wrong = "the answer to a forwarded command about a reservation cannot be read";
-    if answer.form != form::RESERVATION || checksum(payload) != answer.crc {
-        return Err(wrong);
-    }
-    serde_json::from_slice(payload).map_err(|_| wrong)
-}
-
-fn payload_from_wire(work: Work, answer: &Forwarded, payload: Slice) -> Result<Payload, &'static str> {
-    let Work::Io(op) = work else {
-        unreachable!("it has an answer of its own")
-    };
-    if checksum(&payload) != answer.crc {
-        return Err("the answer to a forwarded request was changed on the way");
-    }
-    let wrong = "the answer to a forwarded request does not fit what was asked";
-    match (op, answer.form) {
-        (Op::Read { length, .. }, form::DATA) if payload.len() == length as usize => Ok(Payload::Data(payload)),
-        (Op::Read { length, .. }, form::ZEROS) if answer.value == length => Ok(Payload::Zeros(length)),
-        (Op::Allocation { .. }, form::ALLOCATION) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 8 => {
-            let mut words = Box::new([0; 16]);
-            for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {
-                *word = u64::from_le_bytes(bytes.try_into().map_err(|_| wrong)?);
-            }
-            Ok(Payload::Allocation(words))
-        }
-        (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, form::NONE) => Ok(Payload::None),
-        _ => Err(wrong),
-    }
-}
-
-const ERRORS: [(IoError, u8); 10] = [
-    (IoError::OutOfRange, code::OUT_OF_RANGE),
-    (IoError::Invalid, code::INVALID),
-    (IoError::NoSpace, code::NO_SPACE),
-    (IoError::ReadOnly, code::READ_ONLY),
-    (IoError::Lost, code::LOST),
-    (IoError::Unavailable, code::UNAVAILABLE),
-    (IoError::Damaged, code::DAMAGED),
-    (IoError::Busy, code::BUSY),
-    (IoError::Miscompare, code::MISCOMPARE),
-    (IoError::Reserved, code::RESERVED),
-];
-
-fn error_to_wire(error: IoError) -> u8 {
-    let found = ERRORS.iter().find(|(known, _)| *known == error);
-    found.map_or(code::UNAVAILABLE, |(_, code)| *code)
-}
-
-/// A number of a later version is none of ours: the host may try another path.
-fn error_from_wire(code: u8) -> IoError {
-    let found = ERRORS.iter().find(|(_, known)| *known == code);
-    found.map_or(IoError::Unavailable, |(error, _)| *error)
-}
-
-const _: () = assert!(MAX_BLOCKS_PER_CHUNK == 1024, "an allocation bitmap is sixteen words");

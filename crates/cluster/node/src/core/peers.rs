@@ -212,7 +212,7 @@ impl Core {
         for store in self.stores_of(peer) {
             self.shards.store_up(now, store);
         }
-        self.settle_ways(now);
+        self.settle_routes(now);
     }
 
     pub(super) fn on_peer_down(&mut self, now: Time, peer: NodeId) {

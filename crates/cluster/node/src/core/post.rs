@@ -135,7 +135,7 @@ impl Core {
             }
             CoreMessage::Stay { volume } => {
                 self.shards.stay(volume);
-                self.settle_way(now, volume);
+                self.settle_route(now, volume);
             }
             CoreMessage::Left {
                 volume,
@@ -203,7 +203,7 @@ impl Core {
         if self.dropped.get(&volume).is_some_and(|dropped| generation <= *dropped) {
             // The word of its end came by another ring, and was quicker: it counts as made and dropped.
             self.mail.send(0, CoreMessage::ShardMade { volume, generation });
-            return self.settle_way(now, volume);
+            return self.settle_route(now, volume);
         }
         if let Some(older) = self.shards.generation(volume)
             && !self.planted.forget_old_shard()
@@ -228,7 +228,7 @@ impl Core {
         let warning = warning.filter(|_| self.config.core == 0);
         self.to_control.extend(warning.map(FromCore::Warning));
         self.mail.send(0, CoreMessage::ShardMade { volume, generation });
-        self.settle_way(now, volume);
+        self.settle_route(now, volume);
     }
 
     fn drop_shard(
@@ -254,7 +254,7 @@ impl Core {
         self.route_wants(driver);
         self.shards.remove(volume);
         if handed_over {
-            return self.settle_way(driver.now(), volume);
+            return self.settle_route(driver.now(), volume);
         }
         let why = why.to_owned();
         self.fronts.event_to_all(driver, || frontend::Event::Lost {

@@ -1,0 +1,175 @@
+//! What a core has received from other gateways by forwarding, and what it has carried out of each: a write is carried out once
+//! while its owner lives, whatever links break (R9).
+
+use super::wire::code;
+use amita_fabric::Link;
+use amita_reactor::driver::Time;
+use amita_types::NodeId;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+
+/// What has come by forwarding and is not answered, on one core; more is answered as busy.
+const MAX_RECEIVED: usize = 64 << 10;
+
+/// Where a forwarded request came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) link: Link,
+    pub(super) tag: u64,
+    /// Where it is noted what became of it, if it writes and was taken on.
+    pub(super) window: Option<u32>,
+}
+
+/// What was carried out of one core of another gateway's process, by the requests' tags, which only grow. It outlives links: what was
+/// on one that broke is asked for again, in the order in which it was sent first, before anything new is.
+#[derive(Debug)]
+struct Window {
+    session: u64,
+    /// What stands above the count in that core's tags.
+    base: u64,
+    /// The newest that was taken on.
+    newest: u64,
+    /// How the newest ended, oldest first. Answers leave in this order, so those that a link has lost are the last of them; and it
+    /// carries no more unanswered ones than this.
+    ended: VecDeque<(u64, u8)>,
+}
+
+/// What is kept of each core of another gateway: no fewer than a link carries without an answer.
+const WINDOW: usize = 512;
+const _: () = assert!(WINDOW >= amita_fabric::limits::FORWARD_REQUESTS as usize);
+/// The bits of a tag that count.
+const COUNT_BITS: u64 = (1 << 40) - 1;
+
+/// What an owner knows of a write that is forwarded to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It has never taken it on. The place where its end is to be noted.
+    New(u32),
+    /// It is under way, and is answered by this link from now on.
+    UnderWay,
+    /// It has ended so.
+    Ended(u8),
+}
+
+/// What a core has received from other gateways, and when it last ran.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Receiving {
+    pub(super) slots: Vec<Option<Sender>>,
+    free: Vec<u32>,
+    /// Incoming links by which something was forwarded.
+    pub(super) links: FxHashSet<Link>,
+    /// Who is at the other end of incoming links, and where it is noted what was carried out for it.
+    pub(super) peers: FxHashMap<Link, (NodeId, Option<u32>)>,
+    windows: Vec<Window>,
+    /// When the next pass begins at the latest, if the core runs.
+    pub(super) pulse: Option<Time>,
+    /// This pass began late: what it has to read is read before anything that waits is sent.
+    pub(super) late: bool,
+}
+
+impl Receiving {
+    pub(super) fn put(&mut self, sender: Sender) -> Option<u64> {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(sender);
+            return Some(slot.into());
+        }
+        if self.slots.len() >= MAX_RECEIVED {
+            return None;
+        }
+        self.slots.push(Some(sender));
+        Some(self.slots.len() as u64 - 1)
+    }
+
+    pub(super) fn take(&mut self, tag: u64, code: u8) -> Option<Sender> {
+        let sender = self.slots.get_mut(tag as usize)?.take()?;
+        self.free.push(tag as u32);
+        if let Some(window) = sender.window.and_then(|window| self.windows.get_mut(window as usize)) {
+            if window.ended.len() == WINDOW {
+                window.ended.pop_front();
+            }
+            window.ended.push_back((sender.tag, code));
+        }
+        Some(sender)
+    }
+
+    /// What is known of a write that comes in by a link?
+    pub(super) fn look_up(&mut self, link: Link, session: u64, tag: u64, lives: impl Fn(u64) -> bool) -> Known {
+        let base = tag & !COUNT_BITS;
+        let known = self.peers.get(&link).and_then(|(_, window)| *window);
+        let fits = |window: &Window| window.session == session && window.base == base;
+        let known = known.filter(|at| self.windows.get(*at as usize).is_some_and(fits));
+        let at = match known.or_else(|| self.windows.iter().position(fits).map(|at| at as u32)) {
+            Some(at) => at,
+            None => {
+                let window = Window {
+                    session,
+                    base,
+                    newest: 0,
+                    ended: VecDeque::with_capacity(WINDOW),
+                };
+                // In the place of a process that has ended, if nothing of it is under way.
+                let used = |at: usize| {
+                    self.slots
+                        .iter()
+                        .flatten()
+                        .any(|sender| sender.window == Some(at as u32))
+                };
+                let free = (0..self.windows.len()).find(|at| !lives(self.windows[*at].session) && !used(*at));
+                match free {
+                    Some(at) => self.windows[at] = window,
+                    None => self.windows.push(window),
+                }
+                free.unwrap_or(self.windows.len() - 1) as u32
+            }
+        };
+        if let Some((_, window)) = self.peers.get_mut(&link) {
+            *window = Some(at);
+        }
+        let window = &self.windows[at as usize];
+        if tag > window.newest {
+            return Known::New(at);
+        }
+        if let Some((_, code)) = window.ended.iter().rev().find(|(ended, _)| *ended == tag) {
+            return Known::Ended(*code);
+        }
+        let is_it = |sender: &&mut Sender| sender.window == Some(at) && sender.tag == tag;
+        match self.slots.iter_mut().flatten().find(is_it) {
+            Some(sender) => {
+                sender.link = link;
+                Known::UnderWay
+            }
+            // A core sends again what it has no answer to: never what has left the window.
+            None => Known::Ended(code::LOST),
+        }
+    }
+
+    /// A write is taken on.
+    pub(super) fn take_on(&mut self, slot: u64, at: u32) {
+        if let Some(sender) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+            && let Some(window) = self.windows.get_mut(at as usize)
+        {
+            sender.window = Some(at);
+            window.newest = sender.tag;
+        }
+    }
+
+    /// Does the link still stand by which this came?
+    pub(super) fn is_connected(&self, tag: u64) -> bool {
+        let sender = self.slots.get(tag as usize).and_then(Option::as_ref);
+        sender.is_some_and(|sender| self.links.contains(&sender.link))
+    }
+
+    pub(in crate::core) fn link_opened(&mut self, link: Link, peer: NodeId) {
+        self.peers.insert(link, (peer, None));
+    }
+
+    pub(in crate::core) fn link_closed(&mut self, link: Link) {
+        self.links.remove(&link);
+        self.peers.remove(&link);
+    }
+
+    /// When the core has to look at the clock.
+    pub(in crate::core) fn pulse(&self) -> Option<Time> {
+        self.pulse
+    }
+}

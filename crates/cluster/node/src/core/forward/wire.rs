@@ -1,0 +1,140 @@
+//! Forwarded requests and their answers, as the fabric carries them (docs/protocol-wire.md) and as a core has them.
+
+use crate::forwarder::Work;
+use amita_fabric::{Forward, ForwardOp, Forwarded};
+use amita_frontend::reservation::{self, Refusal};
+use amita_reactor::Slice;
+use amita_types::io::{IoError, Op, Payload};
+use amita_types::{MAX_BLOCKS_PER_CHUNK, crc32c};
+
+/// The numbers of outcomes in [`Forwarded::code`]: part of the protocol (docs/protocol-wire.md).
+pub(super) mod code {
+    pub const DONE: u8 = 0;
+    pub const OUT_OF_RANGE: u8 = 1;
+    pub const INVALID: u8 = 2;
+    pub const NO_SPACE: u8 = 3;
+    pub const READ_ONLY: u8 = 4;
+    pub const LOST: u8 = 5;
+    pub const UNAVAILABLE: u8 = 6;
+    pub const DAMAGED: u8 = 7;
+    pub const BUSY: u8 = 8;
+    pub const MISCOMPARE: u8 = 9;
+    pub const RESERVED: u8 = 10;
+    /// The volume is not open there.
+    pub const NOT_OWNER: u8 = 11;
+    /// The owner does not know the sender as living.
+    pub const NOT_LIVING: u8 = 12;
+    /// The payload's checksum is wrong.
+    pub const CHECKSUM: u8 = 13;
+    /// It was on the way for too long, or does not say for how long.
+    pub const STALE: u8 = 14;
+}
+
+/// The numbers of forms in [`Forwarded::form`].
+pub(super) mod form {
+    pub const NONE: u8 = 0;
+    pub const DATA: u8 = 1;
+    pub const ZEROS: u8 = 2;
+    pub const ALLOCATION: u8 = 3;
+    pub const RESERVATION: u8 = 4;
+}
+
+pub(super) fn checksum(payload: &Slice) -> u32 {
+    if payload.is_empty() { 0 } else { crc32c(payload) }
+}
+
+pub(super) fn work_to_wire(work: Work) -> ForwardOp {
+    match work {
+        Work::Io(Op::Read { .. }) => ForwardOp::Read,
+        Work::Io(Op::Write { .. }) => ForwardOp::Write,
+        Work::Io(Op::Clear { .. }) => ForwardOp::Clear,
+        Work::Io(Op::CompareAndWrite { .. }) => ForwardOp::CompareAndWrite,
+        Work::Io(Op::Allocation { .. }) => ForwardOp::Allocation,
+        Work::Reserve => ForwardOp::Reserve,
+    }
+}
+
+pub(super) fn work_from_wire(request: &Forward) -> Option<Work> {
+    let offset = request.offset;
+    let length = u32::try_from(request.length);
+    Some(Work::Io(match request.op {
+        ForwardOp::Read => Op::Read {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::Write => Op::Write {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::CompareAndWrite => Op::CompareAndWrite {
+            offset,
+            length: length.ok()?,
+        },
+        ForwardOp::Clear => Op::Clear {
+            offset,
+            length: request.length,
+        },
+        ForwardOp::Allocation => Op::Allocation { offset },
+        ForwardOp::Reserve => return Some(Work::Reserve),
+    }))
+}
+
+pub(super) fn reservation_from_wire(
+    answer: &Forwarded,
+    payload: &Slice,
+) -> Result<Result<reservation::State, Refusal>, &'static str> {
+    let wrong = "the answer to a forwarded command about a reservation cannot be read";
+    if answer.form != form::RESERVATION || checksum(payload) != answer.crc {
+        return Err(wrong);
+    }
+    serde_json::from_slice(payload).map_err(|_| wrong)
+}
+
+pub(super) fn payload_from_wire(work: Work, answer: &Forwarded, payload: Slice) -> Result<Payload, &'static str> {
+    let Work::Io(op) = work else {
+        unreachable!("it has an answer of its own")
+    };
+    if checksum(&payload) != answer.crc {
+        return Err("the answer to a forwarded request was changed on the way");
+    }
+    let wrong = "the answer to a forwarded request does not fit what was asked";
+    match (op, answer.form) {
+        (Op::Read { length, .. }, form::DATA) if payload.len() == length as usize => Ok(Payload::Data(payload)),
+        (Op::Read { length, .. }, form::ZEROS) if answer.value == length => Ok(Payload::Zeros(length)),
+        (Op::Allocation { .. }, form::ALLOCATION) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 8 => {
+            let mut words = Box::new([0; 16]);
+            for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {
+                *word = u64::from_le_bytes(bytes.try_into().map_err(|_| wrong)?);
+            }
+            Ok(Payload::Allocation(words))
+        }
+        (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, form::NONE) => Ok(Payload::None),
+        _ => Err(wrong),
+    }
+}
+
+const ERRORS: [(IoError, u8); 10] = [
+    (IoError::OutOfRange, code::OUT_OF_RANGE),
+    (IoError::Invalid, code::INVALID),
+    (IoError::NoSpace, code::NO_SPACE),
+    (IoError::ReadOnly, code::READ_ONLY),
+    (IoError::Lost, code::LOST),
+    (IoError::Unavailable, code::UNAVAILABLE),
+    (IoError::Damaged, code::DAMAGED),
+    (IoError::Busy, code::BUSY),
+    (IoError::Miscompare, code::MISCOMPARE),
+    (IoError::Reserved, code::RESERVED),
+];
+
+pub(super) fn error_to_wire(error: IoError) -> u8 {
+    let found = ERRORS.iter().find(|(known, _)| *known == error);
+    found.map_or(code::UNAVAILABLE, |(_, code)| *code)
+}
+
+/// A number of a later version is none of ours: the host may try another path.
+pub(super) fn error_from_wire(code: u8) -> IoError {
+    let found = ERRORS.iter().find(|(_, known)| *known == code);
+    found.map_or(IoError::Unavailable, |(error, _)| *error)
+}
+
+const _: () = assert!(MAX_BLOCKS_PER_CHUNK == 1024, "an allocation bitmap is sixteen words");
