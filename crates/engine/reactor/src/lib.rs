@@ -11,6 +11,7 @@ pub mod buf;
 pub mod buggify;
 pub mod core;
 pub mod driver;
+pub mod faults;
 pub mod histogram;
 #[allow(unsafe_code)]
 pub mod mailbox;
