@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const BEFORE: Duration = Duration::from_secs(1);
-/// Longer than the lease of a session (5 s) takes to lapse would say the same again; a freeze is noticed in 1.3 s.
+/// A frozen node is noticed in 1.3 s, and a session's lease lapses after 5 s: what is struck for longer is out for good.
 const LENGTH: Duration = Duration::from_secs(4);
 const AFTER: Duration = Duration::from_secs(3);
 /// So often each; the longest counts.
