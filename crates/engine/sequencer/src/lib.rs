@@ -13,6 +13,7 @@
 mod config;
 pub mod health;
 pub mod io;
+mod members;
 #[cfg(test)]
 mod model;
 mod opener;
