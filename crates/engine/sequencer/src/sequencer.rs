@@ -19,12 +19,14 @@
 //! * `store`: links, silence, promises; `credits`: what stores have granted.
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
+//! * `faults`: what is done wrong where a rule is switched off.
 //! * `state`, `status`: what is known of stores, groups and chunks; what an operator sees.
 
 mod answer;
 mod care;
 mod catch_up;
 mod exchange;
+mod faults;
 mod group;
 mod join;
 mod mend;

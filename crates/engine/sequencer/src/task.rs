@@ -36,7 +36,7 @@ pub struct Write {
     /// Since when it has been the first of its chunk and short of credits; none: it has not.
     pub short_since: Option<Time>,
     pub refusals: u8,
-    /// Its client has been told. Only planted faults tell before the write is committed.
+    /// Its client has been told. Only fault switches tell before the write is committed.
     pub told: bool,
 }
 

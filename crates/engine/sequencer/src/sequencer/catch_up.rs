@@ -12,6 +12,7 @@
 
 use super::Sequencer;
 use super::state::ChunkState;
+use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::Kind;
@@ -23,7 +24,7 @@ impl Sequencer {
     pub(super) fn must_catch_up(&self, group: GroupSlot, position: Position) -> bool {
         let current = self.groups[group].current;
         let spared = current.count() > self.min_copies;
-        current.has(position) && current.count() > 1 && !spared && !self.config.planted.no_catch_up()
+        current.has(position) && current.count() > 1 && !spared && !self.config.faults.has(Fault::NoCatchUp)
     }
 
     /// Nothing that the member was sent of the chunk is unanswered.

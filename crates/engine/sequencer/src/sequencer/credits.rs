@@ -11,6 +11,7 @@
 
 use super::state::{Ask, Store};
 use super::{NEVER, Sequencer, write};
+use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::Kind;
@@ -76,7 +77,7 @@ impl Sequencer {
             let word = since(store.full, asked_at)
                 .filter(of_as_much)
                 .or(late.filter(of_as_much));
-            let unasked = (asked && self.config.planted.full_without_word()).then_some(store.asked);
+            let unasked = (asked && self.config.faults.has(Fault::FullWithoutWord)).then_some(store.asked);
             if let Some(word) = word.or(unasked) {
                 // Those behind it need not wait as long.
                 self.stores[number].full = Some(word);
@@ -183,7 +184,7 @@ impl Sequencer {
     /// When a store's credits have lain idle for so long that some are given back; never, where there are none too many.
     fn idle_until(&self, number: StoreSlot) -> (Time, u64) {
         let store = &self.stores[number];
-        if self.config.planted.keep_credits()
+        if self.config.faults.has(Fault::KeepCredits)
             || !store.up
             || store.writes > 0
             || store.settle.is_some()

@@ -1,6 +1,7 @@
 //! Requests and what is owed on them: one place where both are counted.
 
 use super::{NEVER, Sequencer};
+use crate::faults::Fault;
 use crate::io::Effect;
 use crate::members::Position;
 use crate::table::TaskSlot;
@@ -93,7 +94,7 @@ impl Sequencer {
         }
         if let Kind::Write(write) = &self.tasks[slot].kind {
             store.writes -= 1;
-            if !(self.config.planted.forget_bytes() && write.version.counter().is_multiple_of(64)) {
+            if !(self.config.faults.has(Fault::ForgetBytes) && write.version.counter().is_multiple_of(64)) {
                 store.bytes -= write.payload.len() as u64;
             }
             if store.writes == 0 {

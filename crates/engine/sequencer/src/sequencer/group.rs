@@ -5,6 +5,7 @@
 //! is sent to it; then everything that it has not answered is sent, in the order of versions.
 
 use super::{Sequencer, UNFIT_PAUSES};
+use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
 use crate::members::{Members, Position};
 use crate::table::{GroupSlot, TaskSlot};
@@ -148,12 +149,8 @@ impl Sequencer {
     pub(super) fn is_fenced(&self, group: GroupSlot) -> bool {
         let state = &self.groups[group];
         let mut must = state.current;
-        if self.config.planted.serve_half_fenced() {
-            for position in state.current.iter() {
-                if !self.stores[state.members[position]].up {
-                    must.remove(position);
-                }
-            }
+        if self.config.faults.has(Fault::ServeHalfFenced) {
+            must = self.only_reachable(group, must);
         }
         !must.is_empty() && must.without(state.ready).is_empty()
     }

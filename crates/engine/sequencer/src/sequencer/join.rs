@@ -6,6 +6,7 @@
 //! changes nothing.
 
 use super::Sequencer;
+use crate::faults::Fault;
 use crate::members::Position;
 use crate::table::{ChunkSlot, TaskSlot};
 use crate::task::Kind;
@@ -16,7 +17,7 @@ use amita_types::message::{Refusal, RequestBody};
 impl Sequencer {
     /// Does the member not go on with the chunk's history yet?
     pub(super) fn must_join(&self, chunk: ChunkSlot, position: Position) -> bool {
-        if self.config.planted.no_join() {
+        if self.config.faults.has(Fault::NoJoin) {
             return false;
         }
         let state = &self.chunks[chunk];

@@ -13,6 +13,7 @@ use super::Sequencer;
 use super::join::passes_by_itself;
 use super::state::ChunkState;
 use crate::config::MAX_WRITES_PER_CHUNK;
+use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::pace::{Level, Pass};
 use crate::table::{ChunkSlot, GroupSlot, MendSlot, SyncSlot, TaskSlot};
@@ -306,7 +307,7 @@ impl Sequencer {
     /// Lists the next window, when what was under way is on the source.
     fn mend_list(&mut self, now: Time, of: MendSlot, group: GroupSlot, position: Position, chunk: ChunkSlot) -> bool {
         let state = &self.chunks[chunk];
-        let unsettled = self.config.planted.compare_unsettled();
+        let unsettled = self.config.faults.has(Fault::CompareUnsettled);
         let (committed, issued, index, held) = (state.committed, state.issued, state.index, state.held_back);
         let Some(mending) = self.mending(of) else { return false };
         if !unsettled && (committed < mending.mark || (held && committed < issued)) {
@@ -420,7 +421,7 @@ impl Sequencer {
         }
         self.settle_and_drop(slot, position);
         self.care.pacer.tell(now);
-        let planted = self.config.planted;
+        let faults = self.config.faults;
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
         match (step, body) {
@@ -460,7 +461,7 @@ impl Sequencer {
                 let Some(mending) = self.mending(of) else { return };
                 let blocks = mending.fixes.iter().map(|fix| fix.block);
                 let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
-                mending.dirty |= !skipped.is_empty() && !planted.trust_mends();
+                mending.dirty |= !skipped.is_empty() && !faults.has(Fault::TrustMends);
                 let (mode, group, chunk) = (mending.mode, mending.group, mending.chunk);
                 let sent = mending.fixes.len();
                 if matches!(mode, Mode::Sync(_)) {
@@ -480,7 +481,7 @@ impl Sequencer {
         let Some(base) = incomplete else {
             return self.end_mending(of);
         };
-        let trust_base = self.config.planted.trust_base();
+        let trust_base = self.config.faults.has(Fault::TrustBase);
         let Some(mending) = self.mending(of) else { return };
         mending.since = if trust_base { base } else { common(base) };
         self.begin_pass(now, of);
@@ -494,7 +495,7 @@ impl Sequencer {
         mending.from = BlockIndex(0);
         mending.stage = Stage::Settling;
         let (chunk, passes) = (mending.chunk, mending.passes);
-        let settling = !self.config.planted.no_settling();
+        let settling = !self.config.faults.has(Fault::NoSettling);
         let issued = self.chunks[chunk].issued;
         if let Some(mending) = self.mending(of) {
             mending.mark = if settling { issued } else { Version::NONE };
@@ -508,7 +509,7 @@ impl Sequencer {
     /// Both have listed the window: what differs?
     fn mend_compare(&mut self, now: Time, of: MendSlot) {
         let blocks = u32::from(self.blocks_per_chunk);
-        let (generation, planted) = (self.generation, self.config.planted);
+        let (generation, faults) = (self.generation, self.config.faults);
         let Some(mending) = self.mending(of) else { return };
         let (Some((source, source_more)), Some((target, target_more))) =
             (mending.source_page.take(), mending.target_page.take())
@@ -535,7 +536,7 @@ impl Sequencer {
         }
         for (block, (source, target)) in pairs.into_iter().filter(|(block, _)| u32::from(block.0) < end) {
             let version = |change: Option<Change>| change.map(|change| change.version);
-            if source == target || (planted.compare_versions() && version(source) == version(target)) {
+            if source == target || (faults.has(Fault::CompareVersions) && version(source) == version(target)) {
                 continue;
             }
             let newer = |target: &Change| source.is_none_or(|source| target.version > source.version);

@@ -8,6 +8,7 @@
 use super::state::ChunkState;
 use super::{Sequencer, call_id};
 use crate::config::{Config, MAX_EVICTION_GROUPS};
+use crate::faults::Fault;
 use crate::io::{CallId, Effect, StopReason, Warning};
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot};
@@ -173,7 +174,7 @@ impl Sequencer {
             });
             for position in unfit {
                 let left = self.groups[group].current.without(leaving).count() - 1;
-                if left >= self.min_copies || (left > 0 && self.config.planted.ignore_min_copies()) {
+                if left >= self.min_copies || (left > 0 && self.config.faults.has(Fault::IgnoreMinCopies)) {
                     leaving.add(position);
                 } else {
                     self.warn_missed(group, position);
@@ -208,7 +209,7 @@ impl Sequencer {
     fn call_eviction(&mut self, batch: Vec<(GroupSlot, Members)>) {
         let volume_key = map::volume_key(&self.volume.name);
         let mut call = Call::default();
-        if !self.config.planted.skip_generation_check() {
+        if !self.config.faults.has(Fault::SkipGenerationCheck) {
             call.compares.push(Compare::ModRevision {
                 key: volume_key.clone(),
                 equals: self.volume_revision,
@@ -299,12 +300,8 @@ impl Sequencer {
 
     fn call_failed(&mut self, now: Time, groups: Vec<(GroupSlot, Option<map::Group>)>, error: Error) {
         let unknown = matches!(error, Error::Unknown { .. });
-        if unknown && self.config.planted.trust_unknown() && groups.iter().all(|(_, record)| record.is_some()) {
-            for (group, record) in groups {
-                let revision = self.groups[group].revision + 1;
-                self.adopt(now, group, record.expect("looked at above"), revision);
-            }
-            return;
+        if unknown && self.config.faults.has(Fault::TrustUnknown) && groups.iter().all(|(_, record)| record.is_some()) {
+            return self.take_for_done(now, groups);
         }
         for (group, record) in groups {
             self.groups[group].rereading = false;
@@ -388,7 +385,7 @@ impl Sequencer {
 
     /// R2: with every new epoch the generation is read; if it is no longer ours, nothing is acknowledged any more.
     fn check_volume(&mut self, value: Option<&KeyValue>) -> bool {
-        if self.config.planted.skip_generation_check() {
+        if self.config.faults.has(Fault::SkipGenerationCheck) {
             return true;
         }
         let what = map::volume_key(&self.volume.name);

@@ -10,6 +10,7 @@ use super::Sequencer;
 use super::roll::Roll;
 use super::state::ChunkState;
 use crate::config::MAX_OPENINGS;
+use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
 use crate::members::{ByPosition, Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, Key, ListPlace, TaskSlot};
@@ -225,7 +226,7 @@ impl Sequencer {
     fn compare(&mut self, now: Time, chunk: ChunkSlot) {
         let group = self.chunks[chunk].group;
         let mut members = self.groups[group].current;
-        if self.config.planted.serve_half_fenced() {
+        if self.config.faults.has(Fault::ServeHalfFenced) {
             members = members.and(self.groups[group].ready);
         }
         let opening = self.opening(chunk);
@@ -236,7 +237,7 @@ impl Sequencer {
             .unwrap_or(Version::NONE);
         opening.longest = longest;
         let mut claims = members.iter().map(|position| opening.versions[position]);
-        if !claims.all(|version| longest.may_follow(version)) && !self.config.planted.any_jump() {
+        if !claims.all(|version| longest.may_follow(version)) && !self.config.faults.has(Fault::AnyJump) {
             return self.implausible(now, chunk, members);
         }
         let opening = self.opening(chunk);
@@ -246,7 +247,7 @@ impl Sequencer {
                 shorter.add(position);
             }
         }
-        if shorter.is_empty() || self.config.planted.open_without_roll() {
+        if shorter.is_empty() || self.config.faults.has(Fault::OpenWithoutRoll) {
             // Nothing was changed, and every member was fenced at this epoch when it answered: no further check.
             return self.chunk_opened(now, chunk, longest);
         }

@@ -2,6 +2,7 @@
 //! out when promises prove that nobody can have taken over meanwhile (R4).
 
 use super::Sequencer;
+use crate::faults::Fault;
 use crate::io::{Course, StopReason};
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, Key, TaskSlot};
@@ -49,7 +50,7 @@ impl Sequencer {
         let group = &self.groups[number];
         let mut best: Option<((bool, u32, u32), Position)> = None;
         let mut readable = group.current;
-        if self.config.planted.read_from_syncing() {
+        if self.config.faults.has(Fault::ReadFromSyncing) {
             readable = readable.or(group.syncing);
         }
         for position in readable.without(out).without(group.to_evict).iter() {
@@ -81,7 +82,7 @@ impl Sequencer {
         let chunk = &self.chunks[self.tasks[slot].chunk()];
         let index = chunk.index;
         // R8: everything acknowledged, and with it (R3) everything that a read has returned.
-        let least = if self.config.planted.no_least() {
+        let least = if self.config.faults.has(Fault::NoLeast) {
             Version::NONE
         } else {
             chunk.committed
@@ -245,7 +246,7 @@ impl Sequencer {
         let committed = self.chunks[chunk].committed;
         let read = self.tasks[slot].read();
         let version = read.found.as_ref().expect("a held read has its answer").version();
-        if !read.promised || (version > committed && !self.config.planted.no_hold()) {
+        if !read.promised || (version > committed && !self.config.faults.has(Fault::NoHold)) {
             return;
         }
         self.tasks.unlink(&mut self.chunks[chunk].held, slot);
@@ -277,7 +278,9 @@ impl Sequencer {
     /// Was nothing of the chunk ever written, and is nothing being written?
     pub(super) fn is_never_written(&self, chunk: ChunkSlot) -> bool {
         let state = &self.chunks[chunk];
-        state.issued == Version::NONE && state.comparing.is_none() && !self.config.planted.clear_what_is_not_there()
+        state.issued == Version::NONE
+            && state.comparing.is_none()
+            && !self.config.faults.has(Fault::ClearWhatIsNotThere)
     }
 
     /// A clear of a chunk of which nothing is written only looks, as a read does, whether there is still nothing. A version

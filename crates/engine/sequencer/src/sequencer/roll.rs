@@ -9,6 +9,7 @@
 
 use super::Sequencer;
 use super::open::Phase;
+use crate::faults::Fault;
 use crate::io::{Effect, Warning};
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot};
@@ -190,7 +191,7 @@ impl Sequencer {
     /// Sends the page to the member that is shorter.
     fn roll_page(&mut self, now: Time, chunk: ChunkSlot) {
         let index = self.chunks[chunk].index;
-        let in_parts = self.config.planted.roll_in_parts();
+        let in_parts = self.config.faults.has(Fault::RollInParts);
         let opening = self.opening(chunk);
         let version = opening.longest;
         let roll = opening.roll();

@@ -3,6 +3,7 @@
 use super::state::ChunkState;
 use super::{NEVER, Sequencer};
 use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE, PROMISE_PERCENT};
+use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, StoreSlot, TaskSlot};
 use crate::task::Kind;
@@ -183,7 +184,7 @@ impl Sequencer {
     /// A store has said something. One that only says that it is busy (because it is being mounted, say) is as silent
     /// as one that says nothing; so is one of which only the process lives (R12).
     pub(super) fn heard(&mut self, now: Time, number: StoreSlot, credit_blocks: u32, news: News) {
-        let planted = self.config.planted.memory_is_life();
+        let memory_is_life = self.config.faults.has(Fault::MemoryIsLife);
         if matches!(news, News::Works(_)) && self.stores[number].poisoned {
             self.forget_charges(number);
         }
@@ -203,7 +204,7 @@ impl Sequencer {
                 store.worked = true;
                 store.lost &= store.stuck;
             }
-            News::Speaks if planted => {
+            News::Speaks if memory_is_life => {
                 store.heard = now;
                 store.lost = false;
             }
@@ -275,7 +276,7 @@ impl Sequencer {
 
     /// For how long a store may do nothing.
     fn patience(&self, store: &super::state::Store) -> Duration {
-        if store.refusing && store.worked && !self.config.planted.busy_is_silence() {
+        if store.refusing && store.worked && !self.config.faults.has(Fault::BusyIsSilence) {
             // It is not being mounted: it has too much to do, and others get on.
             self.config.store_timeout * BUSY_PATIENCE
         } else {
@@ -297,7 +298,7 @@ impl Sequencer {
             let store = &self.stores[*number];
             store.awaited > 0 && store.up && now >= store.look_at
         };
-        if self.config.planted.memory_is_life() || !self.silence.stores.iter().any(due) {
+        if self.config.faults.has(Fault::MemoryIsLife) || !self.silence.stores.iter().any(due) {
             return;
         }
         let timeout = self.config.store_timeout;
@@ -348,15 +349,13 @@ impl Sequencer {
     /// Finds the stores without a link for which an opening waits.
     fn look_for_missed(&mut self) {
         self.silence.round += 1;
-        if self.config.planted.serve_half_fenced() {
-            for index in 0..self.touched.len() {
-                self.note_opening(self.touched[index]);
-            }
+        if self.config.faults.has(Fault::ServeHalfFenced) {
+            self.note_all_openings();
         }
         let mut index = 0;
         while let Some(&number) = self.silence.openings.get(index) {
             let group = &mut self.groups[number];
-            if group.opening.is_empty() && !self.config.planted.serve_half_fenced() {
+            if group.opening.is_empty() && !self.config.faults.has(Fault::ServeHalfFenced) {
                 group.opens = false;
                 self.silence.openings.swap_remove(index);
                 continue;
@@ -386,7 +385,7 @@ impl Sequencer {
     /// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
     pub(super) fn promisers(&self, group: GroupSlot) -> Members {
         let group = &self.groups[group];
-        if self.config.planted.no_claimed_promises() {
+        if self.config.faults.has(Fault::NoClaimedPromises) {
             return group.current;
         }
         group.current.or(group.whole)
@@ -394,14 +393,14 @@ impl Sequencer {
 
     /// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
     pub(super) fn promised(&mut self, slot: TaskSlot, position: Position, number: StoreSlot, promise_ms: u16) {
-        let arrival = self.config.planted.promise_from_arrival();
+        let arrival = self.config.faults.has(Fault::PromiseFromArrival);
         let sent_at = if arrival {
             self.stores[number].heard
         } else {
             self.tasks[slot].sent_at[position]
         };
         // The store's clock may run faster than ours.
-        let percent = if self.config.planted.whole_promise() {
+        let percent = if self.config.faults.has(Fault::WholePromise) {
             100
         } else {
             PROMISE_PERCENT
@@ -417,7 +416,7 @@ impl Sequencer {
     /// members, of which it can have evicted all but the least number: so one more than can be evicted. `since`: when the
     /// read was sent that asks. Without clocks, so many members must have known no other owner after that.
     pub(super) fn is_promised(&self, now: Time, group: GroupSlot, since: Time) -> bool {
-        if self.config.planted.no_promises() {
+        if self.config.faults.has(Fault::NoPromises) {
             return true;
         }
         let promisers = self.promisers(group);

@@ -10,6 +10,7 @@ use super::Sequencer;
 use super::mend::{Mending, Mode};
 use super::state::ChunkState;
 use crate::config::{MAX_MENDINGS, MAX_SYNC_QUEUE};
+use crate::faults::Fault;
 use crate::io::Effect;
 use crate::members::{ByPosition, Members, Position};
 use crate::table::{GroupSlot, MendSlot, SyncSlot, Table, TaskSlot};
@@ -175,7 +176,7 @@ impl Sequencer {
         if !self.is_fenced(group) || !members.iter().all(|member| self.can_send(group, member)) {
             return;
         }
-        let trust_lists = self.config.planted.trust_lists();
+        let trust_lists = self.config.faults.has(Fault::TrustLists);
         let busy = self.groups[group].busy.iter();
         let unsettled: Vec<ChunkIndex> = busy.map(|&chunk| self.chunks[chunk].index).collect();
         let Some(sync) = self.sync(of) else { return };
@@ -293,7 +294,7 @@ impl Sequencer {
                 differ.push(index);
             }
         }
-        if self.config.planted.whole_at_once() {
+        if self.config.faults.has(Fault::WholeAtOnce) {
             differ.clear();
         }
         let Some(sync) = self.sync(of) else { return };
@@ -326,7 +327,7 @@ impl Sequencer {
 
     /// Says that the member holds everything, if it does.
     fn end_sync(&mut self, now: Time, of: SyncSlot) {
-        let early = self.config.planted.claim_early();
+        let early = self.config.faults.has(Fault::ClaimEarly);
         let Some(sync) = self.sync(of) else { return };
         let (listed, compared) = (
             matches!(sync.list, Listing::Ended),

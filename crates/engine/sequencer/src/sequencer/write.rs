@@ -3,6 +3,7 @@
 
 use super::Sequencer;
 use crate::config::{MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
+use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, Key, ListPlace, StoreSlot, TaskSlot};
 use crate::task::{Kind, Write};
@@ -81,7 +82,7 @@ impl Sequencer {
         let bytes = write.payload.len() as u64;
         let blocks = if write.clear { 0 } else { u64::from(write.range.count) };
         let current = group.current;
-        if current.count() < self.min_copies && !self.config.planted.ignore_min_copies() {
+        if current.count() < self.min_copies && !self.config.faults.has(Fault::IgnoreMinCopies) {
             return Gate::Wait;
         }
         let state = &self.chunks[chunk];
@@ -106,7 +107,7 @@ impl Sequencer {
                 short.add(position);
             }
         }
-        if short.is_empty() || self.config.planted.no_credits() {
+        if short.is_empty() || self.config.faults.has(Fault::NoCredits) {
             return Gate::Open;
         }
         if self.ask_for_credits(now, slot, number, short) {
@@ -132,7 +133,7 @@ impl Sequencer {
         let bytes = write.payload.len() as u64;
         self.bytes += bytes;
         let mut members = self.groups[group].writers();
-        if self.config.planted.serve_half_fenced() {
+        if self.config.faults.has(Fault::ServeHalfFenced) {
             members = members.and(self.groups[group].ready);
         }
         self.mark_busy(chunk);
@@ -190,7 +191,7 @@ impl Sequencer {
         if !self.can_send(group, position) || state.stalled.has(position) {
             return;
         }
-        let backwards = self.config.planted.resend_out_of_order();
+        let backwards = self.config.faults.has(Fault::ResendOutOfOrder);
         let writes = state.writes;
         let mut cursor = if backwards { writes.tail() } else { writes.head() };
         while let Some(slot) = cursor {
@@ -227,15 +228,11 @@ impl Sequencer {
         }
         self.note_answer(now, slot, position);
         self.unstall(now, chunk, position);
-        let current = self.groups[self.chunks[chunk].group].current;
-        let left = self.tasks[slot].waiting.count();
-        let majority = self.config.planted.acknowledge_by_majority() && 2 * (current.count() - left) > current.count();
-        if (self.config.planted.acknowledge_early() || majority) && !self.tasks[slot].write().told {
-            let write = self.tasks[slot].write();
-            write.told = true;
-            let io = write.io;
-            let course = self.course(slot);
-            self.done(io, Ok(()), Payload::None, course);
+        if self.config.faults.has(Fault::AcknowledgeEarly) {
+            self.tell_early(slot);
+        }
+        if self.config.faults.has(Fault::AcknowledgeByMajority) {
+            self.tell_by_majority(slot);
         }
         self.commit(chunk);
     }
@@ -251,37 +248,25 @@ impl Sequencer {
         }
     }
 
-    /// A planted fault: who is claimed to be whole is not waited for.
-    fn forget_claimed(&mut self, chunk: ChunkSlot) {
-        if !self.config.planted.forget_claimed() {
-            return;
-        }
-        let whole = self.groups[self.chunks[chunk].group].whole;
-        let slots: Vec<TaskSlot> = self.awaited_writes(chunk).collect();
-        for slot in slots {
-            for position in self.tasks[slot].waiting.and(whole).and(self.tasks[slot].sent).iter() {
-                self.settle(slot, position);
-            }
-        }
-    }
-
     /// Acknowledges what every in-sync member has, in the order of versions.
     pub(super) fn commit(&mut self, chunk: ChunkSlot) {
         let group = self.chunks[chunk].group;
         let mut any = false;
-        self.forget_claimed(chunk);
+        if self.config.faults.has(Fault::ForgetClaimed) {
+            self.forget_claimed(chunk);
+        }
         while let Some(slot) = self.chunks[chunk].writes.head() {
-            if self.config.planted.ignore_lost() {
+            if self.config.faults.has(Fault::IgnoreLost) {
                 self.forget_lost(slot);
             }
-            if self.config.planted.skip_syncing() {
+            if self.config.faults.has(Fault::SkipSyncing) {
                 self.forget_syncing(slot);
             }
             if !self.tasks[slot].waiting.is_empty() {
                 break;
             }
             let current = self.groups[group].current.count();
-            if current < self.min_copies && !self.config.planted.ignore_min_copies() {
+            if current < self.min_copies && !self.config.faults.has(Fault::IgnoreMinCopies) {
                 break;
             }
             any = true;
@@ -310,28 +295,6 @@ impl Sequencer {
             self.mark_quiet(chunk);
         }
         self.release_held(chunk);
-    }
-
-    /// The planted fault: syncing members are not awaited once the others have answered.
-    fn forget_syncing(&mut self, slot: TaskSlot) {
-        let group = self.tasks[slot].group;
-        let syncing = self.groups[group].syncing;
-        if self.tasks[slot].waiting.without(syncing).is_empty() {
-            for position in self.tasks[slot].waiting.iter() {
-                self.settle(slot, position);
-            }
-        }
-    }
-
-    /// The planted fault: a lost member is awaited no more.
-    fn forget_lost(&mut self, slot: TaskSlot) {
-        let group = self.tasks[slot].group;
-        for position in self.tasks[slot].waiting.iter() {
-            let store = self.groups[group].members[position];
-            if self.stores[store].lost {
-                self.settle(slot, position);
-            }
-        }
     }
 
     pub(super) fn write_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
