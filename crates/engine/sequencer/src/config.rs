@@ -3,7 +3,7 @@
 use amita_types::{MAX_IO_BYTES, StoreId};
 use std::time::Duration;
 
-use crate::planted::Planted;
+use crate::faults::Faults;
 
 /// Most I/Os of one sequencer under way and queued, together with its own requests: what a request's id has room for
 /// (16 bits of slot). The fronts bound their clients far below; what comes above is answered `Busy`.
@@ -68,7 +68,7 @@ pub struct Config {
     /// The longest pause between calls to the metadata that fail.
     pub meta_pause_most: Duration,
     /// Rules that are switched off to show that tests notice. Empty without the feature `planted`.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl Default for Config {
@@ -83,7 +83,7 @@ impl Default for Config {
             busy_pause: Duration::from_millis(2),
             meta_pause: Duration::from_millis(20),
             meta_pause_most: Duration::from_millis(500),
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 }

@@ -22,7 +22,7 @@ mod shared;
 pub use shared::Care;
 
 use crate::histogram::Histogram;
-use crate::table::Table;
+use crate::table::{Table, WatchSlot};
 use amita_reactor::Time;
 use amita_types::StoreId;
 use amita_types::recovery::StoreHealth;
@@ -142,8 +142,8 @@ impl std::fmt::Display for HealthEvent {
 /// The health of all stores, as one core sees it.
 #[derive(Debug)]
 pub struct Health {
-    watches: Table<Watch>,
-    numbers: FxHashMap<StoreId, usize>,
+    watches: Table<WatchSlot, Watch>,
+    numbers: FxHashMap<StoreId, WatchSlot>,
     ends: Time,
     /// What a late read may cost: hundredths of a second read.
     extra: u32,
@@ -166,12 +166,11 @@ impl Default for Health {
 
 impl Health {
     /// The number by which a store is named from now on.
-    pub fn number(&mut self, store: StoreId) -> usize {
+    pub(crate) fn number(&mut self, store: StoreId) -> WatchSlot {
         if let Some(&at) = self.numbers.get(&store) {
             return at;
         }
-        self.numbers.insert(store, self.watches.len());
-        self.watches.push(Watch {
+        let number = self.watches.push(Watch {
             store,
             round: Default::default(),
             recent: Default::default(),
@@ -186,11 +185,12 @@ impl Health {
             why: String::new(),
             skipped: 0,
         });
-        self.watches.len() - 1
+        self.numbers.insert(store, number);
+        number
     }
 
     /// A store has answered a read or a write of a client.
-    pub fn record(&mut self, now: Time, number: usize, write: bool, latency: Duration) {
+    pub(crate) fn record(&mut self, now: Time, number: WatchSlot, write: bool, latency: Duration) {
         if now >= self.ends {
             self.end_round(now);
         }
@@ -201,7 +201,7 @@ impl Health {
     }
 
     /// Should this read rather go elsewhere?
-    pub fn avoids(&mut self, number: usize) -> bool {
+    pub(crate) fn avoids(&mut self, number: WatchSlot) -> bool {
         let watch = &mut self.watches[number];
         if !watch.avoided {
             return false;
@@ -301,13 +301,13 @@ impl Health {
             .collect();
         self.hedge =
             judge::usual(self.watches.iter().map(|watch| &watch.recent[0]), USUAL).map(|p95| p95 * HEDGE_TIMES);
-        for (number, verdicts) in verdicts.into_iter().enumerate() {
+        for (number, verdicts) in self.watches.keys().zip(verdicts) {
             let verdict = self.watches[number].together(verdicts);
             self.judged(now, number, verdict);
         }
     }
 
-    fn judged(&mut self, now: Time, number: usize, verdict: Verdict) {
+    fn judged(&mut self, now: Time, number: WatchSlot, verdict: Verdict) {
         let watch = &mut self.watches[number];
         let bad = matches!(verdict, Verdict::Bad(_));
         match verdict {
@@ -344,7 +344,7 @@ impl Health {
         }
     }
 
-    fn forgive(&mut self, number: usize) {
+    fn forgive(&mut self, number: WatchSlot) {
         let watch = &mut self.watches[number];
         watch.avoided = false;
         watch.bad = [false; 2];

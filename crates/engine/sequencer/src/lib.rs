@@ -11,13 +11,14 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod config;
+mod faults;
 pub mod health;
 pub mod io;
+mod members;
 #[cfg(test)]
 mod model;
 mod opener;
 pub mod pace;
-mod planted;
 mod sequencer;
 mod table;
 mod task;
@@ -28,10 +29,10 @@ pub use config::{
     Config, MAX_EVICTION_GROUPS, MAX_GROUPS, MAX_IOS, MAX_MENDINGS, MAX_OPENINGS, MAX_REFUSALS, MAX_SHARD_BYTES,
     MAX_STORE_BYTES, MAX_SYNC_QUEUE, MAX_TASKS, MAX_WRITES_PER_CHUNK,
 };
+pub use faults::{Fault, Faults};
 pub use health::Care;
 pub use io::{CallId, Course, Effect, IoId, Opened, StopReason, Warning};
 pub use opener::{Consent, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply};
-pub use planted::Planted;
 pub use sequencer::{Counters, Sequencer, Status, SyncProgress};
 
 /// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.

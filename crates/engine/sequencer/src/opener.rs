@@ -14,8 +14,8 @@
 //! Nothing is fenced here: each core's [`Sequencer`](crate::Sequencer) fences a group when it first touches it.
 
 use crate::config::MAX_GROUPS;
+use crate::faults::{Fault, Faults};
 use crate::io::{CallId, Opened};
-use crate::planted::Planted;
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_types::map::{self, PoolKind};
@@ -59,7 +59,7 @@ pub struct OpenerConfig {
     /// The pause between calls to the metadata that fail.
     pub meta_pause: Duration,
     /// Rules that are switched off to show that tests notice.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl OpenerConfig {
@@ -74,7 +74,7 @@ impl OpenerConfig {
             hand_over_timeout: Duration::from_secs(2),
             meta_timeout: Duration::from_secs(3),
             meta_pause: Duration::from_millis(20),
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 }
@@ -210,7 +210,7 @@ pub struct Opener {
     raised: Option<Generation>,
     /// The generation whose owner has handed the volume over, by the record that was last read.
     given_back: Option<Generation>,
-    /// Groups that a planted fault has read too early.
+    /// Groups that were read too early ([`Fault::ReadGroupsBeforeRaise`]).
     early_groups: Option<Reply>,
     effects: VecDeque<OpenerEffect>,
 }
@@ -332,7 +332,7 @@ impl Opener {
             Step::Pool => self.pool_read(now, &reply),
             Step::Raise => self.raise_answered(&reply),
             Step::Groups => {
-                if self.config.planted.read_groups_before_raise() && self.early_groups.is_none() {
+                if self.config.faults.has(Fault::ReadGroupsBeforeRaise) && self.early_groups.is_none() {
                     self.early_groups = Some(reply);
                     return self.raise();
                 }
@@ -378,7 +378,7 @@ impl Opener {
                 let json = "a record of numbers and texts";
                 let value = serde_json::to_vec(&record).expect(json);
                 let mut call = Call::put_if(self.volume_key(), *revision, value);
-                if !self.config.planted.raise_silently() {
+                if !self.config.faults.has(Fault::RaiseSilently) {
                     // A promotion that rests on what an older owner has said fails by this (R2).
                     call.then.push(Op::Put {
                         key: map::raised_key(self.pool.as_ref().expect("the pool's record was read").id),
@@ -516,10 +516,10 @@ impl Opener {
     }
 
     fn raise(&mut self) {
-        if self.config.planted.give_back_unasked() {
+        if self.config.faults.has(Fault::GiveBackUnasked) {
             self.given_back = Some(self.record().generation);
         }
-        if self.config.planted.read_groups_before_raise() && self.early_groups.is_none() {
+        if self.config.faults.has(Fault::ReadGroupsBeforeRaise) && self.early_groups.is_none() {
             return self.go(Step::Groups);
         }
         self.go(Step::Raise);

@@ -19,12 +19,14 @@
 //! * `store`: links, silence, promises; `credits`: what stores have granted.
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
+//! * `faults`: what is done wrong where a rule is switched off.
 //! * `state`, `status`: what is known of stores, groups and chunks; what an operator sees.
 
 mod answer;
 mod care;
 mod catch_up;
 mod exchange;
+mod faults;
 mod group;
 mod join;
 mod mend;
@@ -46,15 +48,14 @@ pub use status::{Counters, Status};
 
 use crate::config::Config;
 use crate::io::{CallId, Course, Effect, Opened, StopReason};
-use crate::table::Table;
-use crate::task::{Kind, Members, NIL, Tasks};
+use crate::members::{ByPosition, Members, Position, Seats};
+use crate::table::{ChunkSlot, GroupSlot, StoreSlot, Table, TaskSlot};
+use crate::task::{Kind, Tasks};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
 use amita_types::map::{self, PoolKind};
-use amita_types::message::MAX_MEMBERS;
 use amita_types::{BLOCK_BYTES, ChunkIndex, Epoch, GroupId, StoreId};
-use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 use state::{Ask, Chunk, Group, Store};
 use std::collections::vec_deque::Drain;
@@ -75,30 +76,30 @@ pub struct Sequencer {
     blocks_per_chunk: u16,
     min_copies: usize,
     id_base: u64,
-    stores: Table<Store>,
-    store_index: FxHashMap<StoreId, u32>,
-    groups: Table<Group>,
+    stores: Table<StoreSlot, Store>,
+    store_index: FxHashMap<StoreId, StoreSlot>,
+    groups: Table<GroupSlot, Group>,
     /// Groups that were touched, in order.
-    touched: Vec<u32>,
-    chunks: Table<Chunk>,
-    chunk_index: FxHashMap<ChunkIndex, u32>,
+    touched: Vec<GroupSlot>,
+    chunks: Table<ChunkSlot, Chunk>,
+    chunk_index: FxHashMap<ChunkIndex, ChunkSlot>,
     tasks: Tasks,
     /// I/Os that were submitted and have not ended.
     ios: usize,
     /// Payload bytes of writes without an acknowledgement.
     bytes: u64,
     /// Chunks whose queues could not be emptied; looked at again when something has changed.
-    blocked: VecDeque<u32>,
+    blocked: VecDeque<ChunkSlot>,
     retry_blocked: bool,
     /// Openings under way, and the groups with chunks that wait until one of them has ended.
     openings: usize,
-    starved: VecDeque<u32>,
+    starved: VecDeque<GroupSlot>,
     /// Reads that have their answer and lack promises.
-    unpromised: Vec<u32>,
+    unpromised: Vec<TaskSlot>,
     /// Groups with members to be brought up to date, which must be touched for it.
-    to_touch: Vec<u32>,
+    to_touch: Vec<GroupSlot>,
     /// Groups in which writes wait because too few members are left.
-    stuck: BTreeSet<u32>,
+    stuck: BTreeSet<GroupSlot>,
     silence: store::Silence,
     syncs: sync::Syncs,
     scrubs: scrub::Scrubs,
@@ -108,7 +109,7 @@ pub struct Sequencer {
     /// Before that no store has credits that have not been used for a while.
     credits_due: Time,
     /// Members that are left alone until then.
-    pauses: Vec<(Time, u32, usize)>,
+    pauses: Vec<(Time, GroupSlot, Position)>,
     metadata: metadata::Metadata,
     /// The next moment at which something may be due; [`Time`]'s end when nothing is.
     wake: Time,
@@ -187,18 +188,15 @@ impl Sequencer {
 
     fn add_group(&mut self, now: Time, record: map::Group, revision: u64) {
         assert_eq!(record.index.0 as usize, self.groups.len(), "groups come in order");
-        let mut members = ArrayVec::new();
-        for &id in &record.in_sync {
-            members.push(self.store_number(now, id));
-        }
-        self.groups.push(Group {
+        let members: Seats = record.in_sync.iter().map(|&id| self.store_number(now, id)).collect();
+        let group = self.groups.push(Group {
             id: GroupId {
                 pool: self.pool.id,
                 index: record.index,
             },
             current: Members::first(members.len()),
             syncing: Members::NONE,
-            since: [Epoch(0); MAX_MEMBERS],
+            since: ByPosition::filled(Epoch(0)),
             entered: Members::NONE,
             whole: Members::NONE,
             members,
@@ -213,7 +211,7 @@ impl Sequencer {
             reread: false,
             rereading: false,
             in_doubt: false,
-            fence: NIL,
+            fence: None,
             opening: Vec::new(),
             waiting: VecDeque::new(),
             starved: false,
@@ -221,21 +219,19 @@ impl Sequencer {
             busy: Vec::new(),
             chunks: Vec::new(),
         });
-        let group = self.groups.len() as u32 - 1;
         self.count_behind(now, group, true);
-        if !self.groups[group as usize].record.syncing.is_empty() {
+        if !self.groups[group].record.syncing.is_empty() {
             self.seat_newcomers(now, group);
             self.to_touch.push(group);
             self.arm(now);
         }
     }
 
-    fn store_number(&mut self, now: Time, id: StoreId) -> u32 {
+    fn store_number(&mut self, now: Time, id: StoreId) -> StoreSlot {
         if let Some(&number) = self.store_index.get(&id) {
             return number;
         }
-        let number = self.stores.len() as u32;
-        self.stores.push(Store {
+        let number = self.stores.push(Store {
             id,
             local: self.config.local_stores.contains(&id),
             up: false,
@@ -243,7 +239,7 @@ impl Sequencer {
             lost_at: now,
             unfit: false,
             awaited: 0,
-            via: NIL,
+            via: None,
             owes: false,
             missed: 0,
             behind_in: 0,
@@ -264,10 +260,10 @@ impl Sequencer {
             confirmed: Time(0),
             watch: self.care.health().number(id),
             charged_at: now,
-            confirm: NIL,
+            confirm: None,
             confirm_at: Time(0),
             idle_since: NEVER,
-            settle: NIL,
+            settle: None,
             asked: Ask { at: Time(0), want: 0 },
             answered: None,
             full: None,
@@ -335,7 +331,7 @@ impl Sequencer {
             stopped: self.stopped,
             ios: self.ios,
             chunks: self.chunks.len(),
-            stuck_groups: self.stuck.iter().map(|&group| self.groups[group as usize].id).collect(),
+            stuck_groups: self.stuck.iter().map(|&group| self.groups[group].id).collect(),
             syncs: self.progress(NEVER).collect(),
             counters: self.counters,
         }
@@ -374,9 +370,9 @@ impl Sequencer {
     }
 
     /// When a task passed which step.
-    fn course(&self, slot: u32) -> Course {
+    fn course(&self, slot: TaskSlot) -> Course {
         let task = &self.tasks[slot];
-        let store = |number: u32| self.stores.get(number as usize).map(|store| store.id);
+        let store = |number: Option<StoreSlot>| number.map(|number| self.stores[number].id);
         let (answered, last) = task.answered;
         Course {
             sent: task.first_sent,

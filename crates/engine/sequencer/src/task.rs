@@ -6,68 +6,12 @@
 
 use crate::config::MAX_TASKS;
 use crate::io::IoId;
-use crate::table::Table;
+use crate::members::{ByPosition, Members};
+use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Table, TaskSlot};
 use amita_reactor::{Slice, Time};
 use amita_types::io::Op;
-use amita_types::message::{MAX_MEMBERS, Sums};
+use amita_types::message::Sums;
 use amita_types::{BlockRange, Epoch, RequestId, TraceId, Version};
-
-/// No slot: the end of a list.
-pub const NIL: u32 = u32::MAX;
-
-/// Members of a group by their position in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Members(pub u8);
-
-const _: () = assert!(MAX_MEMBERS <= 8, "a set of members is one byte");
-
-impl Members {
-    pub const NONE: Members = Members(0);
-
-    pub fn first(count: usize) -> Members {
-        Members(((1u16 << count) - 1) as u8)
-    }
-
-    pub fn one(position: usize) -> Members {
-        Members(1 << position)
-    }
-
-    pub fn has(self, position: usize) -> bool {
-        self.0 & (1 << position) != 0
-    }
-
-    pub fn add(&mut self, position: usize) {
-        self.0 |= 1 << position;
-    }
-
-    pub fn remove(&mut self, position: usize) {
-        self.0 &= !(1 << position);
-    }
-
-    pub fn and(self, other: Members) -> Members {
-        Members(self.0 & other.0)
-    }
-
-    pub fn or(self, other: Members) -> Members {
-        Members(self.0 | other.0)
-    }
-
-    pub fn without(self, other: Members) -> Members {
-        Members(self.0 & !other.0)
-    }
-
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    pub fn count(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..MAX_MEMBERS).filter(move |&position| self.has(position))
-    }
-}
 
 /// A client's write or clear.
 #[derive(Debug)]
@@ -86,13 +30,13 @@ pub struct Write {
     /// Members to whose account of credits it has been charged on their present link (R7).
     pub charged: Members,
     /// How many blocks each account had for it: what comes again by a new link may find fewer than it needs.
-    pub taken: [u16; MAX_MEMBERS],
+    pub taken: ByPosition<u16>,
     /// Members that were asked for credits on its behalf while nothing else was to bring any.
     pub asked: Members,
     /// Since when it has been the first of its chunk and short of credits; none: it has not.
     pub short_since: Option<Time>,
     pub refusals: u8,
-    /// Its client has been told. Only planted faults tell before the write is committed.
+    /// Its client has been told. Only fault switches tell before the write is committed.
     pub told: bool,
 }
 
@@ -156,12 +100,8 @@ pub enum Kind {
     },
     /// A syncing member is to go on with the chunk's history from here (R5).
     Join,
-    /// A step of bringing a member up to date.
-    Sync {
-        /// The member's (by [`SyncStep::Chunks`]), else the chunk's, place among those under way.
-        of: u32,
-        step: SyncStep,
-    },
+    /// A step of bringing a member up to date, or of looking at copies.
+    Sync(SyncStep),
     /// A read that was answered by another member; it is kept so that a member that never answers is noticed.
     Orphan,
 }
@@ -185,13 +125,20 @@ pub enum Step {
     Roll,
 }
 
-/// A request that brings a member up to date.
+/// A request that brings a member up to date, or looks at copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStep {
     /// Which chunks does a member hold?
-    Chunks,
+    Chunks(SyncSlot),
     /// The same, to look at all of them.
     Walk,
+    /// One chunk is compared, and mended.
+    Mend(MendSlot, MendStep),
+}
+
+/// A request about one chunk's copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MendStep {
     /// Since when is the chunk incomplete at the target?
     Ask,
     /// Entries of the source.
@@ -208,35 +155,44 @@ pub enum SyncStep {
 #[derive(Debug)]
 pub struct Task {
     pub kind: Kind,
-    pub group: u32,
-    /// The chunk's slot; [`NIL`] where the task concerns none.
-    pub chunk: u32,
+    pub group: GroupSlot,
+    /// None where the task concerns none.
+    chunk: Option<ChunkSlot>,
     /// Who has yet to answer.
     pub waiting: Members,
     /// To whom it was sent on the present link.
     pub sent: Members,
     /// When it was first sent, by position: promises count from then (R4). The first of several sends is the safe one.
-    pub sent_at: [Time; MAX_MEMBERS],
+    pub sent_at: ByPosition<Time>,
     stamp: u32,
     /// Neighbours in the list that the task stands in.
-    previous: u32,
-    next: u32,
+    previous: Option<TaskSlot>,
+    next: Option<TaskSlot>,
     /// Neighbours in the order of reads by age.
-    older: u32,
-    newer: u32,
+    older: Option<TaskSlot>,
+    newer: Option<TaskSlot>,
     /// When the read was last sent to some member; when the write was asked for.
     pub asked_at: Time,
     /// Its I/O's trace.
     pub trace: TraceId,
     /// When a member first was sent it.
     pub first_sent: Time,
-    /// When a store last answered, and the number of that store.
-    pub answered: (Time, u32),
-    /// The number of a store that was not waited for any more.
-    pub missed: u32,
+    /// When a store last answered, and which.
+    pub answered: (Time, Option<StoreSlot>),
+    /// A store that was not waited for any more.
+    pub missed: Option<StoreSlot>,
 }
 
 impl Task {
+    /// The chunk that it concerns.
+    ///
+    /// # Panics
+    /// When it concerns none: fences, promises, credits and lists do not.
+    #[inline]
+    pub fn chunk(&self) -> ChunkSlot {
+        self.chunk.expect("a task of a chunk")
+    }
+
     pub fn write(&mut self) -> &mut Write {
         match &mut self.kind {
             Kind::Write(write) => write,
@@ -253,29 +209,23 @@ impl Task {
 }
 
 /// A queue of tasks, linked through them. A task stands in at most one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct List {
-    head: u32,
-    tail: u32,
-}
-
-impl Default for List {
-    fn default() -> List {
-        List { head: NIL, tail: NIL }
-    }
+    head: Option<TaskSlot>,
+    tail: Option<TaskSlot>,
 }
 
 impl List {
-    pub fn head(&self) -> Option<u32> {
-        (self.head != NIL).then_some(self.head)
+    pub fn head(&self) -> Option<TaskSlot> {
+        self.head
     }
 
-    pub fn tail(&self) -> Option<u32> {
-        (self.tail != NIL).then_some(self.tail)
+    pub fn tail(&self) -> Option<TaskSlot> {
+        self.tail
     }
 
     pub fn is_empty(&self) -> bool {
-        self.head == NIL
+        self.head.is_none()
     }
 }
 
@@ -288,8 +238,8 @@ const _: () = assert!(MAX_TASKS <= 1 << SLOT_BITS);
 /// All tasks.
 #[derive(Debug)]
 pub struct Tasks {
-    tasks: Table<Task>,
-    free: Vec<u32>,
+    tasks: Table<TaskSlot, Task>,
+    free: Vec<TaskSlot>,
     id_base: u64,
     /// Reads that await an answer, the one that was sent longest ago first.
     aging: List,
@@ -318,169 +268,165 @@ impl Tasks {
         self.tasks.len() - self.free.len()
     }
 
-    pub fn slots(&self) -> impl Iterator<Item = u32> + use<> {
-        0..self.tasks.len() as u32
+    pub fn slots(&self) -> impl Iterator<Item = TaskSlot> + use<> {
+        self.tasks.keys()
     }
 
     /// Slots among which all tasks of a group are; none where it has none.
-    pub fn slots_of(&self, group: u32) -> impl Iterator<Item = u32> + use<> {
-        let any = self.of_group.get(group as usize).is_some_and(|count| *count > 0);
-        0..if any { self.tasks.len() as u32 } else { 0 }
+    pub fn slots_of(&self, group: GroupSlot) -> impl Iterator<Item = TaskSlot> + use<> {
+        let any = self.of_group.get(group.at()).is_some_and(|count| *count > 0);
+        self.tasks.keys().take(if any { usize::MAX } else { 0 })
     }
 
-    pub fn add(&mut self, kind: Kind, group: u32, chunk: u32) -> u32 {
+    pub fn add(&mut self, kind: Kind, group: GroupSlot, chunk: Option<ChunkSlot>) -> TaskSlot {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                let slot = self.tasks.len() as u32;
-                assert!((slot as usize) < MAX_TASKS, "the caller bounds what it starts");
+                assert!(self.tasks.len() < MAX_TASKS, "the caller bounds what it starts");
                 self.tasks.push(Task {
                     kind: Kind::Free,
-                    group: 0,
-                    chunk: NIL,
+                    group,
+                    chunk,
                     waiting: Members::NONE,
                     sent: Members::NONE,
-                    sent_at: [Time(0); MAX_MEMBERS],
+                    sent_at: ByPosition::filled(Time(0)),
                     stamp: 0,
-                    previous: NIL,
-                    next: NIL,
-                    older: NIL,
-                    newer: NIL,
+                    previous: None,
+                    next: None,
+                    older: None,
+                    newer: None,
                     asked_at: Time(0),
                     trace: TraceId::NONE,
                     first_sent: Time(0),
-                    answered: (Time(0), NIL),
-                    missed: NIL,
-                });
-                slot
+                    answered: (Time(0), None),
+                    missed: None,
+                })
             }
         };
-        let task = &mut self.tasks[slot as usize];
+        let task = &mut self.tasks[slot];
         task.kind = kind;
         task.group = group;
         task.chunk = chunk;
         task.trace = TraceId::NONE;
         task.first_sent = Time(0);
-        task.answered = (Time(0), NIL);
-        task.missed = NIL;
+        task.answered = (Time(0), None);
+        task.missed = None;
         debug_assert!(task.waiting.is_empty() && task.sent.is_empty());
-        if self.of_group.len() <= group as usize {
-            self.of_group.resize(group as usize + 1, 0);
+        if self.of_group.len() <= group.at() {
+            self.of_group.resize(group.at() + 1, 0);
         }
-        self.of_group[group as usize] += 1;
+        self.of_group[group.at()] += 1;
         slot
     }
 
     /// Forgets a task that stands in no list; what it held is given back.
-    pub fn remove(&mut self, slot: u32) -> Kind {
+    pub fn remove(&mut self, slot: TaskSlot) -> Kind {
         self.rest(slot);
-        let task = &mut self.tasks[slot as usize];
+        let task = &mut self.tasks[slot];
         assert!(task.waiting.is_empty(), "a task ends when nothing is awaited");
         let kind = std::mem::replace(&mut task.kind, Kind::Free);
         assert!(!matches!(kind, Kind::Free), "a task ends once");
         task.sent = Members::NONE;
         task.stamp = (task.stamp + 1) & ((1 << STAMP_BITS) - 1);
-        self.of_group[task.group as usize] -= 1;
+        self.of_group[task.group.at()] -= 1;
         self.free.push(slot);
         kind
     }
 
-    pub fn id(&self, slot: u32) -> RequestId {
-        RequestId(self.id_base | u64::from(self[slot].stamp) << SLOT_BITS | u64::from(slot))
+    pub fn id(&self, slot: TaskSlot) -> RequestId {
+        RequestId(self.id_base | u64::from(self[slot].stamp) << SLOT_BITS | slot.at() as u64)
     }
 
     /// The task that a request's id names, if it is still under way.
-    pub fn find(&self, id: RequestId) -> Option<u32> {
-        let slot = (id.0 & ((1 << SLOT_BITS) - 1)) as u32;
-        let task = self.tasks.get(slot as usize)?;
+    pub fn find(&self, id: RequestId) -> Option<TaskSlot> {
+        let slot = TaskSlot::new((id.0 & ((1 << SLOT_BITS) - 1)) as usize);
+        let task = self.tasks.get(slot)?;
         (!matches!(task.kind, Kind::Free) && self.id(slot) == id).then_some(slot)
     }
 
-    pub fn push(&mut self, list: &mut List, slot: u32) {
+    pub fn push(&mut self, list: &mut List, slot: TaskSlot) {
         let tail = list.tail;
-        let task = &mut self.tasks[slot as usize];
+        let task = &mut self.tasks[slot];
         task.previous = tail;
-        task.next = NIL;
+        task.next = None;
         match tail {
-            NIL => list.head = slot,
-            tail => self.tasks[tail as usize].next = slot,
+            None => list.head = Some(slot),
+            Some(tail) => self.tasks[tail].next = Some(slot),
         }
-        list.tail = slot;
+        list.tail = Some(slot);
     }
 
-    pub fn unlink(&mut self, list: &mut List, slot: u32) {
-        let Task { previous, next, .. } = self.tasks[slot as usize];
+    pub fn unlink(&mut self, list: &mut List, slot: TaskSlot) {
+        let Task { previous, next, .. } = self.tasks[slot];
         match previous {
-            NIL => list.head = next,
-            previous => self.tasks[previous as usize].next = next,
+            None => list.head = next,
+            Some(previous) => self.tasks[previous].next = next,
         }
         match next {
-            NIL => list.tail = previous,
-            next => self.tasks[next as usize].previous = previous,
+            None => list.tail = previous,
+            Some(next) => self.tasks[next].previous = previous,
         }
     }
 
-    pub fn next(&self, slot: u32) -> Option<u32> {
-        let next = self[slot].next;
-        (next != NIL).then_some(next)
+    pub fn next(&self, slot: TaskSlot) -> Option<TaskSlot> {
+        self[slot].next
     }
 
-    pub fn previous(&self, slot: u32) -> Option<u32> {
-        let previous = self[slot].previous;
-        (previous != NIL).then_some(previous)
+    pub fn previous(&self, slot: TaskSlot) -> Option<TaskSlot> {
+        self[slot].previous
     }
 
     /// The read that has waited longest.
-    pub fn oldest(&self) -> Option<u32> {
+    pub fn oldest(&self) -> Option<TaskSlot> {
         self.aging.head()
     }
 
     /// A read was sent: it is the youngest now.
-    pub fn age(&mut self, slot: u32, now: Time) {
+    pub fn age(&mut self, slot: TaskSlot, now: Time) {
         self.rest(slot);
         let tail = self.aging.tail;
-        let task = &mut self.tasks[slot as usize];
+        let task = &mut self.tasks[slot];
         task.asked_at = now;
         task.older = tail;
-        task.newer = NIL;
+        task.newer = None;
         match tail {
-            NIL => self.aging.head = slot,
-            tail => self.tasks[tail as usize].newer = slot,
+            None => self.aging.head = Some(slot),
+            Some(tail) => self.tasks[tail].newer = Some(slot),
         }
-        self.aging.tail = slot;
+        self.aging.tail = Some(slot);
     }
 
     /// A read awaits nothing any more.
-    pub fn rest(&mut self, slot: u32) {
-        let Task { older, newer, .. } = self.tasks[slot as usize];
-        let stands = older != NIL || newer != NIL || self.aging.head == slot;
+    pub fn rest(&mut self, slot: TaskSlot) {
+        let Task { older, newer, .. } = self.tasks[slot];
+        let stands = older.is_some() || newer.is_some() || self.aging.head == Some(slot);
         if !stands {
             return;
         }
         match older {
-            NIL => self.aging.head = newer,
-            older => self.tasks[older as usize].newer = newer,
+            None => self.aging.head = newer,
+            Some(older) => self.tasks[older].newer = newer,
         }
         match newer {
-            NIL => self.aging.tail = older,
-            newer => self.tasks[newer as usize].older = older,
+            None => self.aging.tail = older,
+            Some(newer) => self.tasks[newer].older = older,
         }
-        let task = &mut self.tasks[slot as usize];
-        task.older = NIL;
-        task.newer = NIL;
+        let task = &mut self.tasks[slot];
+        task.older = None;
+        task.newer = None;
     }
 }
 
-impl std::ops::Index<u32> for Tasks {
+impl std::ops::Index<TaskSlot> for Tasks {
     type Output = Task;
-    fn index(&self, slot: u32) -> &Task {
-        &self.tasks[slot as usize]
+    fn index(&self, slot: TaskSlot) -> &Task {
+        &self.tasks[slot]
     }
 }
 
-impl std::ops::IndexMut<u32> for Tasks {
-    fn index_mut(&mut self, slot: u32) -> &mut Task {
-        &mut self.tasks[slot as usize]
+impl std::ops::IndexMut<TaskSlot> for Tasks {
+    fn index_mut(&mut self, slot: TaskSlot) -> &mut Task {
+        &mut self.tasks[slot]
     }
 }
 

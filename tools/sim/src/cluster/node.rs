@@ -224,12 +224,12 @@ impl Node {
             hedge_ms: settings.hedge_ms,
             confirm_reads: settings.confirm_reads && !setup.plants.trust_clocks,
             busy_pause: settings.busy_pause,
-            planted: setup.plants.volume,
+            faults: setup.plants.volume,
             ..amita_sequencer::Config::default()
         };
         let opener = amita_sequencer::OpenerConfig {
             release_timeout: settings.release_timeout,
-            planted: setup.plants.volume,
+            faults: setup.plants.volume,
             ..amita_sequencer::OpenerConfig::new(node_id(self.member), "")
         };
         #[cfg(feature = "planted")]

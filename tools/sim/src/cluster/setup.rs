@@ -16,7 +16,7 @@ pub struct Plants {
     /// Of the stores.
     pub store: amita_store::Planted,
     /// Of the sequencers.
-    pub volume: amita_sequencer::Planted,
+    pub volume: amita_sequencer::Faults,
     /// Of the gateways.
     pub node: amita_node::planted::Planted,
     /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.

@@ -36,7 +36,7 @@ macro_rules! of_store {
 /// Switches a rule of the sequencers off.
 macro_rules! of_volume {
     ($plant:ident) => {
-        plant!(plants => plants.volume.$plant = true)
+        plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::$plant))
     };
 }
 
@@ -83,7 +83,7 @@ fn of_stores() -> Vec<Mutant> {
 
 fn of_clusters() -> Vec<Mutant> {
     vec![
-        cluster("skip-generation-check", "R2", of_volume!(skip_generation_check), &[59]),
+        cluster("skip-generation-check", "R2", of_volume!(SkipGenerationCheck), &[59]),
         cluster("old-epoch-let-in", "R2", of_store!(OldEpochLetIn), &[]),
         cluster(
             "blind-eviction",
@@ -97,45 +97,45 @@ fn of_clusters() -> Vec<Mutant> {
             plant!(plants => plants.metadata.blind_promotion = true),
             &[],
         ),
-        cluster("skip-syncing", "R2", of_volume!(skip_syncing), &[]),
-        cluster("compare-versions-only", "R1", of_volume!(compare_versions), &[]),
-        cluster("no-settling", "R1", of_volume!(no_settling), &[]),
-        cluster("whole-at-once", "R5", of_volume!(whole_at_once), &[0]),
-        cluster("trust-base", "R5", of_volume!(trust_base), &[48]),
+        cluster("skip-syncing", "R2", of_volume!(SkipSyncing), &[]),
+        cluster("compare-versions-only", "R1", of_volume!(CompareVersions), &[]),
+        cluster("no-settling", "R1", of_volume!(NoSettling), &[]),
+        cluster("whole-at-once", "R5", of_volume!(WholeAtOnce), &[0]),
+        cluster("trust-base", "R5", of_volume!(TrustBase), &[48]),
         cluster("mends-anything", "R5", of_store!(MendsAnything), &[87]),
         cluster(
             "serves-syncing",
             "R5",
             plant!(plants => {
-                plants.volume.read_from_syncing = true;
+                plants.volume = plants.volume.with(amita_sequencer::Fault::ReadFromSyncing);
                 plants.store = plants.store.with(Plant::ServesSyncing);
             }),
             &[17],
         ),
-        cluster("no-hold", "R3", of_volume!(no_hold), &[29]),
-        cluster("no-promises", "R4", of_volume!(no_promises), &[]),
-        cluster("give-back-unasked", "R4", of_volume!(give_back_unasked), &[5060]),
-        cluster("promise-from-arrival", "R4", of_volume!(promise_from_arrival), &[]),
+        cluster("no-hold", "R3", of_volume!(NoHold), &[29]),
+        cluster("no-promises", "R4", of_volume!(NoPromises), &[]),
+        cluster("give-back-unasked", "R4", of_volume!(GiveBackUnasked), &[5060]),
+        cluster("promise-from-arrival", "R4", of_volume!(PromiseFromArrival), &[]),
         cluster(
             "read-groups-before-raise",
             "R6",
-            of_volume!(read_groups_before_raise),
+            of_volume!(ReadGroupsBeforeRaise),
             &[0],
         ),
-        cluster("roll-in-parts", "R6", of_volume!(roll_in_parts), &[]),
-        cluster("open-without-roll", "R6", of_volume!(open_without_roll), &[2]),
-        cluster("trust-unknown", "R6", of_volume!(trust_unknown), &[4]),
+        cluster("roll-in-parts", "R6", of_volume!(RollInParts), &[]),
+        cluster("open-without-roll", "R6", of_volume!(OpenWithoutRoll), &[2]),
+        cluster("trust-unknown", "R6", of_volume!(TrustUnknown), &[4]),
         cluster(
             "blind-raise",
             "R6",
             plant!(plants => plants.metadata.blind_raise = true),
             &[84],
         ),
-        cluster("no-credits", "R7", of_volume!(no_credits), &[39]),
-        cluster("full-without-word", "R7", of_volume!(full_without_word), &[]),
+        cluster("no-credits", "R7", of_volume!(NoCredits), &[39]),
+        cluster("full-without-word", "R7", of_volume!(FullWithoutWord), &[]),
         cluster("up-at-each-record", "R7", of_gateway!(up_at_each_record), &[0]),
-        cluster("forget-bytes", "R7", of_volume!(forget_bytes), &[0]),
-        cluster("no-least", "R8", of_volume!(no_least), &[]),
+        cluster("forget-bytes", "R7", of_volume!(ForgetBytes), &[0]),
+        cluster("no-least", "R8", of_volume!(NoLeast), &[]),
         cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
         cluster("any-age", "R9", of_gateway!(any_age), &[]),
         cluster("any-generation", "R9", of_gateway!(any_generation), &[]),
@@ -154,23 +154,18 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("fail-at-once", "R9", of_gateway!(fail_at_once), &[]),
         cluster("any-attempt", "R10", of_gateway!(any_attempt), &[]),
         cluster("forget-old-shard", "R10", of_gateway!(forget_old_shard), &[]),
-        cluster("serve-half-fenced", "R10", of_volume!(serve_half_fenced), &[17]),
-        cluster("ignore-min-copies", "R10", of_volume!(ignore_min_copies), &[17]),
-        cluster("ignore-lost", "R12", of_volume!(ignore_lost), &[120]),
+        cluster("serve-half-fenced", "R10", of_volume!(ServeHalfFenced), &[17]),
+        cluster("ignore-min-copies", "R10", of_volume!(IgnoreMinCopies), &[17]),
+        cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[120]),
         cluster(
             "blind-coordinator",
             "R12",
             plant!(plants => plants.metadata.blind_coordinator = true),
             &[35],
         ),
-        cluster("acknowledge-early", "I1", of_volume!(acknowledge_early), &[1]),
-        cluster(
-            "acknowledge-by-majority",
-            "I1",
-            of_volume!(acknowledge_by_majority),
-            &[1],
-        ),
-        cluster("whole-promise", "R4", of_volume!(whole_promise), &[]),
+        cluster("acknowledge-early", "I1", of_volume!(AcknowledgeEarly), &[1]),
+        cluster("acknowledge-by-majority", "I1", of_volume!(AcknowledgeByMajority), &[1]),
+        cluster("whole-promise", "R4", of_volume!(WholePromise), &[]),
         cluster(
             "clock-stands-still",
             "R4",
@@ -178,7 +173,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[],
         ),
         cluster("trust-clocks", "R4", plant!(plants => plants.trust_clocks = true), &[]),
-        cluster("memory-is-life", "R12", of_volume!(memory_is_life), &[]),
+        cluster("memory-is-life", "R12", of_volume!(MemoryIsLife), &[]),
         cluster("unreadable-is-torn", "D4", of_store!(UnreadableIsTorn), &[]),
         cluster("fresh-sum", "D7", of_store!(FreshSum), &[]),
         cluster("sum-unchecked", "I3", of_store!(SumUnchecked), &[57]),

@@ -702,7 +702,7 @@ pub fn all() -> Vec<Scenario> {
     };
     vec![
         Scenario {
-            hostile: plant!(plants => plants.volume.resend_out_of_order = true),
+            hostile: plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ResendOutOfOrder)),
             ..scenario(
                 "R1: writes that arrive out of order are refused",
                 "After a broken connection W2 comes before W1: a store that took it would never get W1.",
@@ -725,13 +725,13 @@ pub fn all() -> Vec<Scenario> {
             "R3: a read is held until every member has what it shows",
             "v10 is on M2 only, S1 reads it from M2; S1 and M2 die; S2 opens the others at v9: the read went back.",
             read_goes_back,
-            plant!(plants => plants.volume.no_hold = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoHold)),
         ),
         scenario(
             "R4: reads stand on promises",
             "S1 and M1 are cut off together; M1 is evicted, S2 acknowledges on M2 and M3; S1 still reads from M1.",
             cut_off_together,
-            plant!(plants => plants.volume.no_promises = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoPromises)),
         ),
         // Without the rule random seeds find it (the mutant `mends-anything`), this play does not.
         Scenario {
@@ -747,25 +747,25 @@ pub fn all() -> Vec<Scenario> {
             "R5: a member is whole when it has been compared",
             "A member that takes new writes says the newest version, and never got those that it missed.",
             returns,
-            plant!(plants => plants.volume.whole_at_once = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::WholeAtOnce)),
         ),
         scenario(
             "R6: half a roll-forward is none",
             "A roll-forward that stops in the middle leaves two stores with one label that differ.",
             roll_forwards,
-            plant!(plants => plants.volume.roll_in_parts = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RollInParts)),
         ),
         scenario(
             "R6: the generation is raised before the epochs are read",
             "Between the two the old owner evicts a member, and the new one believes in a set that is no more.",
             rival_gateways,
-            plant!(plants => plants.volume.read_groups_before_raise = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ReadGroupsBeforeRaise)),
         ),
         scenario(
             "R7: space is settled before a version is given out",
             "v10 is on M1, M2 and M3 is full: it can be neither completed nor undone.",
             Setup::cramped,
-            plant!(plants => plants.volume.no_credits = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoCredits)),
         ),
         scenario(
             "R7: planned work is seen by no client",
@@ -777,7 +777,7 @@ pub fn all() -> Vec<Scenario> {
             "R7: a clear never finds a store without room for it",
             "Each clear of what was never written leaves a chunk: the index is full of them, and a good store goes.",
             discarded,
-            plant!(plants => plants.volume.clear_what_is_not_there = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ClearWhatIsNotThere)),
         ),
         // Without the rule the member is evicted before anybody reads from it: the play does not meet its history any more.
         Scenario {
@@ -960,13 +960,13 @@ pub fn all() -> Vec<Scenario> {
             "R10: an in-sync set never shrinks below its least",
             "Two of three members are away; writes wait for one of them instead of going on with one copy.",
             below_min_copies,
-            plant!(plants => plants.volume.ignore_min_copies = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::IgnoreMinCopies)),
         ),
         scenario(
             "R10: a group is served when all of its members are fenced",
             "S2 fences the members that it reaches and serves; S1 goes on with those that S2 did not reach.",
             half_fenced,
-            plant!(plants => plants.volume.serve_half_fenced = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ServeHalfFenced)),
         ),
         Scenario {
             broken: None,
@@ -990,7 +990,7 @@ pub fn all() -> Vec<Scenario> {
             "I1: a write is acknowledged when every in-sync member has it",
             "An acknowledgement by the first answer is lost with its giver.",
             read_goes_back,
-            plant!(plants => plants.volume.acknowledge_early = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::AcknowledgeEarly)),
         ),
         scenario(
             "D7: a part of a rotten block is not written",
@@ -1019,7 +1019,7 @@ pub fn all() -> Vec<Scenario> {
             "R2: an eviction compares the volume's generation",
             "A deposed sequencer moves the epoch and acknowledges by it.",
             rival_gateways,
-            plant!(plants => plants.volume.skip_generation_check = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SkipGenerationCheck)),
         ),
     ]
 }

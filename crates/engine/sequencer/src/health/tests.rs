@@ -1,6 +1,7 @@
 //! Stores with latencies of their own, asked as a gateway asks them.
 
 use super::*;
+use crate::table::{Key, WatchSlot};
 
 /// How long a store takes, in microseconds, by a random number below ten thousand.
 type Model = fn(u64) -> u64;
@@ -47,7 +48,7 @@ impl Gateway {
     fn new(models: &[Model]) -> Gateway {
         let mut health = Health::default();
         for number in 0..models.len() {
-            assert_eq!(health.number(store(number)), number);
+            assert_eq!(health.number(store(number)), WatchSlot::new(number));
         }
         Gateway {
             health,
@@ -82,17 +83,17 @@ impl Gateway {
             if step * self.writes / steps != (step + 1) * self.writes / steps {
                 for number in 0..self.models.len() {
                     let took = self.took(number);
-                    self.health.record(self.now, number, true, took);
+                    self.health.record(self.now, WatchSlot::new(number), true, took);
                 }
             } else {
                 self.turn += 1;
                 let number = (0..self.models.len())
                     .map(|more| (self.turn + more) % self.models.len())
-                    .find(|&number| !self.health.avoids(number))
+                    .find(|&number| !self.health.avoids(WatchSlot::new(number)))
                     .unwrap_or(0);
                 let took = self.took(number);
                 self.reads_of[number] += 1;
-                self.health.record(self.now, number, false, took);
+                self.health.record(self.now, WatchSlot::new(number), false, took);
             }
         }
         let second = self.now.0 / 1_000_000_000;
@@ -205,7 +206,7 @@ fn a_short_fit_is_forgiven() {
     }
     gateway.seconds(20);
     assert_eq!(gateway.events, vec![]);
-    assert!(!gateway.health.avoids(0));
+    assert!(!gateway.health.avoids(WatchSlot::new(0)));
 }
 
 #[test]
@@ -267,7 +268,7 @@ fn a_number_is_found_without_a_look_at_all_stores() {
     let before = crate::table::looks();
     for _ in 0..10 {
         for number in 0..1000 {
-            assert_eq!(health.number(store(number)), number);
+            assert_eq!(health.number(store(number)), WatchSlot::new(number));
         }
     }
     let looks = crate::table::looks() - before;

@@ -4,7 +4,7 @@ use super::client::{Ask, CELLS};
 use super::gateways::add;
 use super::history;
 use super::world::{BLOCKS, CHUNKS, Event, GATEWAYS, GROUPS, MS, STORES, World, store_id, volume_id};
-use crate::{Counters, Planted};
+use crate::{Counters, Faults};
 use amita_types::{ChunkId, ChunkIndex};
 
 /// What a run is like.
@@ -311,7 +311,7 @@ pub struct Report {
 }
 
 /// Plays a seed.
-pub fn run(seed: u64, profile: Profile, planted: Planted) -> Result<Report, String> {
+pub fn run(seed: u64, profile: Profile, planted: Faults) -> Result<Report, String> {
     let mut world = World::new(seed, profile, planted);
     world.plan();
     let end = world.now + world.profile.length_ns;

@@ -14,7 +14,7 @@ impl World {
         }
         let base = self.base();
         let mut config = OpenerConfig::new(NodeId(gateway as u32), VOLUMES[volume]);
-        config.planted = self.planted;
+        config.faults = self.planted;
         config.release_timeout = Duration::from_millis(30);
         let opener = Opener::new(config, base, Time(self.now));
         self.gateways[gateway].openers[volume] = Some((opener, base));
@@ -127,7 +127,7 @@ impl World {
                 busy_pause: Duration::from_millis(1),
                 meta_pause: Duration::from_millis(5),
                 meta_pause_most: Duration::from_millis(40),
-                planted: self.planted,
+                faults: self.planted,
             };
             let base = self.base();
             let mut sequencer = Sequencer::new(config, opened.clone(), base, Time(self.now));

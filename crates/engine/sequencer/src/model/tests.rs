@@ -3,7 +3,7 @@
 use super::faults::{Profile, Report, run};
 use super::gateways::add;
 use super::world::Seen;
-use crate::{Counters, Planted};
+use crate::{Counters, Faults};
 
 fn play(profile: impl Fn(u64) -> Profile, seeds: std::ops::Range<u64>) -> (Counters, Seen) {
     let mut counters = Counters::default();
@@ -11,7 +11,7 @@ fn play(profile: impl Fn(u64) -> Profile, seeds: std::ops::Range<u64>) -> (Count
     for seed in seeds {
         let profile = profile(seed);
         let name = profile.name;
-        match run(seed, profile, Planted::default()) {
+        match run(seed, profile, Faults::NONE) {
             Ok(Report {
                 counters: more,
                 seen: other,
@@ -58,7 +58,7 @@ fn one_seed() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     for seed in from..to {
-        if let Some(why) = fault(seed, profile(name, seed), Planted::default()) {
+        if let Some(why) = fault(seed, profile(name, seed), Faults::NONE) {
             println!(
                 "seed {seed} of {name}: {}",
                 why.chars().take(300).collect::<String>().replace('\n', " ")
@@ -72,7 +72,7 @@ fn one_seed() {
 }
 
 /// Plays a seed, and says how it failed.
-fn fault(seed: u64, profile: Profile, planted: Planted) -> Option<String> {
+fn fault(seed: u64, profile: Profile, planted: Faults) -> Option<String> {
     match std::panic::catch_unwind(|| run(seed, profile, planted).map(|_| ())) {
         Ok(Ok(())) => None,
         Ok(Err(why)) => Some(why),
@@ -221,7 +221,7 @@ fn what_was_found() {
 }
 
 /// Plays seeds until one fails, and says how.
-fn find(name: &str, planted: Planted, profile: impl Fn(u64) -> Profile, seeds: u64) {
+fn find(name: &str, planted: Faults, profile: impl Fn(u64) -> Profile, seeds: u64) {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut found = None;
@@ -240,13 +240,13 @@ fn find(name: &str, planted: Planted, profile: impl Fn(u64) -> Profile, seeds: u
 }
 
 macro_rules! planted {
-    ($($name:ident by $profile:expr, $seeds:expr;)*) => {
+    ($($name:ident, $fault:ident by $profile:expr, $seeds:expr;)*) => {
         mod planted {
             use super::*;
             $(
                 #[test]
                 fn $name() {
-                    let planted = Planted { $name: true, ..Planted::default() };
+                    let planted = Faults::NONE.with(crate::Fault::$fault);
                     find(stringify!($name), planted, $profile, $seeds);
                 }
             )*
@@ -255,24 +255,24 @@ macro_rules! planted {
 }
 
 planted! {
-    skip_generation_check by Profile::split, 500;
-    no_hold by Profile::laggards, 500;
-    no_promises by Profile::split, 500;
-    read_groups_before_raise by Profile::wild, 500;
-    roll_in_parts by Profile::deaths, 1000;
-    no_credits by |_| Profile::tight(), 100;
-    no_least by |_| Profile::amnesia(), 300;
-    serve_half_fenced by Profile::deaths, 500;
-    ignore_min_copies by Profile::split, 500;
-    acknowledge_early by Profile::deaths, 500;
-    resend_out_of_order by |_| Profile::links(), 200;
-    raise_silently by Profile::relay, 2000;
-    forget_claimed by Profile::resync, 2000;
-    no_claimed_promises by Profile::apart, 3000;
-    claim_early by Profile::back, 200;
-    no_join by Profile::back, 200;
-    trust_mends by Profile::hot, 1000;
-    compare_versions by Profile::back, 1000;
-    trust_lists by Profile::resync, 1000;
-    compare_unsettled by Profile::hot, 4000;
+    skip_generation_check, SkipGenerationCheck by Profile::split, 500;
+    no_hold, NoHold by Profile::laggards, 500;
+    no_promises, NoPromises by Profile::split, 500;
+    read_groups_before_raise, ReadGroupsBeforeRaise by Profile::wild, 500;
+    roll_in_parts, RollInParts by Profile::deaths, 1000;
+    no_credits, NoCredits by |_| Profile::tight(), 100;
+    no_least, NoLeast by |_| Profile::amnesia(), 300;
+    serve_half_fenced, ServeHalfFenced by Profile::deaths, 500;
+    ignore_min_copies, IgnoreMinCopies by Profile::split, 500;
+    acknowledge_early, AcknowledgeEarly by Profile::deaths, 500;
+    resend_out_of_order, ResendOutOfOrder by |_| Profile::links(), 200;
+    raise_silently, RaiseSilently by Profile::relay, 2000;
+    forget_claimed, ForgetClaimed by Profile::resync, 2000;
+    no_claimed_promises, NoClaimedPromises by Profile::apart, 3000;
+    claim_early, ClaimEarly by Profile::back, 200;
+    no_join, NoJoin by Profile::back, 200;
+    trust_mends, TrustMends by Profile::hot, 1000;
+    compare_versions, CompareVersions by Profile::back, 1000;
+    trust_lists, TrustLists by Profile::resync, 1000;
+    compare_unsettled, CompareUnsettled by Profile::hot, 4000;
 }

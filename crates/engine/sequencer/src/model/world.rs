@@ -5,7 +5,7 @@ use super::faults::Profile;
 use super::random::Random;
 use super::store::Store;
 use crate::io::CallId;
-use crate::{Counters, Opener, OwnerReply, Planted, Sequencer};
+use crate::{Counters, Faults, Opener, OwnerReply, Sequencer};
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::{Slice, Time};
 use amita_types::map::{self, PoolKind};
@@ -204,7 +204,7 @@ pub struct World {
     pub queue: BTreeMap<(u64, u64), Event>,
     pub random: Random,
     pub profile: Profile,
-    pub planted: Planted,
+    pub planted: Faults,
     pub stores: Vec<Store>,
     pub flushing: Vec<bool>,
     pub gateways: Vec<Gateway>,
@@ -234,7 +234,7 @@ pub fn store_id(index: usize) -> StoreId {
 }
 
 impl World {
-    pub fn new(seed: u64, profile: Profile, planted: Planted) -> World {
+    pub fn new(seed: u64, profile: Profile, planted: Faults) -> World {
         let mut random = Random::new(seed);
         let mut meta = amita_metadata::model::State::new();
         let mut put = |key: String, value: Vec<u8>| {

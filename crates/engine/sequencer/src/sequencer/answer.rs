@@ -3,6 +3,8 @@
 use super::store::News;
 use super::{Sequencer, UNFIT_PAUSES};
 use crate::io::{Effect, StopReason, Warning};
+use crate::members::Position;
+use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
@@ -11,9 +13,9 @@ use amita_types::message::{Answer, AnswerBody, Problem, Refusal};
 /// An answer that was awaited.
 #[derive(Clone, Copy)]
 struct Awaited {
-    slot: u32,
-    position: usize,
-    store: u32,
+    slot: TaskSlot,
+    position: Position,
+    store: StoreSlot,
 }
 
 impl Sequencer {
@@ -29,7 +31,7 @@ impl Sequencer {
         if let Some((slot, _)) = awaited
             && self.tasks[slot].kind.is_work()
         {
-            self.stores[store as usize].idle_since = now;
+            self.stores[store].idle_since = now;
         }
         let news = match answer.result {
             Err(Refusal::Busy) => News::Busy,
@@ -57,7 +59,7 @@ impl Sequencer {
     }
 
     /// What an answer says of its store. Promises and credits are given out of its memory: its disk may hang meanwhile.
-    fn news_of(&self, awaited: Option<(u32, usize)>) -> News {
+    fn news_of(&self, awaited: Option<(TaskSlot, Position)>) -> News {
         match awaited {
             Some((slot, _)) if matches!(self.tasks[slot].kind, Kind::Confirm | Kind::Settle { .. }) => News::Speaks,
             Some((slot, position)) => News::Works(self.tasks[slot].sent_at[position]),
@@ -66,13 +68,10 @@ impl Sequencer {
     }
 
     /// The task and position that an answer belongs to, where it is still awaited.
-    fn awaited(&self, id: RequestId, store: u32) -> Option<(u32, usize)> {
+    fn awaited(&self, id: RequestId, store: StoreSlot) -> Option<(TaskSlot, Position)> {
         let slot = self.tasks.find(id)?;
         let task = &self.tasks[slot];
-        let position = self.groups[task.group as usize]
-            .members
-            .iter()
-            .position(|&member| member == store)?;
+        let position = self.position(task.group, store)?;
         // What was not sent in this stint of the member is not answered either: an old answer does not count.
         (task.waiting.has(position) && task.sent.has(position)).then_some((slot, position))
     }
@@ -92,7 +91,7 @@ impl Sequencer {
             (Kind::Settle { .. }, AnswerBody::Settled { full }) => self.settled(slot, position, full),
             (Kind::Orphan, _) => self.settle_and_drop(slot, position),
             (Kind::Join, AnswerBody::Joined { .. }) => self.joined(now, slot, position),
-            (&Kind::Sync { of, step }, body) => self.sync_answered(now, slot, position, (of, step), body, payload),
+            (&Kind::Sync(step), body) => self.sync_answered(now, slot, position, step, body, payload),
             (Kind::Open(_), body) => self.opening_answered(now, slot, position, body, &payload),
             (_, body) => {
                 // An answer to another question: the store is not to be trusted with this group.
@@ -116,7 +115,7 @@ impl Sequencer {
                 // R2: whoever refuses for an old epoch has learned of a new one; the metadata says which.
                 self.counters.stale_epochs += 1;
                 self.unready(group, position);
-                self.groups[group as usize].in_doubt = true;
+                self.groups[group].in_doubt = true;
                 self.reread(group);
             }
             Refusal::NotFenced | Refusal::Fenced { .. } => {
@@ -125,15 +124,15 @@ impl Sequencer {
             }
             Refusal::Busy => self.pause(now, group, position, self.config.busy_pause),
             Refusal::Poisoned | Refusal::NoSuchStore => {
-                if !self.stores[store as usize].unfit {
-                    self.stores[store as usize].unfit = true;
+                if !self.stores[store].unfit {
+                    self.stores[store].unfit = true;
                     self.warn_refused(group, store, refusal);
                 }
-                self.stores[store as usize].worked = false;
+                self.stores[store].worked = false;
                 self.lose(now, store);
                 self.pause(now, group, position, self.config.busy_pause * UNFIT_PAUSES);
                 if *refusal == Refusal::Poisoned {
-                    self.stores[store as usize].poisoned = true;
+                    self.stores[store].poisoned = true;
                 }
             }
             _ => {}
@@ -147,7 +146,7 @@ impl Sequencer {
             Kind::Orphan => self.settle_and_drop(slot, position),
             Kind::Open(_) => self.opening_refused(now, slot, position, refusal),
             Kind::Join => self.join_refused(now, slot, position, refusal),
-            Kind::Sync { of, step } => self.sync_refused(now, slot, position, (of, step), refusal),
+            Kind::Sync(step) => self.sync_refused(now, slot, position, step, refusal),
             Kind::Free => unreachable!("nothing is awaited from a task that has ended"),
         }
         if *refusal == Refusal::Poisoned {
@@ -157,24 +156,24 @@ impl Sequencer {
     }
 
     /// A member of a group does what no store of this protocol does: it is evicted.
-    pub(super) fn misbehaved(&mut self, now: Time, slot: u32, position: usize, refusal: String) {
+    pub(super) fn misbehaved(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: String) {
         let group = self.tasks[slot].group;
-        let store = self.stores[self.groups[group as usize].members[position] as usize].id;
+        let store = self.stores[self.groups[group].members[position]].id;
         self.effects.push_back(Effect::Warn(Warning::Refused {
-            group: self.groups[group as usize].id,
+            group: self.groups[group].id,
             store,
             refusal,
         }));
         self.evict_soon(group, position);
-        let store = self.groups[group as usize].members[position];
+        let store = self.groups[group].members[position];
         let what = Problem::Range;
         self.refused(now, Awaited { slot, position, store }, &Refusal::Invalid { what });
     }
 
-    pub(super) fn warn_refused(&mut self, group: u32, store: u32, refusal: &Refusal) {
+    pub(super) fn warn_refused(&mut self, group: GroupSlot, store: StoreSlot, refusal: &Refusal) {
         self.effects.push_back(Effect::Warn(Warning::Refused {
-            group: self.groups[group as usize].id,
-            store: self.stores[store as usize].id,
+            group: self.groups[group].id,
+            store: self.stores[store].id,
             refusal: format!("{refusal:?}"),
         }));
     }

@@ -3,7 +3,9 @@
 
 use super::Sequencer;
 use crate::health::Care;
+use crate::members::Position;
 use crate::pace::{Level, Pass};
+use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::Time;
 use amita_types::map::PoolKind;
@@ -19,11 +21,11 @@ impl Sequencer {
     }
 
     /// How much a group needs what is done for it.
-    pub(super) fn level(&self, group: u32) -> Level {
+    pub(super) fn level(&self, group: GroupSlot) -> Level {
         let PoolKind::Replicated { copies, .. } = self.pool.kind else {
             return Level::Degraded;
         };
-        let in_sync = self.groups[group as usize].current.count();
+        let in_sync = self.groups[group].current.count();
         if in_sync >= usize::from(copies) {
             Level::Rebalance
         } else if in_sync <= self.min_copies {
@@ -49,7 +51,7 @@ impl Sequencer {
     }
 
     /// A store has done what a task asked of it: how long did that take?
-    pub(super) fn measure(&mut self, now: Time, slot: u32, position: usize, store: u32) {
+    pub(super) fn measure(&mut self, now: Time, slot: TaskSlot, position: Position, store: StoreSlot) {
         let task = &self.tasks[slot];
         let write = match &task.kind {
             Kind::Write(write) if !write.clear => true,
@@ -58,7 +60,7 @@ impl Sequencer {
             _ => return,
         };
         let took = now.since(task.sent_at[position]);
-        let watch = self.stores[store as usize].watch;
+        let watch = self.stores[store].watch;
         self.care.health().record(now, watch, write, took);
     }
 

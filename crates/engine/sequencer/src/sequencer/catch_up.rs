@@ -12,21 +12,24 @@
 
 use super::Sequencer;
 use super::state::ChunkState;
-use crate::task::{Kind, Members};
+use crate::faults::Fault;
+use crate::members::{Members, Position};
+use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
+use crate::task::Kind;
 use amita_reactor::Time;
 use amita_types::Version;
 
 impl Sequencer {
     /// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
-    pub(super) fn must_catch_up(&self, group: u32, position: usize) -> bool {
-        let current = self.groups[group as usize].current;
+    pub(super) fn must_catch_up(&self, group: GroupSlot, position: Position) -> bool {
+        let current = self.groups[group].current;
         let spared = current.count() > self.min_copies;
-        current.has(position) && current.count() > 1 && !spared && !self.config.planted.no_catch_up()
+        current.has(position) && current.count() > 1 && !spared && !self.config.faults.has(Fault::NoCatchUp)
     }
 
     /// Nothing that the member was sent of the chunk is unanswered.
-    pub(super) fn catch_up(&mut self, now: Time, chunk: u32) {
-        let state = &mut self.chunks[chunk as usize];
+    pub(super) fn catch_up(&mut self, now: Time, chunk: ChunkSlot) {
+        let state = &mut self.chunks[chunk];
         if !matches!(state.state, ChunkState::Open) {
             return;
         }
@@ -39,12 +42,12 @@ impl Sequencer {
     }
 
     /// Chunks of the group that came to nothing are tried again.
-    pub(super) fn catch_up_again(&mut self, now: Time, group: u32) {
-        for index in 0..self.groups[group as usize].busy.len() {
-            let Some(&chunk) = self.groups[group as usize].busy.get(index) else {
+    pub(super) fn catch_up_again(&mut self, now: Time, group: GroupSlot) {
+        for index in 0..self.groups[group].busy.len() {
+            let Some(&chunk) = self.groups[group].busy.get(index) else {
                 return;
             };
-            let behind = self.chunks[chunk as usize].behind;
+            let behind = self.chunks[chunk].behind;
             let outstanding = self.awaited_writes(chunk).any(|slot| {
                 let task = &self.tasks[slot];
                 !task.waiting.and(task.sent).and(behind).is_empty()
@@ -56,8 +59,8 @@ impl Sequencer {
     }
 
     /// Every member in sync holds the chunk whole at `version`: they have said so, or were rolled forward to it.
-    pub(super) fn caught_up(&mut self, now: Time, chunk: u32, version: Version) {
-        let state = &mut self.chunks[chunk as usize];
+    pub(super) fn caught_up(&mut self, now: Time, chunk: ChunkSlot, version: Version) {
+        let state = &mut self.chunks[chunk];
         let group = state.group;
         if version < state.committed || version > state.issued {
             // No member can have less than was acknowledged, or more than was given out.
@@ -69,8 +72,8 @@ impl Sequencer {
         state.catching = false;
         let behind = std::mem::take(&mut state.behind);
         state.stalled = state.stalled.without(behind);
-        let current = self.groups[group as usize].current;
-        let slots: Vec<u32> = self.awaited_writes(chunk).collect();
+        let current = self.groups[group].current;
+        let slots: Vec<TaskSlot> = self.awaited_writes(chunk).collect();
         for slot in slots {
             if self.tasks[slot].write().version > version {
                 break;
@@ -91,8 +94,8 @@ impl Sequencer {
     }
 
     /// No member could give what the others need: the chunk goes on as it is, and that is tried again after a while.
-    pub(super) fn catch_up_failed(&mut self, now: Time, chunk: u32) {
-        let state = &mut self.chunks[chunk as usize];
+    pub(super) fn catch_up_failed(&mut self, now: Time, chunk: ChunkSlot) {
+        let state = &mut self.chunks[chunk];
         state.state = ChunkState::Open;
         state.catching = false;
         state.bad_sources = Members::NONE;
@@ -101,13 +104,13 @@ impl Sequencer {
             self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
         }
         self.retry_blocked = true;
-        let busy = self.chunks[chunk as usize].writes.head().is_some_and(|slot| {
+        let busy = self.chunks[chunk].writes.head().is_some_and(|slot| {
             debug_assert!(matches!(self.tasks[slot].kind, Kind::Write(_)));
             true
         });
         if !busy || behind.is_empty() {
             // All that was behind has left meanwhile.
-            self.chunks[chunk as usize].behind = Members::NONE;
+            self.chunks[chunk].behind = Members::NONE;
         }
         self.block(chunk);
     }

@@ -2,7 +2,9 @@
 
 use super::Sequencer;
 use super::state::ChunkState;
-use crate::task::{Kind, List, Members, NIL};
+use crate::members::Members;
+use crate::table::{ChunkSlot, Key, TaskSlot};
+use crate::task::{Kind, List};
 use amita_types::StoreId;
 use std::collections::BTreeSet;
 
@@ -14,8 +16,8 @@ impl Sequencer {
         }
         self.check_stores();
         self.check_groups();
-        for chunk in 0..self.chunks.len() {
-            self.check_chunk(chunk as u32);
+        for chunk in self.chunks.keys() {
+            self.check_chunk(chunk);
         }
         let ios = self.live().filter(|&slot| match &self.tasks[slot].kind {
             Kind::Write(write) => !write.told,
@@ -32,18 +34,19 @@ impl Sequencer {
         );
     }
 
-    fn live(&self) -> impl Iterator<Item = u32> + '_ {
+    fn live(&self) -> impl Iterator<Item = TaskSlot> + '_ {
         self.tasks
             .slots()
             .filter(|&slot| !matches!(self.tasks[slot].kind, Kind::Free))
     }
 
     fn check_stores(&self) {
-        for (number, store) in self.stores.iter().enumerate() {
+        for number in self.stores.keys() {
+            let store = &self.stores[number];
             let (mut awaited, mut writes, mut bytes) = (0, 0, 0);
             for slot in self.live() {
                 let task = &self.tasks[slot];
-                let Some(position) = self.position(task.group, number as u32) else {
+                let Some(position) = self.position(task.group, number) else {
                     continue;
                 };
                 if task.waiting.has(position) {
@@ -59,18 +62,19 @@ impl Sequencer {
             }
             assert_eq!((awaited, writes, bytes), (store.awaited, store.writes, store.bytes));
             assert!(awaited == 0 || store.owes, "its silence is noticed");
-            assert_eq!(self.silence.stores.contains(&(number as u32)), store.owes);
+            assert_eq!(self.silence.stores.contains(&number), store.owes);
         }
     }
 
     fn check_groups(&self) {
-        for (number, group) in self.groups.iter().enumerate() {
+        for number in self.groups.keys() {
+            let group = &self.groups[number];
             assert!(
                 group.ready.without(group.all()).is_empty(),
                 "who left serves nothing (R4, R10)"
             );
             let names = |members: Members| -> BTreeSet<StoreId> {
-                let ids = members.iter().map(|position| group.members[position] as usize);
+                let ids = members.iter().map(|position| group.members[position]);
                 ids.map(|number| self.stores[number].id).collect()
             };
             let record = &group.record;
@@ -87,26 +91,24 @@ impl Sequencer {
             assert!(group.entered.without(group.syncing).is_empty());
             assert!(group.whole.without(group.entered).is_empty());
             for position in group.ready.iter() {
-                assert!(self.stores[group.members[position] as usize].up);
+                assert!(self.stores[group.members[position]].up);
             }
-            for slot in self.live().filter(|&slot| self.tasks[slot].group as usize == number) {
+            for slot in self.live().filter(|&slot| self.tasks[slot].group == number) {
                 assert!(
                     self.tasks[slot].waiting.without(group.all()).is_empty(),
                     "who left owes nothing"
                 );
             }
             let stuck = group.touched && !group.missed.and(group.current).is_empty();
-            assert_eq!(self.stuck.contains(&(number as u32)), stuck);
-            assert!(
-                group.waiting.is_empty() || group.starved || !self.is_fenced(number as u32) || !group.paused.is_empty()
-            );
-            if group.fence != NIL {
-                assert!(matches!(self.tasks[group.fence].kind, Kind::Fence { epoch } if epoch == group.record.epoch));
+            assert_eq!(self.stuck.contains(&number), stuck);
+            assert!(group.waiting.is_empty() || group.starved || !self.is_fenced(number) || !group.paused.is_empty());
+            if let Some(fence) = group.fence {
+                assert!(matches!(self.tasks[fence].kind, Kind::Fence { epoch } if epoch == group.record.epoch));
             }
         }
     }
 
-    fn all_of(&self, list: List) -> Vec<u32> {
+    fn all_of(&self, list: List) -> Vec<TaskSlot> {
         let mut all = Vec::new();
         let mut cursor = list.head();
         while let Some(slot) = cursor {
@@ -116,17 +118,17 @@ impl Sequencer {
         all
     }
 
-    fn check_chunk(&self, number: u32) {
-        let chunk = &self.chunks[number as usize];
-        let group = &self.groups[chunk.group as usize];
+    fn check_chunk(&self, number: ChunkSlot) {
+        let chunk = &self.chunks[number];
+        let group = &self.groups[chunk.group];
         assert!(chunk.committed <= chunk.issued);
         assert!(
             chunk.behind.without(chunk.stalled).is_empty(),
             "who is behind is sent nothing"
         );
-        assert_eq!(chunk.busy_at != NIL, !chunk.writes.is_empty());
-        if chunk.busy_at != NIL {
-            assert_eq!(group.busy[chunk.busy_at as usize], number);
+        assert_eq!(chunk.busy_at.is_some(), !chunk.writes.is_empty());
+        if let Some(at) = chunk.busy_at {
+            assert_eq!(group.busy[at.at()], number);
         }
         let writes = self.all_of(chunk.writes);
         assert_eq!(writes.len(), chunk.write_count as usize);
@@ -168,7 +170,8 @@ impl Sequencer {
             ChunkState::Waiting | ChunkState::Opening(_) => {
                 assert!(chunk.catching || (writes.is_empty() && chunk.held.is_empty()));
                 assert!(group.touched && group.opens);
-                assert_eq!(group.opening[chunk.opening_at as usize], number);
+                let at = chunk.opening_at.expect("it stands in the list");
+                assert_eq!(group.opening[at.at()], number);
                 let waits = matches!(chunk.state, ChunkState::Waiting);
                 assert_eq!(group.waiting.contains(&number), waits, "what waits has its turn");
             }

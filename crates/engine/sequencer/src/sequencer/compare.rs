@@ -8,40 +8,41 @@
 
 use super::Sequencer;
 use crate::io::Course;
-use crate::task::{Kind, NIL, Read};
+use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
+use crate::task::{Kind, Read};
 use amita_reactor::Time;
 use amita_types::TraceId;
 use amita_types::io::{IoError, Payload};
 
 impl Sequencer {
     /// Goes on with the chunk's compare-and-write, or begins the next one.
-    pub(super) fn kick_compare(&mut self, now: Time, chunk: u32) {
-        let state = &mut self.chunks[chunk as usize];
-        if state.comparing == NIL {
+    pub(super) fn kick_compare(&mut self, now: Time, chunk: ChunkSlot) {
+        let state = &mut self.chunks[chunk];
+        if state.comparing.is_none() {
             let Some(slot) = state.queued_compares.head() else {
                 return;
             };
             self.tasks.unlink(&mut state.queued_compares, slot);
-            state.comparing = slot;
+            state.comparing = Some(slot);
             self.tasks.push(&mut state.compared, slot);
         }
-        let state = &mut self.chunks[chunk as usize];
+        let state = &mut self.chunks[chunk];
         let Some(slot) = state.compared.head() else { return };
         if let Kind::Write(_) = self.tasks[slot].kind {
             self.try_write(now, slot);
         } else if state.write_count == 0 {
             self.tasks.unlink(&mut state.compared, slot);
             if !self.try_read(now, slot) {
-                self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+                self.tasks.push(&mut self.chunks[chunk].queued_reads, slot);
             }
         }
     }
 
     /// The chunk's compare-and-write has ended, or its write has a version: others go on.
-    pub(super) fn end_compare(&mut self, chunk: u32, slot: u32) {
-        let state = &mut self.chunks[chunk as usize];
-        if state.comparing == slot {
-            state.comparing = NIL;
+    pub(super) fn end_compare(&mut self, chunk: ChunkSlot, slot: TaskSlot) {
+        let state = &mut self.chunks[chunk];
+        if state.comparing == Some(slot) {
+            state.comparing = None;
             self.block(chunk);
             self.retry_blocked = true;
         }
@@ -51,9 +52,9 @@ impl Sequencer {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn compare_found(
         &mut self,
-        slot: u32,
-        chunk: u32,
-        group: u32,
+        slot: TaskSlot,
+        chunk: ChunkSlot,
+        group: GroupSlot,
         (trace, asked_at): (TraceId, Time),
         read: Read,
         found: &Payload,
@@ -66,18 +67,18 @@ impl Sequencer {
             Payload::Zeros(_) => expected.iter().all(|byte| *byte == 0),
             Payload::None | Payload::Allocation(_) => unreachable!("the range was read"),
         };
-        assert_eq!(self.chunks[chunk as usize].comparing, slot, "one at a time");
+        assert_eq!(self.chunks[chunk].comparing, Some(slot), "one at a time");
         if !is_equal {
             self.end_compare(chunk, slot);
             return self.done(read.io, Err(IoError::Miscompare), Payload::None, course);
         }
         let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
         let kind = self.write_kind(read.io, false, offset_bytes, half as u32, read.range, new);
-        let slot = self.tasks.add(kind, group, chunk);
+        let slot = self.tasks.add(kind, group, Some(chunk));
         self.tasks[slot].trace = trace;
         self.tasks[slot].asked_at = asked_at;
-        let state = &mut self.chunks[chunk as usize];
-        state.comparing = slot;
+        let state = &mut self.chunks[chunk];
+        state.comparing = Some(slot);
         self.tasks.push(&mut state.compared, slot);
         self.block(chunk);
         self.retry_blocked = true;

@@ -11,7 +11,10 @@
 
 use super::state::{Ask, Store};
 use super::{NEVER, Sequencer, write};
-use crate::task::{Kind, NIL};
+use crate::faults::Fault;
+use crate::members::{Members, Position};
+use crate::table::{GroupSlot, StoreSlot, TaskSlot};
+use crate::task::Kind;
 use amita_reactor::{Slice, Time};
 use amita_types::message::{MAX_PIECES, RequestBody};
 use std::time::Duration;
@@ -41,7 +44,7 @@ impl Store {
 impl Sequencer {
     /// Members lack credits for a write that has no version yet: asks them, where nothing else may bring some. True: one of
     /// them is full.
-    pub(super) fn ask_for_credits(&mut self, now: Time, slot: u32, group: u32, short: crate::task::Members) -> bool {
+    pub(super) fn ask_for_credits(&mut self, now: Time, slot: TaskSlot, group: GroupSlot, short: Members) -> bool {
         let asked_at = self.tasks[slot].asked_at;
         let write = self.tasks[slot].write();
         let want = write::charge(write);
@@ -50,8 +53,8 @@ impl Sequencer {
         }
         let short_since = *write.short_since.get_or_insert(now);
         for position in short.iter() {
-            let number = self.groups[group as usize].members[position];
-            let store = &self.stores[number as usize];
+            let number = self.groups[group].members[position];
+            let store = &self.stores[number];
             if !self.can_send(group, position) {
                 // A fence's answer or an eviction is to come. One that is lost is asked: its answer says that it is not.
                 continue;
@@ -64,7 +67,7 @@ impl Sequencer {
                 self.tasks[slot].write().asked.remove(position);
                 continue;
             }
-            if store.settle != NIL {
+            if store.settle.is_some() {
                 continue;
             }
             let asked = self.tasks[slot].write().asked.has(position);
@@ -74,16 +77,16 @@ impl Sequencer {
             let word = since(store.full, asked_at)
                 .filter(of_as_much)
                 .or(late.filter(of_as_much));
-            let unasked = (asked && self.config.planted.full_without_word()).then_some(store.asked);
+            let unasked = (asked && self.config.faults.has(Fault::FullWithoutWord)).then_some(store.asked);
             if let Some(word) = word.or(unasked) {
                 // Those behind it need not wait as long.
-                self.stores[number as usize].full = Some(word);
-                if !self.groups[group as usize].syncing.has(position) {
+                self.stores[number].full = Some(word);
+                if !self.groups[group].syncing.has(position) {
                     return true;
                 }
                 // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write. Once said is
                 // enough: each time has all that waits looked at again.
-                if !self.groups[group as usize].to_evict.has(position) {
+                if !self.groups[group].to_evict.has(position) {
                     self.evict_soon(group, position);
                 }
                 continue;
@@ -103,16 +106,16 @@ impl Sequencer {
     }
 
     /// Sends a request about credits; none is under way.
-    fn settle_credits(&mut self, now: Time, group: u32, position: usize, want: u64, back: u64) {
-        let number = self.groups[group as usize].members[position];
-        let slot = self.tasks.add(Kind::Settle { back }, group, NIL);
-        let store = &mut self.stores[number as usize];
+    fn settle_credits(&mut self, now: Time, group: GroupSlot, position: Position, want: u64, back: u64) {
+        let number = self.groups[group].members[position];
+        let slot = self.tasks.add(Kind::Settle { back }, group, None);
+        let store = &mut self.stores[number];
         assert!(
-            store.settle == NIL && back <= store.credit,
+            store.settle.is_none() && back <= store.credit,
             "only what there is, and once"
         );
         store.credit -= back;
-        store.settle = slot;
+        store.settle = Some(slot);
         store.asked = Ask { at: now, want };
         if want > 0 {
             // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
@@ -131,9 +134,9 @@ impl Sequencer {
     }
 
     /// A request about credits was answered; what the answer brings has been counted.
-    pub(super) fn settled(&mut self, slot: u32, position: usize, full: bool) {
-        let number = self.groups[self.tasks[slot].group as usize].members[position];
-        let store = &mut self.stores[number as usize];
+    pub(super) fn settled(&mut self, slot: TaskSlot, position: Position, full: bool) {
+        let number = self.groups[self.tasks[slot].group].members[position];
+        let store = &mut self.stores[number];
         if store.credit < store.asked.want {
             store.answered = Some(store.asked);
         }
@@ -146,45 +149,45 @@ impl Sequencer {
     }
 
     /// It was refused: what was given back was not taken.
-    pub(super) fn settle_refused(&mut self, slot: u32, position: usize) {
-        let number = self.groups[self.tasks[slot].group as usize].members[position];
+    pub(super) fn settle_refused(&mut self, slot: TaskSlot, position: Position) {
+        let number = self.groups[self.tasks[slot].group].members[position];
         if let Kind::Settle { back } = self.tasks[slot].kind {
-            self.stores[number as usize].credit += back;
+            self.stores[number].credit += back;
         }
         self.end_settle(slot, position);
     }
 
     /// Its answer is not awaited any more, because the member has left the group. Whether the store took what was given
     /// back, the answer tells.
-    pub(super) fn forget_settle(&mut self, slot: u32, position: usize) {
-        let number = self.groups[self.tasks[slot].group as usize].members[position];
+    pub(super) fn forget_settle(&mut self, slot: TaskSlot, position: Position) {
+        let number = self.groups[self.tasks[slot].group].members[position];
         if let Kind::Settle { back } = self.tasks[slot].kind
             && back > 0
         {
             let id = self.tasks.id(slot);
-            self.stores[number as usize].in_doubt.push((id, back));
+            self.stores[number].in_doubt.push((id, back));
         }
         self.end_settle(slot, position);
     }
 
     /// It has ended, or its link has.
-    pub(super) fn end_settle(&mut self, slot: u32, position: usize) {
-        let number = self.groups[self.tasks[slot].group as usize].members[position];
-        let store = &mut self.stores[number as usize];
-        assert_eq!(store.settle, slot, "a store is asked for one thing at a time");
-        store.settle = NIL;
+    pub(super) fn end_settle(&mut self, slot: TaskSlot, position: Position) {
+        let number = self.groups[self.tasks[slot].group].members[position];
+        let store = &mut self.stores[number];
+        assert_eq!(store.settle, Some(slot), "a store is asked for one thing at a time");
+        store.settle = None;
         self.settle_and_drop(slot, position);
         self.note_credits(number);
         self.retry_blocked = true;
     }
 
     /// When a store's credits have lain idle for so long that some are given back; never, where there are none too many.
-    fn idle_until(&self, number: usize) -> (Time, u64) {
+    fn idle_until(&self, number: StoreSlot) -> (Time, u64) {
         let store = &self.stores[number];
-        if self.config.planted.keep_credits()
+        if self.config.faults.has(Fault::KeepCredits)
             || !store.up
             || store.writes > 0
-            || store.settle != NIL
+            || store.settle.is_some()
             || store.credit == 0
         {
             return (NEVER, 0);
@@ -196,8 +199,8 @@ impl Sequencer {
     }
 
     /// A store's credits may be idle from then on: its count has grown, or nothing more is under way there.
-    pub(super) fn note_credits(&mut self, number: u32) {
-        let (at, _) = self.idle_until(number as usize);
+    pub(super) fn note_credits(&mut self, number: StoreSlot) {
+        let (at, _) = self.idle_until(number);
         self.credits_due = self.credits_due.min(at);
         self.arm(at);
     }
@@ -208,19 +211,19 @@ impl Sequencer {
             return;
         }
         self.credits_due = NEVER;
-        for number in 0..self.stores.len() {
+        for number in self.stores.keys() {
             let (at, back) = self.idle_until(number);
             if at > now {
                 self.credits_due = self.credits_due.min(at);
                 continue;
             }
-            let by = |group: u32| {
-                let position = self.position(group, number as u32)?;
+            let by = |group: GroupSlot| {
+                let position = self.position(group, number)?;
                 self.can_send(group, position).then_some((group, position))
             };
             // By the group that it was last asked by; that one may have lost it, or be in the middle of a change.
             let via = self.stores[number].via;
-            let place = (via != NIL).then(|| by(via)).flatten();
+            let place = via.and_then(by);
             let place = place.or_else(|| self.touched.iter().find_map(|&group| by(group)));
             match place {
                 Some((group, position)) => self.settle_credits(now, group, position, 0, back),

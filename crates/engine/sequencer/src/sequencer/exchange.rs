@@ -1,7 +1,10 @@
 //! Requests and what is owed on them: one place where both are counted.
 
 use super::{NEVER, Sequencer};
+use crate::faults::Fault;
 use crate::io::Effect;
+use crate::members::Position;
+use crate::table::TaskSlot;
 use crate::task::Kind;
 use amita_reactor::{Slice, Time};
 use amita_types::SnapshotId;
@@ -9,7 +12,7 @@ use amita_types::message::{Request, RequestBody, Scope};
 
 impl Sequencer {
     /// Sends a task's request to a member. The task awaits it already.
-    pub(super) fn send(&mut self, now: Time, slot: u32, position: usize, body: RequestBody, payload: Slice) {
+    pub(super) fn send(&mut self, now: Time, slot: TaskSlot, position: Position, body: RequestBody, payload: Slice) {
         let task = &mut self.tasks[slot];
         debug_assert!(task.waiting.has(position) && !task.sent.has(position));
         task.sent.add(position);
@@ -20,8 +23,8 @@ impl Sequencer {
             task.first_sent = now;
         }
         let trace = task.trace;
-        let group = &self.groups[task.group as usize];
-        let store = self.stores[group.members[position] as usize].id;
+        let group = &self.groups[task.group];
+        let store = self.stores[group.members[position]].id;
         let request = Request {
             id: self.tasks.id(slot),
             store,
@@ -43,16 +46,16 @@ impl Sequencer {
     }
 
     /// A task awaits an answer of a member from now on.
-    pub(super) fn expect(&mut self, now: Time, slot: u32, position: usize) {
+    pub(super) fn expect(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let task = &mut self.tasks[slot];
         assert!(!task.waiting.has(position), "one answer of each member is awaited");
         task.waiting.add(position);
         task.sent.remove(position);
         task.sent_at[position] = Time(0);
         let group = task.group;
-        let number = self.groups[group as usize].members[position];
-        let store = &mut self.stores[number as usize];
-        store.via = group;
+        let number = self.groups[group].members[position];
+        let store = &mut self.stores[number];
+        store.via = Some(group);
         if store.awaited == 0 {
             if store.up && !store.refusing {
                 store.heard = now;
@@ -66,7 +69,7 @@ impl Sequencer {
             self.arm(due);
         }
         let works = self.tasks[slot].kind.is_work();
-        let store = &mut self.stores[number as usize];
+        let store = &mut self.stores[number];
         if works && store.idle_since == NEVER {
             store.idle_since = now;
         }
@@ -78,12 +81,12 @@ impl Sequencer {
     }
 
     /// A task awaits no answer of a member any more.
-    pub(super) fn settle(&mut self, slot: u32, position: usize) {
+    pub(super) fn settle(&mut self, slot: TaskSlot, position: Position) {
         let task = &mut self.tasks[slot];
         assert!(task.waiting.has(position), "settled once");
         task.waiting.remove(position);
-        let number = self.groups[task.group as usize].members[position];
-        let store = &mut self.stores[number as usize];
+        let number = self.groups[task.group].members[position];
+        let store = &mut self.stores[number];
         assert!(store.awaited > 0, "as many answers are owed as are awaited");
         store.awaited -= 1;
         if store.awaited == 0 {
@@ -91,7 +94,7 @@ impl Sequencer {
         }
         if let Kind::Write(write) = &self.tasks[slot].kind {
             store.writes -= 1;
-            if !(self.config.planted.forget_bytes() && write.version.counter().is_multiple_of(64)) {
+            if !(self.config.faults.has(Fault::ForgetBytes) && write.version.counter().is_multiple_of(64)) {
                 store.bytes -= write.payload.len() as u64;
             }
             if store.writes == 0 {
@@ -101,18 +104,18 @@ impl Sequencer {
     }
 
     /// A member has answered what an I/O needed of it.
-    pub(super) fn note_answer(&mut self, now: Time, slot: u32, position: usize) {
+    pub(super) fn note_answer(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let group = self.tasks[slot].group;
-        self.tasks[slot].answered = (now, self.groups[group as usize].members[position]);
+        self.tasks[slot].answered = (now, Some(self.groups[group].members[position]));
     }
 
-    pub(super) fn settle_all(&mut self, slot: u32) {
+    pub(super) fn settle_all(&mut self, slot: TaskSlot) {
         for position in self.tasks[slot].waiting.iter() {
             self.settle(slot, position);
         }
     }
 
-    pub(super) fn settle_and_drop(&mut self, slot: u32, position: usize) {
+    pub(super) fn settle_and_drop(&mut self, slot: TaskSlot, position: Position) {
         self.settle(slot, position);
         if self.tasks[slot].waiting.is_empty() {
             self.tasks.remove(slot);

@@ -5,27 +5,30 @@
 //! is sent to it; then everything that it has not answered is sent, in the order of versions.
 
 use super::{Sequencer, UNFIT_PAUSES};
+use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
-use crate::task::{Kind, Members, NIL};
+use crate::members::{Members, Position};
+use crate::table::{GroupSlot, TaskSlot};
+use crate::task::Kind;
 use amita_reactor::{Slice, Time};
 use amita_types::StoreId;
 use amita_types::map;
-use amita_types::message::{MAX_MEMBERS, MemberSet, Refusal, RequestBody};
+use amita_types::message::{MemberSet, Refusal, RequestBody};
 
 impl Sequencer {
     /// The first I/O of a group.
-    pub(super) fn touch(&mut self, now: Time, group: u32) {
-        if self.groups[group as usize].touched {
+    pub(super) fn touch(&mut self, now: Time, group: GroupSlot) {
+        if self.groups[group].touched {
             return;
         }
-        self.groups[group as usize].touched = true;
+        self.groups[group].touched = true;
         self.touched.push(group);
         // R10: all told, the rest evicted first. Who is known to be lost is evicted lazily, here.
-        let state = &self.groups[group as usize];
+        let state = &self.groups[group];
         let mut members = state.all().iter();
         self.metadata.evictions |=
-            members.any(|position| state.to_evict.has(position) || self.stores[state.members[position] as usize].lost);
-        if std::mem::take(&mut self.groups[group as usize].hinted) {
+            members.any(|position| state.to_evict.has(position) || self.stores[state.members[position]].lost);
+        if std::mem::take(&mut self.groups[group].hinted) {
             self.reread(group);
         }
         self.send_fence(now, group);
@@ -33,8 +36,8 @@ impl Sequencer {
     }
 
     /// Sends the fence to members that have not adopted it. It is kept for those that cannot be reached.
-    pub(super) fn send_fence(&mut self, now: Time, group: u32) {
-        let state = &self.groups[group as usize];
+    pub(super) fn send_fence(&mut self, now: Time, group: GroupSlot) {
+        let state = &self.groups[group];
         if !state.touched || state.in_doubt {
             // The epoch is in doubt: first it is read.
             return;
@@ -43,17 +46,20 @@ impl Sequencer {
         if lacking.is_empty() {
             return;
         }
-        if state.fence == NIL {
-            let epoch = state.record.epoch;
-            let slot = self.tasks.add(Kind::Fence { epoch }, group, NIL);
-            self.groups[group as usize].fence = slot;
-        }
-        let slot = self.groups[group as usize].fence;
-        let in_sync = self.ids_of(group, self.groups[group as usize].current);
-        let syncing = self.ids_of(group, self.groups[group as usize].syncing);
+        let slot = match state.fence {
+            Some(slot) => slot,
+            None => {
+                let epoch = state.record.epoch;
+                let slot = self.tasks.add(Kind::Fence { epoch }, group, None);
+                self.groups[group].fence = Some(slot);
+                slot
+            }
+        };
+        let in_sync = self.ids_of(group, self.groups[group].current);
+        let syncing = self.ids_of(group, self.groups[group].syncing);
         for position in lacking.iter() {
-            let state = &self.groups[group as usize];
-            let up = self.stores[state.members[position] as usize].up;
+            let state = &self.groups[group];
+            let up = self.stores[state.members[position]].up;
             let paused = state.paused.has(position);
             if self.tasks[slot].waiting.has(position) && !self.tasks[slot].sent.has(position) {
                 // Was sent on a link that has ended.
@@ -73,28 +79,25 @@ impl Sequencer {
         }
     }
 
-    fn ids_of(&self, group: u32, members: Members) -> MemberSet {
-        let group = &self.groups[group as usize];
+    fn ids_of(&self, group: GroupSlot, members: Members) -> MemberSet {
+        let group = &self.groups[group];
         members
             .iter()
-            .map(|position| self.stores[group.members[position] as usize].id)
+            .map(|position| self.stores[group.members[position]].id)
             .collect()
     }
 
     /// A member has adopted the fence.
-    pub(super) fn fenced(&mut self, now: Time, slot: u32, position: usize) {
+    pub(super) fn fenced(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let group = self.tasks[slot].group;
         let Kind::Fence { epoch } = self.tasks[slot].kind else {
             unreachable!("the caller has looked")
         };
-        assert_eq!(
-            epoch, self.groups[group as usize].record.epoch,
-            "a fence ends with its epoch"
-        );
+        assert_eq!(epoch, self.groups[group].record.epoch, "a fence ends with its epoch");
         self.settle(slot, position);
-        self.groups[group as usize].ready.add(position);
+        self.groups[group].ready.add(position);
         self.drop_fence_if_done(group);
-        if self.groups[group as usize].syncing.has(position) {
+        if self.groups[group].syncing.has(position) {
             self.member_entered(now, group, position);
         }
         self.resend(now, group, position);
@@ -102,7 +105,7 @@ impl Sequencer {
         self.retry_blocked = true;
     }
 
-    pub(super) fn fence_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
+    pub(super) fn fence_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
         let group = self.tasks[slot].group;
         self.settle(slot, position);
         let mut pause = self.config.busy_pause;
@@ -112,53 +115,50 @@ impl Sequencer {
             Refusal::Poisoned | Refusal::NoSuchStore => pause *= UNFIT_PAUSES,
             other => {
                 pause *= UNFIT_PAUSES;
-                self.warn_refused(group, self.groups[group as usize].members[position], other);
+                self.warn_refused(group, self.groups[group].members[position], other);
                 self.evict_soon(group, position);
             }
         }
         self.pause(now, group, position, pause);
     }
 
-    fn drop_fence_if_done(&mut self, group: u32) {
-        let state = &mut self.groups[group as usize];
-        if state.fence != NIL && state.all().without(state.ready).is_empty() {
-            let slot = std::mem::replace(&mut state.fence, NIL);
+    fn drop_fence_if_done(&mut self, group: GroupSlot) {
+        let state = &mut self.groups[group];
+        if state.all().without(state.ready).is_empty()
+            && let Some(slot) = state.fence.take()
+        {
             self.settle_all(slot);
             self.tasks.remove(slot);
         }
     }
 
     /// A member must adopt the fence again before anything else is sent to it.
-    pub(super) fn unready(&mut self, group: u32, position: usize) {
-        self.groups[group as usize].ready.remove(position);
+    pub(super) fn unready(&mut self, group: GroupSlot, position: Position) {
+        self.groups[group].ready.remove(position);
     }
 
     /// A member cannot go on: the group must.
-    pub(super) fn evict_soon(&mut self, group: u32, position: usize) {
-        self.groups[group as usize].to_evict.add(position);
+    pub(super) fn evict_soon(&mut self, group: GroupSlot, position: Position) {
+        self.groups[group].to_evict.add(position);
         self.metadata.evictions = true;
         self.retry_blocked = true;
     }
 
     /// Are all members fenced that must be before chunks are opened? All that are in sync (R6, R10). Syncing ones need not
     /// be: what they hold is compared when they join a chunk's history, and nobody takes them in before.
-    pub(super) fn is_fenced(&self, group: u32) -> bool {
-        let state = &self.groups[group as usize];
+    pub(super) fn is_fenced(&self, group: GroupSlot) -> bool {
+        let state = &self.groups[group];
         let mut must = state.current;
-        if self.config.planted.serve_half_fenced() {
-            for position in state.current.iter() {
-                if !self.stores[state.members[position] as usize].up {
-                    must.remove(position);
-                }
-            }
+        if self.config.faults.has(Fault::ServeHalfFenced) {
+            must = self.only_reachable(group, must);
         }
         !must.is_empty() && must.without(state.ready).is_empty()
     }
 
     /// Takes over what the metadata says of a group. The volume's generation was read, or compared, in the same
     /// transaction and is ours (R2).
-    pub(super) fn adopt(&mut self, now: Time, group: u32, record: map::Group, revision: u64) {
-        let known = &self.groups[group as usize];
+    pub(super) fn adopt(&mut self, now: Time, group: GroupSlot, record: map::Group, revision: u64) {
+        let known = &self.groups[group];
         let key = || map::group_key(known.id.pool, known.id.index);
         if revision == known.revision {
             return;
@@ -176,14 +176,14 @@ impl Sequencer {
                     why: format!("its members changed and its epoch {} did not", record.epoch),
                 });
             }
-            let known = &mut self.groups[group as usize];
+            let known = &mut self.groups[group];
             known.record = record;
             known.revision = revision;
             return;
         }
         let mut current = Members::NONE;
         for &id in &record.in_sync {
-            let known = &self.groups[group as usize];
+            let known = &self.groups[group];
             // A syncing member may be in sync now only if we have said that it holds everything of ours.
             match self.position_of(group, id) {
                 Some(position) if known.current.or(known.whole).has(position) => current.add(position),
@@ -201,17 +201,17 @@ impl Sequencer {
         self.enter(now, group, record, revision, current);
     }
 
-    fn position_of(&self, group: u32, id: StoreId) -> Option<usize> {
+    fn position_of(&self, group: GroupSlot, id: StoreId) -> Option<Position> {
         let number = *self.store_index.get(&id)?;
         let position = self.position(group, number)?;
-        self.groups[group as usize].all().has(position).then_some(position)
+        self.groups[group].all().has(position).then_some(position)
     }
 
     /// The group's new epoch: who left is awaited no more, who stays must adopt it.
-    fn enter(&mut self, now: Time, group: u32, record: map::Group, revision: u64, current: Members) {
+    fn enter(&mut self, now: Time, group: GroupSlot, record: map::Group, revision: u64, current: Members) {
         let mut stays = Members::NONE;
         for syncing in &record.syncing {
-            let state = &self.groups[group as usize];
+            let state = &self.groups[group];
             if let Some(position) = self.position_of(group, syncing.store)
                 && state.syncing.has(position)
                 && state.since[position] == syncing.since
@@ -221,14 +221,14 @@ impl Sequencer {
         }
         self.count_behind(now, group, false);
         self.stuck.remove(&group);
-        let state = &mut self.groups[group as usize];
+        let state = &mut self.groups[group];
         let left = state.all().without(current.or(stays));
         let evicted = state.current.without(current);
         let arrived = current.without(state.current);
         state.record = record;
         state.revision = revision;
         self.count_behind(now, group, true);
-        let state = &mut self.groups[group as usize];
+        let state = &mut self.groups[group];
         state.current = current;
         state.syncing = stays;
         state.entered = state.entered.and(stays);
@@ -236,17 +236,16 @@ impl Sequencer {
         state.ready = Members::NONE;
         state.to_evict = state.to_evict.and(current.or(stays));
         state.missed = Members::NONE;
-        let fence = std::mem::replace(&mut state.fence, NIL);
-        if fence != NIL {
+        if let Some(fence) = state.fence.take() {
             self.settle_all(fence);
             self.tasks.remove(fence);
         }
         self.reset_openings(group);
         for position in evicted.iter() {
             let warning = Warning::Evicted {
-                group: self.groups[group as usize].id,
+                group: self.groups[group].id,
                 store: self.id_of(group, position),
-                epoch: self.groups[group as usize].record.epoch,
+                epoch: self.groups[group].record.epoch,
             };
             self.effects.push_back(Effect::Warn(warning));
         }
@@ -263,29 +262,21 @@ impl Sequencer {
     }
 
     /// Gives each syncing member of the record that has none a place.
-    pub(super) fn seat_newcomers(&mut self, now: Time, group: u32) {
-        let listed = self.groups[group as usize].record.syncing.clone();
+    pub(super) fn seat_newcomers(&mut self, now: Time, group: GroupSlot) {
+        let listed = self.groups[group].record.syncing.clone();
         for map::Syncing { store, since } in listed {
             if self.position_of(group, store).is_some() {
                 continue;
             }
             let number = self.store_number(now, store);
-            let taken = self.groups[group as usize].all();
-            let Some(position) = (0..MAX_MEMBERS).find(|&position| !taken.has(position)) else {
+            let taken = self.groups[group].all();
+            let Some(position) = Position::all().find(|&position| !taken.has(position)) else {
                 // More than there may be: it gets no place, and is never said to be whole.
                 continue;
             };
             // A store has one place at most: its old one, if it had another, is not its place any more.
-            let state = &mut self.groups[group as usize];
-            if let Some(old) = state.members.iter().position(|&member| member == number)
-                && old != position
-            {
-                state.members[old] = u32::MAX;
-            }
-            while state.members.len() <= position {
-                state.members.push(u32::MAX);
-            }
-            state.members[position] = number;
+            let state = &mut self.groups[group];
+            state.members.seat(position, number);
             state.syncing.add(position);
             state.since[position] = since;
             self.clear_place(group, position);
@@ -294,7 +285,7 @@ impl Sequencer {
     }
 
     /// What is remembered of who had the place before is forgotten.
-    fn clear_place(&mut self, group: u32, position: usize) {
+    fn clear_place(&mut self, group: GroupSlot, position: Position) {
         for slot in self.tasks.slots_of(group) {
             let task = &mut self.tasks[slot];
             if task.group != group {
@@ -313,8 +304,8 @@ impl Sequencer {
                 _ => {}
             }
         }
-        for &chunk in &self.groups[group as usize].chunks {
-            let chunk = &mut self.chunks[chunk as usize];
+        for &chunk in &self.groups[group].chunks {
+            let chunk = &mut self.chunks[chunk];
             chunk.stalled.remove(position);
             chunk.behind.remove(position);
             chunk.bad_sources.remove(position);
@@ -323,13 +314,13 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn id_of(&self, group: u32, position: usize) -> StoreId {
-        let number = self.groups[group as usize].members[position];
-        self.stores[number as usize].id
+    pub(super) fn id_of(&self, group: GroupSlot, position: Position) -> StoreId {
+        let number = self.groups[group].members[position];
+        self.stores[number].id
     }
 
     /// What members that left still owe is owed no more, and whatever they answer is not looked at.
-    fn forget_members(&mut self, now: Time, group: u32, left: Members) {
+    fn forget_members(&mut self, now: Time, group: GroupSlot, left: Members) {
         for slot in self.tasks.slots_of(group) {
             if self.tasks[slot].group != group {
                 continue;
@@ -345,7 +336,7 @@ impl Sequencer {
                     Kind::Settle { .. } => self.forget_settle(slot, position),
                     Kind::Orphan => self.settle_and_drop(slot, position),
                     Kind::Join => self.join_lost(slot, position),
-                    Kind::Sync { of, step } => self.sync_lost(now, slot, position, (of, step)),
+                    Kind::Sync(step) => self.sync_lost(now, slot, position, step),
                     Kind::Write(_) => self.forget_write(slot, position),
                     Kind::Free | Kind::Fence { .. } | Kind::Open(_) => {
                         unreachable!("fences and openings have ended with the epoch")
@@ -355,14 +346,14 @@ impl Sequencer {
         }
         self.pauses
             .retain(|&(_, paused, position)| paused != group || !left.has(position));
-        let state = &mut self.groups[group as usize];
+        let state = &mut self.groups[group];
         state.paused = state.paused.without(left);
-        for index in 0..self.groups[group as usize].busy.len() {
-            let chunk = self.groups[group as usize].busy[index];
-            let stalled = self.chunks[chunk as usize].stalled.without(left);
-            self.chunks[chunk as usize].stalled = stalled;
-            let behind = self.chunks[chunk as usize].behind.without(left);
-            self.chunks[chunk as usize].behind = behind;
+        for index in 0..self.groups[group].busy.len() {
+            let chunk = self.groups[group].busy[index];
+            let stalled = self.chunks[chunk].stalled.without(left);
+            self.chunks[chunk].stalled = stalled;
+            let behind = self.chunks[chunk].behind.without(left);
+            self.chunks[chunk].behind = behind;
         }
     }
 }

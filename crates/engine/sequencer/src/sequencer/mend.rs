@@ -13,8 +13,11 @@ use super::Sequencer;
 use super::join::passes_by_itself;
 use super::state::ChunkState;
 use crate::config::MAX_WRITES_PER_CHUNK;
+use crate::faults::Fault;
+use crate::members::{Members, Position};
 use crate::pace::{Level, Pass};
-use crate::task::{Kind, Members, NIL, SyncStep};
+use crate::table::{ChunkSlot, GroupSlot, MendSlot, SyncSlot, TaskSlot};
+use crate::task::{Kind, MendStep, SyncStep};
 use amita_reactor::{Slice, Time};
 use amita_types::message::{AnswerBody, Change, Expect, MAX_CHANGES, Mend, Refusal, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
@@ -34,7 +37,7 @@ const LONG_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Its member is brought up to date: its place among those that are.
-    Sync(u32),
+    Sync(SyncSlot),
     /// All of it is checked (see `scrub`).
     Scrub,
     /// The neighbourhood of a block that was found damaged is checked.
@@ -45,9 +48,9 @@ pub(super) enum Mode {
 #[derive(Debug)]
 pub(super) struct Mending {
     mode: Mode,
-    group: u32,
-    position: usize,
-    chunk: u32,
+    group: GroupSlot,
+    position: Position,
+    chunk: ChunkSlot,
     stage: Stage,
     not_before: Time,
     /// The chunk was asked to be opened.
@@ -56,7 +59,7 @@ pub(super) struct Mending {
     since: Version,
     /// Everything up to here must be on the source before it is listed.
     mark: Version,
-    source: usize,
+    source: Position,
     /// Members whose copy is damaged.
     bad_sources: Members,
     /// The first block of the window.
@@ -74,7 +77,7 @@ pub(super) struct Mending {
     dirty: bool,
     passes: u32,
     /// Its tasks that are awaited.
-    tasks: Vec<u32>,
+    tasks: Vec<TaskSlot>,
     /// The leave for the window that is under way; and whether there was one to begin.
     pass: Option<Pass>,
     begun: bool,
@@ -140,7 +143,14 @@ fn common(base: Version) -> Version {
 }
 
 impl Sequencer {
-    pub(super) fn start_mending(&mut self, now: Time, mode: Mode, group: u32, position: usize, chunk: u32) {
+    pub(super) fn start_mending(
+        &mut self,
+        now: Time,
+        mode: Mode,
+        group: GroupSlot,
+        position: Position,
+        chunk: ChunkSlot,
+    ) {
         let mending = Mending {
             mode,
             group,
@@ -168,18 +178,15 @@ impl Sequencer {
             begun: false,
         };
         self.syncs.mending += 1;
-        match self.syncs.mendings.iter().position(Option::is_none) {
-            Some(free) => self.syncs.mendings[free] = Some(mending),
-            None => self.syncs.mendings.push(Some(mending)),
-        }
+        self.syncs.mendings.put(mending);
     }
 
-    fn mending(&mut self, of: u32) -> Option<&mut Mending> {
-        self.syncs.mendings.get_mut(of as usize)?.as_mut()
+    fn mending(&mut self, of: MendSlot) -> Option<&mut Mending> {
+        self.syncs.mendings[of].as_mut()
     }
 
     /// Goes on where nothing is awaited but a change of the chunk or of the member.
-    pub(super) fn advance_mending(&mut self, now: Time, of: u32) {
+    pub(super) fn advance_mending(&mut self, now: Time, of: MendSlot) {
         // Each turn either ends in a wait or reaches a later stage.
         loop {
             let Some(mending) = self.mending(of) else { return };
@@ -206,7 +213,7 @@ impl Sequencer {
     }
 
     /// Has it leave to begin? What waits for others for long keeps nobody from working meanwhile.
-    fn may_begin(&mut self, now: Time, of: u32) -> bool {
+    fn may_begin(&mut self, now: Time, of: MendSlot) -> bool {
         let Some(mending) = self.mending(of) else { return false };
         let waits = matches!(
             mending.stage,
@@ -219,7 +226,7 @@ impl Sequencer {
     }
 
     /// Leave for the window that comes next, or a moment to ask again; `held`: clients' writes wait for it.
-    fn has_leave(&mut self, now: Time, of: u32, held: bool) -> bool {
+    fn has_leave(&mut self, now: Time, of: MendSlot, held: bool) -> bool {
         let Some(mending) = self.mending(of) else { return false };
         let (group, mode) = (mending.group, mending.mode);
         if mending.pass.is_some() {
@@ -237,16 +244,16 @@ impl Sequencer {
         mending.pass.is_some()
     }
 
-    fn set_stage(&mut self, of: u32, stage: Stage) {
+    fn set_stage(&mut self, of: MendSlot, stage: Stage) {
         if let Some(mending) = self.mending(of) {
             mending.stage = stage;
         }
     }
 
-    fn mend_open(&mut self, now: Time, of: u32, chunk: u32) -> bool {
-        match self.chunks[chunk as usize].state {
+    fn mend_open(&mut self, now: Time, of: MendSlot, chunk: ChunkSlot) -> bool {
+        match self.chunks[chunk].state {
             ChunkState::Open => {
-                let issued = self.chunks[chunk as usize].issued;
+                let issued = self.chunks[chunk].issued;
                 let Some(mending) = self.mending(of) else { return false };
                 match mending.mode {
                     Mode::Sync(_) => mending.stage = Stage::Joining,
@@ -269,8 +276,8 @@ impl Sequencer {
         }
     }
 
-    fn mend_join(&mut self, now: Time, of: u32, group: u32, position: usize, chunk: u32) -> bool {
-        let state = &self.chunks[chunk as usize];
+    fn mend_join(&mut self, now: Time, of: MendSlot, group: GroupSlot, position: Position, chunk: ChunkSlot) -> bool {
+        let state = &self.chunks[chunk];
         if !matches!(state.state, ChunkState::Open) {
             self.set_stage(of, Stage::Opening);
             return true;
@@ -290,7 +297,7 @@ impl Sequencer {
             now,
             of,
             position,
-            SyncStep::Ask,
+            MendStep::Ask,
             RequestBody::Open { chunk: index },
             Slice::default(),
         );
@@ -298,9 +305,9 @@ impl Sequencer {
     }
 
     /// Lists the next window, when what was under way is on the source.
-    fn mend_list(&mut self, now: Time, of: u32, group: u32, position: usize, chunk: u32) -> bool {
-        let state = &self.chunks[chunk as usize];
-        let unsettled = self.config.planted.compare_unsettled();
+    fn mend_list(&mut self, now: Time, of: MendSlot, group: GroupSlot, position: Position, chunk: ChunkSlot) -> bool {
+        let state = &self.chunks[chunk];
+        let unsettled = self.config.faults.has(Fault::CompareUnsettled);
         let (committed, issued, index, held) = (state.committed, state.issued, state.index, state.held_back);
         let Some(mending) = self.mending(of) else { return false };
         if !unsettled && (committed < mending.mark || (held && committed < issued)) {
@@ -314,9 +321,9 @@ impl Sequencer {
         if !self.can_send(group, position) {
             return false;
         }
-        let current = self.groups[group as usize].current;
-        let can = |&source: &usize| self.can_send(group, source);
-        let sources: Vec<usize> = current.without(bad).iter().filter(can).collect();
+        let current = self.groups[group].current;
+        let can = |&source: &Position| self.can_send(group, source);
+        let sources: Vec<Position> = current.without(bad).iter().filter(can).collect();
         if current.without(bad).is_empty() {
             // Nobody has an intact copy: what is said of it has been said.
             let Some(mending) = self.mending(of) else { return false };
@@ -343,7 +350,7 @@ impl Sequencer {
             since,
             from,
         };
-        self.mend_send(now, of, source, SyncStep::Source, body.clone(), Slice::default());
+        self.mend_send(now, of, source, MendStep::Source, body.clone(), Slice::default());
         let body = if look {
             RequestBody::Verify {
                 chunk: index,
@@ -353,12 +360,12 @@ impl Sequencer {
         } else {
             body
         };
-        self.mend_send(now, of, position, SyncStep::Target, body, Slice::default());
+        self.mend_send(now, of, position, MendStep::Target, body, Slice::default());
         false
     }
 
-    fn mend_finish(&mut self, now: Time, of: u32, group: u32, position: usize, chunk: u32) -> bool {
-        let state = &self.chunks[chunk as usize];
+    fn mend_finish(&mut self, now: Time, of: MendSlot, group: GroupSlot, position: Position, chunk: ChunkSlot) -> bool {
+        let state = &self.chunks[chunk];
         if !self.can_send(group, position) || state.stalled.has(position) {
             return false;
         }
@@ -367,15 +374,22 @@ impl Sequencer {
             version: state.issued,
         };
         self.set_stage(of, Stage::Telling);
-        self.mend_send(now, of, position, SyncStep::Whole, body, Slice::default());
+        self.mend_send(now, of, position, MendStep::Whole, body, Slice::default());
         false
     }
 
-    fn mend_send(&mut self, now: Time, of: u32, position: usize, step: SyncStep, body: RequestBody, payload: Slice) {
+    fn mend_send(
+        &mut self,
+        now: Time,
+        of: MendSlot,
+        position: Position,
+        step: MendStep,
+        body: RequestBody,
+        payload: Slice,
+    ) {
         let Some(mending) = self.mending(of) else { return };
         let (group, chunk) = (mending.group, mending.chunk);
-        let slot = self.tasks.add(Kind::Sync { of, step }, group, chunk);
-        debug_assert_ne!(slot, NIL);
+        let slot = self.tasks.add(Kind::Sync(SyncStep::Mend(of, step)), group, Some(chunk));
         if let Some(mending) = self.mending(of) {
             mending.tasks.push(slot);
         }
@@ -386,20 +400,20 @@ impl Sequencer {
     pub(super) fn mend_answered(
         &mut self,
         now: Time,
-        slot: u32,
-        position: usize,
-        (of, step): (u32, SyncStep),
+        slot: TaskSlot,
+        position: Position,
+        (of, step): (MendSlot, MendStep),
         body: AnswerBody,
         payload: Slice,
     ) {
         let right = matches!(
             (step, &body),
-            (SyncStep::Ask, AnswerBody::Opened { .. })
-                | (SyncStep::Source | SyncStep::Target, AnswerBody::Changes { .. })
-                | (SyncStep::Target, AnswerBody::Verified { .. })
-                | (SyncStep::Fetch(_), AnswerBody::Data { .. })
-                | (SyncStep::Mend, AnswerBody::Mended { .. })
-                | (SyncStep::Whole, AnswerBody::Done)
+            (MendStep::Ask, AnswerBody::Opened { .. })
+                | (MendStep::Source | MendStep::Target, AnswerBody::Changes { .. })
+                | (MendStep::Target, AnswerBody::Verified { .. })
+                | (MendStep::Fetch(_), AnswerBody::Data { .. })
+                | (MendStep::Mend, AnswerBody::Mended { .. })
+                | (MendStep::Whole, AnswerBody::Done)
         );
         if !right {
             let what = format!("an answer that was not asked for: {body:?}");
@@ -407,7 +421,7 @@ impl Sequencer {
         }
         self.settle_and_drop(slot, position);
         self.care.pacer.tell(now);
-        let planted = self.config.planted;
+        let faults = self.config.faults;
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
         match (step, body) {
@@ -417,7 +431,7 @@ impl Sequencer {
                     return self.begin_again(now, of, LONG_PAUSE);
                 }
                 let Some(mending) = self.mending(of) else { return };
-                let page = if step == SyncStep::Source {
+                let page = if step == MendStep::Source {
                     &mut mending.source_page
                 } else {
                     &mut mending.target_page
@@ -439,7 +453,7 @@ impl Sequencer {
                     self.mend_compare(now, of);
                 }
             }
-            (SyncStep::Fetch(range), AnswerBody::Data { version, sums }) => {
+            (MendStep::Fetch(range), AnswerBody::Data { version, sums }) => {
                 self.mend_fetched(now, of, range, version, &sums, &payload);
             }
             (_, AnswerBody::Mended { skipped }) => {
@@ -447,7 +461,7 @@ impl Sequencer {
                 let Some(mending) = self.mending(of) else { return };
                 let blocks = mending.fixes.iter().map(|fix| fix.block);
                 let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
-                mending.dirty |= !skipped.is_empty() && !planted.trust_mends();
+                mending.dirty |= !skipped.is_empty() && !faults.has(Fault::TrustMends);
                 let (mode, group, chunk) = (mending.mode, mending.group, mending.chunk);
                 let sent = mending.fixes.len();
                 if matches!(mode, Mode::Sync(_)) {
@@ -463,39 +477,39 @@ impl Sequencer {
     }
 
     /// The member says whether its copy is whole.
-    fn mend_asked(&mut self, now: Time, of: u32, incomplete: Option<Version>) {
+    fn mend_asked(&mut self, now: Time, of: MendSlot, incomplete: Option<Version>) {
         let Some(base) = incomplete else {
             return self.end_mending(of);
         };
-        let trust_base = self.config.planted.trust_base();
+        let trust_base = self.config.faults.has(Fault::TrustBase);
         let Some(mending) = self.mending(of) else { return };
         mending.since = if trust_base { base } else { common(base) };
         self.begin_pass(now, of);
     }
 
     /// Compares the chunk from its first block on.
-    fn begin_pass(&mut self, now: Time, of: u32) {
+    fn begin_pass(&mut self, now: Time, of: MendSlot) {
         let Some(mending) = self.mending(of) else { return };
         mending.passes += 1;
         mending.dirty = false;
         mending.from = BlockIndex(0);
         mending.stage = Stage::Settling;
         let (chunk, passes) = (mending.chunk, mending.passes);
-        let settling = !self.config.planted.no_settling();
-        let issued = self.chunks[chunk as usize].issued;
+        let settling = !self.config.faults.has(Fault::NoSettling);
+        let issued = self.chunks[chunk].issued;
         if let Some(mending) = self.mending(of) {
             mending.mark = if settling { issued } else { Version::NONE };
         }
-        if passes > HOLD_AFTER && !std::mem::replace(&mut self.chunks[chunk as usize].held_back, true) {
+        if passes > HOLD_AFTER && !std::mem::replace(&mut self.chunks[chunk].held_back, true) {
             self.counters.mend_held += 1;
         }
         self.advance_mending(now, of);
     }
 
     /// Both have listed the window: what differs?
-    fn mend_compare(&mut self, now: Time, of: u32) {
+    fn mend_compare(&mut self, now: Time, of: MendSlot) {
         let blocks = u32::from(self.blocks_per_chunk);
-        let (generation, planted) = (self.generation, self.config.planted);
+        let (generation, faults) = (self.generation, self.config.faults);
         let Some(mending) = self.mending(of) else { return };
         let (Some((source, source_more)), Some((target, target_more))) =
             (mending.source_page.take(), mending.target_page.take())
@@ -522,7 +536,7 @@ impl Sequencer {
         }
         for (block, (source, target)) in pairs.into_iter().filter(|(block, _)| u32::from(block.0) < end) {
             let version = |change: Option<Change>| change.map(|change| change.version);
-            if source == target || (planted.compare_versions() && version(source) == version(target)) {
+            if source == target || (faults.has(Fault::CompareVersions) && version(source) == version(target)) {
                 continue;
             }
             let newer = |target: &Change| source.is_none_or(|source| target.version > source.version);
@@ -546,7 +560,7 @@ impl Sequencer {
     }
 
     /// An in-sync member was looked at: what is damaged is replaced by what the source has under the same entry.
-    fn look_compare(&mut self, now: Time, of: u32, source: &[Change], target: &[Change]) {
+    fn look_compare(&mut self, now: Time, of: MendSlot, source: &[Change], target: &[Change]) {
         let Some(mending) = self.mending(of) else { return };
         let (mode, group, position, chunk) = (mending.mode, mending.group, mending.position, mending.chunk);
         let (from, end, mark) = (mending.from, mending.end, mending.mark);
@@ -575,7 +589,7 @@ impl Sequencer {
                 });
             }
         }
-        let state = &self.chunks[chunk as usize];
+        let state = &self.chunks[chunk];
         if state.issued == mark && state.committed == mark {
             // Nothing was written meanwhile: the copies must be equal.
             let blocks = source.iter().chain(target).map(|change| change.block);
@@ -593,8 +607,8 @@ impl Sequencer {
     }
 
     /// A look at an in-sync member has ended.
-    fn end_look(&mut self, of: u32, seen: bool) {
-        if let Some(mending) = self.syncs.mendings[of as usize].take() {
+    fn end_look(&mut self, of: MendSlot, seen: bool) {
+        if let Some(mending) = self.syncs.mendings[of].take() {
             self.syncs.mending -= 1;
             self.orphan(mending.tasks);
             self.looked(mending.mode, seen);
@@ -602,7 +616,7 @@ impl Sequencer {
     }
 
     /// Reads from the source what it has data of: one request for each run of neighbours; and alone what it did not list.
-    fn mend_fetch(&mut self, now: Time, of: u32) {
+    fn mend_fetch(&mut self, now: Time, of: MendSlot) {
         let Some(mending) = self.mending(of) else { return };
         // Of more blocks than a message takes the rest is dealt with by the next window.
         if let Some(last) = mending.fixes.last()
@@ -628,22 +642,30 @@ impl Sequencer {
         if runs.is_empty() {
             return self.mend_put(now, of);
         }
-        if !self.groups[group as usize].current.has(source) || !self.can_send(group, source) {
+        if !self.groups[group].current.has(source) || !self.can_send(group, source) {
             // It has gone since it listed its entries.
             return self.begin_again(now, of, PAUSE);
         }
-        let index = self.chunks[chunk as usize].index;
+        let index = self.chunks[chunk].index;
         for (range, _) in runs {
             let body = RequestBody::Read {
                 chunk: index,
                 range,
                 least: Version::NONE,
             };
-            self.mend_send(now, of, source, SyncStep::Fetch(range), body, Slice::default());
+            self.mend_send(now, of, source, MendStep::Fetch(range), body, Slice::default());
         }
     }
 
-    fn mend_fetched(&mut self, now: Time, of: u32, range: BlockRange, version: Version, sums: &Sums, payload: &Slice) {
+    fn mend_fetched(
+        &mut self,
+        now: Time,
+        of: MendSlot,
+        range: BlockRange,
+        version: Version,
+        sums: &Sums,
+        payload: &Slice,
+    ) {
         let block_bytes = BLOCK_BYTES as usize;
         let count = usize::from(range.count);
         let whole =
@@ -687,7 +709,7 @@ impl Sequencer {
     }
 
     /// The source has no intact copy of a block: another one is asked.
-    fn source_damaged(&mut self, now: Time, of: u32, block: BlockIndex) {
+    fn source_damaged(&mut self, now: Time, of: MendSlot, block: BlockIndex) {
         let Some(mending) = self.mending(of) else { return };
         let (group, source, chunk) = (mending.group, mending.source, mending.chunk);
         mending.bad_sources.add(source);
@@ -696,7 +718,7 @@ impl Sequencer {
     }
 
     /// Sends the window's blocks to the member.
-    fn mend_put(&mut self, now: Time, of: u32) {
+    fn mend_put(&mut self, now: Time, of: MendSlot) {
         let Some(mending) = self.mending(of) else { return };
         if mending.fixes.is_empty() {
             return self.next_window(now, of);
@@ -721,12 +743,12 @@ impl Sequencer {
         if !self.can_send(group, position) {
             return self.begin_again(now, of, PAUSE);
         }
-        let chunk = self.chunks[chunk as usize].index;
+        let chunk = self.chunks[chunk].index;
         let body = RequestBody::Mend { chunk, entries };
-        self.mend_send(now, of, position, SyncStep::Mend, body, Slice::copy_from(&payload));
+        self.mend_send(now, of, position, MendStep::Mend, body, Slice::copy_from(&payload));
     }
 
-    fn next_window(&mut self, now: Time, of: u32) {
+    fn next_window(&mut self, now: Time, of: MendSlot) {
         let blocks = u32::from(self.blocks_per_chunk);
         let Some(mending) = self.mending(of) else { return };
         mending.blank();
@@ -750,7 +772,14 @@ impl Sequencer {
         self.advance_mending(now, of);
     }
 
-    pub(super) fn mend_refused(&mut self, now: Time, slot: u32, position: usize, of: u32, refusal: &Refusal) {
+    pub(super) fn mend_refused(
+        &mut self,
+        now: Time,
+        slot: TaskSlot,
+        position: Position,
+        of: MendSlot,
+        refusal: &Refusal,
+    ) {
         let group = self.tasks[slot].group;
         self.settle_and_drop(slot, position);
         let Some(mending) = self.mending(of) else { return };
@@ -764,7 +793,7 @@ impl Sequencer {
             // What cannot be repaired is as bad as before, and not worse.
             _ if mending.is_look() => self.end_look(of, false),
             other => {
-                self.warn_refused(group, self.groups[group as usize].members[position], other);
+                self.warn_refused(group, self.groups[group].members[position], other);
                 self.evict_soon(group, position);
                 self.begin_again(now, of, LONG_PAUSE);
             }
@@ -772,7 +801,7 @@ impl Sequencer {
     }
 
     /// A task's answer will not come.
-    pub(super) fn restart_mending(&mut self, now: Time, of: u32, slot: u32) {
+    pub(super) fn restart_mending(&mut self, now: Time, of: MendSlot, slot: TaskSlot) {
         if let Some(mending) = self.mending(of) {
             mending.tasks.retain(|&task| task != slot);
             self.begin_again(now, of, PAUSE);
@@ -780,7 +809,7 @@ impl Sequencer {
     }
 
     /// From the start, after a while; what is under way comes to nothing.
-    fn begin_again(&mut self, now: Time, of: u32, pause: Duration) {
+    fn begin_again(&mut self, now: Time, of: MendSlot, pause: Duration) {
         self.counters.mend_restarts += 1;
         let Some(mending) = self.mending(of) else { return };
         mending.stage = Stage::Opening;
@@ -801,22 +830,22 @@ impl Sequencer {
         self.arm(now.plus(pause));
     }
 
-    fn orphan(&mut self, tasks: Vec<u32>) {
+    fn orphan(&mut self, tasks: Vec<TaskSlot>) {
         for slot in tasks {
             self.tasks[slot].kind = Kind::Orphan;
         }
     }
 
     /// The chunk's writes are held no longer.
-    fn let_go(&mut self, chunk: u32) {
-        if std::mem::take(&mut self.chunks[chunk as usize].held_back) {
+    fn let_go(&mut self, chunk: ChunkSlot) {
+        if std::mem::take(&mut self.chunks[chunk].held_back) {
             self.retry_blocked = true;
         }
     }
 
     /// The copy is whole.
-    fn end_mending(&mut self, of: u32) {
-        if let Some(mending) = self.syncs.mendings[of as usize].take() {
+    fn end_mending(&mut self, of: MendSlot) {
+        if let Some(mending) = self.syncs.mendings[of].take() {
             self.counters.mended += 1;
             self.syncs.mending -= 1;
             self.let_go(mending.chunk);
@@ -828,8 +857,8 @@ impl Sequencer {
     }
 
     /// These members have left: nobody looks at them any more.
-    pub(super) fn drop_looks(&mut self, group: u32, positions: Members) {
-        for of in 0..self.syncs.mendings.len() as u32 {
+    pub(super) fn drop_looks(&mut self, group: GroupSlot, positions: Members) {
+        for of in self.syncs.mendings.keys() {
             let gone = self
                 .mending(of)
                 .is_some_and(|mending| mending.is_look() && mending.group == group && positions.has(mending.position));
@@ -840,8 +869,8 @@ impl Sequencer {
     }
 
     /// The member is gone.
-    pub(super) fn drop_mendings(&mut self, sync: u32) {
-        for of in 0..self.syncs.mendings.len() {
+    pub(super) fn drop_mendings(&mut self, sync: SyncSlot) {
+        for of in self.syncs.mendings.keys() {
             let Some(mending) = self.syncs.mendings[of].take_if(|mending| mending.mode == Mode::Sync(sync)) else {
                 continue;
             };

@@ -8,8 +8,10 @@
 use super::state::ChunkState;
 use super::{Sequencer, call_id};
 use crate::config::{Config, MAX_EVICTION_GROUPS};
+use crate::faults::Fault;
 use crate::io::{CallId, Effect, StopReason, Warning};
-use crate::task::Members;
+use crate::members::{Members, Position};
+use crate::table::{ChunkSlot, GroupSlot};
 use amita_metadata::{Call, Compare, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_reactor::buggify::{Point, narrow};
@@ -46,7 +48,7 @@ pub(super) struct Metadata {
 struct Under {
     id: CallId,
     /// The groups it concerns, with the records that an eviction puts; none for a call that only reads.
-    groups: Vec<(u32, Option<map::Group>)>,
+    groups: Vec<(GroupSlot, Option<map::Group>)>,
 }
 
 impl Metadata {
@@ -79,15 +81,16 @@ impl Sequencer {
         if self.stopped {
             return;
         }
-        if let Some(state) = self.groups.get_mut(group.0 as usize)
+        let slot = GroupSlot::of(group);
+        if let Some(state) = self.groups.get_mut(slot)
             && epoch > state.record.epoch
         {
             if syncing && !state.touched {
                 // Somebody is to be brought up to date.
-                self.to_touch.push(group.0);
+                self.to_touch.push(slot);
             }
             if state.touched {
-                self.reread(group.0);
+                self.reread(slot);
             } else {
                 // Many groups may change at once, and most are not in use: it is read when it is touched.
                 state.hinted = true;
@@ -101,16 +104,18 @@ impl Sequencer {
         if self.stopped {
             return;
         }
-        if generation > self.generation && !self.groups.is_empty() {
-            // The volume's record is read together with any group's.
-            self.reread(0);
+        // The volume's record is read together with any group's.
+        if generation > self.generation
+            && let Some(group) = self.groups.keys().next()
+        {
+            self.reread(group);
         }
         self.finish(now);
     }
 
     /// Has the group's record read again, by a call that starts from now on.
-    pub(super) fn reread(&mut self, group: u32) {
-        self.groups[group as usize].reread = true;
+    pub(super) fn reread(&mut self, group: GroupSlot) {
+        self.groups[group].reread = true;
         self.metadata.rereads = true;
     }
 
@@ -136,24 +141,24 @@ impl Sequencer {
 
     /// Which touched groups lose whom, as far as that is lawful: an in-sync set never shrinks below the pool's least
     /// (R10). Who cannot apply what it should goes before who is only away, and of those who went first.
-    fn evictions(&mut self) -> Vec<(u32, Members)> {
+    fn evictions(&mut self) -> Vec<(GroupSlot, Members)> {
         let mut batch = Vec::new();
         for index in 0..self.touched.len() {
             let group = self.touched[index];
-            let state = &self.groups[group as usize];
+            let state = &self.groups[group];
             if state.reread || state.rereading {
                 // Its record is in doubt: when it has been read, evictions are looked for again.
                 continue;
             }
-            let mut unfit: Vec<usize> = state
+            let mut unfit: Vec<Position> = state
                 .current
                 .iter()
-                .filter(|&position| state.to_evict.has(position) || self.stores[state.members[position] as usize].lost)
+                .filter(|&position| state.to_evict.has(position) || self.stores[state.members[position]].lost)
                 .collect();
             // Who is being brought up to date goes at any time; it is left to the coordinator while nothing waits for it.
             let mut leaving = Members::NONE;
             for position in state.syncing.iter() {
-                let lost = self.stores[state.members[position] as usize].lost && state.entered.has(position);
+                let lost = self.stores[state.members[position]].lost && state.entered.has(position);
                 if lost || state.to_evict.has(position) {
                     leaving.add(position);
                 }
@@ -164,12 +169,12 @@ impl Sequencer {
             unfit.sort_by_key(|&position| {
                 (
                     !state.to_evict.has(position),
-                    self.stores[state.members[position] as usize].lost_at,
+                    self.stores[state.members[position]].lost_at,
                 )
             });
             for position in unfit {
-                let left = self.groups[group as usize].current.without(leaving).count() - 1;
-                if left >= self.min_copies || (left > 0 && self.config.planted.ignore_min_copies()) {
+                let left = self.groups[group].current.without(leaving).count() - 1;
+                if left >= self.min_copies || (left > 0 && self.config.faults.has(Fault::IgnoreMinCopies)) {
                     leaving.add(position);
                 } else {
                     self.warn_missed(group, position);
@@ -185,26 +190,26 @@ impl Sequencer {
         batch
     }
 
-    fn warn_missed(&mut self, group: u32, position: usize) {
-        let state = &mut self.groups[group as usize];
+    fn warn_missed(&mut self, group: GroupSlot, position: Position) {
+        let state = &mut self.groups[group];
         if state.missed.has(position) {
             return;
         }
         state.missed.add(position);
         self.stuck.insert(group);
-        let state = &self.groups[group as usize];
+        let state = &self.groups[group];
         self.effects.push_back(Effect::Warn(Warning::BelowMinCopies {
             group: state.id,
-            store: self.stores[state.members[position] as usize].id,
+            store: self.stores[state.members[position]].id,
             in_sync: state.current.count(),
             min_copies: self.min_copies,
         }));
     }
 
-    fn call_eviction(&mut self, batch: Vec<(u32, Members)>) {
+    fn call_eviction(&mut self, batch: Vec<(GroupSlot, Members)>) {
         let volume_key = map::volume_key(&self.volume.name);
         let mut call = Call::default();
-        if !self.config.planted.skip_generation_check() {
+        if !self.config.faults.has(Fault::SkipGenerationCheck) {
             call.compares.push(Compare::ModRevision {
                 key: volume_key.clone(),
                 equals: self.volume_revision,
@@ -213,7 +218,7 @@ impl Sequencer {
         call.otherwise.push(Op::Get { key: volume_key });
         let mut groups = Vec::with_capacity(batch.len());
         for (group, leaving) in batch {
-            let state = &self.groups[group as usize];
+            let state = &self.groups[group];
             let key = map::group_key(state.id.pool, state.id.index);
             let mut record = state.record.clone();
             record.epoch = record.epoch.next();
@@ -221,11 +226,11 @@ impl Sequencer {
                 .current
                 .without(leaving)
                 .iter()
-                .map(|position| self.stores[state.members[position] as usize].id)
+                .map(|position| self.stores[state.members[position]].id)
                 .collect();
             let gone = |store| {
                 let mut places = state.syncing.and(leaving).iter();
-                places.any(|position| self.stores[state.members[position] as usize].id == store)
+                places.any(|position| self.stores[state.members[position]].id == store)
             };
             record.syncing.retain(|syncing| !gone(syncing.store));
             call.compares.push(Compare::ModRevision {
@@ -247,8 +252,8 @@ impl Sequencer {
         let mut call = Call::get(map::volume_key(&self.volume.name));
         let mut groups = Vec::new();
         self.metadata.rereads = false;
-        for group in 0..self.groups.len() as u32 {
-            let state = &mut self.groups[group as usize];
+        for group in self.groups.keys() {
+            let state = &mut self.groups[group];
             if !state.reread {
                 continue;
             }
@@ -269,7 +274,7 @@ impl Sequencer {
         }
     }
 
-    fn call(&mut self, request: Call, groups: Vec<(u32, Option<map::Group>)>) {
+    fn call(&mut self, request: Call, groups: Vec<(GroupSlot, Option<map::Group>)>) {
         self.metadata.count += 1;
         let id = call_id(self.id_base, self.metadata.count);
         self.metadata.call = Some(Under { id, groups });
@@ -293,17 +298,13 @@ impl Sequencer {
         self.finish(now);
     }
 
-    fn call_failed(&mut self, now: Time, groups: Vec<(u32, Option<map::Group>)>, error: Error) {
+    fn call_failed(&mut self, now: Time, groups: Vec<(GroupSlot, Option<map::Group>)>, error: Error) {
         let unknown = matches!(error, Error::Unknown { .. });
-        if unknown && self.config.planted.trust_unknown() && groups.iter().all(|(_, record)| record.is_some()) {
-            for (group, record) in groups {
-                let revision = self.groups[group as usize].revision + 1;
-                self.adopt(now, group, record.expect("looked at above"), revision);
-            }
-            return;
+        if unknown && self.config.faults.has(Fault::TrustUnknown) && groups.iter().all(|(_, record)| record.is_some()) {
+            return self.take_for_done(now, groups);
         }
         for (group, record) in groups {
-            self.groups[group as usize].rereading = false;
+            self.groups[group].rereading = false;
             if record.is_none() || unknown {
                 // R6: what may have been done is read back; what was to be read still is.
                 self.reread(group);
@@ -324,7 +325,7 @@ impl Sequencer {
         self.metadata.pause = (self.metadata.pause * 2).min(self.config.meta_pause_most);
     }
 
-    fn replied(&mut self, now: Time, groups: Vec<(u32, Option<map::Group>)>, reply: &Reply) {
+    fn replied(&mut self, now: Time, groups: Vec<(GroupSlot, Option<map::Group>)>, reply: &Reply) {
         let evicted = reply.succeeded && groups.iter().any(|(_, record)| record.is_some());
         if evicted {
             // The compares held: the generation was ours when the epochs moved (R2).
@@ -349,9 +350,9 @@ impl Sequencer {
         let mut news = false;
         for (index, (group, record)) in groups.into_iter().enumerate() {
             let was_race = record.is_some();
-            self.groups[group as usize].rereading = false;
-            self.groups[group as usize].in_doubt = false;
-            let state = &self.groups[group as usize];
+            self.groups[group].rereading = false;
+            self.groups[group].in_doubt = false;
+            let state = &self.groups[group];
             let before = state.record.epoch;
             let key = map::group_key(state.id.pool, state.id.index);
             let read = reply.value(index + 1).ok_or_else(|| "it is gone".to_owned());
@@ -366,7 +367,7 @@ impl Sequencer {
             if self.stopped {
                 return;
             }
-            let moved = self.groups[group as usize].record.epoch > before;
+            let moved = self.groups[group].record.epoch > before;
             news |= moved;
             self.counters.adopted += u64::from(moved);
             self.counters.lost_races += u64::from(was_race);
@@ -384,7 +385,7 @@ impl Sequencer {
 
     /// R2: with every new epoch the generation is read; if it is no longer ours, nothing is acknowledged any more.
     fn check_volume(&mut self, value: Option<&KeyValue>) -> bool {
-        if self.config.planted.skip_generation_check() {
+        if self.config.faults.has(Fault::SkipGenerationCheck) {
             return true;
         }
         let what = map::volume_key(&self.volume.name);
@@ -426,21 +427,21 @@ impl Sequencer {
     // ---- the check at the end of a roll-forward (R6) ----
 
     /// A call starts that reads the group: it counts for roll-forwards that have ended by now.
-    fn cover_checks(&mut self, group: u32) {
-        for index in 0..self.groups[group as usize].opening.len() {
-            let chunk = self.groups[group as usize].opening[index];
-            if let ChunkState::Opening(opening) = &mut self.chunks[chunk as usize].state {
+    fn cover_checks(&mut self, group: GroupSlot) {
+        for index in 0..self.groups[group].opening.len() {
+            let chunk = self.groups[group].opening[index];
+            if let ChunkState::Opening(opening) = &mut self.chunks[chunk].state {
                 opening.cover_check();
             }
         }
     }
 
     /// The group was read and has not moved: roll-forwards that had ended before may count. Were there any?
-    fn finish_checks(&mut self, now: Time, group: u32) -> bool {
+    fn finish_checks(&mut self, now: Time, group: GroupSlot) -> bool {
         let mut any = false;
         let mut index = 0;
-        while let Some(&chunk) = self.groups[group as usize].opening.get(index) {
-            let version = match &self.chunks[chunk as usize].state {
+        while let Some(&chunk) = self.groups[group].opening.get(index) {
+            let version = match &self.chunks[chunk].state {
                 ChunkState::Opening(opening) => opening.checked(),
                 _ => None,
             };
@@ -457,7 +458,7 @@ impl Sequencer {
     }
 
     /// Asks for the check.
-    pub(super) fn want_check(&mut self, chunk: u32) {
-        self.reread(self.chunks[chunk as usize].group);
+    pub(super) fn want_check(&mut self, chunk: ChunkSlot) {
+        self.reread(self.chunks[chunk].group);
     }
 }

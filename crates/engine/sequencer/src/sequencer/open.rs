@@ -10,19 +10,22 @@ use super::Sequencer;
 use super::roll::Roll;
 use super::state::ChunkState;
 use crate::config::MAX_OPENINGS;
+use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
-use crate::task::{Kind, List, Members, NIL, Step};
+use crate::members::{ByPosition, Members, Position};
+use crate::table::{ChunkSlot, GroupSlot, Key, ListPlace, TaskSlot};
+use crate::task::{Kind, List, Step};
 use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
-use amita_types::message::{AnswerBody, MAX_MEMBERS, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, Refusal, RequestBody};
 use amita_types::{ChunkId, Epoch, Version};
 
 /// Where an opening stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Phase {
     Asking,
-    Rolling,
+    Rolling(Roll),
     /// Rolled forward; the group's epoch is read once more.
     Checking,
 }
@@ -33,11 +36,10 @@ pub(super) struct Opening {
     pub(super) phase: Phase,
     /// All answers belong to it.
     pub(super) epoch: Epoch,
-    pub(super) versions: [Version; MAX_MEMBERS],
+    pub(super) versions: ByPosition<Version>,
     pub(super) longest: Version,
     /// Its requests under way.
-    pub(super) tasks: Vec<u32>,
-    pub(super) roll: Roll,
+    pub(super) tasks: Vec<TaskSlot>,
     /// The read of the metadata that is the check has been started.
     covered: bool,
 }
@@ -49,20 +51,27 @@ fn most_openings() -> usize {
 
 impl Opening {
     pub(super) fn cover_check(&mut self) {
-        self.covered |= self.phase == Phase::Checking;
+        self.covered |= matches!(self.phase, Phase::Checking);
+    }
+
+    pub(super) fn roll(&mut self) -> &mut Roll {
+        match &mut self.phase {
+            Phase::Rolling(roll) => roll,
+            other => panic!("a roll-forward was expected, not {other:?}"),
+        }
     }
 
     /// The version to open at, when the check was read.
     pub(super) fn checked(&self) -> Option<Version> {
-        (self.phase == Phase::Checking && self.covered).then_some(self.longest)
+        (matches!(self.phase, Phase::Checking) && self.covered).then_some(self.longest)
     }
 }
 
 impl Sequencer {
     /// The chunk is to be opened, now or when its group is fenced.
-    pub(super) fn want_open(&mut self, now: Time, chunk: u32) {
-        if matches!(self.chunks[chunk as usize].state, ChunkState::Closed) {
-            let group = self.chunks[chunk as usize].group;
+    pub(super) fn want_open(&mut self, now: Time, chunk: ChunkSlot) {
+        if matches!(self.chunks[chunk].state, ChunkState::Closed) {
+            let group = self.chunks[chunk].group;
             self.enter_opening(chunk);
             self.touch(now, group);
             self.open_chunks(now, group);
@@ -71,29 +80,29 @@ impl Sequencer {
     }
 
     /// The chunk waits for its turn to be opened.
-    pub(super) fn enter_opening(&mut self, chunk: u32) {
-        let state = &mut self.chunks[chunk as usize];
+    pub(super) fn enter_opening(&mut self, chunk: ChunkSlot) {
+        let state = &mut self.chunks[chunk];
         let number = state.group;
         state.state = ChunkState::Waiting;
-        let group = &mut self.groups[number as usize];
-        state.opening_at = group.opening.len() as u32;
+        let group = &mut self.groups[number];
+        state.opening_at = Some(ListPlace::new(group.opening.len()));
         group.opening.push(chunk);
         group.waiting.push_back(chunk);
         self.note_opening(number);
     }
 
     /// Starts every opening that waits, if the group is fenced.
-    pub(super) fn open_chunks(&mut self, now: Time, group: u32) {
-        if !self.is_fenced(group) || !self.groups[group as usize].paused.is_empty() {
+    pub(super) fn open_chunks(&mut self, now: Time, group: GroupSlot) {
+        if !self.is_fenced(group) || !self.groups[group].paused.is_empty() {
             return;
         }
         while self.openings < most_openings() {
-            let Some(chunk) = self.groups[group as usize].waiting.pop_front() else {
+            let Some(chunk) = self.groups[group].waiting.pop_front() else {
                 return;
             };
             self.ask(now, chunk);
         }
-        let state = &mut self.groups[group as usize];
+        let state = &mut self.groups[group];
         if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
             self.starved.push_back(group);
         }
@@ -104,26 +113,25 @@ impl Sequencer {
     pub(super) fn retry_openings(&mut self, now: Time) {
         while !self.starved.is_empty() && self.openings < most_openings() {
             if let Some(group) = self.starved.pop_front() {
-                self.groups[group as usize].starved = false;
+                self.groups[group].starved = false;
                 self.open_chunks(now, group);
             }
         }
     }
 
-    fn ask(&mut self, now: Time, chunk: u32) {
-        let state = &self.chunks[chunk as usize];
+    fn ask(&mut self, now: Time, chunk: ChunkSlot) {
+        let state = &self.chunks[chunk];
         let (index, number) = (state.index, state.group);
-        let group = &self.groups[number as usize];
+        let group = &self.groups[number];
         let members = group.current.and(group.ready);
-        let slot = self.tasks.add(Kind::Open(Step::Ask), number, chunk);
+        let slot = self.tasks.add(Kind::Open(Step::Ask), number, Some(chunk));
         self.openings += 1;
-        self.chunks[chunk as usize].state = ChunkState::Opening(Box::new(Opening {
+        self.chunks[chunk].state = ChunkState::Opening(Box::new(Opening {
             phase: Phase::Asking,
             epoch: group.record.epoch,
-            versions: [Version::NONE; MAX_MEMBERS],
+            versions: ByPosition::filled(Version::NONE),
             longest: Version::NONE,
             tasks: vec![slot],
-            roll: Roll::default(),
             covered: false,
         }));
         for position in members.iter() {
@@ -139,8 +147,8 @@ impl Sequencer {
     }
 
     /// The opening that a task belongs to.
-    pub(super) fn opening(&mut self, chunk: u32) -> &mut Opening {
-        match &mut self.chunks[chunk as usize].state {
+    pub(super) fn opening(&mut self, chunk: ChunkSlot) -> &mut Opening {
+        match &mut self.chunks[chunk].state {
             ChunkState::Opening(opening) => opening,
             other => panic!("an opening's requests end with it, and the chunk is {other:?}"),
         }
@@ -150,17 +158,17 @@ impl Sequencer {
     pub(super) fn opening_answered(
         &mut self,
         now: Time,
-        slot: u32,
-        position: usize,
+        slot: TaskSlot,
+        position: Position,
         body: AnswerBody,
         payload: &Slice,
     ) {
-        let chunk = self.tasks[slot].chunk;
+        let chunk = self.tasks[slot].chunk();
         let Kind::Open(step) = self.tasks[slot].kind else {
             unreachable!("the caller has looked")
         };
         let group = self.tasks[slot].group;
-        let epoch = self.groups[group as usize].record.epoch;
+        let epoch = self.groups[group].record.epoch;
         assert_eq!(self.opening(chunk).epoch, epoch, "an opening ends with its epoch (R6)");
         match (step, body) {
             (Step::Ask, AnswerBody::Opened { version, incomplete }) => {
@@ -209,17 +217,17 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn end_task(&mut self, slot: u32, chunk: u32) {
+    pub(super) fn end_task(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
         self.tasks.remove(slot);
         self.opening(chunk).tasks.retain(|&task| task != slot);
     }
 
     /// All members have said what they hold.
-    fn compare(&mut self, now: Time, chunk: u32) {
-        let group = self.chunks[chunk as usize].group;
-        let mut members = self.groups[group as usize].current;
-        if self.config.planted.serve_half_fenced() {
-            members = members.and(self.groups[group as usize].ready);
+    fn compare(&mut self, now: Time, chunk: ChunkSlot) {
+        let group = self.chunks[chunk].group;
+        let mut members = self.groups[group].current;
+        if self.config.faults.has(Fault::ServeHalfFenced) {
+            members = members.and(self.groups[group].ready);
         }
         let opening = self.opening(chunk);
         let longest = members
@@ -229,7 +237,7 @@ impl Sequencer {
             .unwrap_or(Version::NONE);
         opening.longest = longest;
         let mut claims = members.iter().map(|position| opening.versions[position]);
-        if !claims.all(|version| longest.may_follow(version)) && !self.config.planted.any_jump() {
+        if !claims.all(|version| longest.may_follow(version)) && !self.config.faults.has(Fault::AnyJump) {
             return self.implausible(now, chunk, members);
         }
         let opening = self.opening(chunk);
@@ -239,7 +247,7 @@ impl Sequencer {
                 shorter.add(position);
             }
         }
-        if shorter.is_empty() || self.config.planted.open_without_roll() {
+        if shorter.is_empty() || self.config.faults.has(Fault::OpenWithoutRoll) {
             // Nothing was changed, and every member was fenced at this epoch when it answered: no further check.
             return self.chunk_opened(now, chunk, longest);
         }
@@ -248,8 +256,8 @@ impl Sequencer {
 
     /// In-sync members claim versions that are further apart than any history makes them. Which of them is wrong nobody
     /// here can tell: what the longest has may be a lie, and what the others have may be too little. So nothing is changed.
-    fn implausible(&mut self, now: Time, chunk: u32, members: Members) {
-        let group = self.chunks[chunk as usize].group;
+    fn implausible(&mut self, now: Time, chunk: ChunkSlot, members: Members) {
+        let group = self.chunks[chunk].group;
         let versions = self.opening(chunk).versions;
         let claims = members.iter().map(|position| {
             let store = self.id_of(group, position);
@@ -264,11 +272,11 @@ impl Sequencer {
     }
 
     /// Says once why the chunk's I/O fails.
-    pub(super) fn warn_implausible(&mut self, chunk: u32, why: String) {
-        if !std::mem::replace(&mut self.chunks[chunk as usize].implausible, true) {
+    pub(super) fn warn_implausible(&mut self, chunk: ChunkSlot, why: String) {
+        if !std::mem::replace(&mut self.chunks[chunk].implausible, true) {
             let chunk = ChunkId {
                 volume: self.volume.id,
-                index: self.chunks[chunk as usize].index,
+                index: self.chunks[chunk].index,
             };
             self.effects
                 .push_back(Effect::Warn(Warning::Implausible { chunk, why }));
@@ -276,10 +284,10 @@ impl Sequencer {
     }
 
     /// The chunk is whole at `version` on every member.
-    pub(super) fn chunk_opened(&mut self, now: Time, chunk: u32, version: Version) {
+    pub(super) fn chunk_opened(&mut self, now: Time, chunk: ChunkSlot, version: Version) {
         self.drop_opening(chunk);
         self.leave_opening(chunk);
-        let state = &mut self.chunks[chunk as usize];
+        let state = &mut self.chunks[chunk];
         state.state = ChunkState::Open;
         state.bad_sources = Members::NONE;
         state.implausible = false;
@@ -293,25 +301,28 @@ impl Sequencer {
         self.kick(now, chunk);
     }
 
-    fn leave_opening(&mut self, chunk: u32) {
-        let group = self.chunks[chunk as usize].group;
-        let place = std::mem::replace(&mut self.chunks[chunk as usize].opening_at, NIL) as usize;
-        let opening = &mut self.groups[group as usize].opening;
-        let gone = opening.swap_remove(place);
+    fn leave_opening(&mut self, chunk: ChunkSlot) {
+        let group = self.chunks[chunk].group;
+        let place = self.chunks[chunk]
+            .opening_at
+            .take()
+            .expect("a chunk that opens is in the list");
+        let opening = &mut self.groups[group].opening;
+        let gone = opening.swap_remove(place.at());
         assert_eq!(gone, chunk, "a chunk that opens is in the list");
-        if let Some(&moved) = opening.get(place) {
-            self.chunks[moved as usize].opening_at = place as u32;
+        if let Some(&moved) = opening.get(place.at()) {
+            self.chunks[moved].opening_at = Some(place);
         }
     }
 
     /// No member has an intact copy of what must be rolled forward: I/O that waits fails, the next touch tries again.
-    pub(super) fn opening_failed(&mut self, now: Time, chunk: u32, error: IoError) {
+    pub(super) fn opening_failed(&mut self, now: Time, chunk: ChunkSlot, error: IoError) {
         self.drop_opening(chunk);
         self.leave_opening(chunk);
-        if self.chunks[chunk as usize].catching {
+        if self.chunks[chunk].catching {
             return self.catch_up_failed(now, chunk);
         }
-        let state = &mut self.chunks[chunk as usize];
+        let state = &mut self.chunks[chunk];
         state.state = ChunkState::Closed;
         state.bad_sources = Members::NONE;
         let queues = [
@@ -321,7 +332,7 @@ impl Sequencer {
             std::mem::take(&mut state.queued_compares),
             std::mem::take(&mut state.compared),
         ];
-        state.comparing = NIL;
+        state.comparing = None;
         for mut queue in queues {
             self.fail_queue(&mut queue, error);
         }
@@ -340,8 +351,8 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn opening_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
-        let chunk = self.tasks[slot].chunk;
+    pub(super) fn opening_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
+        let chunk = self.tasks[slot].chunk();
         let group = self.tasks[slot].group;
         match refusal {
             Refusal::StaleEpoch { .. }
@@ -354,11 +365,11 @@ impl Sequencer {
                 self.found_damage(group, position, chunk, *block);
                 let as_source = matches!(self.tasks[slot].kind, Kind::Open(Step::List | Step::Fetch(_)));
                 if as_source {
-                    self.chunks[chunk as usize].bad_sources.add(position);
+                    self.chunks[chunk].bad_sources.add(position);
                 } else {
                     // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
                     self.evict_soon(group, position);
-                    if self.groups[group as usize].current.count() <= self.min_copies {
+                    if self.groups[group].current.count() <= self.min_copies {
                         return self.opening_failed(now, chunk, IoError::Damaged);
                     }
                     self.pause(now, group, position, self.config.busy_pause * 10);
@@ -366,7 +377,7 @@ impl Sequencer {
             }
             other => {
                 // R7: who cannot take what is valid is evicted.
-                self.warn_refused(group, self.groups[group as usize].members[position], other);
+                self.warn_refused(group, self.groups[group].members[position], other);
                 self.evict_soon(group, position);
                 self.pause(now, group, position, self.config.busy_pause * 10);
             }
@@ -375,20 +386,18 @@ impl Sequencer {
     }
 
     /// From the first question, when the group is fenced (which it may well be).
-    pub(super) fn restart_opening(&mut self, now: Time, chunk: u32) {
-        let group = self.chunks[chunk as usize].group;
+    pub(super) fn restart_opening(&mut self, now: Time, chunk: ChunkSlot) {
+        let group = self.chunks[chunk].group;
         if self.drop_opening(chunk) {
-            self.groups[group as usize].waiting.push_back(chunk);
+            self.groups[group].waiting.push_back(chunk);
         }
         self.open_chunks(now, group);
     }
 
     /// Ends what is asked for a chunk's opening; false where nothing was, and the chunk waits. From now on it does, and
     /// whoever calls puts it with those that wait, or has it leave.
-    fn drop_opening(&mut self, chunk: u32) -> bool {
-        let ChunkState::Opening(opening) =
-            std::mem::replace(&mut self.chunks[chunk as usize].state, ChunkState::Waiting)
-        else {
+    fn drop_opening(&mut self, chunk: ChunkSlot) -> bool {
+        let ChunkState::Opening(opening) = std::mem::replace(&mut self.chunks[chunk].state, ChunkState::Waiting) else {
             return false;
         };
         self.openings -= 1;
@@ -400,11 +409,11 @@ impl Sequencer {
     }
 
     /// All openings of a group wait for its fence again.
-    pub(super) fn reset_openings(&mut self, group: u32) {
-        for index in 0..self.groups[group as usize].opening.len() {
-            let chunk = self.groups[group as usize].opening[index];
+    pub(super) fn reset_openings(&mut self, group: GroupSlot) {
+        for index in 0..self.groups[group].opening.len() {
+            let chunk = self.groups[group].opening[index];
             if self.drop_opening(chunk) {
-                self.groups[group as usize].waiting.push_back(chunk);
+                self.groups[group].waiting.push_back(chunk);
             }
         }
     }
@@ -413,15 +422,14 @@ impl Sequencer {
     pub(super) fn opening_send(
         &mut self,
         now: Time,
-        chunk: u32,
-        position: usize,
+        chunk: ChunkSlot,
+        position: Position,
         step: Step,
         body: RequestBody,
         payload: Slice,
     ) {
-        let group = self.chunks[chunk as usize].group;
-        let slot = self.tasks.add(Kind::Open(step), group, chunk);
-        debug_assert_ne!(slot, NIL);
+        let group = self.chunks[chunk].group;
+        let slot = self.tasks.add(Kind::Open(step), group, Some(chunk));
         self.opening(chunk).tasks.push(slot);
         self.expect(now, slot, position);
         self.send(now, slot, position, body, payload);

@@ -1,6 +1,8 @@
 //! How far members that are brought up to date have come.
 
 use super::Sequencer;
+use crate::members::Position;
+use crate::table::GroupSlot;
 use amita_reactor::Time;
 use amita_types::{BLOCK_BYTES, StoreId};
 use std::time::Duration;
@@ -89,7 +91,7 @@ impl Sequencer {
     pub fn progress(&self, now: Time) -> impl Iterator<Item = SyncProgress> + '_ {
         let behind = |store: StoreId| {
             let number = self.store_index.get(&store);
-            number.is_some_and(|&number| self.stores[number as usize].behind_in > 0)
+            number.is_some_and(|&number| self.stores[number].behind_in > 0)
         };
         let told = move |tally: &&Tally| match tally.ended {
             Some(ended) => now.since(ended) < TOLD,
@@ -111,16 +113,16 @@ impl Sequencer {
     }
 
     /// The record of a group, which names the stores that are being brought up to date there, comes or goes.
-    pub(super) fn count_behind(&mut self, now: Time, group: u32, comes: bool) {
-        for index in 0..self.groups[group as usize].record.syncing.len() {
-            let store = self.groups[group as usize].record.syncing[index].store;
+    pub(super) fn count_behind(&mut self, now: Time, group: GroupSlot, comes: bool) {
+        for index in 0..self.groups[group].record.syncing.len() {
+            let store = self.groups[group].record.syncing[index].store;
             let number = self.store_number(now, store);
-            let count = &mut self.stores[number as usize].behind_in;
+            let count = &mut self.stores[number].behind_in;
             *count = if comes { *count + 1 } else { *count - 1 };
         }
     }
 
-    pub(super) fn tally_entered(&mut self, now: Time, group: u32, position: usize) {
+    pub(super) fn tally_entered(&mut self, now: Time, group: GroupSlot, position: Position) {
         let store = self.id_of(group, position);
         let tally = self.syncs.tallies.of(now, store);
         if tally.ended.is_some_and(|ended| now.since(ended) >= TOLD) {
@@ -132,7 +134,7 @@ impl Sequencer {
     }
 
     /// The member's group left it before it held everything.
-    pub(super) fn tally_dropped(&mut self, group: u32, position: usize, listed: bool) {
+    pub(super) fn tally_dropped(&mut self, group: GroupSlot, position: Position, listed: bool) {
         let store = self.id_of(group, position);
         if let Some(tally) = self.syncs.tallies.find(store) {
             tally.groups = tally.groups.saturating_sub(1);
@@ -140,7 +142,7 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn tally_listed(&mut self, group: u32, position: usize, listed: u64, to_do: u64, last: bool) {
+    pub(super) fn tally_listed(&mut self, group: GroupSlot, position: Position, listed: u64, to_do: u64, last: bool) {
         let store = self.id_of(group, position);
         if let Some(tally) = self.syncs.tallies.find(store) {
             tally.chunks_listed += listed;
@@ -149,14 +151,14 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn tally_chunk(&mut self, group: u32, position: usize) {
+    pub(super) fn tally_chunk(&mut self, group: GroupSlot, position: Position) {
         let store = self.id_of(group, position);
         if let Some(tally) = self.syncs.tallies.find(store) {
             tally.chunks_done += 1;
         }
     }
 
-    pub(super) fn tally_sent(&mut self, group: u32, position: usize, blocks: usize) {
+    pub(super) fn tally_sent(&mut self, group: GroupSlot, position: Position, blocks: usize) {
         let store = self.id_of(group, position);
         if let Some(tally) = self.syncs.tallies.find(store) {
             tally.bytes_moved += blocks as u64 * u64::from(BLOCK_BYTES);
@@ -164,7 +166,7 @@ impl Sequencer {
     }
 
     /// The member holds everything.
-    pub(super) fn tally_whole(&mut self, now: Time, group: u32, position: usize) {
+    pub(super) fn tally_whole(&mut self, now: Time, group: GroupSlot, position: Position) {
         let store = self.id_of(group, position);
         if let Some(tally) = self.syncs.tallies.find(store) {
             tally.groups_done += 1;

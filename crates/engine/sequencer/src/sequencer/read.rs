@@ -2,8 +2,11 @@
 //! out when promises prove that nobody can have taken over meanwhile (R4).
 
 use super::Sequencer;
+use crate::faults::Fault;
 use crate::io::{Course, StopReason};
-use crate::task::{Found, Kind, Members, NIL, Read};
+use crate::members::{Members, Position};
+use crate::table::{ChunkSlot, GroupSlot, Key, TaskSlot};
+use crate::task::{Found, Kind, Read};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
@@ -12,14 +15,14 @@ use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, TraceId, Version};
 
 impl Sequencer {
     /// Sends a read that stands in no list to a member; false when none can be asked now.
-    pub(super) fn try_read(&mut self, now: Time, slot: u32) -> bool {
+    pub(super) fn try_read(&mut self, now: Time, slot: TaskSlot) -> bool {
         let group = self.tasks[slot].group;
-        let current = self.groups[group as usize].current;
+        let current = self.groups[group].current;
         let read = self.tasks[slot].read();
         if !current.is_empty() && current.without(read.damaged).is_empty() {
             let io = read.io;
             let course = self.course(slot);
-            let chunk = self.tasks[slot].chunk;
+            let chunk = self.tasks[slot].chunk();
             self.tasks.remove(slot);
             self.end_compare(chunk, slot);
             self.done(io, Err(IoError::Damaged), Payload::None, course);
@@ -39,26 +42,26 @@ impl Sequencer {
     }
 
     /// The member to read from: one in this process if it answers, else the one that owes the fewest answers.
-    fn choose(&mut self, now: Time, slot: u32) -> Option<usize> {
+    fn choose(&mut self, now: Time, slot: TaskSlot) -> Option<Position> {
         let number = self.tasks[slot].group;
         let waiting = self.tasks[slot].waiting;
         let read = self.tasks[slot].read();
-        let out = Members(read.tried.0 | read.damaged.0 | waiting.0);
-        let group = &self.groups[number as usize];
-        let mut best: Option<((bool, u32, u32), usize)> = None;
+        let out = read.tried.or(read.damaged).or(waiting);
+        let group = &self.groups[number];
+        let mut best: Option<((bool, u32, u32), Position)> = None;
         let mut readable = group.current;
-        if self.config.planted.read_from_syncing() {
+        if self.config.faults.has(Fault::ReadFromSyncing) {
             readable = readable.or(group.syncing);
         }
         for position in readable.without(out).without(group.to_evict).iter() {
-            let store = &self.stores[group.members[position] as usize];
+            let store = &self.stores[group.members[position]];
             if !self.can_send(number, position) {
                 continue;
             }
             let hangs = store.awaited > 0 && now.since(store.heard) >= self.silent_after();
             let hangs = hangs || self.care.health().avoids(store.watch);
             // Equals take turns.
-            let turn = (slot + position as u32) % group.members.len() as u32;
+            let turn = ((slot.at() + position.at()) % group.members.len()) as u32;
             // One that is silent, or where an operation hangs, is asked last, where it may not be evicted.
             let rank = if store.lost {
                 (true, u32::MAX, turn)
@@ -74,12 +77,12 @@ impl Sequencer {
         best.map(|(_, position)| position)
     }
 
-    fn ask_member(&mut self, now: Time, slot: u32, position: usize) {
+    fn ask_member(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let group = self.tasks[slot].group;
-        let chunk = &self.chunks[self.tasks[slot].chunk as usize];
+        let chunk = &self.chunks[self.tasks[slot].chunk()];
         let index = chunk.index;
         // R8: everything acknowledged, and with it (R3) everything that a read has returned.
-        let least = if self.config.planted.no_least() {
+        let least = if self.config.faults.has(Fault::NoLeast) {
             Version::NONE
         } else {
             chunk.committed
@@ -103,27 +106,27 @@ impl Sequencer {
     }
 
     /// A member does not answer a read, or not well: it stays with the others.
-    pub(super) fn give_up_on(&mut self, now: Time, slot: u32, position: usize) {
+    pub(super) fn give_up_on(&mut self, now: Time, slot: TaskSlot, position: Position) {
         self.settle(slot, position);
         self.go_elsewhere(now, slot);
     }
 
-    fn go_elsewhere(&mut self, now: Time, slot: u32) {
+    fn go_elsewhere(&mut self, now: Time, slot: TaskSlot) {
         let task = &mut self.tasks[slot];
-        let chunk = task.chunk;
+        let chunk = task.chunk();
         if !task.waiting.is_empty() || task.read().found.is_some() {
             return;
         }
         self.tasks.rest(slot);
         if !self.try_read(now, slot) {
-            self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+            self.tasks.push(&mut self.chunks[chunk].queued_reads, slot);
             self.block(chunk);
         }
     }
 
-    pub(super) fn read_refused(&mut self, now: Time, slot: u32, position: usize, refusal: &Refusal) {
+    pub(super) fn read_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
         let group = self.tasks[slot].group;
-        let chunk = self.tasks[slot].chunk;
+        let chunk = self.tasks[slot].chunk();
         match refusal {
             Refusal::StaleEpoch { .. }
             | Refusal::NotFenced
@@ -138,7 +141,7 @@ impl Sequencer {
             }
             other => {
                 // R8: a member that is behind what it has answered has lost something. Others are as unfit.
-                self.warn_refused(group, self.groups[group as usize].members[position], other);
+                self.warn_refused(group, self.groups[group].members[position], other);
                 self.evict_soon(group, position);
             }
         }
@@ -148,14 +151,14 @@ impl Sequencer {
     pub(super) fn data_arrived(
         &mut self,
         now: Time,
-        slot: u32,
-        position: usize,
+        slot: TaskSlot,
+        position: Position,
         version: Version,
         sums: &Sums,
         payload: Slice,
     ) {
         let group = self.tasks[slot].group;
-        let chunk = self.tasks[slot].chunk;
+        let chunk = self.tasks[slot].chunk();
         let read = self.tasks[slot].read();
         if read.found.is_some() {
             // The other member was quicker.
@@ -166,7 +169,7 @@ impl Sequencer {
             let generation = version.generation();
             return self.stop(StopReason::Deposed { generation });
         }
-        if version > self.chunks[chunk as usize].issued {
+        if version > self.chunks[chunk].issued {
             return self.misbehaved(
                 now,
                 slot,
@@ -199,19 +202,25 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn allocation_arrived(&mut self, now: Time, slot: u32, position: usize, allocated: Box<[u64; 16]>) {
+    pub(super) fn allocation_arrived(
+        &mut self,
+        now: Time,
+        slot: TaskSlot,
+        position: Position,
+        allocated: Box<[u64; 16]>,
+    ) {
         self.settle(slot, position);
         self.note_answer(now, slot, position);
         if self.tasks[slot].read().found.is_none() {
             // The answer names no version: it may show anything that was given out.
-            let version = self.chunks[self.tasks[slot].chunk as usize].issued;
+            let version = self.chunks[self.tasks[slot].chunk()].issued;
             self.found(now, slot, Found::Allocation { version, allocated });
         }
     }
 
-    fn found(&mut self, now: Time, slot: u32, found: Found) {
+    fn found(&mut self, now: Time, slot: TaskSlot, found: Found) {
         let group = self.tasks[slot].group;
-        let chunk = self.tasks[slot].chunk;
+        let chunk = self.tasks[slot].chunk();
         self.tasks.rest(slot);
         let since = self.tasks[slot].first_sent;
         let promised = self.is_promised(now, group, since);
@@ -219,12 +228,12 @@ impl Sequencer {
         let read = self.tasks[slot].read();
         read.found = Some(found);
         read.promised = promised;
-        self.tasks.push(&mut self.chunks[chunk as usize].held, slot);
+        self.tasks.push(&mut self.chunks[chunk].held, slot);
         if !promised {
             self.counters.unpromised += 1;
             self.unpromised.push(slot);
         }
-        self.counters.held += u64::from(version > self.chunks[chunk as usize].committed);
+        self.counters.held += u64::from(version > self.chunks[chunk].committed);
         if !promised || !self.config.confirm_reads {
             self.renew_promises(now, group, Members::NONE, since);
         }
@@ -232,15 +241,15 @@ impl Sequencer {
     }
 
     /// Ends a read whose answer is here, if it may be given out.
-    fn give_out(&mut self, slot: u32) {
-        let chunk = self.tasks[slot].chunk;
-        let committed = self.chunks[chunk as usize].committed;
+    fn give_out(&mut self, slot: TaskSlot) {
+        let chunk = self.tasks[slot].chunk();
+        let committed = self.chunks[chunk].committed;
         let read = self.tasks[slot].read();
         let version = read.found.as_ref().expect("a held read has its answer").version();
-        if !read.promised || (version > committed && !self.config.planted.no_hold()) {
+        if !read.promised || (version > committed && !self.config.faults.has(Fault::NoHold)) {
             return;
         }
-        self.tasks.unlink(&mut self.chunks[chunk as usize].held, slot);
+        self.tasks.unlink(&mut self.chunks[chunk].held, slot);
         let course = self.course(slot);
         let (group, trace) = (self.tasks[slot].group, self.tasks[slot].trace);
         let asked_at = self.tasks[slot].asked_at;
@@ -267,16 +276,18 @@ impl Sequencer {
     // ---- clears of what was never written ----
 
     /// Was nothing of the chunk ever written, and is nothing being written?
-    pub(super) fn is_never_written(&self, chunk: u32) -> bool {
-        let state = &self.chunks[chunk as usize];
-        state.issued == Version::NONE && state.comparing == NIL && !self.config.planted.clear_what_is_not_there()
+    pub(super) fn is_never_written(&self, chunk: ChunkSlot) -> bool {
+        let state = &self.chunks[chunk];
+        state.issued == Version::NONE
+            && state.comparing.is_none()
+            && !self.config.faults.has(Fault::ClearWhatIsNotThere)
     }
 
     /// A clear of a chunk of which nothing is written only looks, as a read does, whether there is still nothing. A version
     /// would have every store keep a chunk of which there is nothing: who discards a large volume fills the index of its
     /// stores with them, and a store that cannot take a clear, which has its version already, must be evicted (R7).
-    pub(super) fn look_instead(&mut self, now: Time, slot: u32, chunk: u32) {
-        let state = &mut self.chunks[chunk as usize];
+    pub(super) fn look_instead(&mut self, now: Time, slot: TaskSlot, chunk: ChunkSlot) {
+        let state = &mut self.chunks[chunk];
         self.tasks.unlink(&mut state.queued_clears, slot);
         let offset = state.index.0 * u64::from(self.chunk_bytes);
         let write = self.tasks[slot].write();
@@ -296,15 +307,15 @@ impl Sequencer {
             compare: Slice::default(),
         });
         if !self.try_read(now, slot) {
-            self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+            self.tasks.push(&mut self.chunks[chunk].queued_reads, slot);
         }
     }
 
     /// There is nothing of the range: it is as if it had been cleared at that moment. Else it is cleared now.
     fn looked_instead(
         &mut self,
-        chunk: u32,
-        group: u32,
+        chunk: ChunkSlot,
+        group: GroupSlot,
         trace: TraceId,
         read: &Read,
         allocated: &[u64; 16],
@@ -317,16 +328,16 @@ impl Sequencer {
         let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
         let length_bytes = read.op.length() as u32;
         let kind = self.write_kind(read.io, true, offset_bytes, length_bytes, read.range, Slice::default());
-        let slot = self.tasks.add(kind, group, chunk);
+        let slot = self.tasks.add(kind, group, Some(chunk));
         self.tasks[slot].trace = trace;
-        self.tasks.push(&mut self.chunks[chunk as usize].queued_clears, slot);
+        self.tasks.push(&mut self.chunks[chunk].queued_clears, slot);
         self.block(chunk);
         self.retry_blocked = true;
     }
 
     /// The chunk's committed version has moved.
-    pub(super) fn release_held(&mut self, chunk: u32) {
-        let mut cursor = self.chunks[chunk as usize].held.head();
+    pub(super) fn release_held(&mut self, chunk: ChunkSlot) {
+        let mut cursor = self.chunks[chunk].held.head();
         while let Some(slot) = cursor {
             cursor = self.tasks.next(slot);
             self.give_out(slot);
@@ -351,11 +362,11 @@ impl Sequencer {
 
     /// Asks again where a request for a promise came to nothing, but not without end: a store that lets a new owner in
     /// promises nothing any more (R4).
-    fn ask_for_promises(&mut self, now: Time, group: u32, since: Time) {
+    fn ask_for_promises(&mut self, now: Time, group: GroupSlot, since: Time) {
         let mut besides = Members::NONE;
         for position in self.promisers(group).iter() {
-            let number = self.groups[group as usize].members[position];
-            let store = &self.stores[number as usize];
+            let number = self.groups[group].members[position];
+            let store = &self.stores[number];
             let again = store.confirm_at.plus(self.config.busy_pause);
             // One that went well, and was sent before this read was, is followed by the next at once.
             let went_well = self.config.confirm_reads && store.confirmed >= store.confirm_at;

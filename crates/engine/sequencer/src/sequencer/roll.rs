@@ -9,20 +9,23 @@
 
 use super::Sequencer;
 use super::open::Phase;
+use crate::faults::Fault;
 use crate::io::{Effect, Warning};
-use crate::task::{Members, Step};
+use crate::members::{Members, Position};
+use crate::table::{ChunkSlot, GroupSlot};
+use crate::task::Step;
 use amita_reactor::{Slice, Time};
 use amita_types::io::IoError;
 use amita_types::message::{Change, MAX_CHANGES, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, Version};
 
 /// A roll-forward under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Roll {
     /// The member that has the longest history.
-    source: usize,
+    source: Position,
     /// The one that gets what it lacks.
-    target: usize,
+    target: Position,
     /// Others are shorter, too: their turn comes when all have been asked again.
     others: bool,
     /// Entries above this one are listed: the target's version.
@@ -39,28 +42,31 @@ pub(super) struct Roll {
 }
 
 impl Sequencer {
-    pub(super) fn start_roll(&mut self, now: Time, chunk: u32, members: Members, shorter: Members) {
-        let bad = self.chunks[chunk as usize].bad_sources;
+    pub(super) fn start_roll(&mut self, now: Time, chunk: ChunkSlot, members: Members, shorter: Members) {
+        let bad = self.chunks[chunk].bad_sources;
         let Some(source) = members.without(shorter).without(bad).iter().next() else {
             return self.opening_failed(now, chunk, IoError::Damaged);
         };
         let target = shorter.iter().next().expect("some are shorter");
         let opening = self.opening(chunk);
-        opening.phase = Phase::Rolling;
-        opening.roll = Roll {
+        let since = opening.versions[target];
+        opening.phase = Phase::Rolling(Roll {
             source,
             target,
             others: shorter.count() > 1,
-            since: opening.versions[target],
+            since,
             first: true,
-            ..Roll::default()
-        };
+            page: Vec::new(),
+            blocks: Vec::new(),
+            more: None,
+            awaited: 0,
+        });
         self.list(now, chunk, BlockIndex(0));
     }
 
-    fn list(&mut self, now: Time, chunk: u32, from: BlockIndex) {
-        let index = self.chunks[chunk as usize].index;
-        let roll = &mut self.opening(chunk).roll;
+    fn list(&mut self, now: Time, chunk: ChunkSlot, from: BlockIndex) {
+        let index = self.chunks[chunk].index;
+        let roll = self.opening(chunk).roll();
         let (source, since) = (roll.source, roll.since);
         let body = RequestBody::Changes {
             chunk: index,
@@ -73,14 +79,14 @@ impl Sequencer {
     pub(super) fn listed(
         &mut self,
         now: Time,
-        chunk: u32,
-        position: usize,
+        chunk: ChunkSlot,
+        position: Position,
         entries: Vec<Change>,
         more: Option<BlockIndex>,
     ) {
         let blocks_per_chunk = self.blocks_per_chunk;
         let opening = self.opening(chunk);
-        let (since, longest) = (opening.roll.since, opening.longest);
+        let (since, longest) = (opening.roll().since, opening.longest);
         let ordered = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
         let inside = entries
             .iter()
@@ -90,7 +96,7 @@ impl Sequencer {
         if !ordered || !inside || !onwards || entries.len() > MAX_CHANGES {
             return self.source_failed(now, chunk, position);
         }
-        let roll = &mut opening.roll;
+        let roll = opening.roll();
         roll.blocks = vec![None; entries.len()];
         roll.page = entries;
         roll.more = more;
@@ -98,18 +104,18 @@ impl Sequencer {
     }
 
     /// Reads the page's blocks that have data: one request for each run of neighbours.
-    fn fetch(&mut self, now: Time, chunk: u32) {
-        let index = self.chunks[chunk as usize].index;
+    fn fetch(&mut self, now: Time, chunk: ChunkSlot) {
+        let index = self.chunks[chunk].index;
         let opening = self.opening(chunk);
-        let (source, longest) = (opening.roll.source, opening.longest);
+        let (source, longest) = (opening.roll().source, opening.longest);
         let mut runs: Vec<BlockRange> = Vec::new();
-        for change in opening.roll.page.iter().filter(|change| change.sum.is_some()) {
+        for change in opening.roll().page.iter().filter(|change| change.sum.is_some()) {
             match runs.last_mut() {
                 Some(run) if run.end() == u32::from(change.block.0) => run.count += 1,
                 _ => runs.push(BlockRange::new(change.block.0, 1)),
             }
         }
-        opening.roll.awaited = runs.len();
+        opening.roll().awaited = runs.len();
         if runs.is_empty() {
             return self.roll_page(now, chunk);
         }
@@ -126,8 +132,8 @@ impl Sequencer {
     pub(super) fn fetched(
         &mut self,
         now: Time,
-        chunk: u32,
-        position: usize,
+        chunk: ChunkSlot,
+        position: Position,
         range: BlockRange,
         sums: &Sums,
         payload: &Slice,
@@ -140,55 +146,55 @@ impl Sequencer {
             for (place, block) in range.iter().enumerate() {
                 let bytes = payload.slice(place * block_bytes..(place + 1) * block_bytes);
                 let at = opening
-                    .roll
+                    .roll()
                     .page
                     .iter()
                     .position(|change| change.block == block)
                     .expect("it was asked for");
                 // As of exactly the listed version, and intact from the disk to here.
-                if opening.roll.page[at].sum != Some(sums[place]) || amita_types::crc32c(&bytes) != sums[place] {
+                if opening.roll().page[at].sum != Some(sums[place]) || amita_types::crc32c(&bytes) != sums[place] {
                     bad = Some(block);
                 }
-                opening.roll.blocks[at] = Some(bytes);
+                opening.roll().blocks[at] = Some(bytes);
             }
         }
         if let Some(block) = bad {
-            let group = self.chunks[chunk as usize].group;
+            let group = self.chunks[chunk].group;
             self.found_damage(group, position, chunk, block);
             return self.source_failed(now, chunk, position);
         }
-        opening.roll.awaited -= 1;
-        if opening.roll.awaited == 0 {
+        opening.roll().awaited -= 1;
+        if opening.roll().awaited == 0 {
             self.roll_page(now, chunk);
         }
     }
 
     /// Another member with the same history is tried.
-    fn source_failed(&mut self, now: Time, chunk: u32, position: usize) {
-        self.chunks[chunk as usize].bad_sources.add(position);
+    fn source_failed(&mut self, now: Time, chunk: ChunkSlot, position: Position) {
+        self.chunks[chunk].bad_sources.add(position);
         self.restart_opening(now, chunk);
     }
 
-    pub(super) fn found_damage(&mut self, group: u32, position: usize, chunk: u32, block: BlockIndex) {
+    pub(super) fn found_damage(&mut self, group: GroupSlot, position: Position, chunk: ChunkSlot, block: BlockIndex) {
         self.counters.damaged += 1;
-        let store = self.groups[group as usize].members[position];
+        let store = self.groups[group].members[position];
         self.effects.push_back(Effect::Warn(Warning::Damaged {
-            store: self.stores[store as usize].id,
+            store: self.stores[store].id,
             chunk: ChunkId {
                 volume: self.volume.id,
-                index: self.chunks[chunk as usize].index,
+                index: self.chunks[chunk].index,
             },
             block,
         }));
     }
 
     /// Sends the page to the member that is shorter.
-    fn roll_page(&mut self, now: Time, chunk: u32) {
-        let index = self.chunks[chunk as usize].index;
-        let in_parts = self.config.planted.roll_in_parts();
+    fn roll_page(&mut self, now: Time, chunk: ChunkSlot) {
+        let index = self.chunks[chunk].index;
+        let in_parts = self.config.faults.has(Fault::RollInParts);
         let opening = self.opening(chunk);
         let version = opening.longest;
-        let roll = &mut opening.roll;
+        let roll = opening.roll();
         let (target, since) = (roll.target, roll.since);
         let (first, last) = (roll.first, roll.more.is_none());
         let entries = std::mem::take(&mut roll.page);
@@ -212,12 +218,12 @@ impl Sequencer {
     }
 
     /// The member has the page.
-    pub(super) fn rolled(&mut self, now: Time, chunk: u32) {
-        if let Some(more) = self.opening(chunk).roll.more {
+    pub(super) fn rolled(&mut self, now: Time, chunk: ChunkSlot) {
+        if let Some(more) = self.opening(chunk).roll().more {
             return self.list(now, chunk, more);
         }
         self.counters.rolled += 1;
-        if self.opening(chunk).roll.others {
+        if self.opening(chunk).roll().others {
             return self.restart_opening(now, chunk);
         }
         self.opening(chunk).phase = Phase::Checking;

@@ -8,7 +8,9 @@
 use super::Sequencer;
 use super::mend::Mode;
 use crate::io::{Effect, Warning};
-use crate::task::{Kind, Members, NIL, SyncStep};
+use crate::members::{Members, Position};
+use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
+use crate::task::{Kind, SyncStep};
 use amita_reactor::{Slice, Time};
 use amita_types::map::ScrubReport;
 use amita_types::message::{ChunkState as Held, RequestBody};
@@ -26,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What is under way.
 #[derive(Debug, Default)]
 pub(super) struct Scrubs {
-    repairs: VecDeque<(u32, usize, BlockIndex)>,
+    repairs: VecDeque<(ChunkSlot, Position, BlockIndex)>,
     walk: Option<Walk>,
     /// Looks under way.
     active: usize,
@@ -35,9 +37,9 @@ pub(super) struct Scrubs {
 /// A scrub of everything.
 #[derive(Debug)]
 struct Walk {
-    group: u32,
+    group: GroupSlot,
     list: List,
-    todo: VecDeque<(ChunkIndex, usize)>,
+    todo: VecDeque<(ChunkIndex, Position)>,
     report: ScrubReport,
 }
 
@@ -65,11 +67,12 @@ impl Scrubs {
 impl Sequencer {
     /// Begins to look at every copy of every chunk; [`Effect::Scrubbed`] tells the end. One that is under way goes on.
     pub fn scrub(&mut self, now: Time) {
-        if self.stopped || self.scrubs.walk.is_some() {
+        let first = self.groups.keys().next();
+        let Some(group) = first.filter(|_| !self.stopped && self.scrubs.walk.is_none()) else {
             return;
-        }
+        };
         self.scrubs.walk = Some(Walk {
-            group: 0,
+            group,
             list: List::Due {
                 at: now,
                 from: ChunkIndex(0),
@@ -87,7 +90,7 @@ impl Sequencer {
     }
 
     /// A member's copy of a block was found damaged: it is to be repaired.
-    pub(super) fn want_repair(&mut self, chunk: u32, position: usize, block: BlockIndex) {
+    pub(super) fn want_repair(&mut self, chunk: ChunkSlot, position: Position, block: BlockIndex) {
         let repairs = &mut self.scrubs.repairs;
         if repairs.len() < MAX_REPAIRS && !repairs.contains(&(chunk, position, block)) {
             repairs.push_back((chunk, position, block));
@@ -98,8 +101,8 @@ impl Sequencer {
         while self.scrubs.active < MAX_LOOKS
             && let Some((chunk, position, block)) = self.scrubs.repairs.pop_front()
         {
-            let group = self.chunks[chunk as usize].group;
-            if self.groups[group as usize].current.has(position) {
+            let group = self.chunks[chunk].group;
+            if self.groups[group].current.has(position) {
                 self.scrubs.active += 1;
                 self.start_mending(now, Mode::Repair(block), group, position, chunk);
             }
@@ -113,7 +116,7 @@ impl Sequencer {
                 && let Some((index, position)) = walk.todo.pop_front()
             {
                 let group = walk.group;
-                if self.groups[group as usize].current.has(position) {
+                if self.groups[group].current.has(position) {
                     self.scrubs.active += 1;
                     let chunk = self.chunk_number(index);
                     self.start_mending(now, Mode::Scrub, group, position, chunk);
@@ -130,13 +133,15 @@ impl Sequencer {
                     return self.list_for_scrub(now, group, from);
                 }
                 List::Ended if walk.todo.is_empty() && self.scrubs.active == 0 => {
-                    walk.group += 1;
                     let from = ChunkIndex(0);
                     walk.list = List::Due { at: now, from };
-                    if walk.group as usize == self.groups.len() {
-                        let report = walk.report;
-                        self.scrubs.walk = None;
-                        self.effects.push_back(Effect::Scrubbed { report });
+                    match self.groups.after(walk.group) {
+                        Some(next) => walk.group = next,
+                        None => {
+                            let report = walk.report;
+                            self.scrubs.walk = None;
+                            self.effects.push_back(Effect::Scrubbed { report });
+                        }
                     }
                 }
                 _ => return,
@@ -145,9 +150,9 @@ impl Sequencer {
     }
 
     /// Asks all in-sync members which chunks of the group they hold.
-    fn list_for_scrub(&mut self, now: Time, group: u32, from: ChunkIndex) {
+    fn list_for_scrub(&mut self, now: Time, group: GroupSlot, from: ChunkIndex) {
         self.touch(now, group);
-        let members = self.groups[group as usize].current;
+        let members = self.groups[group].current;
         if !self.is_fenced(group) || !members.iter().all(|member| self.can_send(group, member)) {
             return;
         }
@@ -158,8 +163,7 @@ impl Sequencer {
                 end: None,
             };
         }
-        let step = SyncStep::Walk;
-        let slot = self.tasks.add(Kind::Sync { of: 0, step }, group, NIL);
+        let slot = self.tasks.add(Kind::Sync(SyncStep::Walk), group, None);
         let body = RequestBody::Chunks {
             from,
             core: self.config.core,
@@ -176,8 +180,8 @@ impl Sequencer {
     pub(super) fn walk_listed(
         &mut self,
         now: Time,
-        slot: u32,
-        position: usize,
+        slot: TaskSlot,
+        position: Position,
         chunks: &[Held],
         more: Option<ChunkIndex>,
     ) {
@@ -187,7 +191,7 @@ impl Sequencer {
         if complete {
             self.tasks.remove(slot);
         }
-        let members = self.groups[group as usize].current;
+        let members = self.groups[group].current;
         let known = |held: &&Held| self.is_listed_here(group, held.chunk);
         let listed: Vec<ChunkIndex> = chunks.iter().filter(known).map(|held| held.chunk).collect();
         let Some(walk) = &mut self.scrubs.walk else { return };
@@ -217,7 +221,7 @@ impl Sequencer {
     }
 
     /// The list will not come: it is asked for again.
-    pub(super) fn walk_again(&mut self, now: Time, slot: u32) {
+    pub(super) fn walk_again(&mut self, now: Time, slot: TaskSlot) {
         self.settle_all(slot);
         self.tasks.remove(slot);
         let at = now.plus(PAUSE);
@@ -239,7 +243,14 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn scrub_damaged(&mut self, mode: Mode, group: u32, position: usize, chunk: u32, block: BlockIndex) {
+    pub(super) fn scrub_damaged(
+        &mut self,
+        mode: Mode,
+        group: GroupSlot,
+        position: Position,
+        chunk: ChunkSlot,
+        block: BlockIndex,
+    ) {
         if let (Mode::Scrub, Some(walk)) = (mode, &mut self.scrubs.walk) {
             walk.report.damaged += 1;
             self.found_damage(group, position, chunk, block);
@@ -249,9 +260,9 @@ impl Sequencer {
     pub(super) fn scrub_repaired(
         &mut self,
         mode: Mode,
-        group: u32,
-        position: usize,
-        chunk: u32,
+        group: GroupSlot,
+        position: Position,
+        chunk: ChunkSlot,
         blocks: &[BlockIndex],
     ) {
         self.counters.repaired += blocks.len() as u64;
@@ -268,7 +279,7 @@ impl Sequencer {
         }
     }
 
-    pub(super) fn scrub_differs(&mut self, group: u32, places: Members, chunk: u32, block: BlockIndex) {
+    pub(super) fn scrub_differs(&mut self, group: GroupSlot, places: Members, chunk: ChunkSlot, block: BlockIndex) {
         self.counters.differing += 1;
         if let Some(walk) = &mut self.scrubs.walk {
             walk.report.differing += 1;
@@ -282,10 +293,10 @@ impl Sequencer {
         self.effects.push_back(Effect::Warn(warning));
     }
 
-    fn chunk_id(&self, chunk: u32) -> ChunkId {
+    fn chunk_id(&self, chunk: ChunkSlot) -> ChunkId {
         ChunkId {
             volume: self.volume.id,
-            index: self.chunks[chunk as usize].index,
+            index: self.chunks[chunk].index,
         }
     }
 }

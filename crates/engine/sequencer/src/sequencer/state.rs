@@ -1,11 +1,11 @@
 //! What a sequencer knows of stores, groups and chunks.
 
 use super::open::Opening;
-use crate::task::{List, Members};
+use crate::members::{ByPosition, Members, Seats};
+use crate::table::{ChunkSlot, GroupSlot, ListPlace, TaskSlot, WatchSlot};
+use crate::task::List;
 use amita_reactor::Time;
-use amita_types::message::MAX_MEMBERS;
 use amita_types::{ChunkIndex, Epoch, GroupId, RequestId, StoreId, Version, map};
-use arrayvec::ArrayVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) struct Store {
     /// It has said that it cannot serve; reported once.
     pub unfit: bool,
     /// The group by which it was last asked for something.
-    pub via: u32,
+    pub via: Option<GroupSlot>,
     /// Answers that are owed on something sent or to be sent.
     pub awaited: u32,
     /// Stands in the list of those whose silence may matter ([`super::store::Silence`]).
@@ -65,15 +65,15 @@ pub(super) struct Store {
     /// When the newest request was sent that it has answered with a promise.
     pub confirmed: Time,
     /// Its number among the stores that the core watches.
-    pub watch: usize,
+    pub watch: WatchSlot,
     /// When it was last charged: credits that are not used for a while are given back.
     pub charged_at: Time,
     /// The request for a promise that is under way.
-    pub confirm: u32,
+    pub confirm: Option<TaskSlot>,
     /// When the last one was sent.
     pub confirm_at: Time,
     /// The request about credits that is under way.
-    pub settle: u32,
+    pub settle: Option<TaskSlot>,
     /// The last one.
     pub asked: Ask,
     /// The last one whose answer brought less than was wanted.
@@ -100,13 +100,13 @@ pub(super) struct Group {
     pub revision: u64,
     /// The stores (by index) that are or were in sync or syncing; a member's position is its place here. The place of one
     /// that has left is taken by another.
-    pub members: ArrayVec<u32, MAX_MEMBERS>,
+    pub members: Seats,
     /// Who of them is in sync by the record.
     pub current: Members,
     /// Who is being brought up to date by the record: serves nothing.
     pub syncing: Members,
     /// Since which epoch, by position.
-    pub since: [Epoch; MAX_MEMBERS],
+    pub since: ByPosition<Epoch>,
     /// Of the syncing: who was fenced, and from then on gets every write and must answer it (R2).
     pub entered: Members,
     /// Of those: who holds everything of ours, and we have said so. It may be in sync by the next record.
@@ -128,26 +128,26 @@ pub(super) struct Group {
     /// A member knows of a newer epoch: until the record has been read nothing is fenced.
     pub in_doubt: bool,
     /// The task of its fence, while members have to adopt it.
-    pub fence: u32,
+    pub fence: Option<TaskSlot>,
     /// Chunks that wait to be opened, or are being opened.
-    pub opening: Vec<u32>,
+    pub opening: Vec<ChunkSlot>,
     /// Of those, the ones that wait, in order.
-    pub waiting: VecDeque<u32>,
+    pub waiting: VecDeque<ChunkSlot>,
     /// They wait because too many others are being opened: it stands in [`Sequencer::starved`](super::Sequencer).
     pub starved: bool,
     /// Stands in the list of groups with chunks to be opened.
     pub opens: bool,
     /// Chunks with writes that are not acknowledged.
-    pub busy: Vec<u32>,
+    pub busy: Vec<ChunkSlot>,
     /// All of its chunks that were touched.
-    pub chunks: Vec<u32>,
+    pub chunks: Vec<ChunkSlot>,
 }
 
 /// One chunk of the volume, once touched.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub index: ChunkIndex,
-    pub group: u32,
+    pub group: GroupSlot,
     pub state: ChunkState,
     /// The version given out last.
     pub issued: Version,
@@ -162,8 +162,8 @@ pub(super) struct Chunk {
     pub queued_reads: List,
     /// Compare-and-writes that wait for their turn.
     pub queued_compares: List,
-    /// The one whose turn it is; no other write gets a version. [`NIL`](crate::task::NIL): none.
-    pub comparing: u32,
+    /// The one whose turn it is; no other write gets a version.
+    pub comparing: Option<TaskSlot>,
     /// It, while it waits: for writes that have a version, or, as a write, for what writes wait for.
     pub compared: List,
     /// Reads whose answer waits for `committed` (R3) or for promises (R4).
@@ -176,9 +176,9 @@ pub(super) struct Chunk {
     /// It is being opened once more for that, with writes that have a version.
     pub catching: bool,
     /// The place in the group's list of busy chunks.
-    pub busy_at: u32,
+    pub busy_at: Option<ListPlace>,
     /// The place in the group's list of chunks that wait to be opened, or are being opened.
-    pub opening_at: u32,
+    pub opening_at: Option<ListPlace>,
     /// Stands in [`Sequencer::blocked`].
     pub blocked: bool,
     /// Members that could not give what a roll-forward needs.

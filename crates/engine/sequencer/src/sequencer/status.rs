@@ -1,6 +1,7 @@
 //! What an operator, and a test, see of a sequencer.
 
 use super::{Sequencer, SyncProgress};
+use crate::table::TaskSlot;
 use crate::task::Kind;
 use amita_types::{ChunkIndex, GroupId};
 
@@ -177,12 +178,12 @@ pub struct Status {
 impl Sequencer {
     /// The chunk of each I/O that was submitted and has not ended: what somebody waits for, and where.
     pub fn waiting_chunks(&self) -> impl Iterator<Item = ChunkIndex> + '_ {
-        let waits = |slot: &u32| match &self.tasks[*slot].kind {
+        let waits = |slot: &TaskSlot| match &self.tasks[*slot].kind {
             Kind::Write(write) => !write.told,
             Kind::Read(_) => true,
             _ => false,
         };
         let slots = self.tasks.slots().filter(move |slot| !self.stopped && waits(slot));
-        slots.map(|slot| self.chunks[self.tasks[slot].chunk as usize].index)
+        slots.map(|slot| self.chunks[self.tasks[slot].chunk()].index)
     }
 }

@@ -3,7 +3,10 @@
 use super::state::ChunkState;
 use super::{NEVER, Sequencer};
 use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE, PROMISE_PERCENT};
-use crate::task::{Kind, Members, NIL};
+use crate::faults::Fault;
+use crate::members::{Members, Position};
+use crate::table::{ChunkSlot, GroupSlot, StoreSlot, TaskSlot};
+use crate::task::Kind;
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::StoreId;
@@ -14,9 +17,9 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     /// Stores that owe an answer, or for which an opening waits, and some of which that was so a moment ago.
-    pub stores: Vec<u32>,
+    pub stores: Vec<StoreSlot>,
     /// Groups with chunks that are to be opened, and some that had any a moment ago.
-    openings: Vec<u32>,
+    openings: Vec<GroupSlot>,
     /// How often it was looked for openings that wait.
     round: u64,
 }
@@ -40,11 +43,11 @@ impl Sequencer {
             return;
         }
         let number = self.store_number(now, id);
-        if self.stores[number as usize].up {
+        if self.stores[number].up {
             // A new link without word of the old one's end: what was under way there is gone.
             self.link_ended(now, number);
         }
-        let store = &mut self.stores[number as usize];
+        let store = &mut self.stores[number];
         store.up = true;
         store.lost = false;
         store.poisoned = false;
@@ -67,7 +70,7 @@ impl Sequencer {
         let Some(&number) = self.store_index.get(&id) else {
             return;
         };
-        if self.stopped || !self.stores[number as usize].up {
+        if self.stopped || !self.stores[number].up {
             return;
         }
         self.link_ended(now, number);
@@ -86,8 +89,8 @@ impl Sequencer {
         self.finish(now);
     }
 
-    pub(super) fn lose(&mut self, now: Time, number: u32) {
-        let store = &mut self.stores[number as usize];
+    pub(super) fn lose(&mut self, now: Time, number: StoreSlot) {
+        let store = &mut self.stores[number];
         if !store.lost {
             store.lost = true;
             store.lost_at = now;
@@ -96,8 +99,8 @@ impl Sequencer {
         self.retry_blocked = true;
     }
 
-    fn link_ended(&mut self, now: Time, number: u32) {
-        let store = &mut self.stores[number as usize];
+    fn link_ended(&mut self, now: Time, number: StoreSlot) {
+        let store = &mut self.stores[number];
         store.up = false;
         store.credit = 0;
         store.forget_words();
@@ -126,9 +129,9 @@ impl Sequencer {
                 Kind::Settle { .. } => self.end_settle(slot, position),
                 Kind::Orphan => self.settle_and_drop(slot, position),
                 Kind::Join => self.join_lost(slot, position),
-                Kind::Sync { of, step } => {
-                    let of = (*of, *step);
-                    self.sync_lost(now, slot, position, of);
+                Kind::Sync(step) => {
+                    let step = *step;
+                    self.sync_lost(now, slot, position, step);
                 }
                 // Its chunk is opened anew, from the start.
                 Kind::Open(_) => {}
@@ -138,17 +141,17 @@ impl Sequencer {
         for index in 0..self.touched.len() {
             let group = self.touched[index];
             if let Some(position) = self.position(group, number)
-                && self.groups[group as usize].all().has(position)
+                && self.groups[group].all().has(position)
             {
                 self.unready(group, position);
-                if self.groups[group as usize].current.has(position) {
+                if self.groups[group].current.has(position) {
                     self.reset_openings(group);
                 }
                 // Writes that it refused are among those that are sent again, all of them, in order.
-                for index in 0..self.groups[group as usize].busy.len() {
-                    let chunk = self.groups[group as usize].busy[index];
-                    self.chunks[chunk as usize].stalled.remove(position);
-                    self.chunks[chunk as usize].behind.remove(position);
+                for index in 0..self.groups[group].busy.len() {
+                    let chunk = self.groups[group].busy[index];
+                    self.chunks[chunk].stalled.remove(position);
+                    self.chunks[chunk].behind.remove(position);
                 }
                 self.send_fence(now, group);
             }
@@ -158,7 +161,7 @@ impl Sequencer {
     }
 
     /// The store's accounts begin at zero: what waits for it was charged to those before, and is charged when it is sent.
-    fn forget_charges(&mut self, number: u32) {
+    fn forget_charges(&mut self, number: StoreSlot) {
         for slot in self.tasks.slots() {
             let Some(position) = self.position(self.tasks[slot].group, number) else {
                 continue;
@@ -174,21 +177,18 @@ impl Sequencer {
     }
 
     /// A store's position in a group.
-    pub(super) fn position(&self, group: u32, number: u32) -> Option<usize> {
-        self.groups[group as usize]
-            .members
-            .iter()
-            .position(|&member| member == number)
+    pub(super) fn position(&self, group: GroupSlot, number: StoreSlot) -> Option<Position> {
+        self.groups[group].members.find(number)
     }
 
     /// A store has said something. One that only says that it is busy (because it is being mounted, say) is as silent
     /// as one that says nothing; so is one of which only the process lives (R12).
-    pub(super) fn heard(&mut self, now: Time, number: u32, credit_blocks: u32, news: News) {
-        let planted = self.config.planted.memory_is_life();
-        if matches!(news, News::Works(_)) && self.stores[number as usize].poisoned {
+    pub(super) fn heard(&mut self, now: Time, number: StoreSlot, credit_blocks: u32, news: News) {
+        let memory_is_life = self.config.faults.has(Fault::MemoryIsLife);
+        if matches!(news, News::Works(_)) && self.stores[number].poisoned {
             self.forget_charges(number);
         }
-        let store = &mut self.stores[number as usize];
+        let store = &mut self.stores[number];
         store.refusing = news == News::Busy;
         match news {
             News::Works(sent_at) => {
@@ -204,7 +204,7 @@ impl Sequencer {
                 store.worked = true;
                 store.lost &= store.stuck;
             }
-            News::Speaks if planted => {
+            News::Speaks if memory_is_life => {
                 store.heard = now;
                 store.lost = false;
             }
@@ -221,8 +221,8 @@ impl Sequencer {
     /// A store that was lost or stuck, and has answered all that it owed, is as good as any other: nothing else would come that
     /// says so. (What comes out of its memory says little, but nothing that needs its disk is owed. Not one that is busy or
     /// being mounted.)
-    pub(super) fn answered_all(&mut self, number: u32) {
-        let store = &mut self.stores[number as usize];
+    pub(super) fn answered_all(&mut self, number: StoreSlot) {
+        let store = &mut self.stores[number];
         if store.awaited == 0 && store.up && (store.lost || store.stuck) && !store.poisoned && !store.refusing {
             (store.stuck, store.lost) = (false, false);
             self.retry_blocked = true;
@@ -236,14 +236,14 @@ impl Sequencer {
         self.look_for_stuck(now);
         self.look_for_missed();
         for index in 0..self.silence.stores.len() {
-            let number = self.silence.stores[index] as usize;
+            let number = self.silence.stores[index];
             let store = &self.stores[number];
             let quiet = now.since(store.heard) >= self.patience(store);
             // Its link ends again and again before it has done anything.
             let idle = store.idle_since != NEVER && now.since(store.idle_since) >= self.idle_patience(store);
             let silent = quiet || idle || store.stuck || buggify(Point::LoseStore);
-            if silent && !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
-                self.lose(now, number as u32);
+            if silent && !store.lost && (store.awaited > 0 || self.is_missed(number)) {
+                self.lose(now, number);
             }
         }
     }
@@ -252,14 +252,14 @@ impl Sequencer {
         self.look_for_missed();
         let Sequencer { stores, silence, .. } = self;
         silence.stores.retain(|&number| {
-            let store = &mut stores[number as usize];
+            let store = &mut stores[number];
             store.owes = store.awaited > 0 || store.missed == silence.round;
             store.owes
         });
         for index in 0..self.silence.stores.len() {
-            let number = self.silence.stores[index] as usize;
+            let number = self.silence.stores[index];
             let store = &self.stores[number];
-            if !store.lost && (store.awaited > 0 || self.is_missed(number as u32)) {
+            if !store.lost && (store.awaited > 0 || self.is_missed(number)) {
                 let due = store.heard.plus(self.patience(store)).max(now);
                 self.arm(due);
             }
@@ -276,7 +276,7 @@ impl Sequencer {
 
     /// For how long a store may do nothing.
     fn patience(&self, store: &super::state::Store) -> Duration {
-        if store.refusing && store.worked && !self.config.planted.busy_is_silence() {
+        if store.refusing && store.worked && !self.config.faults.has(Fault::BusyIsSilence) {
             // It is not being mounted: it has too much to do, and others get on.
             self.config.store_timeout * BUSY_PATIENCE
         } else {
@@ -294,16 +294,16 @@ impl Sequencer {
     /// it takes. All requests are walked through, but only once in the time that one may take.
     fn look_for_stuck(&mut self, now: Time) {
         // Only stores that owe an answer can be stuck, and all of those are in the list.
-        let due = |number: &u32| {
-            let store = &self.stores[*number as usize];
+        let due = |number: &StoreSlot| {
+            let store = &self.stores[*number];
             store.awaited > 0 && store.up && now >= store.look_at
         };
-        if self.config.planted.memory_is_life() || !self.silence.stores.iter().any(due) {
+        if self.config.faults.has(Fault::MemoryIsLife) || !self.silence.stores.iter().any(due) {
             return;
         }
         let timeout = self.config.store_timeout;
         for &number in &self.silence.stores {
-            let store = &mut self.stores[number as usize];
+            let store = &mut self.stores[number];
             store.stuck = false;
             // None of what was sent until now is owed for too long before then; a slow store is looked at more often.
             store.look_at = now.plus(timeout);
@@ -313,9 +313,9 @@ impl Sequencer {
             if matches!(task.kind, Kind::Free) {
                 continue;
             }
-            let members = &self.groups[task.group as usize].members;
+            let members = &self.groups[task.group].members;
             for position in task.waiting.and(task.sent).iter() {
-                let store = &mut self.stores[members[position] as usize];
+                let store = &mut self.stores[members[position]];
                 let since = task.sent_at[position].max(store.owes_since);
                 let due = since.plus(timeout);
                 if due <= now {
@@ -329,9 +329,9 @@ impl Sequencer {
     }
 
     /// The same for the members of one group, of which a chunk is to be opened.
-    pub(super) fn arm_silence_of(&mut self, now: Time, group: u32) {
-        for position in self.groups[group as usize].current.iter() {
-            let store = &self.stores[self.groups[group as usize].members[position] as usize];
+    pub(super) fn arm_silence_of(&mut self, now: Time, group: GroupSlot) {
+        for position in self.groups[group].current.iter() {
+            let store = &self.stores[self.groups[group].members[position]];
             if !store.up && !store.lost {
                 let due = store.heard.plus(self.config.store_timeout).max(now);
                 self.arm(due);
@@ -340,8 +340,8 @@ impl Sequencer {
     }
 
     /// Chunks of the group are to be opened.
-    pub(super) fn note_opening(&mut self, group: u32) {
-        if !std::mem::replace(&mut self.groups[group as usize].opens, true) {
+    pub(super) fn note_opening(&mut self, group: GroupSlot) {
+        if !std::mem::replace(&mut self.groups[group].opens, true) {
             self.silence.openings.push(group);
         }
     }
@@ -349,15 +349,13 @@ impl Sequencer {
     /// Finds the stores without a link for which an opening waits.
     fn look_for_missed(&mut self) {
         self.silence.round += 1;
-        if self.config.planted.serve_half_fenced() {
-            for index in 0..self.touched.len() {
-                self.note_opening(self.touched[index]);
-            }
+        if self.config.faults.has(Fault::ServeHalfFenced) {
+            self.note_all_openings();
         }
         let mut index = 0;
         while let Some(&number) = self.silence.openings.get(index) {
-            let group = &mut self.groups[number as usize];
-            if group.opening.is_empty() && !self.config.planted.serve_half_fenced() {
+            let group = &mut self.groups[number];
+            if group.opening.is_empty() && !self.config.faults.has(Fault::ServeHalfFenced) {
                 group.opens = false;
                 self.silence.openings.swap_remove(index);
                 continue;
@@ -365,7 +363,7 @@ impl Sequencer {
             index += 1;
             for position in group.current.iter() {
                 let number = group.members[position];
-                let store = &mut self.stores[number as usize];
+                let store = &mut self.stores[number];
                 if !store.up {
                     store.missed = self.silence.round;
                     if !std::mem::replace(&mut store.owes, true) {
@@ -377,38 +375,38 @@ impl Sequencer {
     }
 
     /// Does I/O wait for a store to which there is no link, as [`Sequencer::look_for_missed`] has found?
-    fn is_missed(&self, number: u32) -> bool {
-        let store = &self.stores[number as usize];
+    fn is_missed(&self, number: StoreSlot) -> bool {
+        let store = &self.stores[number];
         !store.up && store.missed == self.silence.round
     }
 
     // ---- promises ----
 
     /// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
-    pub(super) fn promisers(&self, group: u32) -> Members {
-        let group = &self.groups[group as usize];
-        if self.config.planted.no_claimed_promises() {
+    pub(super) fn promisers(&self, group: GroupSlot) -> Members {
+        let group = &self.groups[group];
+        if self.config.faults.has(Fault::NoClaimedPromises) {
             return group.current;
         }
         group.current.or(group.whole)
     }
 
     /// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
-    pub(super) fn promised(&mut self, slot: u32, position: usize, number: u32, promise_ms: u16) {
-        let arrival = self.config.planted.promise_from_arrival();
+    pub(super) fn promised(&mut self, slot: TaskSlot, position: Position, number: StoreSlot, promise_ms: u16) {
+        let arrival = self.config.faults.has(Fault::PromiseFromArrival);
         let sent_at = if arrival {
-            self.stores[number as usize].heard
+            self.stores[number].heard
         } else {
             self.tasks[slot].sent_at[position]
         };
         // The store's clock may run faster than ours.
-        let percent = if self.config.planted.whole_promise() {
+        let percent = if self.config.faults.has(Fault::WholePromise) {
             100
         } else {
             PROMISE_PERCENT
         };
         let promise = Duration::from_millis(u64::from(promise_ms)) * percent / 100;
-        let store = &mut self.stores[number as usize];
+        let store = &mut self.stores[number];
         store.promise = promise;
         store.confirmed = store.confirmed.max(sent_at);
         store.promise_until = store.promise_until.max(sent_at.plus(promise));
@@ -417,14 +415,14 @@ impl Sequencer {
     /// Are there enough promises that no lawful takeover can have happened yet? A new owner must fence all in-sync
     /// members, of which it can have evicted all but the least number: so one more than can be evicted. `since`: when the
     /// read was sent that asks. Without clocks, so many members must have known no other owner after that.
-    pub(super) fn is_promised(&self, now: Time, group: u32, since: Time) -> bool {
-        if self.config.planted.no_promises() {
+    pub(super) fn is_promised(&self, now: Time, group: GroupSlot, since: Time) -> bool {
+        if self.config.faults.has(Fault::NoPromises) {
             return true;
         }
         let promisers = self.promisers(group);
-        let group = &self.groups[group as usize];
-        let holds = |&position: &usize| {
-            let store = &self.stores[group.members[position] as usize];
+        let group = &self.groups[group];
+        let holds = |&position: &Position| {
+            let store = &self.stores[group.members[position]];
             if self.config.confirm_reads {
                 store.confirmed >= since
             } else {
@@ -436,10 +434,10 @@ impl Sequencer {
     }
 
     /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway. `since`: as above.
-    pub(super) fn renew_promises(&mut self, now: Time, group: u32, besides: Members, since: Time) {
+    pub(super) fn renew_promises(&mut self, now: Time, group: GroupSlot, besides: Members, since: Time) {
         for position in self.promisers(group).without(besides).iter() {
-            let number = self.groups[group as usize].members[position];
-            let store = &self.stores[number as usize];
+            let number = self.groups[group].members[position];
+            let store = &self.stores[number];
             let wanted = if self.config.confirm_reads {
                 store.confirmed < since
             } else {
@@ -452,36 +450,37 @@ impl Sequencer {
     }
 
     /// Sends an empty request, unless one is under way.
-    pub(super) fn confirm(&mut self, now: Time, group: u32, position: usize) {
-        let number = self.groups[group as usize].members[position];
-        if self.stores[number as usize].confirm != NIL || !self.can_send(group, position) {
+    pub(super) fn confirm(&mut self, now: Time, group: GroupSlot, position: Position) {
+        let number = self.groups[group].members[position];
+        if self.stores[number].confirm.is_some() || !self.can_send(group, position) {
             return;
         }
         self.counters.confirms += 1;
-        let slot = self.tasks.add(Kind::Confirm, group, NIL);
-        self.stores[number as usize].confirm = slot;
-        self.stores[number as usize].confirm_at = now;
+        let slot = self.tasks.add(Kind::Confirm, group, None);
+        self.stores[number].confirm = Some(slot);
+        self.stores[number].confirm_at = now;
         self.expect(now, slot, position);
         self.send(now, slot, position, RequestBody::Confirm, Slice::default());
     }
 
     /// The empty request has been answered (well or not), or its link has ended.
-    pub(super) fn confirmed(&mut self, slot: u32, position: usize) {
-        let number = self.groups[self.tasks[slot].group as usize].members[position];
+    pub(super) fn confirmed(&mut self, slot: TaskSlot, position: Position) {
+        let number = self.groups[self.tasks[slot].group].members[position];
         assert_eq!(
-            self.stores[number as usize].confirm, slot,
+            self.stores[number].confirm,
+            Some(slot),
             "a store is asked for one promise at a time"
         );
-        self.stores[number as usize].confirm = NIL;
+        self.stores[number].confirm = None;
         self.settle_and_drop(slot, position);
     }
 
     // ---- being left alone ----
 
     /// Leaves a member alone for a moment.
-    pub(super) fn pause(&mut self, now: Time, group: u32, position: usize, pause: Duration) {
-        if !self.groups[group as usize].paused.has(position) {
-            self.groups[group as usize].paused.add(position);
+    pub(super) fn pause(&mut self, now: Time, group: GroupSlot, position: Position, pause: Duration) {
+        if !self.groups[group].paused.has(position) {
+            self.groups[group].paused.add(position);
             let until = now.plus(pause);
             self.pauses.push((until, group, position));
             self.arm(until);
@@ -497,7 +496,7 @@ impl Sequencer {
                 continue;
             }
             self.pauses.swap_remove(index);
-            self.groups[group as usize].paused.remove(position);
+            self.groups[group].paused.remove(position);
             self.send_fence(now, group);
             self.resend(now, group, position);
             self.catch_up_again(now, group);
@@ -507,16 +506,15 @@ impl Sequencer {
     }
 
     /// May something other than a fence be sent to the member?
-    pub(super) fn can_send(&self, group: u32, position: usize) -> bool {
-        let group = &self.groups[group as usize];
-        group.ready.and(group.all()).without(group.paused).has(position)
-            && self.stores[group.members[position] as usize].up
+    pub(super) fn can_send(&self, group: GroupSlot, position: Position) -> bool {
+        let group = &self.groups[group];
+        group.ready.and(group.all()).without(group.paused).has(position) && self.stores[group.members[position]].up
     }
 
     /// Chunks of which something waits are looked at again.
-    pub(super) fn block(&mut self, chunk: u32) {
-        if !self.chunks[chunk as usize].blocked {
-            self.chunks[chunk as usize].blocked = true;
+    pub(super) fn block(&mut self, chunk: ChunkSlot) {
+        if !self.chunks[chunk].blocked {
+            self.chunks[chunk].blocked = true;
             self.blocked.push_back(chunk);
         }
     }
@@ -526,8 +524,8 @@ impl Sequencer {
         while std::mem::take(&mut self.retry_blocked) && !self.stopped {
             for _ in 0..self.blocked.len() {
                 let Some(chunk) = self.blocked.pop_front() else { break };
-                self.chunks[chunk as usize].blocked = false;
-                if matches!(self.chunks[chunk as usize].state, ChunkState::Open) {
+                self.chunks[chunk].blocked = false;
+                if matches!(self.chunks[chunk].state, ChunkState::Open) {
                     self.kick(now, chunk);
                 }
             }

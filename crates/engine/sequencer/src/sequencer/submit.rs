@@ -4,10 +4,12 @@ use super::Sequencer;
 use super::state::{Chunk, ChunkState};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoId};
-use crate::task::{Kind, List, Members, NIL, Read, Write};
+use crate::members::{ByPosition, Members};
+use crate::table::{ChunkSlot, GroupSlot};
+use crate::task::{Kind, List, Read, Write};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{MAX_MEMBERS, Sums};
+use amita_types::message::Sums;
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkId, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, TraceId, Version};
 
 /// Where an I/O goes.
@@ -47,7 +49,7 @@ impl Sequencer {
             return Err(IoError::Busy);
         }
         let chunk = self.chunk_number(place.chunk);
-        let group = self.chunks[chunk as usize].group;
+        let group = self.chunks[chunk].group;
         let kind = match op {
             Op::Write { .. } | Op::Clear { .. } => {
                 let clear = matches!(op, Op::Clear { .. });
@@ -64,12 +66,12 @@ impl Sequencer {
                 compare: data,
             }),
         };
-        let slot = self.tasks.add(kind, group, chunk);
+        let slot = self.tasks.add(kind, group, Some(chunk));
         self.tasks[slot].trace = trace;
         if matches!(op, Op::Write { .. } | Op::Clear { .. }) {
             self.tasks[slot].asked_at = now;
         }
-        let state = &mut self.chunks[chunk as usize];
+        let state = &mut self.chunks[chunk];
         let queue = match op {
             Op::Write { .. } => &mut state.queued_writes,
             Op::Clear { .. } => &mut state.queued_clears,
@@ -101,7 +103,7 @@ impl Sequencer {
             sums: Sums::new(),
             payload,
             charged: Members::NONE,
-            taken: [0; MAX_MEMBERS],
+            taken: ByPosition::filled(0),
             asked: Members::NONE,
             short_since: None,
             refusals: 0,
@@ -149,18 +151,16 @@ impl Sequencer {
         })
     }
 
-    pub(super) fn chunk_number(&mut self, index: ChunkIndex) -> u32 {
+    pub(super) fn chunk_number(&mut self, index: ChunkIndex) -> ChunkSlot {
         if let Some(&number) = self.chunk_index.get(&index) {
             return number;
         }
-        let number = self.chunks.len() as u32;
         let id = ChunkId {
             volume: self.volume.id,
             index,
         };
-        let group = id.group(self.pool.groups).0;
-        self.groups[group as usize].chunks.push(number);
-        self.chunks.push(Chunk {
+        let group = GroupSlot::of(id.group(self.pool.groups));
+        let number = self.chunks.push(Chunk {
             index,
             group,
             state: ChunkState::Closed,
@@ -172,14 +172,14 @@ impl Sequencer {
             queued_clears: List::default(),
             queued_reads: List::default(),
             queued_compares: List::default(),
-            comparing: NIL,
+            comparing: None,
             compared: List::default(),
             held: List::default(),
             stalled: Members::NONE,
             behind: Members::NONE,
             catching: false,
-            busy_at: NIL,
-            opening_at: NIL,
+            busy_at: None,
+            opening_at: None,
             blocked: false,
             bad_sources: Members::NONE,
             joined: Members::NONE,
@@ -187,28 +187,29 @@ impl Sequencer {
             implausible: false,
             held_back: false,
         });
+        self.groups[group].chunks.push(number);
         self.chunk_index.insert(index, number);
         number
     }
 
     /// Starts what can be started of a chunk's queues.
-    pub(super) fn kick(&mut self, now: Time, chunk: u32) {
-        match self.chunks[chunk as usize].state {
+    pub(super) fn kick(&mut self, now: Time, chunk: ChunkSlot) {
+        match self.chunks[chunk].state {
             ChunkState::Closed => return self.want_open(now, chunk),
             ChunkState::Waiting | ChunkState::Opening(_) => return,
             ChunkState::Open => {}
         }
         self.kick_compare(now, chunk);
-        while let Some(slot) = self.chunks[chunk as usize].queued_reads.head() {
-            self.tasks.unlink(&mut self.chunks[chunk as usize].queued_reads, slot);
+        while let Some(slot) = self.chunks[chunk].queued_reads.head() {
+            self.tasks.unlink(&mut self.chunks[chunk].queued_reads, slot);
             if !self.try_read(now, slot) {
                 // Back to where it stood would be the head; reads have no order among them.
-                self.tasks.push(&mut self.chunks[chunk as usize].queued_reads, slot);
+                self.tasks.push(&mut self.chunks[chunk].queued_reads, slot);
                 break;
             }
         }
         // Clears first: they need no space, and may be what brings some (R7).
-        while let Some(slot) = self.chunks[chunk as usize].queued_clears.head() {
+        while let Some(slot) = self.chunks[chunk].queued_clears.head() {
             if self.is_never_written(chunk) {
                 self.look_instead(now, slot, chunk);
                 continue;
@@ -217,12 +218,12 @@ impl Sequencer {
                 break;
             }
         }
-        while let Some(slot) = self.chunks[chunk as usize].queued_writes.head() {
+        while let Some(slot) = self.chunks[chunk].queued_writes.head() {
             if !self.try_write(now, slot) {
                 break;
             }
         }
-        let state = &self.chunks[chunk as usize];
+        let state = &self.chunks[chunk];
         let queues = [
             &state.queued_reads,
             &state.queued_clears,

@@ -10,10 +10,13 @@ use super::Sequencer;
 use super::mend::{Mending, Mode};
 use super::state::ChunkState;
 use crate::config::{MAX_MENDINGS, MAX_SYNC_QUEUE};
+use crate::faults::Fault;
 use crate::io::Effect;
-use crate::task::{Kind, Members, SyncStep};
+use crate::members::{ByPosition, Members, Position};
+use crate::table::{GroupSlot, MendSlot, SyncSlot, Table, TaskSlot};
+use crate::task::{Kind, SyncStep};
 use amita_reactor::{Slice, Time};
-use amita_types::message::{AnswerBody, ChunkState as Held, MAX_MEMBERS, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, ChunkState as Held, Refusal, RequestBody};
 use amita_types::{ChunkId, ChunkIndex, Version};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,9 +27,9 @@ const MAX_SYNCS: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
     /// Members that wait for their turn: group and position.
-    waiting: VecDeque<(u32, usize)>,
-    members: Vec<Option<Sync>>,
-    pub(super) mendings: Vec<Option<Mending>>,
+    waiting: VecDeque<(GroupSlot, Position)>,
+    members: Table<SyncSlot, Option<Sync>>,
+    pub(super) mendings: Table<MendSlot, Option<Mending>>,
     /// How many of them are in use.
     pub(super) mending: usize,
     /// When something that was put off is due.
@@ -37,8 +40,8 @@ pub(super) struct Syncs {
 /// One member that is brought up to date.
 #[derive(Debug)]
 struct Sync {
-    group: u32,
-    position: usize,
+    group: GroupSlot,
+    position: Position,
     list: Listing,
     /// Chunks with writes under way that were given out before the member entered. It does not get those, and where nobody
     /// has them durably yet nobody lists them: these chunks are compared whatever the lists say.
@@ -60,7 +63,7 @@ enum Listing {
     /// Members were asked.
     Asked {
         from: ChunkIndex,
-        pages: Box<[Option<Page>; MAX_MEMBERS]>,
+        pages: Box<ByPosition<Option<Page>>>,
     },
     Ended,
 }
@@ -84,8 +87,8 @@ impl Sequencer {
     }
 
     /// A syncing member has adopted the epoch: it gets all writes from now on.
-    pub(super) fn member_entered(&mut self, now: Time, group: u32, position: usize) {
-        let state = &mut self.groups[group as usize];
+    pub(super) fn member_entered(&mut self, now: Time, group: GroupSlot, position: Position) {
+        let state = &mut self.groups[group];
         if !state.entered.has(position) {
             state.entered.add(position);
             self.syncs.waiting.push_back((group, position));
@@ -105,15 +108,15 @@ impl Sequencer {
             return;
         }
         self.seat_syncs(now);
-        for of in 0..self.syncs.members.len() {
-            self.advance_sync(now, of as u32);
+        for of in self.syncs.members.keys() {
+            self.advance_sync(now, of);
         }
         self.advance_scrubs(now);
-        for of in 0..self.syncs.mendings.len() {
-            self.advance_mending(now, of as u32);
+        for of in self.syncs.mendings.keys() {
+            self.advance_mending(now, of);
         }
-        for of in 0..self.syncs.members.len() {
-            self.end_sync(now, of as u32);
+        for of in self.syncs.members.keys() {
+            self.end_sync(now, of);
         }
         if let Some(at) = self.syncs.due {
             self.arm(at);
@@ -135,18 +138,15 @@ impl Sequencer {
                 todo: VecDeque::new(),
                 active: 0,
             };
-            match self.syncs.members.iter().position(Option::is_none) {
-                Some(free) => self.syncs.members[free] = Some(sync),
-                None => self.syncs.members.push(Some(sync)),
-            }
+            self.syncs.members.put(sync);
         }
     }
 
-    fn sync(&mut self, of: u32) -> Option<&mut Sync> {
-        self.syncs.members.get_mut(of as usize)?.as_mut()
+    fn sync(&mut self, of: SyncSlot) -> Option<&mut Sync> {
+        self.syncs.members[of].as_mut()
     }
 
-    fn advance_sync(&mut self, now: Time, of: u32) {
+    fn advance_sync(&mut self, now: Time, of: SyncSlot) {
         let Some(sync) = self.sync(of) else { return };
         let (group, position) = (sync.group, sync.position);
         if let Listing::Due { at, from } = sync.list
@@ -169,16 +169,16 @@ impl Sequencer {
     }
 
     /// Asks the member and all in-sync ones for the chunks that they hold, if all of them can be asked.
-    fn list_chunks(&mut self, now: Time, of: u32, from: ChunkIndex) {
+    fn list_chunks(&mut self, now: Time, of: SyncSlot, from: ChunkIndex) {
         let Some(sync) = self.sync(of) else { return };
         let (group, position) = (sync.group, sync.position);
-        let members = self.groups[group as usize].current.or(Members::one(position));
+        let members = self.groups[group].current.or(Members::one(position));
         if !self.is_fenced(group) || !members.iter().all(|member| self.can_send(group, member)) {
             return;
         }
-        let trust_lists = self.config.planted.trust_lists();
-        let busy = self.groups[group as usize].busy.iter();
-        let unsettled: Vec<ChunkIndex> = busy.map(|&chunk| self.chunks[chunk as usize].index).collect();
+        let trust_lists = self.config.faults.has(Fault::TrustLists);
+        let busy = self.groups[group].busy.iter();
+        let unsettled: Vec<ChunkIndex> = busy.map(|&chunk| self.chunks[chunk].index).collect();
         let Some(sync) = self.sync(of) else { return };
         if from == ChunkIndex(0) && !trust_lists {
             sync.unsettled.extend(unsettled);
@@ -187,8 +187,7 @@ impl Sequencer {
             from,
             pages: Default::default(),
         };
-        let step = SyncStep::Chunks;
-        let slot = self.tasks.add(Kind::Sync { of, step }, group, crate::task::NIL);
+        let slot = self.tasks.add(Kind::Sync(SyncStep::Chunks(of)), group, None);
         let body = RequestBody::Chunks {
             from,
             core: self.config.core,
@@ -202,7 +201,7 @@ impl Sequencer {
     }
 
     /// Asks for the same page again, after a moment.
-    fn relist(&mut self, now: Time, slot: u32, of: u32) {
+    fn relist(&mut self, now: Time, slot: TaskSlot, of: SyncSlot) {
         self.settle_all(slot);
         self.tasks.remove(slot);
         let at = now.plus(self.config.busy_pause * 10);
@@ -215,7 +214,7 @@ impl Sequencer {
         self.arm(at);
     }
 
-    fn chunks_listed(&mut self, now: Time, slot: u32, position: usize, of: u32, page: Page) {
+    fn chunks_listed(&mut self, now: Time, slot: TaskSlot, position: Position, of: SyncSlot, page: Page) {
         let ordered = page.0.windows(2).all(|pair| pair[0].chunk < pair[1].chunk);
         let onwards = page
             .1
@@ -250,17 +249,17 @@ impl Sequencer {
     }
 
     /// Is it a chunk that a list of the group's chunks may name, which was asked for by this core?
-    pub(super) fn is_listed_here(&self, group: u32, index: ChunkIndex) -> bool {
+    pub(super) fn is_listed_here(&self, group: GroupSlot, index: ChunkIndex) -> bool {
         let chunk = ChunkId {
             volume: self.volume.id,
             index,
         };
         let cores = usize::from(self.config.cores.max(1));
-        chunk.group(self.pool.groups).0 == group && chunk.core(cores) == usize::from(self.config.core)
+        GroupSlot::of(chunk.group(self.pool.groups)) == group && chunk.core(cores) == usize::from(self.config.core)
     }
 
     /// All have answered: what differs is to be compared block by block.
-    fn compare_lists(&mut self, now: Time, of: u32) {
+    fn compare_lists(&mut self, now: Time, of: SyncSlot) {
         let Some(sync) = self.sync(of) else { return };
         let list = std::mem::replace(&mut sync.list, Listing::Ended);
         let Listing::Asked { pages, .. } = list else {
@@ -295,7 +294,7 @@ impl Sequencer {
                 differ.push(index);
             }
         }
-        if self.config.planted.whole_at_once() {
+        if self.config.faults.has(Fault::WholeAtOnce) {
             differ.clear();
         }
         let Some(sync) = self.sync(of) else { return };
@@ -313,22 +312,22 @@ impl Sequencer {
         match self.chunk_index.get(&index) {
             None => true,
             Some(&chunk) => {
-                let chunk = &self.chunks[chunk as usize];
+                let chunk = &self.chunks[chunk];
                 !matches!(chunk.state, ChunkState::Open) || chunk.issued == version
             }
         }
     }
 
     /// A chunk has been dealt with, or its member is gone.
-    pub(super) fn chunk_mended(&mut self, of: u32) {
+    pub(super) fn chunk_mended(&mut self, of: SyncSlot) {
         if let Some(sync) = self.sync(of) {
             sync.active -= 1;
         }
     }
 
     /// Says that the member holds everything, if it does.
-    fn end_sync(&mut self, now: Time, of: u32) {
-        let early = self.config.planted.claim_early();
+    fn end_sync(&mut self, now: Time, of: SyncSlot) {
+        let early = self.config.faults.has(Fault::ClaimEarly);
         let Some(sync) = self.sync(of) else { return };
         let (listed, compared) = (
             matches!(sync.list, Listing::Ended),
@@ -338,11 +337,11 @@ impl Sequencer {
             return;
         }
         let (group, position) = (sync.group, sync.position);
-        self.syncs.members[of as usize] = None;
+        self.syncs.members[of] = None;
         self.drop_mendings(of);
         let store = self.id_of(group, position);
         self.tally_whole(now, group, position);
-        let state = &mut self.groups[group as usize];
+        let state = &mut self.groups[group];
         state.whole.add(position);
         self.counters.sync_whole += 1;
         let (group, since) = (state.id, state.since[position]);
@@ -354,7 +353,7 @@ impl Sequencer {
     }
 
     /// These members are not syncing any more.
-    pub(super) fn forget_syncs(&mut self, group: u32, positions: Members) {
+    pub(super) fn forget_syncs(&mut self, group: GroupSlot, positions: Members) {
         self.drop_looks(group, positions);
         for index in (0..self.syncs.waiting.len()).rev() {
             let (waits, position) = self.syncs.waiting[index];
@@ -363,20 +362,20 @@ impl Sequencer {
                 self.tally_dropped(group, position, false);
             }
         }
-        for of in 0..self.syncs.members.len() {
+        for of in self.syncs.members.keys() {
             let gone = self.syncs.members[of].take_if(|sync| sync.group == group && positions.has(sync.position));
             if let Some(gone) = gone {
                 self.tally_dropped(group, gone.position, matches!(gone.list, Listing::Ended));
-                self.orphan_listing(of as u32);
-                self.drop_mendings(of as u32);
+                self.orphan_listing(of);
+                self.drop_mendings(of);
             }
         }
     }
 
     /// Answers to what was asked for it come to nothing.
-    fn orphan_listing(&mut self, gone: u32) {
+    fn orphan_listing(&mut self, gone: SyncSlot) {
         for slot in self.tasks.slots() {
-            if matches!(self.tasks[slot].kind, Kind::Sync { of, step: SyncStep::Chunks } if of == gone) {
+            if matches!(self.tasks[slot].kind, Kind::Sync(SyncStep::Chunks(of)) if of == gone) {
                 self.tasks[slot].kind = Kind::Orphan;
             }
         }
@@ -386,20 +385,20 @@ impl Sequencer {
     pub(super) fn sync_answered(
         &mut self,
         now: Time,
-        slot: u32,
-        position: usize,
-        (of, step): (u32, SyncStep),
+        slot: TaskSlot,
+        position: Position,
+        step: SyncStep,
         body: AnswerBody,
         payload: Slice,
     ) {
         match (step, body) {
-            (SyncStep::Chunks, AnswerBody::Chunks { chunks, more }) => {
+            (SyncStep::Chunks(of), AnswerBody::Chunks { chunks, more }) => {
                 self.chunks_listed(now, slot, position, of, (chunks, more));
             }
             (SyncStep::Walk, AnswerBody::Chunks { chunks, more }) => {
                 self.walk_listed(now, slot, position, &chunks, more);
             }
-            (SyncStep::Chunks | SyncStep::Walk, body) => {
+            (SyncStep::Chunks(_) | SyncStep::Walk, body) => {
                 self.misbehaved(
                     now,
                     slot,
@@ -407,40 +406,40 @@ impl Sequencer {
                     format!("an answer that was not asked for: {body:?}"),
                 );
             }
-            (step, body) => self.mend_answered(now, slot, position, (of, step), body, payload),
+            (SyncStep::Mend(of, step), body) => self.mend_answered(now, slot, position, (of, step), body, payload),
         }
     }
 
     pub(super) fn sync_refused(
         &mut self,
         now: Time,
-        slot: u32,
-        position: usize,
-        (of, step): (u32, SyncStep),
+        slot: TaskSlot,
+        position: Position,
+        step: SyncStep,
         refusal: &Refusal,
     ) {
-        if step == SyncStep::Walk {
-            return self.walk_again(now, slot);
-        }
-        if step != SyncStep::Chunks {
-            return self.mend_refused(now, slot, position, of, refusal);
-        }
+        let of = match step {
+            SyncStep::Chunks(of) => of,
+            SyncStep::Walk => return self.walk_again(now, slot),
+            SyncStep::Mend(of, _) => return self.mend_refused(now, slot, position, of, refusal),
+        };
         let group = self.tasks[slot].group;
         if !super::join::passes_by_itself(refusal) {
-            self.warn_refused(group, self.groups[group as usize].members[position], refusal);
+            self.warn_refused(group, self.groups[group].members[position], refusal);
             self.evict_soon(group, position);
         }
         self.relist(now, slot, of);
     }
 
     /// The answer will not come.
-    pub(super) fn sync_lost(&mut self, now: Time, slot: u32, position: usize, (of, step): (u32, SyncStep)) {
+    pub(super) fn sync_lost(&mut self, now: Time, slot: TaskSlot, position: Position, step: SyncStep) {
         match step {
-            SyncStep::Chunks => return self.relist(now, slot, of),
-            SyncStep::Walk => return self.walk_again(now, slot),
-            _ => {}
+            SyncStep::Chunks(of) => self.relist(now, slot, of),
+            SyncStep::Walk => self.walk_again(now, slot),
+            SyncStep::Mend(of, _) => {
+                self.settle_and_drop(slot, position);
+                self.restart_mending(now, of, slot);
+            }
         }
-        self.settle_and_drop(slot, position);
-        self.restart_mending(now, of, slot);
     }
 }

@@ -1,5 +1,9 @@
 use super::*;
 
+fn group() -> GroupSlot {
+    GroupSlot::new(0)
+}
+
 fn tasks() -> Tasks {
     Tasks::new(3 << ID_BITS)
 }
@@ -7,13 +11,13 @@ fn tasks() -> Tasks {
 #[test]
 fn an_id_names_its_task_and_nothing_later() {
     let mut tasks = tasks();
-    let first = tasks.add(Kind::Confirm, 0, NIL);
+    let first = tasks.add(Kind::Confirm, group(), None);
     let id = tasks.id(first);
     assert_eq!(id.0 >> ID_BITS, 3);
     assert_eq!(tasks.find(id), Some(first));
     tasks.remove(first);
     assert_eq!(tasks.find(id), None);
-    let second = tasks.add(Kind::Confirm, 0, NIL);
+    let second = tasks.add(Kind::Confirm, group(), None);
     assert_eq!((second, tasks.find(id)), (first, None));
     assert_eq!(tasks.find(RequestId(id.0 ^ 1 << 50)), None);
     assert_eq!(tasks.find(RequestId(u64::MAX)), None);
@@ -22,19 +26,19 @@ fn an_id_names_its_task_and_nothing_later() {
 #[test]
 fn a_stamp_goes_round() {
     let mut tasks = tasks();
-    let slot = tasks.add(Kind::Confirm, 0, NIL);
-    tasks.tasks[slot as usize].stamp = (1 << STAMP_BITS) - 1;
+    let slot = tasks.add(Kind::Confirm, group(), None);
+    tasks.tasks[slot].stamp = (1 << STAMP_BITS) - 1;
     let last = tasks.id(slot);
     tasks.remove(slot);
-    tasks.add(Kind::Confirm, 0, NIL);
+    tasks.add(Kind::Confirm, group(), None);
     assert_eq!(tasks.find(last), None);
-    assert_eq!(tasks.id(slot), RequestId(3 << ID_BITS | u64::from(slot)));
+    assert_eq!(tasks.id(slot), RequestId(3 << ID_BITS | slot.at() as u64));
 }
 
 #[test]
 fn lists_keep_order_and_lose_what_is_taken_out() {
     let mut tasks = tasks();
-    let slots: Vec<u32> = (0..5).map(|_| tasks.add(Kind::Orphan, 0, NIL)).collect();
+    let slots: Vec<TaskSlot> = (0..5).map(|_| tasks.add(Kind::Orphan, group(), None)).collect();
     let mut list = List::default();
     for &slot in &slots {
         tasks.push(&mut list, slot);
@@ -60,7 +64,7 @@ fn lists_keep_order_and_lose_what_is_taken_out() {
 #[test]
 fn reads_age_in_the_order_in_which_they_were_sent() {
     let mut tasks = tasks();
-    let slots: Vec<u32> = (0..4).map(|_| tasks.add(Kind::Orphan, 0, NIL)).collect();
+    let slots: Vec<TaskSlot> = (0..4).map(|_| tasks.add(Kind::Orphan, group(), None)).collect();
     for (at, &slot) in slots.iter().enumerate() {
         tasks.age(slot, Time(at as u64 + 1));
     }
@@ -73,15 +77,4 @@ fn reads_age_in_the_order_in_which_they_were_sent() {
     tasks.rest(slots[3]);
     tasks.rest(slots[0]);
     assert_eq!(tasks.oldest(), None);
-}
-
-#[test]
-fn sets_of_members() {
-    let mut members = Members::first(3);
-    assert_eq!((members.count(), Members::first(8).count()), (3, 8));
-    members.remove(1);
-    assert_eq!(members.iter().collect::<Vec<_>>(), [0, 2]);
-    members.add(7);
-    assert!(members.has(7) && !members.has(1));
-    assert_eq!(members.without(Members::one(0)).and(Members::first(3)), Members::one(2));
 }

@@ -1,5 +1,6 @@
 use super::rig::{Rig, old, store, version};
 use crate::StopReason;
+use crate::{Fault, Faults};
 use amita_reactor::Slice;
 use amita_types::io::IoError;
 use amita_types::message::{AnswerBody, Change, Refusal, Request, RequestBody, Sums};
@@ -301,11 +302,12 @@ fn no_more_chunks_are_opened_at_once_than_there_is_room_for() {
 #[test]
 fn a_member_that_claims_what_no_history_has_stops_the_chunk_and_nothing_else() {
     let last = Version::new(Generation(2), Version::COUNTER_MAX).unwrap();
-    let play = |any_jump| {
+    let play = |any_jump: bool| {
         let config = crate::Config {
-            planted: crate::Planted {
-                any_jump,
-                ..crate::Planted::default()
+            faults: if any_jump {
+                Faults::NONE.with(Fault::AnyJump)
+            } else {
+                Faults::NONE
             },
             ..crate::Config::default()
         };

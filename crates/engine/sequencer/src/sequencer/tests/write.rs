@@ -1,5 +1,6 @@
 use super::rig::{CHUNK_BYTES, MS, Rig, old, store, version};
 use crate::config::{MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
+use crate::{Fault, Faults};
 use amita_reactor::Time;
 use amita_types::io::{IoError, Op};
 use amita_types::message::{AnswerBody, Refusal, Request, RequestBody};
@@ -191,7 +192,7 @@ fn a_refused_resend_makes_no_credits() {
     let again = rig.writes(2);
     assert_eq!(again.len(), 1);
     rig.refuse(&again[0], Refusal::Busy);
-    let number = rig.sequencer.store_index[&super::rig::store(2)] as usize;
+    let number = rig.sequencer.store_index[&super::rig::store(2)];
     assert_eq!(rig.sequencer.stores[number].credit, 8, "as many as were granted");
 }
 
@@ -365,11 +366,12 @@ fn a_chunk_whose_counter_has_ended_can_be_read_and_not_written() {
 /// A store that has nothing to grant for the moment is no store that is full: only when it says so a write fails.
 #[test]
 fn a_write_fails_for_want_of_space_only_when_a_store_says_that_it_is_full() {
-    let play = |full_without_word| {
+    let play = |full_without_word: bool| {
         let config = crate::Config {
-            planted: crate::Planted {
-                full_without_word,
-                ..crate::Planted::default()
+            faults: if full_without_word {
+                Faults::NONE.with(Fault::FullWithoutWord)
+            } else {
+                Faults::NONE
             },
             ..crate::Config::default()
         };
