@@ -15,10 +15,10 @@ mod route;
 use crate::catalog::Cataloguer;
 use crate::control::{FromCore, Record, ToCore};
 use crate::directory::Directory;
+use crate::faults::{Fault, Faults};
 use crate::forwarder::{FORWARDS, Forwarder};
 use crate::fronts::Fronts;
 use crate::mail::{CoreMessage, Mail};
-use crate::planted::Planted;
 use crate::reporter::Reporter;
 use crate::reservations::Reservations;
 use crate::shards::{Shards, Want};
@@ -92,6 +92,8 @@ pub struct CoreConfig {
     pub opener: amita_sequencer::OpenerConfig,
     /// Which I/Os are traced.
     pub trace: crate::trace::TraceConfig,
+    /// Rules that are switched off, by the simulator only.
+    pub faults: Faults,
 }
 
 /// One core's service.
@@ -151,15 +153,13 @@ pub struct Core {
     pass_began: Time,
     /// How often it has passed.
     passes: u64,
-    /// Rules that are switched off to show that the simulator notices.
-    planted: Planted,
 }
 
 impl Core {
     /// A core without stores and listeners.
     #[must_use]
     pub fn new(config: CoreConfig, mail: Mail) -> Core {
-        Core {
+        let mut core = Core {
             view: View::default(),
             stores: Stores::default(),
             shards: Shards::new(
@@ -202,20 +202,15 @@ impl Core {
             tick_due: Time(0),
             pass_began: Time(0),
             passes: 0,
-            planted: Planted::default(),
             mail,
             config,
-        }
-    }
-
-    /// Switches rules off.
-    #[cfg(feature = "planted")]
-    pub fn plant(&mut self, planted: Planted) {
-        self.planted = planted;
-        self.forwarder.planted = planted;
-        self.directory.planted = planted;
-        self.reservations.planted = planted;
-        self.shards.planted = planted;
+        };
+        let faults = core.config.faults;
+        core.forwarder.faults = faults;
+        core.directory.faults = faults;
+        core.reservations.faults = faults;
+        core.shards.faults = faults;
+        core
     }
 
     /// Listens for peers.
@@ -294,7 +289,7 @@ impl Core {
             match message {
                 ToCore::Observe(question) => self.observe(driver, &question),
                 ToCore::DropHosts(dropped) => {
-                    if !self.planted.keep_when_lapsed() {
+                    if !self.config.faults.has(Fault::KeepWhenLapsed) {
                         self.drop_hosts(driver);
                     }
                     // Whoever asks may have lost patience.
@@ -615,7 +610,7 @@ impl Core {
                 // A record is rewritten for much that concerns no link: a duty, a weight, a size. To be told of a new link
                 // where the old one stands would have sequencers begin anew on it, with credits that the store does not
                 // count anew, and with answers on the way that belong to what was before.
-                let moved = moved || self.planted.up_at_each_record();
+                let moved = moved || self.config.faults.has(Fault::UpAtEachRecord);
                 if moved && node != self.config.node && self.peers.route(node).is_some() {
                     self.shards.store_up(now, store);
                 }

@@ -8,9 +8,9 @@ mod closings;
 mod moves;
 
 use crate::claims::Claims;
+use crate::faults::{Fault, Faults};
 use crate::mail::{Origin, Sought};
 use crate::orphans::OrphanedVolumes;
-use crate::planted::Planted;
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -163,7 +163,7 @@ pub struct Directory {
     /// When volumes were taken from this gateway.
     taken: BTreeMap<VolumeId, Time>,
     /// Rules that are switched off to show that the simulator notices.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl Directory {
@@ -195,7 +195,7 @@ impl Directory {
             unopened: Vec::new(),
             acts: VecDeque::new(),
             taken: BTreeMap::new(),
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 
@@ -290,7 +290,7 @@ impl Directory {
 
     /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
     fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
-        let taken = self.taken.get(&volume).filter(|_| !self.planted.depose_alone());
+        let taken = self.taken.get(&volume).filter(|_| !self.faults.has(Fault::DeposeAlone));
         taken.is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
     }
 

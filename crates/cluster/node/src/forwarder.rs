@@ -22,8 +22,8 @@
 //!   it is meant for, so that it is not carried out at the old one either, should that become owner again.
 //!   (A command about the reservation whose link broke is not repeated: its host is told that the outcome is unknown.)
 
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
-use crate::planted::Planted;
 use amita_fabric::Link;
 use amita_frontend::FrontId;
 use amita_frontend::reservation::Command;
@@ -201,7 +201,7 @@ pub struct Forwarder {
     /// Links by which an owner has said that it knows this process as living.
     known_by: BTreeSet<Link>,
     /// Rules that are switched off to show that the simulator notices.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl Forwarder {
@@ -349,10 +349,10 @@ impl Forwarder {
             .map(|(tag, _)| *tag)
             .collect();
         commands.into_iter().for_each(|tag| self.give_up(tag));
-        if self.planted.fail_at_once() {
+        if self.faults.has(Fault::FailAtOnce) {
             return self.owner_lost(node);
         }
-        if self.planted.carry_out_again() {
+        if self.faults.has(Fault::CarryOutAgain) {
             return self.put_all_back(of);
         }
         for flight in self
@@ -370,7 +370,7 @@ impl Forwarder {
     pub fn deposed(&mut self, node: NodeId, volume: VolumeId) {
         let of = |flight: &Flight| flight.node == node && flight.volume == volume;
         self.put_reads_back(of);
-        if self.planted.carry_out_again() {
+        if self.faults.has(Fault::CarryOutAgain) {
             return self.put_all_back(of);
         }
         let lost: Vec<u64> = self
@@ -386,7 +386,7 @@ impl Forwarder {
     pub fn owner_lost(&mut self, node: NodeId) {
         let of = |flight: &Flight| flight.node == node;
         self.put_reads_back(of);
-        if self.planted.carry_out_again() {
+        if self.faults.has(Fault::CarryOutAgain) {
             return self.put_all_back(of);
         }
         let lost: Vec<u64> = self
@@ -427,7 +427,7 @@ impl Forwarder {
 
     /// Puts a piece of I/O back in front of what waits, unless it must not be done twice.
     fn put_back(&mut self, volume: VolumeId, pending: Pending) {
-        if pending.is_for_once() && !self.planted.repeat_compare() {
+        if pending.is_for_once() && !self.faults.has(Fault::RepeatCompare) {
             self.given_up.push(pending);
             return;
         }

@@ -13,8 +13,8 @@
 //! refused; a registration that another host has preempted in between would come back.) Where neither is there, nobody knows, and
 //! the host is told so.
 
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
-use crate::planted::Planted;
 use amita_frontend::HostKey;
 use amita_frontend::reservation::{Access, Command, Refusal, State};
 use amita_metadata::{self as meta, Call, Compare, Op};
@@ -122,7 +122,7 @@ pub struct Reservations {
     volumes: BTreeMap<VolumeId, Volume>,
     acts: VecDeque<Act>,
     /// Rules that are switched off to show that tests notice.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl Reservations {
@@ -136,7 +136,7 @@ impl Reservations {
             count: 0,
             volumes: BTreeMap::new(),
             acts: VecDeque::new(),
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 
@@ -240,7 +240,7 @@ impl Reservations {
                 self.adopt(volume, meant.state, reply.revision);
             }
             (Some(Step::Writing(meant)), Err(meta::Error::Unknown { .. })) => {
-                entry.meant = Some(meant).filter(|_| !self.planted.apply_again());
+                entry.meant = Some(meant).filter(|_| !self.faults.has(Fault::ApplyAgain));
                 self.read(volume);
             }
             // Somebody else was quicker, or nobody knows: what is there now is looked at.

@@ -1,7 +1,7 @@
 //! The sequencers of one core: for each open volume the one that orders this core's chunks.
 
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
-use crate::planted::Planted;
 use crate::reservations::Adopted;
 use crate::token;
 use crate::trace::{Ended, TraceConfig, Traces};
@@ -150,7 +150,7 @@ pub struct Shards {
     /// The traces of this core.
     pub traces: Traces,
     /// Rules that are switched off to show that tests notice.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 /// What fails, if it is for a reason that an operator can do something about.
@@ -181,7 +181,7 @@ impl Shards {
             leaving: 0,
             troubles: Vec::new(),
             traces: Traces::new(trace, core),
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 
@@ -202,7 +202,7 @@ impl Shards {
         let (mut reserved, mut warning) = (None, None);
         if let Some((record, revision)) = &opened.reservation {
             let (adopted, why) = Adopted::read(record, *revision);
-            reserved = Some(adopted).filter(|_| why.is_none() || !self.planted.unreadable_is_none());
+            reserved = Some(adopted).filter(|_| why.is_none() || !self.faults.has(Fault::UnreadableIsNone));
             warning = why.map(|why| {
                 format!(
                     "volume {}: the record of its reservation, {}, cannot be read ({why}): all I/O is refused as a reservation \

@@ -6,6 +6,7 @@ mod wire;
 pub(super) use receiving::Receiving;
 
 use super::Core;
+use crate::faults::Fault;
 use crate::forwarder::{Answered, FORWARDED, Pending, State, Work, is_host};
 use crate::mail::{CoreMessage, Origin, Sought};
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message, SendError};
@@ -42,7 +43,7 @@ impl Core {
     /// and what they had sent it must not be carried out now (R9).
     pub(super) fn check_pulse(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
-        let due = self.receiving.pulse.filter(|_| !self.planted.no_pulse());
+        let due = self.receiving.pulse.filter(|_| !self.config.faults.has(Fault::NoPulse));
         self.receiving.late = due.is_some_and(|at| now > at.plus(PULSE));
         if due.is_none_or(|at| now <= at.plus(self.config.stale_after)) {
             return;
@@ -93,7 +94,7 @@ impl Core {
     /// A host of this core has gone, and what it asked for goes with it, wherever in the node it waits (R9).
     pub(super) fn forget_hosts(&mut self) {
         let gone = self.fronts.take_gone();
-        if self.planted.keep_for_gone_hosts() {
+        if self.config.faults.has(Fault::KeepForGoneHosts) {
             return;
         }
         let ours = self.config.core as u16;
@@ -146,7 +147,7 @@ impl Core {
     pub(super) fn is_old_of_another_core(&self, now: Time, origin: &Origin) -> bool {
         usize::from(origin.core) != self.config.core
             && now > origin.arrived.plus(self.config.stale_after)
-            && !self.planted.any_age_between_cores()
+            && !self.config.faults.has(Fault::AnyAgeBetweenCores)
     }
 
     /// It was not begun: its host may try another path, the other gateway may look again.
@@ -258,7 +259,7 @@ impl Core {
                 && self.peers.is_lost(owner)
                 && !self.peers.is_refused(owner)
                 && !self.reaches_most()
-                && !self.planted.depose_alone()
+                && !self.config.faults.has(Fault::DeposeAlone)
         })
     }
 
@@ -524,7 +525,7 @@ impl Core {
         let stood_still = self
             .forwarder
             .stood_still(node, now, answer.clock, self.config.stale_after);
-        if stood_still && !self.planted.date_again() {
+        if stood_still && !self.config.faults.has(Fault::DateAgain) {
             // Before anything else is sent.
             self.drop_all_hosts = true;
             self.stirred = true;
@@ -535,21 +536,21 @@ impl Core {
         );
         match answer.code {
             // It may have been carried out, or be on the stores in part: to do it once more could undo what another host has done since.
-            code::LOST if writes && !self.planted.carry_out_again() => {
+            code::LOST if writes && !self.config.faults.has(Fault::CarryOutAgain) => {
                 self.end_pending(pending, Err(IoError::Lost), Payload::None);
             }
             // This process may know nothing of the first one.
             code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM
-                if writes && again && !self.planted.carry_out_again() =>
+                if writes && again && !self.config.faults.has(Fault::CarryOutAgain) =>
             {
                 self.end_pending(pending, Err(IoError::Lost), Payload::None);
             }
             // More time has passed by the owner's clock than here: this machine may have stood still, and the host gone on.
-            code::STALE if dated && !self.planted.date_again() => {
+            code::STALE if dated && !self.config.faults.has(Fault::DateAgain) => {
                 self.end_pending(pending, Err(IoError::Unavailable), Payload::None);
             }
             // The lease has lapsed: hosts may have gone on long ago.
-            code::NOT_LIVING if self.forwarder.is_known_by(link) && !self.planted.keep_when_lapsed() => {
+            code::NOT_LIVING if self.forwarder.is_known_by(link) && !self.config.faults.has(Fault::KeepWhenLapsed) => {
                 self.forwarder.put_again(volume, pending);
                 self.drop_all_hosts = true;
                 self.stirred = true;
@@ -620,7 +621,7 @@ impl Core {
             .peers
             .get(&link)
             .is_some_and(|(node, _)| self.view.session(*node) == Some(request.session));
-        if !known && !self.planted.any_session() {
+        if !known && !self.config.faults.has(Fault::AnySession) {
             return self.answer_forward(now, tag, code::NOT_LIVING, Payload::None);
         }
         let writes = matches!(
@@ -629,7 +630,7 @@ impl Core {
         );
         let open = self.shards.generation(request.volume);
         let mut window = None;
-        if writes && !self.planted.no_window() {
+        if writes && !self.config.faults.has(Fault::NoWindow) {
             let view = &self.view;
             let lives = |session| view.living().any(|node| view.session(node) == Some(session));
             match self.receiving.look_up(link, request.session, request.tag, lives) {
@@ -642,13 +643,13 @@ impl Core {
             }
             // Of another generation nothing is known here: not even that it was not carried out.
             let other = open.is_some_and(|ours| ours != request.generation);
-            if other && !self.planted.any_generation() {
+            if other && !self.config.faults.has(Fault::AnyGeneration) {
                 return self.answer_forward(now, tag, code::BUSY, Payload::None);
             }
         }
         let stale_after = self.config.stale_after.as_nanos() as u64;
         let is_fresh = request.as_of > 0 && request.as_of.abs_diff(now.0) <= stale_after;
-        if !is_fresh && !self.planted.any_age() {
+        if !is_fresh && !self.config.faults.has(Fault::AnyAge) {
             // "Stale" says that it was not carried out, which only the owner under that generation knows.
             let knows = !writes || open == Some(request.generation);
             let code = if knows { code::STALE } else { code::BUSY };
@@ -661,7 +662,7 @@ impl Core {
         let Some(work) = work else {
             return self.answer_forward(now, tag, code::INVALID, Payload::None);
         };
-        let generation = match self.planted.any_generation() {
+        let generation = match self.config.faults.has(Fault::AnyGeneration) {
             true => Generation(0),
             false => request.generation,
         };

@@ -3,6 +3,7 @@
 use super::Core;
 use crate::control::FromCore;
 use crate::directory::Asker;
+use crate::faults::Fault;
 use crate::forwarder::{Pending, Work};
 use crate::mail::CoreMessage;
 use amita_fabric::Message;
@@ -206,7 +207,7 @@ impl Core {
             return self.settle_route(now, volume);
         }
         if let Some(older) = self.shards.generation(volume)
-            && !self.planted.forget_old_shard()
+            && !self.config.faults.has(Fault::ForgetOldShard)
         {
             // Another core has found it lost, and its word is on another ring: the directory was quicker, and the volume is
             // ours again. What is under way under the older generation ends now, by the same steps; its word then finds

@@ -1,7 +1,7 @@
 use super::*;
+use crate::faults::{Fault, Faults};
 use crate::forwarder::Work;
 use crate::mail::Origin;
-use crate::planted::Planted;
 use crate::trace::TraceConfig;
 use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
 use amita_reactor::sim::{SimConfig, SimDriver, World};
@@ -81,6 +81,7 @@ impl Rig {
             sequencer: amita_sequencer::Config::default(),
             opener: amita_sequencer::OpenerConfig::new(node, ""),
             trace: TraceConfig::default(),
+            faults: Faults::NONE,
         };
         let mut core = Core::new(config, Mail::alone());
         let heard = Rc::new(RefCell::new(Vec::new()));
@@ -251,10 +252,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
 #[test]
 fn a_forgotten_sequencer_ends_nothing() {
     let mut rig = Rig::new();
-    rig.core.planted = Planted {
-        forget_old_shard: true,
-        ..Planted::default()
-    };
+    rig.core.config.faults = Faults::NONE.with(Fault::ForgetOldShard);
     rig.make_shard(3);
     rig.write(1);
     rig.make_shard(5);

@@ -2,6 +2,7 @@
 //! operator wishes it elsewhere.
 
 use super::{Act, Asker, Directory, MAX_OPENERS, MOVES, State, Waiting};
+use crate::faults::Fault;
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
@@ -37,7 +38,7 @@ impl Directory {
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
             Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours, LEAVE_PATIENCE),
             // Hosts that have not opened it, by NVMe, may have I/O under way all the same: that ends first.
-            Some((name, ours, _)) if !self.planted.cut_on_release() => {
+            Some((name, ours, _)) if !self.faults.has(Fault::CutOnRelease) => {
                 return self.leave(now, asker, name, ours, RELEASE_PATIENCE);
             }
             Some((name, ours, _)) => {
@@ -85,7 +86,7 @@ impl Directory {
     /// Nothing is under way any more on a core, of a volume that is to be handed over by this attempt. A core's word about
     /// an earlier attempt may come late; it has taken I/O in since, because the volume stayed, and its promises stand.
     pub fn left(&mut self, now: Time, volume: VolumeId, (generation, attempt): (Generation, u64), core: usize) {
-        let any_attempt = self.planted.any_attempt();
+        let any_attempt = self.faults.has(Fault::AnyAttempt);
         let found = self.volumes.iter_mut().find_map(|(name, state)| match state {
             State::Leaving {
                 info,

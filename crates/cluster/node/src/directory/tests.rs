@@ -1,4 +1,5 @@
 use super::{Act, Asker, Directory};
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_frontend::{FrontId, HostKey};
@@ -191,7 +192,7 @@ fn a_late_word_of_an_earlier_attempt_releases_nothing() {
 #[test]
 fn without_numbers_a_late_word_would_release_the_volume() {
     let mut rig = Rig::new();
-    rig.directory.planted.any_attempt = true;
+    rig.directory.faults = Faults::NONE.with(Fault::AnyAttempt);
     rig.ask();
     rig.pass(super::moves::LEAVE_PATIENCE);
     rig.ask();

@@ -163,7 +163,7 @@ fn a_volume_that_leaves_says_so_once_for_each_attempt() {
 #[test]
 fn a_torn_record_taken_for_none_lets_a_fenced_host_write() {
     let mut shards = shards();
-    shards.planted.unreadable_is_none = true;
+    shards.faults = Faults::NONE.with(Fault::UnreadableIsNone);
     make(&mut shards, Some(b"torn"));
     assert_eq!(takes(&mut shards, 11), (true, true));
 }
