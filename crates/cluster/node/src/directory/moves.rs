@@ -1,7 +1,7 @@
 //! How a volume goes from one living gateway to another: because another asks and nobody uses it here, or because the
 //! operator wishes it elsewhere.
 
-use super::{Act, Asker, Directory, MAX_OPENERS, MOVES, State, Waiting};
+use super::{Asker, Directory, Effect, MAX_OPENERS, MOVES, State, Waiting};
 use crate::faults::Fault;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -45,7 +45,7 @@ impl Directory {
                 self.volumes.remove(&name);
                 self.claims.lost(volume, ours);
                 let why = "another gateway asked for it and nobody used it here".to_owned();
-                self.acts.push_back(Act::DropShards {
+                self.effects.push_back(Effect::DropShards {
                     volume,
                     generation: ours,
                     why,
@@ -76,7 +76,7 @@ impl Directory {
             until: now.plus(patience),
         };
         self.volumes.insert(name, state);
-        self.acts.push_back(Act::Leave {
+        self.effects.push_back(Effect::Leave {
             volume,
             generation,
             attempt,
@@ -105,7 +105,7 @@ impl Directory {
         self.volumes.remove(&name);
         self.claims.lost(volume, generation);
         self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
-        self.acts.push_back(Act::DropShards {
+        self.effects.push_back(Effect::DropShards {
             volume,
             generation,
             why: "it was handed over to another gateway".to_owned(),
@@ -132,7 +132,7 @@ impl Directory {
             else {
                 continue;
             };
-            self.acts.push_back(Act::Stay { volume: info.id });
+            self.effects.push_back(Effect::Stay { volume: info.id });
             let users = 0;
             self.volumes.insert(
                 name,
@@ -175,7 +175,7 @@ impl Directory {
                     self.calls += 1;
                     // Nobody waits for the end: while the wish is there, it is tried again.
                     let call = CallId(token::id_base(0, DIRECTORY) | u64::from(MOVES) << 20 | self.calls & 0xf_ffff);
-                    self.acts.push_back(Act::Call { call, request });
+                    self.effects.push_back(Effect::Call { call, request });
                 }
                 Some(_) => {}
                 None if self.openers.len() < MAX_OPENERS => {
@@ -187,7 +187,7 @@ impl Directory {
     }
 
     pub(super) fn reply(&mut self, asker: Asker, outcome: ReleaseOutcome) {
-        self.acts.push_back(Act::Reply {
+        self.effects.push_back(Effect::Reply {
             core: asker.core,
             link: asker.link,
             message: Message::Released {

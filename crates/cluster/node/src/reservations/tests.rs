@@ -1,4 +1,4 @@
-use super::{Act, Asked, Reservations};
+use super::{Asked, Effect, Reservations};
 use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use amita_frontend::reservation::{Command, Kind, Refusal, State};
@@ -63,11 +63,11 @@ impl Rig {
     }
 
     fn collect(&mut self) {
-        while let Some(act) = self.reservations.next_act() {
-            match act {
-                Act::Call(call, request) => self.calls.push((call, request)),
-                Act::Adopt(..) => self.adopted += 1,
-                Act::Ended(origin, result) => self.ended.push((origin.tag, result)),
+        while let Some(effect) = self.reservations.next_effect() {
+            match effect {
+                Effect::Call(call, request) => self.calls.push((call, request)),
+                Effect::Adopt(..) => self.adopted += 1,
+                Effect::Ended(origin, result) => self.ended.push((origin.tag, result)),
             }
         }
     }
