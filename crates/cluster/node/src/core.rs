@@ -3,38 +3,64 @@
 //! A pass: take in all completions and mail; let the parts hand each other what they produce until nobody has anything
 //! left; then one write per store, one send per connection, and one timer for the next deadline. Nothing blocks and
 //! nothing is locked. The same code runs on the kernel's driver and on the simulated one.
+//!
+//! # One write through a pass
+//! Down, on the core that holds the host's connection:
+//! 1. [`Core::pass`] gives completions to whose they are (`take_in`). The front end parses the write and asks for it to be
+//!    carried out: an [`Ask::Submit`](crate::fronts::Ask).
+//! 2. `hand_out_asks` gives it an [`Origin`](crate::mail::Origin), by which its end finds the way back, and `route` decides,
+//!    once, where it goes: to this core, to the one that sequences its chunk ([`IoMessage::Piece`](crate::mail::IoMessage)), or, if
+//!    the volume is not open here, to its owner (`away`, in `forward.rs`).
+//! 3. `sequence`, on the core that it went to, begins it with the volume's sequencer ([`Shards::begin`]), which names a
+//!    version and has a request for each store of the chunk's group.
+//! 4. `hand_out_effects` takes these requests, and `send_to_store` finds each store: on this node (`pass_to_store`, by mail if
+//!    another core serves it), or by the link to its node ([`peers`]).
+//! 5. `Stores::end_pass` has each store write what it has gathered, and `leave` sends what goes to peers: each once.
+//!
+//! And up, in a pass in which a store's write ends or a peer's message comes: `hand_out_answers` and `hand_out_messages` bring
+//! answers to the core that sequences the chunk (`answer_from_store`, `pass_to_sequencer`); after the last of them
+//! `hand_out_effects` has the end of the write, `ended` tells the front end on the core that the origin names, and the host's
+//! answer leaves with that pass.
+//!
+//! # The parts
+//! Each owns its state and knows nothing of the others; what one needs of another, the core hands it. How it does so is in these
+//! files: `route.rs` (I/O), `messages.rs` (what other cores say), `records.rs` (what the control plane says), `reserve.rs`
+//! (reservations), `forward.rs` (I/O for volumes that other gateways own). Parts that are the core's own: [`clock`], [`peers`],
+//! [`nvme`], [`control_plane`].
 
+mod clock;
+mod config;
+mod control_plane;
 mod forward;
+mod messages;
 mod nvme;
 mod observe;
 mod peers;
-mod post;
+mod records;
 mod reserve;
 mod route;
 
+pub use config::CoreConfig;
+pub use peers::{REFUSED_FOR, SILENT_FOR};
+
 use crate::catalog::Cataloguer;
-use crate::control::{FromCore, Record, ToCore};
+use crate::control::{FromCore, ToCore};
 use crate::directory::Directory;
 use crate::forwarder::{FORWARDS, Forwarder};
 use crate::fronts::Fronts;
-use crate::mail::{CoreMessage, Mail};
-use crate::planted::Planted;
+use crate::mail::{DirectoryMessage, IoMessage, Mail, NodeMessage, ReservationMessage};
 use crate::reporter::Reporter;
 use crate::reservations::Reservations;
-use crate::shards::{Shards, Want};
-use crate::stores::{Reply, Stores};
+use crate::shards::Shards;
+use crate::stores::Stores;
 use crate::token;
 use crate::view::View;
-use amita_fabric::Fabric;
 use amita_frontend as frontend;
-use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
-use amita_types::condition::Failing;
-use amita_types::{Generation, NodeId, StoreId, VolumeId};
+use amita_reactor::driver::{Completion, Driver, Time, Wait};
+use clock::Clock;
+use control_plane::ControlPlane;
+use nvme::NvmeSide;
 use peers::Peers;
-pub use peers::{REFUSED_FOR, SILENT_FOR};
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
-use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -43,179 +69,68 @@ use std::time::Duration;
 
 /// Mail that one pass takes in at most, so that a busy neighbour cannot keep a core from its own sockets.
 const MAIL_PER_PASS: usize = 4096;
-/// However busy a core is, time is passed on to its parts so often.
-const TICK_PAUSE: Duration = Duration::from_millis(20);
 /// Rounds of what ends at once that one pass follows: a read or write of a file in memory, and what its end starts.
 const INLINE_ROUNDS: usize = 3;
 /// How long a pass that lacks buffers waits before it tries again.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
 
-/// What no longer happens.
-fn word(failing: Failing) -> &'static str {
-    match failing {
-        Failing::Writes => "no write has failed",
-        Failing::Reads => "no read has failed",
-        Failing::Opening => "no opening has failed",
-    }
-}
-
-/// What a core must know at its start.
-#[derive(Clone, Debug)]
-pub struct CoreConfig {
-    /// This node.
-    pub node: NodeId,
-    /// This core's place among the node's.
-    pub core: usize,
-    /// How many cores the node has.
-    pub cores: usize,
-    /// How many stores the node opens, on all its cores together: until each of them serves or has failed, a store that
-    /// is not known yet may still come.
-    pub stores: usize,
-    /// Connections to each peer: that many cores hold one, other ones for each peer ([`crate::peer_links`]); the rest goes
-    /// through them.
-    pub links_per_peer: usize,
-    /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
-    pub refused_for: Duration,
-    /// A peer that does not answer at all for so long is taken for dead.
-    pub silent_for: Duration,
-    /// A core that hosts of several gateways use drops them when it was not running for so long (R9).
-    pub stale_after: Duration,
-    /// The NVMe target's settings.
-    pub nvme: amita_nvme::Config,
-    /// The fabric's settings.
-    pub fabric: amita_fabric::Config,
-    /// The stores' settings.
-    pub store: amita_store::Config,
-    /// The sequencers' settings.
-    pub sequencer: amita_sequencer::Config,
-    /// The openers' settings.
-    pub opener: amita_sequencer::OpenerConfig,
-    /// Which I/Os are traced.
-    pub trace: crate::trace::TraceConfig,
-}
-
 /// One core's service.
 pub struct Core {
     config: CoreConfig,
+    clock: Clock,
+    /// What the metadata says.
     view: View,
+    control: ControlPlane,
     mail: Mail,
+    peers: Peers,
     stores: Stores,
     shards: Shards,
-    fabric: Fabric,
     /// The sessions of hosts.
     pub fronts: Fronts,
+    nvme: NvmeSide,
+    /// On core 0: which volumes are open, and who opens them.
     directory: Directory,
-    reporter: Reporter,
-    peers: Peers,
-    forwarder: Forwarder,
+    /// On core 0: commands about reservations.
     reservations: Reservations,
-    /// Volumes whose reservation was changed a moment ago.
-    adopting: Vec<VolumeId>,
-    /// The NVMe target's side of this core.
-    port: Rc<amita_nvme::Port>,
-    hub: amita_nvme::Hub,
-    /// On core 0 of a node that NVMe hosts connect to.
-    cataloguer: Option<Cataloguer>,
-    /// All records of the metadata are known, as they were at the start. Before that NVMe hosts are not let in: a host that is
-    /// told that its subsystem does not exist gives the path up for good.
-    settled: bool,
-    /// What NVMe hosts see has changed: they are told in this pass.
-    tell_settings: bool,
-    /// What NVMe hosts see may have changed.
-    catalog_due: bool,
+    /// What this core has for other gateways.
+    forwarder: Forwarder,
+    /// What other gateways have for this core.
     receiving: forward::Receiving,
-    /// An owner does not know this process as living: all hosts are dropped, on all cores.
-    drop_all_hosts: bool,
-    /// The newest generation of each volume whose sequencer was to be dropped.
-    dropped: FxHashMap<VolumeId, Generation>,
-    /// Which core of this node serves which of its stores.
-    local: Vec<(StoreId, usize)>,
-    /// Stores of this node that could not be mounted.
-    unmounted: usize,
-    to_control: Vec<FromCore>,
-    replies: Vec<Reply>,
-    wants: Vec<Want>,
-    /// Links to be closed at the end of the pass.
-    breaks: Vec<amita_fabric::Link>,
-    /// The mail of this pass.
-    taken: Vec<CoreMessage>,
-    from_control: VecDeque<ToCore>,
-    timer: Option<(Time, TimerId)>,
-    /// Something happened that is no part of an I/O: the parts that see to the rest are looked at.
-    stirred: bool,
-    /// When one of those parts is due.
-    rest_due: Option<Time>,
-    /// When time is next passed on to all parts.
-    tick_due: Time,
-    /// When the present pass began: what came in, came in before.
-    pass_began: Time,
-    /// How often it has passed.
-    passes: u64,
-    /// Rules that are switched off to show that the simulator notices.
-    planted: Planted,
+    reporter: Reporter,
 }
 
 impl Core {
     /// A core without stores and listeners.
     #[must_use]
     pub fn new(config: CoreConfig, mail: Mail) -> Core {
-        Core {
+        let faults = config.faults;
+        let sequencer = amita_sequencer::Config {
+            core: config.core as u16,
+            cores: config.cores as u16,
+            ..config.sequencer.clone()
+        };
+        let mut core = Core {
+            clock: Clock::new(),
             view: View::default(),
-            stores: Stores::default(),
-            shards: Shards::new(
-                config.core,
-                amita_sequencer::Config {
-                    core: config.core as u16,
-                    cores: config.cores as u16,
-                    ..config.sequencer.clone()
-                },
-                config.trace.clone(),
-            ),
-            fabric: Fabric::new(config.fabric.clone()),
-            fronts: Fronts::default(),
-            directory: Directory::new(config.node, config.cores, config.opener.clone()),
-            reporter: Reporter::new(config.node, config.core),
+            control: ControlPlane::default(),
             peers: Peers::new(&config),
+            stores: Stores::default(),
+            shards: Shards::new(config.core, sequencer, config.trace.clone()),
+            fronts: Fronts::default(),
+            nvme: NvmeSide::new(config.nvme.clone()),
+            directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
-            adopting: Vec::new(),
-            port: Rc::new(amita_nvme::Port::new(config.nvme.clone())),
-            hub: amita_nvme::Hub::default(),
-            cataloguer: None,
-            catalog_due: false,
-            tell_settings: false,
-            settled: false,
             forwarder: Forwarder::new(token::id_base(config.core, FORWARDS)),
             receiving: forward::Receiving::default(),
-            drop_all_hosts: false,
-            dropped: FxHashMap::default(),
-            local: Vec::new(),
-            unmounted: 0,
-            to_control: Vec::new(),
-            replies: Vec::new(),
-            wants: Vec::new(),
-            breaks: Vec::new(),
-            taken: Vec::new(),
-            from_control: VecDeque::new(),
-            timer: None,
-            stirred: true,
-            rest_due: None,
-            tick_due: Time(0),
-            pass_began: Time(0),
-            passes: 0,
-            planted: Planted::default(),
+            reporter: Reporter::new(config.node, config.core),
             mail,
             config,
-        }
-    }
-
-    /// Switches rules off.
-    #[cfg(feature = "planted")]
-    pub fn plant(&mut self, planted: Planted) {
-        self.planted = planted;
-        self.forwarder.planted = planted;
-        self.directory.planted = planted;
-        self.reservations.planted = planted;
-        self.shards.planted = planted;
+        };
+        core.shards.faults = faults;
+        core.directory.faults = faults;
+        core.reservations.faults = faults;
+        core.forwarder.faults = faults;
+        core
     }
 
     /// Listens for peers.
@@ -223,7 +138,7 @@ impl Core {
     /// # Errors
     /// The address cannot be bound.
     pub fn listen_fabric(&mut self, driver: &mut dyn Driver, address: SocketAddr) -> io::Result<SocketAddr> {
-        self.fabric.listen(driver, address)
+        self.peers.fabric.listen(driver, address)
     }
 
     /// Opens a store and begins to mount it; [`FromCore::StoreServes`] or [`FromCore::StoreFailed`] tells the end.
@@ -233,7 +148,7 @@ impl Core {
     pub fn open_store(&mut self, driver: &mut dyn Driver, path: &Path) -> io::Result<()> {
         let opened = self.stores.open(driver, path, self.config.store.clone());
         if opened.is_err() {
-            self.mail.broadcast(|| CoreMessage::StoreUnmounted);
+            self.mail.broadcast(|| NodeMessage::StoreUnmounted);
         }
         opened
     }
@@ -248,20 +163,38 @@ impl Core {
         self.stores.await_admission();
     }
 
+    /// This node serves NVMe hosts: the settings that they see are made by it, on core 0.
+    pub fn serve_nvme(&mut self, cataloguer: Cataloguer) {
+        self.nvme.serve(cataloguer);
+    }
+
+    /// The NVMe target's side of this core.
+    #[must_use]
+    pub fn nvme_port(&self) -> &Rc<amita_nvme::Port> {
+        self.nvme.port()
+    }
+
     /// A message of the control plane, handled in the next pass.
     pub fn control(&mut self, message: ToCore) {
-        self.from_control.push_back(message);
+        self.control.inbox.push_back(message);
     }
 
     /// What the core has for the control plane.
     pub fn take_control(&mut self) -> std::vec::Drain<'_, FromCore> {
-        self.to_control.drain(..)
+        self.control.outbox.drain(..)
     }
 
     /// Has [`Core::take_control`] anything?
     #[must_use]
     pub fn has_control(&self) -> bool {
-        !self.to_control.is_empty()
+        !self.control.outbox.is_empty()
+    }
+
+    /// Has a connection to each living node been made, or tried in vain? Before that, one that is alive and well could be
+    /// taken for away.
+    #[must_use]
+    pub fn has_tried_all(&self) -> bool {
+        self.peers.has_tried_all(&self.view)
     }
 
     /// Traces other I/Os from now on.
@@ -284,57 +217,63 @@ impl Core {
     /// One pass.
     pub fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
         let now = driver.now();
-        self.pass_began = now;
-        self.passes += 1;
+        self.clock.begin_pass(now);
         self.shards.traces.begin_pass();
         self.check_pulse(driver);
         self.take_in(driver, completions);
-        while let Some(message) = self.from_control.pop_front() {
-            self.stirred = true;
-            match message {
-                ToCore::Observe(question) => self.observe(driver, &question),
-                ToCore::DropHosts(dropped) => {
-                    if !self.planted.keep_when_lapsed() {
-                        self.drop_hosts(driver);
-                    }
-                    // Whoever asks may have lost patience.
-                    let _ = dropped.send(self.config.core);
-                }
-                message => self.on_control(now, message),
-            }
-        }
+        self.take_in_control(driver);
         self.drop_everywhere(driver);
-        self.mail.begin_pass(now);
-        let mut mail = std::mem::take(&mut self.taken);
-        while mail.len() < MAIL_PER_PASS
-            && let Some(message) = self.mail.take()
-        {
-            mail.push(message);
-        }
-        if !mail.is_empty() {
-            driver.refresh();
-        }
-        for message in mail.drain(..) {
-            self.on_mail(driver, message);
-        }
-        self.taken = mail;
+        self.take_in_mail(driver, now);
         self.drop_everywhere(driver);
-        if std::mem::take(&mut self.tell_settings) {
+        if self.nvme.take_changed() {
             self.fronts.event_to_all(driver, || frontend::Event::Settings);
         }
-        let now = driver.now();
-        if self.stirred || now >= self.tick_due {
+        if self.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
-        self.route(driver);
+        self.exchange(driver);
         self.fronts.end_pass(driver);
-        self.route(driver);
+        self.exchange(driver);
         self.shards.traces.refine(driver);
         self.stores.end_pass(driver.now());
         // Ending the pass may have let answers out, and what they completed may let a session ask for more (a request of
         // many pieces goes by windows): those asks make the next pass follow at once.
-        self.route(driver);
-        // What was written to memory, or read from it, has ended already: its answers leave with this pass.
+        self.exchange(driver);
+        self.follow_inline(driver, completions);
+        self.announce_stores();
+        self.leave(driver)
+    }
+
+    /// Hands completions to whose they are.
+    fn take_in(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) {
+        let now = driver.now();
+        for completion in completions.drain(..) {
+            match token::space(completion.token) {
+                token::FABRIC => self.peers.fabric.completion(driver, completion),
+                token::FRONTS => self.fronts.completion(driver, completion),
+                token::STORES => self.stores.completion(now, completion),
+                token::CORE => self.clock.fired(),
+                // A waker's completion carries no token of ours: its mail is taken in by the pass.
+                _ => {}
+            }
+        }
+    }
+
+    /// Mail of other cores, and of this one.
+    fn take_in_mail(&mut self, driver: &mut dyn Driver, now: Time) {
+        self.mail.begin_pass(now);
+        let mut taken = self.mail.take_at_most(MAIL_PER_PASS);
+        if !taken.is_empty() {
+            driver.refresh();
+        }
+        for message in taken.drain(..) {
+            self.on_mail(driver, message);
+        }
+        self.mail.put_back(taken);
+    }
+
+    /// What was written to memory, or read from it, has ended already: its answers leave with this pass.
+    fn follow_inline(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) {
         for _ in 0..INLINE_ROUNDS {
             self.shards.traces.refine(driver);
             driver.finished(completions);
@@ -342,17 +281,17 @@ impl Core {
                 break;
             }
             self.take_in(driver, completions);
-            self.route(driver);
+            self.exchange(driver);
             self.shards.traces.refine(driver);
             self.stores.end_pass(driver.now());
-            self.route(driver);
+            self.exchange(driver);
         }
-        self.announce_stores();
+    }
+
+    /// The end of a pass: what was gathered leaves, one send a connection, and the timer is set.
+    fn leave(&mut self, driver: &mut dyn Driver) -> Wait {
         self.fronts.end_pass(driver);
-        for link in self.breaks.drain(..) {
-            self.fabric.close(driver, link);
-        }
-        self.fabric.flush(driver);
+        self.peers.flush(driver);
         self.trace_left(driver);
         self.fronts.flush(driver);
         self.trace_acknowledged(driver);
@@ -361,21 +300,6 @@ impl Core {
         let waiting = self.mail.retry() || !self.fronts.asks.queue.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
-    }
-
-    /// Hands completions to whose they are.
-    fn take_in(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) {
-        let now = driver.now();
-        for completion in completions.drain(..) {
-            match token::space(completion.token) {
-                token::FABRIC => self.fabric.completion(driver, completion),
-                token::FRONTS => self.fronts.completion(driver, completion),
-                token::STORES => self.stores.completion(now, completion),
-                token::CORE => self.timer = None,
-                // A waker's completion carries no token of ours: its mail is taken in by the pass.
-                _ => {}
-            }
-        }
     }
 
     /// What goes to stores was handed over to be sent.
@@ -392,264 +316,75 @@ impl Core {
             driver.refresh();
             let at = driver.now();
             while let Some((core, trace)) = self.shards.traces.acknowledged(at) {
-                self.mail
-                    .send(usize::from(core), CoreMessage::Acknowledged { trace, at });
+                self.mail.send(usize::from(core), IoMessage::Acknowledged { trace, at });
             }
         }
     }
 
+    /// Tells the directory of volumes that are to be handed over, and have nothing under way here.
+    fn say_left(&mut self) {
+        if !self.shards.is_any_leaving() {
+            return;
+        }
+        let core = self.config.core;
+        for (volume, generation, attempt) in self.shards.take_left() {
+            let left = DirectoryMessage::Left {
+                volume,
+                generation,
+                attempt,
+                core,
+            };
+            self.mail.send(0, left);
+        }
+    }
+
+    /// Tells core 0 of reservations that nothing under way here offends against any more.
+    fn say_adopted(&mut self) {
+        let core = self.config.core;
+        for volume in self.shards.take_adopted() {
+            self.mail.send(0, ReservationMessage::Adopted { volume, core });
+        }
+    }
+
+    /// Passes time on to all parts.
     fn tick(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
-        self.tick_due = now.plus(TICK_PAUSE);
-        // Whatever a part is due for may change when it is due next.
-        self.stirred = true;
+        self.clock.begin_tick(now);
         self.stores.tick(now);
         self.shards.tick(now);
         self.directory.tick(now, &self.view);
-        for event in self.shards.health_events() {
-            self.to_control.push(FromCore::Warning(event.to_string()));
-            self.reporter.stir(now);
-        }
-        if self.stores.take_asked() {
-            self.reporter.stir_space(now);
-        }
-        for (volume, failing, why) in self.shards.take_troubles() {
-            self.trouble(now, volume, failing, &why);
-        }
-        for (volume, why) in self.directory.take_unopened() {
-            let id = self
-                .view
-                .volumes()
-                .find(|known| known.name == volume)
-                .map(|known| known.id);
-            if let Some(id) = id {
-                self.trouble(now, id, Failing::Opening, &why);
-            }
-        }
-        for ended in self.reporter.ended_troubles(now) {
-            let name = self.name_of(ended.0);
-            let what = word(ended.1);
-            self.to_control.push(FromCore::VolumeWorks {
-                volume: name.clone(),
-                text: format!("volume {name}: {what} for half a minute"),
-            });
-        }
-        if let Some(why) = self.fronts.take_turned_away(now) {
-            self.to_control.push(FromCore::Warning(why));
-        }
-        if let Some((call, request)) = self.reporter.tick(now, &mut self.shards, &self.view, &self.stores) {
-            self.to_control.push(FromCore::Metadata { call, request });
-        }
-        if self.fabric.deadline().is_some_and(|at| at <= now) {
-            self.fabric.tick(driver);
+        self.report(now);
+        if self.peers.fabric.deadline().is_some_and(|at| at <= now) {
+            self.peers.fabric.tick(driver);
         }
         self.fronts.tick(driver);
-        self.check_peers(now);
+        self.peers.check(&mut self.mail, now);
         self.make_catalog();
         if self.forwarder.has_given_up() || self.forwarder.deadline().is_some_and(|at| at <= now) {
             self.settle_routes(now);
         }
     }
 
-    fn name_of(&self, volume: VolumeId) -> String {
-        let found = self.view.volume_of(volume);
-        found.map_or_else(|| volume.to_string(), |found| found.name.clone())
-    }
-
-    /// Something fails at a volume: it is said when it begins, and stands in the cluster's status until it ends.
-    fn trouble(&mut self, now: Time, volume: VolumeId, failing: Failing, why: &str) {
-        if self.reporter.trouble(now, volume, failing, why) {
-            let volume = self.name_of(volume);
-            let what = match failing {
-                Failing::Writes => "writes fail",
-                Failing::Reads => "reads fail",
-                Failing::Opening => "it could not be opened",
-            };
-            self.to_control.push(FromCore::VolumeFails {
-                text: format!("volume {volume}: {what}: {why}"),
-                volume,
-            });
-        }
-    }
-
     /// Sets the one timer to the nearest deadline.
     fn arm(&mut self, driver: &mut dyn Driver) {
-        if std::mem::take(&mut self.stirred) {
-            let rest = [
-                self.directory.deadline(),
-                self.reporter.deadline(),
-                self.peers.deadline(),
-            ];
-            self.rest_due = rest.into_iter().flatten().min();
-        }
+        let (directory, reporter, peers) = (&self.directory, &self.reporter, &self.peers);
+        let rest = || [directory.deadline(), reporter.deadline(), peers.deadline()];
+        let rest_due = self.clock.rest_due(|| rest().into_iter().flatten().min());
         self.set_pulse(driver.now());
         let starved = self.fronts.is_starved().then(|| driver.now().plus(STARVED_RETRY));
         let deadlines = [
             self.stores.deadline(),
             self.shards.deadline(),
-            self.fabric.deadline(),
+            self.peers.fabric.deadline(),
             self.fronts.deadline(),
-            self.rest_due,
+            rest_due,
             self.forwarder.deadline(),
-            self.receiving.pulse(),
+            self.clock.pulse(),
             self.mail.deadline(),
             starved,
         ];
-        let Some(next) = deadlines.into_iter().flatten().min() else {
-            return;
-        };
-        self.tick_due = self.tick_due.min(next);
-        // A timer that fires early costs one pass; one that is moved costs a little each time: only move it forward
-        // in time when it would fire too late.
-        if let Some((at, timer)) = self.timer {
-            if at <= next {
-                return;
-            }
-            driver.cancel_timer(timer);
-        }
-        let timer = driver.timer(next, token::token(token::CORE, 0, 0));
-        self.timer = Some((next, timer));
-    }
-
-    fn on_control(&mut self, now: Time, message: ToCore) {
-        match message {
-            ToCore::Metadata { call, result } => self.on_metadata(now, call, result),
-            ToCore::Record(record) => {
-                for core in 0..self.config.cores {
-                    if core != self.config.core {
-                        self.mail.send(core, CoreMessage::Record(record.clone()));
-                    }
-                }
-                self.on_record(now, &record);
-            }
-            ToCore::Settled => {
-                self.settled = true;
-                self.catalog_due = true;
-            }
-            ToCore::Recall(store) => self.stores.recall(store),
-            ToCore::Keep { content, stores } => self.stores.keep(&content, &stores),
-            ToCore::Hold { holdings, stores } => self.stores.hold(now, holdings.as_ref(), &stores),
-            ToCore::Observe(_) | ToCore::DropHosts(_) => unreachable!("taken out by the pass"),
-            ToCore::Admit { store, path, mount } => self.stores.admit(store, &path, mount),
-            ToCore::Retire { path, why } => self.stores.retire(&path, why),
-            ToCore::Describe => {
-                let text = self.describe(now);
-                self.to_control.push(FromCore::Description(text));
-            }
-        }
-    }
-
-    /// What is under way, for a person who looks for a fault.
-    fn describe(&self, now: Time) -> String {
-        let mut text = format!(
-            "core {} at {:?}, timer {:?}",
-            self.config.core,
-            now,
-            self.timer.map(|(at, _)| at)
-        );
-        for store in self.stores.each() {
-            let _ = write!(text, "\n  store: {:?}, {:?}", store.state(), store.status());
-        }
-        for (volume, sequencer) in self.shards.each() {
-            let _ = write!(
-                text,
-                "\n  volume {volume}: {:?}, {:?}, deadline {:?}",
-                sequencer.status(),
-                sequencer.counters(),
-                sequencer.deadline()
-            );
-        }
-        let _ = write!(text, "\n  background work: {:?}", self.shards.pace());
-        let _ = write!(text, "\n  fabric: {:?}", self.fabric.counters());
-        self.fronts.describe(&mut text);
-        text
-    }
-
-    fn on_metadata(
-        &mut self,
-        now: Time,
-        call: amita_sequencer::CallId,
-        result: Result<amita_metadata::Reply, amita_metadata::Error>,
-    ) {
-        let core = token::id_core(call.0);
-        if core != self.config.core {
-            self.mail.send(core, CoreMessage::Metadata { call, result });
-        } else if token::id_shard(call.0) == crate::reporter::REPORTER {
-            self.reporter.ended(now, result.is_ok());
-        } else if token::id_shard(call.0) == crate::shards::DIRECTORY {
-            if self.reservations.answered(call, &result) {
-                return self.run_reservations();
-            }
-            self.directory.metadata(now, call, result);
-        } else {
-            self.shards.metadata(now, call, result);
-        }
-    }
-
-    fn on_record(&mut self, now: Time, record: &Record) {
-        let change = self.view.apply(record);
-        self.catalog_due |= change.concerns_hosts();
-        for volume in self.view.take_deleted() {
-            if self.config.core == 0 {
-                self.directory.deleted(now, volume);
-            }
-        }
-        match change {
-            crate::view::Change::Nothing | crate::view::Change::Hosts => {}
-            crate::view::Change::Reservation(volume, revision) => {
-                let state = Some(self.view.reservation(volume).cloned().unwrap_or_default());
-                let adopted = crate::reservations::Adopted { revision, state };
-                self.shards.reservation_changed(volume, adopted);
-            }
-            crate::view::Change::Node(node, address) => {
-                if node != self.config.node && self.peers.holds(node) {
-                    // Each core of a peer listens on a port of its own: dial the one with our number, so that the
-                    // connections are spread over its cores.
-                    let cores = self.view.node_record(node).map_or(1, |record| record.cores.max(1));
-                    let lane = (self.config.core as u32 % cores) as u16;
-                    let address = address.map(|a| SocketAddr::new(a.ip(), a.port().saturating_add(lane)));
-                    self.fabric.set_peer(now, node, address);
-                }
-            }
-            crate::view::Change::Store { store, node, moved } => {
-                // A record is rewritten for much that concerns no link: a duty, a weight, a size. To be told of a new link
-                // where the old one stands would have sequencers begin anew on it, with credits that the store does not
-                // count anew, and with answers on the way that belong to what was before.
-                let moved = moved || self.planted.up_at_each_record();
-                if moved && node != self.config.node && self.peers.route(node).is_some() {
-                    self.shards.store_up(now, store);
-                }
-            }
-            crate::view::Change::Group(group, pool) => {
-                if !group.syncing.is_empty() {
-                    self.reporter.stir(now);
-                    self.directory.stir(now);
-                }
-                self.shards.hint(now, pool, &group);
-            }
-            crate::view::Change::Life => {
-                self.directory.stir(now);
-                self.look_at_owners(now);
-            }
-            crate::view::Change::Scrub | crate::view::Change::Move(_) => self.directory.stir(now),
-            crate::view::Change::Volume(volume, generation) => {
-                self.directory.stir(now);
-                self.shards.hint_volume(now, volume, generation);
-                if let Some(record) = self.view.volume_of(volume) {
-                    let size_bytes = record.size_bytes;
-                    self.shards.resized(volume, size_bytes);
-                    self.directory.resized(volume, size_bytes);
-                }
-                self.look_again(now, volume);
-            }
-            crate::view::Change::Closing => {
-                if self.config.core == 0 {
-                    self.directory.carry_out_closings(now, &self.view);
-                }
-            }
-            crate::view::Change::Health => self.reporter.stir(now),
-            crate::view::Change::Recovery(settings) => self.shards.set_recovery(&settings),
-            crate::view::Change::Unreadable(why) => self.to_control.push(FromCore::Warning(why)),
+        if let Some(next) = deadlines.into_iter().flatten().min() {
+            self.clock.arm(driver, next, token::token(token::CORE, 0, 0));
         }
     }
 }

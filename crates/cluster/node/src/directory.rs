@@ -8,9 +8,9 @@ mod closings;
 mod moves;
 
 use crate::claims::Claims;
+use crate::faults::{Fault, Faults};
 use crate::mail::{Origin, Sought};
 use crate::orphans::OrphanedVolumes;
-use crate::planted::Planted;
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -44,7 +44,7 @@ pub fn reservation_calls() -> u64 {
 
 /// What the directory wants done.
 #[derive(Debug)]
-pub enum Act {
+pub enum Effect {
     /// A metadata call.
     Call { call: CallId, request: meta::Call },
     /// Ask a volume's owner to release it.
@@ -159,11 +159,11 @@ pub struct Directory {
     attempts: u64,
     /// Volumes that could not be opened for a host, and why.
     unopened: Vec<(String, String)>,
-    acts: VecDeque<Act>,
+    effects: VecDeque<Effect>,
     /// When volumes were taken from this gateway.
     taken: BTreeMap<VolumeId, Time>,
     /// Rules that are switched off to show that the simulator notices.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl Directory {
@@ -193,9 +193,9 @@ impl Directory {
             calls: 0,
             attempts: 0,
             unopened: Vec::new(),
-            acts: VecDeque::new(),
+            effects: VecDeque::new(),
             taken: BTreeMap::new(),
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 
@@ -205,7 +205,7 @@ impl Directory {
         match self.volumes.get_mut(name) {
             Some(State::Open { info, users, .. }) => {
                 *users += 1;
-                self.acts.push_back(Act::Opened {
+                self.effects.push_back(Effect::Opened {
                     origin,
                     result: Ok(info.clone()),
                 });
@@ -213,13 +213,13 @@ impl Directory {
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.fronts.push(origin),
             Some(State::Leaving { .. }) => {
                 let result = Err(frontend::OpenError::Unavailable("the volume is being moved".to_owned()));
-                self.acts.push_back(Act::Opened { origin, result });
+                self.effects.push_back(Effect::Opened { origin, result });
             }
             None if full => {
                 let result = Err(frontend::OpenError::Unavailable(format!(
                     "{MAX_OPENERS} volumes are being opened here"
                 )));
-                self.acts.push_back(Act::Opened { origin, result });
+                self.effects.push_back(Effect::Opened { origin, result });
             }
             None => {
                 let waiting = Waiting {
@@ -236,7 +236,7 @@ impl Directory {
     pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[(NodeId, bool)], view: &View) {
         let way = self.find(now, core, volume, lost, view);
         if let Some(way) = way {
-            self.acts.push_back(Act::Sought { core, volume, way });
+            self.effects.push_back(Effect::Sought { core, volume, way });
         }
     }
 
@@ -290,7 +290,7 @@ impl Directory {
 
     /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
     fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
-        let taken = self.taken.get(&volume).filter(|_| !self.planted.depose_alone());
+        let taken = self.taken.get(&volume).filter(|_| !self.faults.has(Fault::DeposeAlone));
         taken.is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
     }
 
@@ -425,10 +425,10 @@ impl Directory {
         let users = waiting.fronts.len() as u64;
         for (core, volume) in waiting.cores.drain(..) {
             let way = Sought::Here;
-            self.acts.push_back(Act::Sought { core, volume, way });
+            self.effects.push_back(Effect::Sought { core, volume, way });
         }
         for origin in waiting.fronts.drain(..) {
-            self.acts.push_back(Act::Opened {
+            self.effects.push_back(Effect::Opened {
                 origin,
                 result: Ok(info.clone()),
             });
@@ -467,11 +467,11 @@ impl Directory {
         if let Some(State::Making { waiting, .. }) = removed {
             for (core, volume) in waiting.cores {
                 let way = Sought::Later;
-                self.acts.push_back(Act::Sought { core, volume, way });
+                self.effects.push_back(Effect::Sought { core, volume, way });
             }
             for origin in waiting.fronts {
                 let why = "another gateway took the volume over while it was being opened".to_owned();
-                self.acts.push_back(Act::Opened {
+                self.effects.push_back(Effect::Opened {
                     origin,
                     result: Err(frontend::OpenError::Unavailable(why)),
                 });
@@ -499,14 +499,14 @@ impl Directory {
                 && self.scrubs.begin(view, info.id, *generation)
             {
                 let (volume, generation) = (info.id, *generation);
-                self.acts.push_back(Act::Scrub { volume, generation });
+                self.effects.push_back(Effect::Scrub { volume, generation });
             }
         }
         for (call, request) in self.scrubs.calls(now, view) {
-            self.acts.push_back(Act::Call { call, request });
+            self.effects.push_back(Effect::Call { call, request });
         }
         for (call, request) in self.claims.calls(now, view) {
-            self.acts.push_back(Act::Call { call, request });
+            self.effects.push_back(Effect::Call { call, request });
         }
         let due: Vec<u32> = self
             .openers
@@ -547,10 +547,13 @@ impl Directory {
     }
 
     /// The next thing to do.
-    pub fn next(&mut self) -> Option<Act> {
-        let act = self.acts.pop_front();
-        self.changed |= matches!(act, Some(Act::DropShards { .. } | Act::Leave { .. } | Act::Stay { .. }));
-        act
+    pub fn next(&mut self) -> Option<Effect> {
+        let effect = self.effects.pop_front();
+        self.changed |= matches!(
+            effect,
+            Some(Effect::DropShards { .. } | Effect::Leave { .. } | Effect::Stay { .. })
+        );
+        effect
     }
 
     fn drain(&mut self, number: u32) {
@@ -560,14 +563,14 @@ impl Directory {
         let mut end = None;
         for effect in opener.effects() {
             match effect {
-                OpenerEffect::Meta { call, request } => self.acts.push_back(Act::Call { call, request }),
+                OpenerEffect::Meta { call, request } => self.effects.push_back(Effect::Call { call, request }),
                 OpenerEffect::AskOwner {
                     node,
                     volume,
                     generation,
                     hand_over,
                 } => {
-                    self.acts.push_back(Act::Ask {
+                    self.effects.push_back(Effect::Ask {
                         node,
                         tag: u64::from(number),
                         volume,
@@ -595,7 +598,7 @@ impl Directory {
             Ok(opened) => {
                 let opened = Box::new(opened);
                 self.claims.opened(&opened);
-                self.acts.push_back(Act::MakeShards { opened: opened.clone() });
+                self.effects.push_back(Effect::MakeShards { opened: opened.clone() });
                 self.volumes.insert(
                     name,
                     State::Making {
@@ -625,10 +628,10 @@ impl Directory {
                         OpenError::NoSuchVolume { .. } => Sought::Nowhere,
                         _ => Sought::Later,
                     };
-                    self.acts.push_back(Act::Sought { core, volume, way });
+                    self.effects.push_back(Effect::Sought { core, volume, way });
                 }
                 for origin in waiting.fronts {
-                    self.acts.push_back(Act::Opened {
+                    self.effects.push_back(Effect::Opened {
                         origin,
                         result: Err(refuse(&why)),
                     });

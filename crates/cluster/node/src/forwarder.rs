@@ -22,8 +22,8 @@
 //!   it is meant for, so that it is not carried out at the old one either, should that become owner again.
 //!   (A command about the reservation whose link broke is not repeated: its host is told that the outcome is unknown.)
 
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
-use crate::planted::Planted;
 use amita_fabric::Link;
 use amita_frontend::FrontId;
 use amita_frontend::reservation::Command;
@@ -108,6 +108,15 @@ impl Pending {
 }
 
 impl Work {
+    /// Does it change what the volume holds?
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            Work::Io(Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. })
+        )
+    }
+
     /// The first byte and how many.
     #[must_use]
     pub fn range(&self) -> (u64, u64) {
@@ -200,8 +209,10 @@ pub struct Forwarder {
     owner_clocks: BTreeMap<NodeId, Reading>,
     /// Links by which an owner has said that it knows this process as living.
     known_by: BTreeSet<Link>,
+    /// An owner does not know this process as living: nothing is sent before all hosts are dropped, on all cores.
+    halted: bool,
     /// Rules that are switched off to show that the simulator notices.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl Forwarder {
@@ -214,13 +225,29 @@ impl Forwarder {
         }
     }
 
+    /// Nothing is sent any more before all hosts were dropped, on all cores.
+    pub fn halt(&mut self) {
+        self.halted = true;
+    }
+
+    /// Is it so?
+    #[must_use]
+    pub fn is_halted(&self) -> bool {
+        self.halted
+    }
+
+    /// Was it so? From now on it is not.
+    pub fn go_on(&mut self) -> bool {
+        std::mem::take(&mut self.halted)
+    }
+
     /// Takes in a piece of I/O; it waits until [`Forwarder::next`] hands it out.
     pub fn push(&mut self, volume: VolumeId, pending: Pending) {
-        self.route(volume).waiting.push_back(pending);
+        self.entry(volume).waiting.push_back(pending);
         self.stalled.insert(volume);
     }
 
-    fn route(&mut self, volume: VolumeId) -> &mut Route {
+    fn entry(&mut self, volume: VolumeId) -> &mut Route {
         self.routes.entry(volume).or_insert_with(|| Route {
             state: State::Unknown,
             waiting: VecDeque::new(),
@@ -235,7 +262,7 @@ impl Forwarder {
 
     /// Notes where it goes.
     pub fn set(&mut self, volume: VolumeId, state: State) {
-        self.route(volume).state = state;
+        self.entry(volume).state = state;
     }
 
     /// Notes that it is to be found out a little later.
@@ -349,10 +376,10 @@ impl Forwarder {
             .map(|(tag, _)| *tag)
             .collect();
         commands.into_iter().for_each(|tag| self.give_up(tag));
-        if self.planted.fail_at_once() {
+        if self.faults.has(Fault::FailAtOnce) {
             return self.owner_lost(node);
         }
-        if self.planted.carry_out_again() {
+        if self.faults.has(Fault::CarryOutAgain) {
             return self.put_all_back(of);
         }
         for flight in self
@@ -370,7 +397,7 @@ impl Forwarder {
     pub fn deposed(&mut self, node: NodeId, volume: VolumeId) {
         let of = |flight: &Flight| flight.node == node && flight.volume == volume;
         self.put_reads_back(of);
-        if self.planted.carry_out_again() {
+        if self.faults.has(Fault::CarryOutAgain) {
             return self.put_all_back(of);
         }
         let lost: Vec<u64> = self
@@ -386,7 +413,7 @@ impl Forwarder {
     pub fn owner_lost(&mut self, node: NodeId) {
         let of = |flight: &Flight| flight.node == node;
         self.put_reads_back(of);
-        if self.planted.carry_out_again() {
+        if self.faults.has(Fault::CarryOutAgain) {
             return self.put_all_back(of);
         }
         let lost: Vec<u64> = self
@@ -427,7 +454,7 @@ impl Forwarder {
 
     /// Puts a piece of I/O back in front of what waits, unless it must not be done twice.
     fn put_back(&mut self, volume: VolumeId, pending: Pending) {
-        if pending.is_for_once() && !self.planted.repeat_compare() {
+        if pending.is_for_once() && !self.faults.has(Fault::RepeatCompare) {
             self.given_up.push(pending);
             return;
         }
@@ -436,7 +463,7 @@ impl Forwarder {
 
     /// Puts a piece of I/O back in front of what waits: it was not carried out, or changes nothing.
     pub fn put_again(&mut self, volume: VolumeId, pending: Pending) {
-        self.route(volume).waiting.push_front(pending);
+        self.entry(volume).waiting.push_front(pending);
         self.stalled.insert(volume);
     }
 
@@ -504,7 +531,7 @@ impl Forwarder {
             is_host(origin.front) && origin.core == core && front.is_none_or(|front| front == origin.front)
         };
         for volume in self.stalled() {
-            let route = self.route(volume);
+            let route = self.entry(volume);
             route.waiting.retain(|pending| !is_gone(&pending.origin));
             if route.waiting.is_empty() {
                 self.stalled.remove(&volume);

@@ -11,13 +11,13 @@ pub mod control;
 mod core;
 mod directory;
 pub mod embed;
+mod faults;
 pub mod forwarder;
 pub mod fronts;
 pub mod mail;
 pub mod observe;
 mod orphans;
 pub mod peer_links;
-pub mod planted;
 mod reporter;
 pub mod reservations;
 mod scrubs;
@@ -30,6 +30,7 @@ pub mod usage;
 pub mod view;
 
 pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};
+pub use faults::{Fault, Faults};
 
 /// Does this build hold what only builds of the simulator may: rules that can be switched off (the feature `planted` of any
 /// crate of the I/O path), or points for mischief?

@@ -13,8 +13,8 @@
 //! refused; a registration that another host has preempted in between would come back.) Where neither is there, nobody knows, and
 //! the host is told so.
 
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
-use crate::planted::Planted;
 use amita_frontend::HostKey;
 use amita_frontend::reservation::{Access, Command, Refusal, State};
 use amita_metadata::{self as meta, Call, Compare, Op};
@@ -42,7 +42,7 @@ pub struct Asked {
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Act {
+pub enum Effect {
     /// A metadata call.
     Call(CallId, Call),
     /// Every core goes by it.
@@ -120,9 +120,9 @@ pub struct Reservations {
     base: u64,
     count: u64,
     volumes: BTreeMap<VolumeId, Volume>,
-    acts: VecDeque<Act>,
+    effects: VecDeque<Effect>,
     /// Rules that are switched off to show that tests notice.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 impl Reservations {
@@ -135,14 +135,14 @@ impl Reservations {
             base,
             count: 0,
             volumes: BTreeMap::new(),
-            acts: VecDeque::new(),
-            planted: Planted::default(),
+            effects: VecDeque::new(),
+            faults: Faults::NONE,
         }
     }
 
     /// The next thing to do.
-    pub fn next_act(&mut self) -> Option<Act> {
-        self.acts.pop_front()
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
     }
 
     /// A host asks, of a volume that is open here under this generation.
@@ -158,7 +158,8 @@ impl Reservations {
         });
         entry.generation = generation;
         if entry.waiting.len() >= MAX_WAITING {
-            self.acts.push_back(Act::Ended(asked.origin, Err(Refusal::Unavailable)));
+            self.effects
+                .push_back(Effect::Ended(asked.origin, Err(Refusal::Unavailable)));
             return;
         }
         entry.waiting.push_back(asked);
@@ -178,7 +179,7 @@ impl Reservations {
             let first = entry.unavailable();
             let others = std::iter::repeat(Refusal::Unavailable);
             for (asked, why) in entry.waiting.into_iter().zip(std::iter::once(first).chain(others)) {
-                self.acts.push_back(Act::Ended(asked.origin, Err(why)));
+                self.effects.push_back(Effect::Ended(asked.origin, Err(why)));
             }
         }
     }
@@ -206,7 +207,7 @@ impl Reservations {
         if let Some(entry) = self.volumes.get_mut(&volume) {
             entry.step = Some(step);
             entry.call = Some(call);
-            self.acts.push_back(Act::Call(call, request));
+            self.effects.push_back(Effect::Call(call, request));
         }
     }
 
@@ -240,7 +241,7 @@ impl Reservations {
                 self.adopt(volume, meant.state, reply.revision);
             }
             (Some(Step::Writing(meant)), Err(meta::Error::Unknown { .. })) => {
-                entry.meant = Some(meant).filter(|_| !self.planted.apply_again());
+                entry.meant = Some(meant).filter(|_| !self.faults.has(Fault::ApplyAgain));
                 self.read(volume);
             }
             // Somebody else was quicker, or nobody knows: what is there now is looked at.
@@ -264,7 +265,7 @@ impl Reservations {
         };
         let missing = (0..self.cores).collect();
         entry.step = Some(Step::Adopting { state, missing });
-        self.acts.push_back(Act::Adopt(volume, adopted));
+        self.effects.push_back(Effect::Adopt(volume, adopted));
     }
 
     fn apply(&mut self, volume: VolumeId, reply: &meta::Reply) {
@@ -345,7 +346,7 @@ impl Reservations {
         entry.step = None;
         entry.call = None;
         if let Some(asked) = entry.waiting.pop_front() {
-            self.acts.push_back(Act::Ended(asked.origin, result));
+            self.effects.push_back(Effect::Ended(asked.origin, result));
         }
         self.advance(volume);
     }

@@ -1,7 +1,7 @@
 //! The sequencers of one core: for each open volume the one that orders this core's chunks.
 
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
-use crate::planted::Planted;
 use crate::reservations::Adopted;
 use crate::token;
 use crate::trace::{Ended, TraceConfig, Traces};
@@ -110,9 +110,9 @@ pub enum Declined {
 /// What the sequencers want. (The common case, a request to a store, is the largest; boxing it would allocate per I/O.)
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
-pub enum Want {
+pub enum ShardEffect {
     /// Of the outside: see [`Effect`].
-    Effect(Effect),
+    Sequencer(Effect),
     /// The end of a piece, for the front end that asked.
     Done(Origin, Result<(), IoError>, Payload),
     /// A syncing store holds everything of the sequencer's chunks in a group.
@@ -147,10 +147,16 @@ pub struct Shards {
     leaving: usize,
     /// I/O that failed for a reason that an operator should hear of: the last of each kind.
     troubles: Vec<(VolumeId, Failing, String)>,
+    /// The newest generation of each volume whose sequencer was to be dropped.
+    dropped: FxHashMap<VolumeId, Generation>,
+    /// Volumes whose reservation was changed a moment ago.
+    adopting: Vec<VolumeId>,
+    /// What the sequencers want, and nobody has looked at yet.
+    effects: Vec<ShardEffect>,
     /// The traces of this core.
     pub traces: Traces,
     /// Rules that are switched off to show that tests notice.
-    pub planted: Planted,
+    pub faults: Faults,
 }
 
 /// What fails, if it is for a reason that an operator can do something about.
@@ -180,8 +186,11 @@ impl Shards {
             due: BinaryHeap::new(),
             leaving: 0,
             troubles: Vec::new(),
+            dropped: FxHashMap::default(),
+            adopting: Vec::new(),
+            effects: Vec::new(),
             traces: Traces::new(trace, core),
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 
@@ -202,7 +211,7 @@ impl Shards {
         let (mut reserved, mut warning) = (None, None);
         if let Some((record, revision)) = &opened.reservation {
             let (adopted, why) = Adopted::read(record, *revision);
-            reserved = Some(adopted).filter(|_| why.is_none() || !self.planted.unreadable_is_none());
+            reserved = Some(adopted).filter(|_| why.is_none() || !self.faults.has(Fault::UnreadableIsNone));
             warning = why.map(|why| {
                 format!(
                     "volume {}: the record of its reservation, {}, cannot be read ({why}): all I/O is refused as a reservation \
@@ -259,6 +268,18 @@ impl Shards {
             let gone = self.shards.remove(&number);
             self.leaving -= usize::from(gone.is_some_and(|shard| shard.is_still_leaving()));
         }
+    }
+
+    /// The sequencer of this generation was to be dropped, whether or not it has been made yet.
+    pub fn note_dropped(&mut self, volume: VolumeId, generation: Generation) {
+        let dropped = self.dropped.entry(volume).or_default();
+        *dropped = generation.max(*dropped);
+    }
+
+    /// Was it, or a newer one?
+    #[must_use]
+    pub fn was_dropped(&self, volume: VolumeId, generation: Generation) -> bool {
+        self.dropped.get(&volume).is_some_and(|dropped| generation <= *dropped)
     }
 
     /// The generation under which a volume is open here.
@@ -337,6 +358,24 @@ impl Shards {
         }
     }
 
+    /// The volume's owner has changed its reservation: once nothing under way offends against it, [`Shards::take_adopted`]
+    /// says so.
+    pub fn adopt(&mut self, volume: VolumeId, adopted: Adopted) {
+        self.reserve(volume, adopted);
+        self.adopting.push(volume);
+    }
+
+    /// Volumes whose reservation was changed, and nothing under way here offends against it any more; each once.
+    pub fn take_adopted(&mut self) -> Vec<VolumeId> {
+        if self.adopting.is_empty() {
+            return Vec::new();
+        }
+        let adopting = std::mem::take(&mut self.adopting);
+        let (offended, adopted) = adopting.into_iter().partition(|volume| self.offends(*volume));
+        self.adopting = offended;
+        adopted
+    }
+
     /// The record of a volume's reservation has changed. Where it could not be read before, I/O is held against it from now
     /// on; else what the volume's owner has written is known already.
     pub fn reservation_changed(&mut self, volume: VolumeId, adopted: Adopted) {
@@ -360,8 +399,8 @@ impl Shards {
         under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op)))
     }
 
-    /// A piece of I/O for a volume.
-    pub fn submit(
+    /// Begins a piece of I/O for a volume: hands it to the volume's sequencer.
+    pub fn begin(
         &mut self,
         now: Time,
         origin: Origin,
@@ -527,9 +566,20 @@ impl Shards {
         }
     }
 
-    /// Collects what the sequencers want; true when there was anything.
-    pub fn run(&mut self, now: Time, wants: &mut Vec<Want>) -> bool {
-        let before = wants.len();
+    /// What the sequencers want. Give the vector back when it is empty: [`Shards::put_effects`].
+    #[must_use]
+    pub fn take_effects(&mut self, now: Time) -> Vec<ShardEffect> {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.collect_effects(now, &mut effects);
+        effects
+    }
+
+    /// Takes the emptied vector back, so that none is made in each pass.
+    pub fn put_effects(&mut self, emptied: Vec<ShardEffect>) {
+        self.effects = emptied;
+    }
+
+    fn collect_effects(&mut self, now: Time, effects: &mut Vec<ShardEffect>) {
         for number in self.dirty.drain(..) {
             let Some(shard) = self.shards.get_mut(&number) else {
                 continue;
@@ -566,25 +616,24 @@ impl Shards {
                             course: &course,
                         };
                         self.traces.ended(now, &ended);
-                        wants.push(Want::Done(io.origin, result, payload));
+                        effects.push(ShardEffect::Done(io.origin, result, payload));
                     }
                     Effect::Whole { group, store, since } => {
                         let group = group.index;
                         let member = WholeMember { group, store, since };
-                        wants.push(Want::Whole(shard.volume, shard.generation, member));
+                        effects.push(ShardEffect::Whole(shard.volume, shard.generation, member));
                     }
                     Effect::Scrubbed { report } => {
-                        wants.push(Want::Scrubbed(shard.volume, shard.generation, report));
+                        effects.push(ShardEffect::Scrubbed(shard.volume, shard.generation, report));
                     }
                     Effect::Stop { reason } => {
-                        wants.push(Want::Lost(shard.volume, shard.generation, reason.to_string()));
+                        effects.push(ShardEffect::Lost(shard.volume, shard.generation, reason.to_string()));
                     }
-                    other => wants.push(Want::Effect(other)),
+                    other => effects.push(ShardEffect::Sequencer(other)),
                 }
             }
             shard.note_due(number, &mut self.due);
         }
-        wants.len() > before
     }
 
     /// The operator has set how hard background work may press.

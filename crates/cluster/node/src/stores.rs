@@ -1,8 +1,10 @@
 //! The stores that one core serves: each a pure state machine, joined here to the driver.
 
 mod care;
+mod node;
 
 pub use care::{HUNG_AFTER, MOST_RETURNS};
+pub use node::NodeStores;
 
 use crate::control::FromCore;
 use crate::token;
@@ -92,6 +94,10 @@ pub struct Stores {
     held: bool,
     /// Somebody has asked one for something since [`Stores::take_asked`].
     asked: bool,
+    /// What they have answered, and what was refused for them.
+    replies: Vec<Reply>,
+    /// Where the stores of the whole node are.
+    pub node: NodeStores,
 }
 
 impl Stores {
@@ -158,12 +164,29 @@ impl Stores {
     }
 
     /// Hands a request to its store, or the refusal back.
-    pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice, replies: &mut Vec<Reply>) {
+    pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         (self.touched, self.asked) = (true, true);
         match self.by_id.get(&request.store) {
             Some(&host) => self.hosts[host].store.request(now, link, request, payload),
-            None => replies.push((link, refusal(&request, Refusal::NoSuchStore), Slice::default())),
+            None => self.refuse(link, &request, Refusal::NoSuchStore),
         }
+    }
+
+    /// Answers for a store that does not.
+    pub fn refuse(&mut self, link: LinkId, request: &Request, why: Refusal) {
+        self.replies.push((link, refusal(request, why), Slice::default()));
+    }
+
+    /// What is to be handed to whoever asked. Give the vector back when it is empty: [`Stores::put_replies`].
+    #[must_use]
+    pub fn take_replies(&mut self) -> Vec<Reply> {
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Takes the emptied vector back, so that none is made in each pass; what came meanwhile.
+    #[must_use]
+    pub fn put_replies(&mut self, emptied: Vec<Reply>) -> Vec<Reply> {
+        std::mem::replace(&mut self.replies, emptied)
     }
 
     /// Does this core serve the store?
@@ -209,7 +232,7 @@ impl Stores {
     }
 
     /// Starts what the stores want done, and collects their answers.
-    pub fn run(&mut self, driver: &mut dyn Driver, replies: &mut Vec<Reply>) {
+    pub fn run(&mut self, driver: &mut dyn Driver) {
         if !std::mem::take(&mut self.touched) {
             return;
         }
@@ -236,7 +259,7 @@ impl Stores {
                             answer,
                             payload,
                         } => host.memo_answers.push((answer, payload)),
-                        Effect::Answer { link, answer, payload } => replies.push((link, answer, payload)),
+                        Effect::Answer { link, answer, payload } => self.replies.push((link, answer, payload)),
                     }
                 }
                 if !host.advance_memo(now) {

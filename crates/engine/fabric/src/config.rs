@@ -1,6 +1,7 @@
 //! The settings of a core's fabric.
 
 use crate::codec::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
+use crate::faults::Faults;
 use crate::limits;
 use amita_reactor::Pool;
 use amita_types::{ClusterId, NodeId};
@@ -39,9 +40,8 @@ pub struct Config {
     pub seed: u64,
     /// The core's buffers.
     pub pool: Pool,
-    /// Bugs for the simulator to find.
-    #[cfg(feature = "planted")]
-    pub planted: Planted,
+    /// Rules that are switched off, by the simulator only.
+    pub faults: Faults,
 }
 
 impl Config {
@@ -61,8 +61,7 @@ impl Config {
             timeouts: Timeouts::default(),
             seed: 0,
             pool,
-            #[cfg(feature = "planted")]
-            planted: Planted::default(),
+            faults: Faults::NONE,
         }
     }
 
@@ -160,14 +159,4 @@ impl Default for Timeouts {
             backoff_last: limits::BACKOFF_LAST,
         }
     }
-}
-
-/// Bugs that the simulator must find. Never in a build that serves.
-#[cfg(feature = "planted")]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Planted {
-    /// Deliver frames without checking the CRC of their heads.
-    pub skip_head_crc: bool,
-    /// Deliver messages of one link in another order now and then.
-    pub reorder: bool,
 }

@@ -35,6 +35,7 @@ mod config;
 mod connection;
 mod event;
 mod fabric;
+mod faults;
 mod handshake;
 pub mod limits;
 mod message;
@@ -43,11 +44,10 @@ mod window;
 /// What a connection takes beside its buffers, in bytes: for whoever counts what a large cluster holds.
 pub const CONNECTION_BYTES: usize = size_of::<connection::Connection>();
 
-#[cfg(feature = "planted")]
-pub use config::Planted;
 pub use config::{CLUSTER_VERSION_MAX, Config, Limits, Timeouts, VersionRange};
 pub use event::{DownReason, Event, Link, SendError, Violation};
 pub use fabric::{Counters, FABRIC_TOKENS, Fabric};
+pub use faults::{Fault, Faults};
 pub use message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 pub use window::charge;
 

@@ -4,6 +4,9 @@ mod common;
 #[path = "sim/world.rs"]
 mod world;
 
+#[cfg(feature = "planted")]
+#[path = "sim/faults.rs"]
+mod faults;
 #[path = "sim/fuzz.rs"]
 mod fuzz;
 #[path = "sim/handshake.rs"]
@@ -12,8 +15,5 @@ mod handshake;
 mod hostile;
 #[path = "sim/links.rs"]
 mod links;
-#[cfg(feature = "planted")]
-#[path = "sim/planted.rs"]
-mod planted;
 #[path = "sim/traffic.rs"]
 mod traffic;

@@ -173,8 +173,6 @@ impl Node {
         let address = address(world, self.member);
         for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
             let mut service = Core::new(self.config(setup, core, &driver), mail);
-            #[cfg(feature = "planted")]
-            service.plant(setup.plants.node);
             if core == 0 {
                 service
                     .listen_fabric(&mut driver, address)
@@ -232,10 +230,7 @@ impl Node {
             faults: setup.plants.volume,
             ..amita_sequencer::OpenerConfig::new(node_id(self.member), "")
         };
-        #[cfg(feature = "planted")]
-        {
-            fabric.planted = setup.plants.fabric;
-        }
+        fabric.faults = setup.plants.fabric;
         CoreConfig {
             node: node_id(self.member),
             core,
@@ -257,6 +252,7 @@ impl Node {
             sequencer,
             opener,
             trace: amita_node::trace::TraceConfig::default(),
+            faults: setup.plants.node,
         }
     }
 

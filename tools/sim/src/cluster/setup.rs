@@ -18,7 +18,7 @@ pub struct Plants {
     /// Of the sequencers.
     pub volume: amita_sequencer::Faults,
     /// Of the gateways.
-    pub node: amita_node::planted::Planted,
+    pub node: amita_node::Faults,
     /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.
     pub keep_silent_hosts: bool,
     /// Of what is asked of the metadata.
@@ -28,8 +28,7 @@ pub struct Plants {
     /// R4: reads rest on promises, though no clock shows how long a machine was paused.
     pub trust_clocks: bool,
     /// Of the connections.
-    #[cfg(feature = "planted")]
-    pub fabric: amita_fabric::Planted,
+    pub fabric: amita_fabric::Faults,
 }
 
 /// By what hosts speak to gateways.

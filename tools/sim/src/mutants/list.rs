@@ -43,7 +43,7 @@ macro_rules! of_volume {
 /// Switches a rule of the gateways off.
 macro_rules! of_gateway {
     ($plant:ident) => {
-        plant!(plants => plants.node.$plant = true)
+        plant!(plants => plants.node = plants.node.with(amita_node::Fault::$plant))
     };
 }
 
@@ -133,27 +133,27 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("no-credits", "R7", of_volume!(NoCredits), &[39]),
         cluster("full-without-word", "R7", of_volume!(FullWithoutWord), &[]),
-        cluster("up-at-each-record", "R7", of_gateway!(up_at_each_record), &[0]),
+        cluster("up-at-each-record", "R7", of_gateway!(UpAtEachRecord), &[0]),
         cluster("forget-bytes", "R7", of_volume!(ForgetBytes), &[0]),
         cluster("no-least", "R8", of_volume!(NoLeast), &[]),
-        cluster("no-pulse", "R9", of_gateway!(no_pulse), &[]),
-        cluster("any-age", "R9", of_gateway!(any_age), &[]),
-        cluster("any-generation", "R9", of_gateway!(any_generation), &[]),
-        cluster("keep-for-gone-hosts", "R9", of_gateway!(keep_for_gone_hosts), &[]),
-        cluster("repeat-compare", "R9", of_gateway!(repeat_compare), &[]),
-        cluster("carry-out-again", "R9", of_gateway!(carry_out_again), &[]),
-        cluster("no-window", "R9", of_gateway!(no_window), &[]),
-        cluster("date-again", "R9", of_gateway!(date_again), &[]),
-        cluster("keep-when-lapsed", "R9", of_gateway!(keep_when_lapsed), &[]),
+        cluster("no-pulse", "R9", of_gateway!(NoPulse), &[]),
+        cluster("any-age", "R9", of_gateway!(AnyAge), &[]),
+        cluster("any-generation", "R9", of_gateway!(AnyGeneration), &[]),
+        cluster("keep-for-gone-hosts", "R9", of_gateway!(KeepForGoneHosts), &[]),
+        cluster("repeat-compare", "R9", of_gateway!(RepeatCompare), &[]),
+        cluster("carry-out-again", "R9", of_gateway!(CarryOutAgain), &[]),
+        cluster("no-window", "R9", of_gateway!(NoWindow), &[]),
+        cluster("date-again", "R9", of_gateway!(DateAgain), &[]),
+        cluster("keep-when-lapsed", "R9", of_gateway!(KeepWhenLapsed), &[]),
         cluster(
             "keep-silent-hosts",
             "R9",
             plant!(plants => plants.keep_silent_hosts = true),
             &[],
         ),
-        cluster("fail-at-once", "R9", of_gateway!(fail_at_once), &[]),
-        cluster("any-attempt", "R10", of_gateway!(any_attempt), &[]),
-        cluster("forget-old-shard", "R10", of_gateway!(forget_old_shard), &[]),
+        cluster("fail-at-once", "R9", of_gateway!(FailAtOnce), &[]),
+        cluster("any-attempt", "R10", of_gateway!(AnyAttempt), &[]),
+        cluster("forget-old-shard", "R10", of_gateway!(ForgetOldShard), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(ServeHalfFenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(IgnoreMinCopies), &[17]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[120]),

@@ -771,7 +771,7 @@ pub fn all() -> Vec<Scenario> {
             "R7: planned work is seen by no client",
             "A disk is drained; its record is written anew, and its credits are counted anew at one end of the link only.",
             planned_work,
-            plant!(plants => plants.node.up_at_each_record = true),
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::UpAtEachRecord)),
         ),
         scenario(
             "R7: a clear never finds a store without room for it",
@@ -837,8 +837,8 @@ pub fn all() -> Vec<Scenario> {
                 gateways_apart,
                 // What came late was meant for an older generation: here either rule does without the other.
                 plant!(plants => {
-                    plants.node.any_age = true;
-                    plants.node.any_generation = true;
+                    plants.node = plants.node.with(amita_node::Fault::AnyAge);
+                    plants.node = plants.node.with(amita_node::Fault::AnyGeneration);
                 }),
             )
         },
@@ -849,8 +849,8 @@ pub fn all() -> Vec<Scenario> {
                 "The same with a clear: zeros have no stamp, and would hide what was written after them.",
                 clears_apart,
                 plant!(plants => {
-                    plants.node.any_age = true;
-                    plants.node.any_generation = true;
+                    plants.node = plants.node.with(amita_node::Fault::AnyAge);
+                    plants.node = plants.node.with(amita_node::Fault::AnyGeneration);
                 }),
             )
         },
@@ -872,8 +872,8 @@ pub fn all() -> Vec<Scenario> {
                 "The link breaks after it was carried out and before the answer: the second one finds what the first has written.",
                 compares_cut,
                 plant!(plants => {
-                    plants.node.carry_out_again = true;
-                    plants.node.repeat_compare = true;
+                    plants.node = plants.node.with(amita_node::Fault::CarryOutAgain);
+                    plants.node = plants.node.with(amita_node::Fault::RepeatCompare);
                 }),
             )
         },
@@ -883,7 +883,7 @@ pub fn all() -> Vec<Scenario> {
                 "R9: a forwarded write is not carried out as a new one",
                 "W1 is carried out and its answer lost; another host reads it and compares and writes W2; W1 again undoes W2.",
                 compares_cut,
-                plant!(plants => plants.node.carry_out_again = true),
+                plant!(plants => plants.node = plants.node.with(amita_node::Fault::CarryOutAgain)),
             )
         },
         Scenario {
@@ -892,7 +892,7 @@ pub fn all() -> Vec<Scenario> {
                 "R9: an owner knows what it has carried out",
                 "As before, and W1 is asked for again under its own tag: the owner answers it and does not do it again.",
                 compares_cut,
-                plant!(plants => plants.node.no_window = true),
+                plant!(plants => plants.node = plants.node.with(amita_node::Fault::NoWindow)),
             )
         },
         Scenario {
@@ -921,7 +921,7 @@ pub fn all() -> Vec<Scenario> {
                 "R10: a volume that is given away has nothing under way",
                 "Nobody has opened it, and it is in use all the same, by NVMe: to drop it at once fails that I/O.",
                 given_away,
-                plant!(plants => plants.node.cut_on_release = true),
+                plant!(plants => plants.node = plants.node.with(amita_node::Fault::CutOnRelease)),
             )
         },
         Scenario {
@@ -940,9 +940,9 @@ pub fn all() -> Vec<Scenario> {
             moves_cut,
             // What is sent once under one generation is not carried out twice either.
             plant!(plants => {
-                plants.node.any_generation = true;
-                plants.node.carry_out_again = true;
-                plants.node.no_window = true;
+                plants.node = plants.node.with(amita_node::Fault::AnyGeneration);
+                plants.node = plants.node.with(amita_node::Fault::CarryOutAgain);
+                plants.node = plants.node.with(amita_node::Fault::NoWindow);
             }),
         ),
         // Without the rule no seed has failed yet: a test of the core (`core::tests` in `amita-node`) switches it off.

@@ -2,52 +2,72 @@
 
 use super::Core;
 use crate::observe::{CoreReport, Observe, StoreReport, VolumeReport};
-use amita_reactor::driver::Driver;
+use amita_reactor::driver::{Driver, Time};
 use amita_store::State;
+use std::fmt::Write;
 
-impl Core {
-    /// Answers a question. Whoever asked may have gone meanwhile.
-    pub(super) fn observe(&self, driver: &dyn Driver, question: &Observe) {
-        let _ = question.reply.send(Box::new(self.report(driver, question.traces)));
-    }
+/// Answers a question. Whoever asked may have gone meanwhile.
+pub(super) fn observe(core: &Core, driver: &dyn Driver, question: &Observe) {
+    let _ = question.reply.send(Box::new(report(core, driver, question.traces)));
+}
 
-    fn report(&self, driver: &dyn Driver, with_traces: bool) -> CoreReport {
-        let traces = &self.shards.traces;
-        let volumes = self.shards.usage().map(|(id, sequencer, usage)| {
-            let status = sequencer.status();
-            VolumeReport {
-                id,
-                name: sequencer.volume_name().to_owned(),
-                usage: usage.clone(),
-                in_flight: status.ios,
-                syncing: status.syncs.iter().filter(|sync| sync.ended.is_none()).count(),
-                stuck_groups: status.stuck_groups.len(),
-                counters: status.counters,
-            }
-        });
-        let stores = self.stores.paths().map(|(path, store)| StoreReport {
-            id: store.status().id,
-            path: path.display().to_string(),
-            serves: matches!(store.state(), State::Serving) && self.stores.serves(store.status().id),
-            status: store.status(),
-            times: store.times().clone(),
-        });
-        CoreReport {
-            core: self.config.core,
-            now: driver.now(),
-            passes: self.passes,
-            driver: driver.counts(),
-            volumes: volumes.collect(),
-            stores: stores.collect(),
-            fabric: self.fabric.counters(),
-            links: self.fabric.links(),
-            sessions: self.fronts.sessions(),
-            background_bytes: self.shards.pace().bytes,
-            traces: *traces.counters(),
-            stages: traces.stages().clone(),
-            slow_after: traces.slow_after(),
-            recent: traces.recent().filter(|_| with_traces).cloned().collect(),
-            slow: traces.slow().filter(|_| with_traces).cloned().collect(),
+fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
+    let traces = &core.shards.traces;
+    let volumes = core.shards.usage().map(|(id, sequencer, usage)| {
+        let status = sequencer.status();
+        VolumeReport {
+            id,
+            name: sequencer.volume_name().to_owned(),
+            usage: usage.clone(),
+            in_flight: status.ios,
+            syncing: status.syncs.iter().filter(|sync| sync.ended.is_none()).count(),
+            stuck_groups: status.stuck_groups.len(),
+            counters: status.counters,
         }
+    });
+    let stores = core.stores.paths().map(|(path, store)| StoreReport {
+        id: store.status().id,
+        path: path.display().to_string(),
+        serves: matches!(store.state(), State::Serving) && core.stores.serves(store.status().id),
+        status: store.status(),
+        times: store.times().clone(),
+    });
+    CoreReport {
+        core: core.config.core,
+        now: driver.now(),
+        passes: core.clock.passes(),
+        driver: driver.counts(),
+        volumes: volumes.collect(),
+        stores: stores.collect(),
+        fabric: core.peers.fabric.counters(),
+        links: core.peers.fabric.links(),
+        sessions: core.fronts.sessions(),
+        background_bytes: core.shards.pace().bytes,
+        traces: *traces.counters(),
+        stages: traces.stages().clone(),
+        slow_after: traces.slow_after(),
+        recent: traces.recent().filter(|_| with_traces).cloned().collect(),
+        slow: traces.slow().filter(|_| with_traces).cloned().collect(),
     }
+}
+
+/// What is under way, for a person who looks for a fault.
+pub(super) fn describe(core: &Core, now: Time) -> String {
+    let mut text = format!("core {} at {:?}, timer {:?}", core.config.core, now, core.clock.timer());
+    for store in core.stores.each() {
+        let _ = write!(text, "\n  store: {:?}, {:?}", store.state(), store.status());
+    }
+    for (volume, sequencer) in core.shards.each() {
+        let _ = write!(
+            text,
+            "\n  volume {volume}: {:?}, {:?}, deadline {:?}",
+            sequencer.status(),
+            sequencer.counters(),
+            sequencer.deadline()
+        );
+    }
+    let _ = write!(text, "\n  background work: {:?}", core.shards.pace());
+    let _ = write!(text, "\n  fabric: {:?}", core.peers.fabric.counters());
+    core.fronts.describe(&mut text);
+    text
 }

@@ -6,12 +6,15 @@
 //! in between that refuses for a moment are none of that. All else (a frozen process, a host without power, a cut cable) is
 //! silence, which takes [`SILENT_FOR`] to be believed. (Decision 027.)
 
-use super::{Core, CoreConfig};
-use crate::mail::CoreMessage;
+use super::CoreConfig;
+use super::control_plane::ControlPlane;
+use crate::mail::{IoMessage, Mail, NodeMessage};
 use crate::peer_links::PeerLinks;
-use amita_fabric::Link;
-use amita_reactor::driver::Time;
-use amita_types::{NodeId, StoreId};
+use crate::view::View;
+use amita_fabric::{Fabric, Link, Message, SendError};
+use amita_reactor::Slice;
+use amita_reactor::driver::{Driver, Time};
+use amita_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -43,9 +46,11 @@ struct Peer {
     lost: bool,
 }
 
-/// The peers of one core.
-#[derive(Debug)]
+/// The peers of one core, and its connections to them.
 pub(super) struct Peers {
+    pub(super) fabric: Fabric,
+    /// Links to be closed at the end of the pass.
+    given_up: Vec<Link>,
     node: NodeId,
     core: usize,
     cores: usize,
@@ -60,6 +65,8 @@ pub(super) struct Peers {
 impl Peers {
     pub(super) fn new(config: &CoreConfig) -> Peers {
         Peers {
+            fabric: Fabric::new(config.fabric.clone()),
+            given_up: Vec::new(),
             node: config.node,
             core: config.core,
             cores: config.cores,
@@ -82,7 +89,7 @@ impl Peers {
     }
 
     /// The link to a peer, and the core that holds it.
-    pub(super) fn route(&self, peer: NodeId) -> Option<(Link, usize)> {
+    pub(super) fn link_to(&self, peer: NodeId) -> Option<(Link, usize)> {
         let peer = self.peers.get(&peer)?;
         peer.link.map(|link| (link, peer.holder))
     }
@@ -142,101 +149,93 @@ impl Peers {
     }
 }
 
-impl Core {
+impl Peers {
     /// Sends to every core that goes through this one's connection to the peer, this one included.
-    fn tell_followers(&mut self, peer: NodeId, make: impl Fn() -> CoreMessage) {
-        for core in 0..self.config.cores {
-            if self.peers.holder(peer, core) == self.config.core {
-                self.mail.send(core, make());
+    fn tell_followers(&self, mail: &mut Mail, peer: NodeId, make: impl Fn() -> NodeMessage) {
+        for core in 0..self.cores {
+            if self.holder(peer, core) == self.core {
+                mail.send(core, make());
             }
         }
     }
 
     /// Sends to every core that holds a link to the peer, this one included.
-    fn tell_holders(&mut self, peer: NodeId, refused: bool) {
-        let core = self.config.core;
-        for holder in self.peers.holders(peer) {
-            self.mail.send(holder, CoreMessage::PeerRefused { peer, core, refused });
+    fn tell_holders(&self, mail: &mut Mail, peer: NodeId, refused: bool) {
+        let core = self.core;
+        for holder in self.holders(peer) {
+            mail.send(holder, NodeMessage::PeerRefused { peer, core, refused });
         }
     }
 
     /// This core's link is not refused, or not any more.
-    fn take_back_refusal(&mut self, peer: NodeId) {
-        let known = self.peers.peers.get_mut(&peer);
+    fn take_back_refusal(&mut self, mail: &mut Mail, peer: NodeId) {
+        let known = self.peers.get_mut(&peer);
         if known.is_some_and(|known| std::mem::take(&mut known.said_refused)) {
-            self.tell_holders(peer, false);
+            self.tell_holders(mail, peer, false);
         }
     }
 
     /// A core that holds a link to the peer has said whether that one is refused.
-    pub(super) fn on_peer_refused(&mut self, peer: NodeId, core: usize, refused: bool) {
-        let at = self.peers.refused_at.entry(peer).or_default();
+    pub(super) fn on_refused(&mut self, mail: &mut Mail, peer: NodeId, core: usize, refused: bool) {
+        let at = self.refused_at.entry(peer).or_default();
         if !refused {
             at.remove(&core);
             return;
         }
         at.insert(core);
-        let own = self.peers.peers.get(&peer);
+        let own = self.peers.get(&peer);
         let agrees = own.is_some_and(|own| own.said_refused && own.link.is_none() && !own.lost);
-        if agrees && self.peers.is_refused_everywhere(peer) {
-            self.lose_peer(peer);
+        if agrees && self.is_refused_everywhere(peer) {
+            self.lose(mail, peer);
         }
     }
 
     /// The cores that go through this one's link are told that the peer is to be taken for dead.
-    fn lose_peer(&mut self, peer: NodeId) {
-        self.tell_followers(peer, || CoreMessage::PeerLost { peer });
-        if let Some(known) = self.peers.peers.get_mut(&peer) {
+    fn lose(&mut self, mail: &mut Mail, peer: NodeId) {
+        self.tell_followers(mail, peer, || NodeMessage::PeerLost { peer });
+        if let Some(known) = self.peers.get_mut(&peer) {
             known.lost = true;
         }
     }
 
     /// A connection of this core to a peer came up: the cores that go through it are told.
-    pub(super) fn link_up(&mut self, peer: NodeId, link: Link) {
-        self.take_back_refusal(peer);
-        self.tell_followers(peer, || CoreMessage::PeerUp { peer, link });
+    pub(super) fn link_up(&mut self, mail: &mut Mail, peer: NodeId, link: Link) {
+        self.take_back_refusal(mail, peer);
+        self.tell_followers(mail, peer, || NodeMessage::PeerUp { peer, link });
     }
 
     /// It broke.
-    pub(super) fn link_down(&mut self, peer: NodeId) {
-        self.tell_followers(peer, || CoreMessage::PeerDown { peer });
+    pub(super) fn link_down(&mut self, mail: &mut Mail, peer: NodeId) {
+        self.tell_followers(mail, peer, || NodeMessage::PeerDown { peer });
     }
 
-    pub(super) fn on_peer_up(&mut self, now: Time, peer: NodeId, link: Link) {
+    /// The core that this one goes through has a link to the peer.
+    pub(super) fn on_up(&mut self, peer: NodeId, link: Link) {
         let known = Peer {
             link: Some(link),
-            holder: self.peers.holder(peer, self.config.core),
+            holder: self.holder(peer, self.core),
             ..Peer::default()
         };
-        self.peers.peers.insert(peer, known);
-        for store in self.stores_of(peer) {
-            self.shards.store_up(now, store);
-        }
-        self.settle_routes(now);
+        self.peers.insert(peer, known);
     }
 
-    pub(super) fn on_peer_down(&mut self, now: Time, peer: NodeId) {
-        let known = self.peers.peers.entry(peer).or_default();
+    /// It has none any more.
+    pub(super) fn on_down(&mut self, now: Time, peer: NodeId) {
+        let known = self.peers.entry(peer).or_default();
         known.link = None;
         known.away_since.get_or_insert(now);
-        for store in self.stores_of(peer) {
-            self.shards.store_down(now, store);
-        }
-        self.take_back(now, peer);
     }
 
     /// Has a connection to each living node been made, or tried in vain? Before that, one that is alive and well could be
     /// taken for away.
-    #[must_use]
-    pub fn has_tried_all(&self) -> bool {
-        let mut others = self.view.living().filter(|node| *node != self.config.node);
-        others.all(|node| self.peers.was_tried(node))
+    pub(super) fn has_tried_all(&self, view: &View) -> bool {
+        let mut others = view.living().filter(|node| *node != self.node);
+        others.all(|node| self.was_tried(node))
     }
 
     /// The fabric could not connect.
-    pub(super) fn on_unreachable(&mut self, now: Time, peer: NodeId, certain: bool) {
-        self.stirred = true;
-        let known = self.peers.peers.entry(peer).or_default();
+    pub(super) fn on_unreachable(&mut self, mail: &mut Mail, now: Time, peer: NodeId, certain: bool) {
+        let known = self.peers.entry(peer).or_default();
         if known.link.is_some() {
             return;
         }
@@ -248,46 +247,85 @@ impl Core {
             // Something is there that does not refuse: only its silence counts.
             known.refused_since = None;
             known.refusals = 0;
-            self.take_back_refusal(peer);
+            self.take_back_refusal(mail, peer);
         }
     }
 
     /// Takes peers for dead that were away for too long.
-    pub(super) fn check_peers(&mut self, now: Time) {
-        if self.peers.deadline().is_none_or(|at| at > now) {
+    pub(super) fn check(&mut self, mail: &mut Mail, now: Time) {
+        if self.deadline().is_none_or(|at| at > now) {
             return;
         }
-        let held = self.peers.peers.iter().filter(|(peer, _)| self.peers.holds(**peer));
+        let held = self.peers.iter().filter(|(peer, _)| self.holds(**peer));
         let due: Vec<(NodeId, [bool; 2])> = held
-            .map(|(peer, known)| (*peer, self.peers.due(known).map(|at| at.is_some_and(|at| now >= at))))
+            .map(|(peer, known)| (*peer, self.due(known).map(|at| at.is_some_and(|at| now >= at))))
             .filter(|(_, due)| due.contains(&true))
             .collect();
         for (peer, [_, silent]) in due {
             if silent {
-                self.lose_peer(peer);
+                self.lose(mail, peer);
                 continue;
             }
-            if let Some(known) = self.peers.peers.get_mut(&peer) {
+            if let Some(known) = self.peers.get_mut(&peer) {
                 known.said_refused = true;
             }
-            self.tell_holders(peer, true);
+            self.tell_holders(mail, peer, true);
         }
     }
 
-    pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId) {
-        let known = self.peers.peers.entry(peer).or_default();
-        if known.link.is_some() {
-            return;
-        }
-        known.lost = true;
-        for store in self.stores_of(peer) {
-            self.shards.store_lost(now, store);
-        }
-        self.look_at_owners(now);
+    /// The peer is to be taken for dead. Is it, or has it come back meanwhile?
+    pub(super) fn on_lost(&mut self, peer: NodeId) -> bool {
+        let known = self.peers.entry(peer).or_default();
+        known.lost |= known.link.is_none();
+        known.link.is_none()
     }
 
-    /// The stores of a node, in order: what is told to sequencers must not hang on a table's order.
-    pub(super) fn stores_of(&self, node: NodeId) -> Vec<StoreId> {
-        self.view.stores_of(node).collect()
+    /// Sends by a link of this core, or of the one that holds it.
+    pub(super) fn send_by(
+        &mut self,
+        (link, holder): (Link, usize),
+        message: Message,
+        payload: Slice,
+        mail: &mut Mail,
+        control: &mut ControlPlane,
+    ) {
+        if holder == self.core {
+            self.send(link, message, payload, control);
+        } else {
+            mail.send(holder, IoMessage::ToPeer { link, message, payload });
+        }
+    }
+
+    /// Sends by a link of this core.
+    pub(super) fn send(&mut self, link: Link, message: Message, payload: Slice, control: &mut ControlPlane) {
+        match self.fabric.send(link, message, payload) {
+            Ok(()) | Err(SendError::Closed) => {}
+            // Hopelessly behind, or not to be said: breaking the link is safe (everything unanswered is sent again in
+            // order), dropping one message is not.
+            Err(why) => self.give_up(link, &why.to_string(), control),
+        }
+    }
+
+    /// Answers by a link of this core. One that broke meanwhile has nobody to answer: the asker sends again by a new one (R8).
+    pub(super) fn answer(&mut self, link: Link, message: Message, payload: Slice, control: &mut ControlPlane) {
+        match self.fabric.send(link, message, payload) {
+            Ok(()) | Err(SendError::Closed | SendError::NotAsked) => {}
+            // An answer that is never sent would hold a place in the window for good.
+            Err(why) => self.give_up(link, &why.to_string(), control),
+        }
+    }
+
+    /// The link is closed at the end of the pass.
+    pub(super) fn give_up(&mut self, link: Link, why: &str, control: &mut ControlPlane) {
+        control.warn(format!("a connection is given up: {why}"));
+        self.given_up.push(link);
+    }
+
+    /// The end of a pass: everything leaves, one send a connection.
+    pub(super) fn flush(&mut self, driver: &mut dyn Driver) {
+        for link in self.given_up.drain(..) {
+            self.fabric.close(driver, link);
+        }
+        self.fabric.flush(driver);
     }
 }

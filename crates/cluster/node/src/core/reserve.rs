@@ -1,12 +1,12 @@
 //! Commands about reservations, on their way to the owner and back; and what I/O is held against.
 
 use super::Core;
-use crate::forwarder::{Work, is_host};
-use crate::mail::{CoreMessage, Origin};
-use crate::reservations::{Act, Adopted, Asked};
+use crate::forwarder::is_host;
+use crate::mail::{Origin, ReservationMessage};
+use crate::reservations::{Asked, Effect};
 use amita_frontend as frontend;
 use amita_reactor::Slice;
-use amita_reactor::driver::{Driver, Time};
+use amita_reactor::driver::Driver;
 use amita_types::VolumeId;
 use frontend::reservation::{Command, Refusal, State};
 
@@ -14,18 +14,12 @@ use frontend::reservation::{Command, Refusal, State};
 type Outcome = Result<State, Refusal>;
 
 impl Core {
-    /// A front asks.
-    pub(super) fn ask_reservation(&mut self, now: Time, origin: Origin, volume: VolumeId, command: &Command) {
-        let text = serde_json::to_vec(command).expect("numbers and names");
-        self.wait_for_route(now, volume, origin, Work::Reserve, Slice::copy_from(&text));
-    }
-
     /// The volume is open here: core 0 carries it out.
     pub(super) fn reserve_here(&mut self, origin: Origin, volume: VolumeId, payload: &Slice) {
         match serde_json::from_slice(payload) {
             Ok(command) => self.mail.send(
                 0,
-                CoreMessage::ReserveHere {
+                ReservationMessage::ReserveHere {
                     origin,
                     volume,
                     command,
@@ -48,29 +42,28 @@ impl Core {
         let host = origin.host;
         let asked = Asked { origin, host, command };
         self.reservations.ask(volume, &name, generation, asked);
-        self.run_reservations();
+        self.carry_out_reservations();
     }
 
-    pub(super) fn run_reservations(&mut self) {
-        while let Some(act) = self.reservations.next_act() {
-            match act {
-                Act::Call(call, request) => {
-                    self.to_control
-                        .push(crate::control::FromCore::Metadata { call, request });
-                }
-                Act::Adopt(volume, adopted) => self.mail.broadcast(|| CoreMessage::Adopt {
+    pub(super) fn carry_out_reservations(&mut self) {
+        while let Some(effect) = self.reservations.next_effect() {
+            match effect {
+                Effect::Call(call, request) => self.control.call(call, request),
+                Effect::Adopt(volume, adopted) => self.mail.broadcast(|| ReservationMessage::Adopt {
                     volume,
                     adopted: adopted.clone(),
                 }),
-                Act::Ended(origin, result) => self.reserve_ended(origin, result),
+                Effect::Ended(origin, result) => self.reserve_ended(origin, result),
             }
         }
     }
 
     /// A command has ended: whoever asked is told.
     pub(super) fn reserve_ended(&mut self, origin: Origin, result: Outcome) {
-        self.mail
-            .send(usize::from(origin.core), CoreMessage::Reserved { origin, result });
+        self.mail.send(
+            usize::from(origin.core),
+            ReservationMessage::Reserved { origin, result },
+        );
     }
 
     /// A command that came in on this core has ended.
@@ -81,26 +74,5 @@ impl Core {
         let tag = origin.tag;
         self.fronts
             .event(driver, origin.front, frontend::Event::Reserved { tag, result });
-    }
-
-    /// This core goes by another state of a reservation.
-    pub(super) fn on_adopt(&mut self, volume: VolumeId, adopted: Adopted) {
-        self.shards.reserve(volume, adopted);
-        self.adopting.push(volume);
-    }
-
-    /// Tells core 0 of reservations that nothing under way here offends against any more.
-    pub(super) fn say_adopted(&mut self) {
-        if self.adopting.is_empty() {
-            return;
-        }
-        let core = self.config.core;
-        for volume in std::mem::take(&mut self.adopting) {
-            if self.shards.offends(volume) {
-                self.adopting.push(volume);
-            } else {
-                self.mail.send(0, CoreMessage::Adopted { volume, core });
-            }
-        }
     }
 }

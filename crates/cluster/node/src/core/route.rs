@@ -1,39 +1,38 @@
-//! Who gets what: the routes between the parts of a core, and between cores.
+//! The way of an I/O between the parts of a core and between cores, in the order of the story in `core.rs`; and its end's way back.
 
 use super::Core;
-use crate::control::FromCore;
+use crate::forwarder::Work;
 use crate::fronts::Ask;
-use crate::mail::{CoreMessage, Origin};
-use crate::shards::{Declined, Want};
-use crate::stores::refusal;
+use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, VolumeMessage};
+use crate::shards::{Declined, ShardEffect};
 use crate::token;
 use amita_fabric::{Event, Link, Message};
-use amita_frontend as frontend;
+use amita_frontend::{self as frontend, FrontId};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::Effect;
 use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{Answer, Refusal, Request};
-use amita_types::{ChunkId, ChunkIndex, StoreId, TraceId, VolumeId};
+use amita_types::{ChunkId, ChunkIndex, Generation, StoreId, TraceId, VolumeId};
 
 impl Core {
     /// Lets the parts hand each other what they have until nobody has anything left.
-    pub(super) fn route(&mut self, driver: &mut dyn Driver) {
+    pub(super) fn exchange(&mut self, driver: &mut dyn Driver) {
         loop {
             let mut moved = false;
             self.forget_hosts();
-            moved |= self.route_fabric(driver.now());
-            moved |= self.route_asks(driver);
+            moved |= self.hand_out_messages(driver.now());
+            moved |= self.hand_out_asks(driver);
             self.shards.traces.refine(driver);
-            moved |= self.route_wants(driver);
-            moved |= self.route_stores(driver);
-            moved |= self.route_directory();
+            moved |= self.hand_out_effects(driver);
+            moved |= self.hand_out_answers(driver);
+            moved |= self.carry_out_directory();
             while let Some(message) = self.mail.take_own() {
                 self.on_mail(driver, message);
                 moved = true;
             }
-            if self.drop_all_hosts {
+            if self.forwarder.is_halted() {
                 self.drop_everywhere(driver);
                 moved = true;
             }
@@ -43,9 +42,10 @@ impl Core {
         }
     }
 
-    fn route_fabric(&mut self, now: Time) -> bool {
+    /// What has come from peers.
+    fn hand_out_messages(&mut self, now: Time) -> bool {
         let mut moved = false;
-        while let Some(event) = self.fabric.next_event() {
+        while let Some(event) = self.peers.fabric.next_event() {
             moved = true;
             match event {
                 Event::Message { link, message, payload } => self.on_message(now, link, message, payload),
@@ -54,23 +54,25 @@ impl Core {
                     peer,
                     outgoing: true,
                     ..
-                } => self.link_up(peer, link),
+                } => self.peers.link_up(&mut self.mail, peer, link),
                 Event::Up { link, peer, .. } => self.receiving.link_opened(link, peer),
                 Event::Down {
                     link, peer, outgoing, ..
                 } => {
                     if outgoing {
                         self.forwarder.link_closed(link);
-                        self.link_down(peer);
+                        self.peers.link_down(&mut self.mail, peer);
                     } else {
                         self.incoming_closed(now, link);
                     }
                 }
-                Event::Unreachable { peer, certain } => self.on_unreachable(now, peer, certain),
+                Event::Unreachable { peer, certain } => {
+                    self.clock.stir();
+                    self.peers.on_unreachable(&mut self.mail, now, peer, certain);
+                }
                 Event::Refused { peer, reason } => {
-                    self.to_control.push(FromCore::Warning(format!(
-                        "node {peer} refused the connection: {reason}"
-                    )));
+                    self.control
+                        .warn(format!("node {peer} refused the connection: {reason}"));
                 }
                 // A kind of event that this build does not know concerns no request.
                 _ => {}
@@ -86,7 +88,7 @@ impl Core {
         self.stores.link_closed(now, link);
         for core in 0..self.config.cores {
             if core != self.config.core {
-                self.mail.send(core, CoreMessage::LinkClosed { link });
+                self.mail.send(core, NodeMessage::LinkClosed { link });
             }
         }
     }
@@ -109,7 +111,7 @@ impl Core {
                 let core = self.config.core;
                 self.mail.send(
                     0,
-                    CoreMessage::Release {
+                    DirectoryMessage::Release {
                         core,
                         link,
                         tag,
@@ -119,7 +121,7 @@ impl Core {
                     },
                 );
             }
-            Message::Released { tag, outcome } => self.mail.send(0, CoreMessage::Released { tag, outcome }),
+            Message::Released { tag, outcome } => self.mail.send(0, DirectoryMessage::Released { tag, outcome }),
             Message::Forward(request) => self.on_forward(now, link, request, payload),
             Message::Forwarded(answer) => self.on_forwarded(now, link, answer, payload),
         }
@@ -128,36 +130,27 @@ impl Core {
     /// A request, from wherever, to a store of this node.
     pub(super) fn pass_to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         if self.stores.serves(request.store) {
-            self.stores.request(now, link, request, payload, &mut self.replies);
-            return;
+            return self.stores.request(now, link, request, payload);
         }
-        match self.local.iter().find(|(store, _)| *store == request.store) {
-            Some(&(_, core)) if core != self.config.core => {
-                self.mail.send(core, CoreMessage::ToStore { link, request, payload });
+        match self.stores.node.core_of(request.store) {
+            Some(core) if core != self.config.core => {
+                self.mail.send(core, IoMessage::ToStore { link, request, payload });
             }
             _ => {
-                let why = if self.may_still_come() || self.stores.awaits(request.store) {
-                    Refusal::Busy
-                } else {
-                    Refusal::NoSuchStore
-                };
-                self.replies.push((link, refusal(&request, why), Slice::default()));
+                let may_come = self.stores.node.may_still_come(self.config.stores) || self.stores.awaits(request.store);
+                let why = if may_come { Refusal::Busy } else { Refusal::NoSuchStore };
+                self.stores.refuse(link, &request, why);
             }
         }
     }
 
-    /// Is a store of this node still being mounted? Then nobody knows yet that one that is asked for is none of them: to
-    /// say so would cost a good store its place.
-    fn may_still_come(&self) -> bool {
-        self.local.len() + self.unmounted < self.config.stores
-    }
-
+    /// A store's answer, from wherever, to the core whose sequencer asked.
     pub(super) fn pass_to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
         let core = token::id_core(answer.id.0);
         if core == self.config.core {
             self.shards.answer(now, answer, payload);
         } else if core < self.config.cores {
-            self.mail.send(core, CoreMessage::ToSequencer { answer, payload });
+            self.mail.send(core, IoMessage::ToSequencer { answer, payload });
         }
     }
 
@@ -165,135 +158,107 @@ impl Core {
     pub(super) fn answer_from_store(&mut self, now: Time, link: LinkId, answer: Answer, payload: Slice) {
         let core = token::link_core(link);
         if core != self.config.core {
-            self.mail.send(core, CoreMessage::FromStore { link, answer, payload });
+            self.mail.send(core, IoMessage::FromStore { link, answer, payload });
         } else if let Some(peer) = token::link_peer(link) {
-            match self.fabric.send(peer, Message::Answer(answer), payload) {
-                // A link that broke meanwhile has nobody to answer: the asker sends again by a new one (R8).
-                Ok(()) | Err(amita_fabric::SendError::Closed | amita_fabric::SendError::NotAsked) => {}
-                // An answer that is never sent would hold a place in the window for good.
-                Err(why) => self.give_up(peer, &why.to_string()),
-            }
+            let control = &mut self.control;
+            self.peers.answer(peer, Message::Answer(answer), payload, control);
         } else {
             self.shards.answer(now, answer, payload);
         }
     }
 
-    fn route_stores(&mut self, driver: &mut dyn Driver) -> bool {
+    /// What the stores of this core have answered.
+    fn hand_out_answers(&mut self, driver: &mut dyn Driver) -> bool {
         let now = driver.now();
-        let mut replies = std::mem::take(&mut self.replies);
-        self.stores.run(driver, &mut replies);
+        self.stores.run(driver);
+        let mut replies = self.stores.take_replies();
         let mut moved = !replies.is_empty();
         for (link, answer, payload) in replies.drain(..) {
             self.answer_from_store(now, link, answer, payload);
         }
         // Nothing answers while answers are handed out, so the vector that was taken can be put back.
-        let late = std::mem::replace(&mut self.replies, replies);
-        for (link, answer, payload) in late {
+        for (link, answer, payload) in self.stores.put_replies(replies) {
             self.answer_from_store(now, link, answer, payload);
             moved = true;
         }
         moved
     }
 
-    /// Tells of stores that began to serve, or that cannot.
-    pub(super) fn announce_stores(&mut self) {
-        if !self.stores.has_news() {
-            return;
-        }
-        self.stirred = true;
-        self.reporter.stir_space(self.pass_began);
-        let before = self.to_control.len();
-        self.stores.announce(self.pass_began, &mut self.to_control);
-        let serving: Vec<StoreId> = self.to_control[before..]
-            .iter()
-            .filter_map(|told| match told {
-                FromCore::StoreServes { store, .. } => Some(*store),
-                _ => None,
-            })
-            .collect();
-        let unmounted = |told: &&FromCore| matches!(told, FromCore::StoreFailed { store: None, .. });
-        for _ in 0..self.to_control[before..].iter().filter(unmounted).count() {
-            self.mail.broadcast(|| CoreMessage::StoreUnmounted);
-        }
-        let core = self.config.core;
-        for store in serving {
-            self.mail.broadcast(|| CoreMessage::StoreServes { store, core });
-        }
-    }
-
-    fn route_asks(&mut self, driver: &mut dyn Driver) -> bool {
+    /// What the front ends of this core ask for.
+    fn hand_out_asks(&mut self, driver: &mut dyn Driver) -> bool {
         let mut moved = false;
         let mut now = driver.now();
         while let Some(ask) = self.fronts.asks.queue.pop_front() {
             moved = true;
-            let origin = |front, tag| Origin {
-                core: self.config.core as u16,
-                front,
-                tag,
-                arrived: self.pass_began,
-                parsed: now,
-                trace: TraceId::NONE,
-                host: frontend::HostKey::NONE,
-                generation: amita_types::Generation(0),
-            };
-            match ask {
-                Ask::List { front, tag } => {
-                    let exports = self.exports();
-                    self.mail.send(
-                        self.config.core,
-                        CoreMessage::Listed {
-                            origin: origin(front, tag),
-                            exports,
-                        },
-                    );
-                }
-                Ask::Open { front, tag, name } => {
-                    self.mail.send(
-                        0,
-                        CoreMessage::Open {
-                            origin: origin(front, tag),
-                            name,
-                        },
-                    );
-                }
-                Ask::Close { volume } => self.mail.send(0, CoreMessage::Close { volume }),
-                Ask::Submit {
-                    front,
-                    tag,
-                    volume,
-                    op,
-                    payload,
-                    host,
-                } => {
-                    let mut origin = origin(front, tag);
-                    origin.host = host;
-                    origin.trace = self.shards.traces.sample(now);
-                    if origin.trace.is_some() {
-                        driver.refresh();
-                        now = driver.now();
-                        origin.parsed = now;
-                    }
-                    self.pass_to_shard(now, origin, volume, op, payload);
-                }
-                Ask::Reserve {
-                    front,
-                    tag,
-                    volume,
-                    host,
-                    command,
-                } => {
-                    let mut origin = origin(front, tag);
-                    origin.host = host;
-                    self.ask_reservation(now, origin, volume, &command);
-                }
-                Ask::Nvme { front, tag, call } => {
-                    let core = self.config.core as u16;
-                    let connection = frontend::ConnectionId { core, front };
-                    self.mail.send(0, CoreMessage::Nvme { connection, tag, call });
-                }
-            }
+            now = self.hand_out_ask(driver, now, ask);
         }
         moved
+    }
+
+    /// What a front end asks for, to whoever has it. Returns what time it is: the clock is read anew for what is traced.
+    fn hand_out_ask(&mut self, driver: &mut dyn Driver, mut now: Time, ask: Ask) -> Time {
+        match ask {
+            Ask::List { front, tag } => {
+                let (origin, exports) = (self.origin(now, front, tag), self.exports());
+                self.mail
+                    .send(self.config.core, VolumeMessage::Listed { origin, exports });
+            }
+            Ask::Open { front, tag, name } => {
+                let origin = self.origin(now, front, tag);
+                self.mail.send(0, DirectoryMessage::Open { origin, name });
+            }
+            Ask::Close { volume } => self.mail.send(0, DirectoryMessage::Close { volume }),
+            Ask::Submit {
+                front,
+                tag,
+                volume,
+                op,
+                payload,
+                host,
+            } => {
+                let mut origin = self.origin(now, front, tag);
+                origin.host = host;
+                origin.trace = self.shards.traces.sample(now);
+                if origin.trace.is_some() {
+                    driver.refresh();
+                    now = driver.now();
+                    origin.parsed = now;
+                }
+                self.route(now, origin, volume, op, payload);
+            }
+            Ask::Reserve {
+                front,
+                tag,
+                volume,
+                host,
+                command,
+            } => {
+                let mut origin = self.origin(now, front, tag);
+                origin.host = host;
+                let text = serde_json::to_vec(&command).expect("numbers and names");
+                self.wait_for_route(now, volume, origin, Work::Reserve, Slice::copy_from(&text));
+            }
+            Ask::Nvme { front, tag, call } => {
+                let core = self.config.core as u16;
+                let connection = frontend::ConnectionId { core, front };
+                self.mail.send(0, NodeMessage::Nvme { connection, tag, call });
+            }
+        }
+        now
+    }
+
+    /// Where something came in that a front end of this core asks for.
+    fn origin(&self, now: Time, front: FrontId, tag: u64) -> Origin {
+        Origin {
+            core: self.config.core as u16,
+            front,
+            tag,
+            arrived: self.clock.began(),
+            parsed: now,
+            trace: TraceId::NONE,
+            host: frontend::HostKey::NONE,
+            generation: Generation(0),
+        }
     }
 
     fn exports(&self) -> Vec<frontend::Export> {
@@ -309,7 +274,7 @@ impl Core {
     }
 
     /// A piece of I/O, to the core that sequences its chunk: at most one hop.
-    pub(super) fn pass_to_shard(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+    pub(super) fn route(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
         let core = if self.config.cores == 1 {
             0
         } else {
@@ -324,11 +289,11 @@ impl Core {
             .core(self.config.cores)
         };
         if core == self.config.core {
-            self.submit(now, origin, volume, op, payload);
+            self.sequence(now, origin, volume, op, payload);
         } else {
             self.mail.send(
                 core,
-                CoreMessage::Piece {
+                IoMessage::Piece {
                     origin,
                     volume,
                     op,
@@ -338,19 +303,21 @@ impl Core {
         }
     }
 
-    pub(super) fn submit(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
-        match self.shards.submit(now, origin, volume, op, payload) {
+    /// The core that it was to go to: to the volume's sequencer.
+    pub(super) fn sequence(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
+        match self.shards.begin(now, origin, volume, op, payload) {
             Ok(()) => {}
             Err(Declined::Elsewhere(payload)) => self.away(now, origin, volume, op, payload),
             Err(Declined::Reserved) => self.done(origin, Err(IoError::Reserved), Payload::None),
         }
     }
 
+    /// A piece of I/O has ended: the core that it came in on is told.
     pub(super) fn done(&mut self, origin: Origin, result: Result<(), IoError>, payload: Payload) {
         let core = self.config.core as u16;
         self.mail.send(
             usize::from(origin.core),
-            CoreMessage::Done {
+            IoMessage::Done {
                 origin,
                 core,
                 result,
@@ -359,23 +326,24 @@ impl Core {
         );
     }
 
-    pub(super) fn route_wants(&mut self, driver: &mut dyn Driver) -> bool {
+    /// What the sequencers of this core have for stores, for whoever asked, and for the directory.
+    pub(super) fn hand_out_effects(&mut self, driver: &mut dyn Driver) -> bool {
         let now = driver.now();
-        let mut wants = std::mem::take(&mut self.wants);
-        let moved = self.shards.run(now, &mut wants);
-        for want in wants.drain(..) {
-            match want {
-                Want::Done(origin, result, payload) if usize::from(origin.core) == self.config.core => {
+        let mut effects = self.shards.take_effects(now);
+        let moved = !effects.is_empty();
+        for effect in effects.drain(..) {
+            match effect {
+                ShardEffect::Done(origin, result, payload) if usize::from(origin.core) == self.config.core => {
                     self.shards.traces.acknowledge(&origin, origin.core);
                     self.ended(driver, &origin, result, payload);
                 }
-                Want::Done(origin, result, payload) => self.done(origin, result, payload),
-                Want::Effect(effect) => self.on_effect(now, effect),
-                Want::Whole(volume, generation, member) => {
+                ShardEffect::Done(origin, result, payload) => self.done(origin, result, payload),
+                ShardEffect::Sequencer(effect) => self.on_effect(now, effect),
+                ShardEffect::Whole(volume, generation, member) => {
                     let core = self.config.core;
                     self.mail.send(
                         0,
-                        CoreMessage::Whole {
+                        DirectoryMessage::Whole {
                             volume,
                             generation,
                             core,
@@ -383,11 +351,11 @@ impl Core {
                         },
                     );
                 }
-                Want::Scrubbed(volume, generation, report) => {
+                ShardEffect::Scrubbed(volume, generation, report) => {
                     let core = self.config.core;
                     self.mail.send(
                         0,
-                        CoreMessage::Scrubbed {
+                        DirectoryMessage::Scrubbed {
                             volume,
                             generation,
                             core,
@@ -395,8 +363,8 @@ impl Core {
                         },
                     );
                 }
-                Want::Lost(volume, generation, why) => {
-                    self.mail.broadcast(|| CoreMessage::DropShard {
+                ShardEffect::Lost(volume, generation, why) => {
+                    self.mail.broadcast(|| VolumeMessage::DropShard {
                         volume,
                         generation,
                         why: why.clone(),
@@ -405,7 +373,7 @@ impl Core {
                 }
             }
         }
-        self.wants = wants;
+        self.shards.put_effects(effects);
         moved
     }
 
@@ -434,9 +402,9 @@ impl Core {
                 store,
                 request,
                 payload,
-            } => self.send(now, store, request, payload),
-            Effect::Meta { call, request } => self.to_control.push(FromCore::Metadata { call, request }),
-            Effect::Warn(warning) => self.to_control.push(FromCore::Warning(warning.to_string())),
+            } => self.send_to_store(now, store, request, payload),
+            Effect::Meta { call, request } => self.control.call(call, request),
+            Effect::Warn(warning) => self.control.warn(warning.to_string()),
             Effect::Done { .. } | Effect::Whole { .. } | Effect::Scrubbed { .. } | Effect::Stop { .. } => {
                 unreachable!("taken out by Shards::run")
             }
@@ -444,8 +412,8 @@ impl Core {
     }
 
     /// A sequencer's request to a store, wherever it is.
-    fn send(&mut self, now: Time, store: StoreId, request: Request, payload: Slice) {
-        let local = self.local.iter().any(|(local, _)| *local == store);
+    fn send_to_store(&mut self, now: Time, store: StoreId, request: Request, payload: Slice) {
+        let local = self.stores.node.core_of(store).is_some();
         if request.trace.is_some() {
             self.shards.traces.sent(now, request.trace, store, local);
         }
@@ -454,33 +422,9 @@ impl Core {
             return;
         }
         // A store that cannot be reached now: the sequencer sends again when it hears that it can (R8).
-        let Some((link, holder)) = self.view.node_of(store).and_then(|node| self.peers.route(node)) else {
-            return;
-        };
-        self.send_by(holder, link, Message::Request(request), payload);
-    }
-
-    /// Over a link of this core, or of the one that holds it.
-    pub(super) fn send_by(&mut self, holder: usize, link: Link, message: Message, payload: Slice) {
-        if holder == self.config.core {
-            self.send_on(link, message, payload);
-        } else {
-            self.mail.send(holder, CoreMessage::ToPeer { link, message, payload });
+        if let Some(route) = self.view.node_of(store).and_then(|node| self.peers.link_to(node)) {
+            let (message, mail, control) = (Message::Request(request), &mut self.mail, &mut self.control);
+            self.peers.send_by(route, message, payload, mail, control);
         }
-    }
-
-    pub(super) fn send_on(&mut self, link: Link, message: Message, payload: Slice) {
-        match self.fabric.send(link, message, payload) {
-            Ok(()) | Err(amita_fabric::SendError::Closed) => {}
-            // Hopelessly behind, or not to be said: breaking the link is safe (everything unanswered is sent again in
-            // order), dropping one message is not.
-            Err(why) => self.give_up(link, &why.to_string()),
-        }
-    }
-
-    pub(super) fn give_up(&mut self, link: Link, why: &str) {
-        self.to_control
-            .push(FromCore::Warning(format!("a connection is given up: {why}")));
-        self.breaks.push(link);
     }
 }

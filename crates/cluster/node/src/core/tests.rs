@@ -1,7 +1,7 @@
 use super::*;
+use crate::faults::{Fault, Faults};
 use crate::forwarder::Work;
-use crate::mail::Origin;
-use crate::planted::Planted;
+use crate::mail::{Origin, VolumeMessage};
 use crate::trace::TraceConfig;
 use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
 use amita_reactor::sim::{SimConfig, SimDriver, World};
@@ -9,7 +9,7 @@ use amita_reactor::{Inbox, Outbox, Pool};
 use amita_sequencer::Opened;
 use amita_types::io::{IoError, Op};
 use amita_types::map::{self, PoolKind};
-use amita_types::{ClusterId, Epoch, Generation, GroupIndex, PoolId, TraceId};
+use amita_types::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, TraceId, VolumeId};
 use std::cell::RefCell;
 
 const VOLUME: VolumeId = VolumeId(7);
@@ -81,6 +81,7 @@ impl Rig {
             sequencer: amita_sequencer::Config::default(),
             opener: amita_sequencer::OpenerConfig::new(node, ""),
             trace: TraceConfig::default(),
+            faults: Faults::NONE,
         };
         let mut core = Core::new(config, Mail::alone());
         let heard = Rc::new(RefCell::new(Vec::new()));
@@ -103,7 +104,8 @@ impl Rig {
 
     fn make_shard(&mut self, generation: u32) {
         let opened = Box::new(opened(Generation(generation)));
-        self.core.on_mail(&mut self.driver, CoreMessage::MakeShard { opened });
+        self.core
+            .on_mail(&mut self.driver, VolumeMessage::MakeShard { opened }.into());
         self.pass();
     }
 
@@ -188,13 +190,13 @@ fn what_is_under_way_ends_when_a_newer_sequencer_overtakes_the_end_of_the_older_
 
     // The late word of the older one's end finds nothing to do.
     rig.write(2);
-    let late = CoreMessage::DropShard {
+    let late = VolumeMessage::DropShard {
         volume: VOLUME,
         generation: Generation(3),
         why: "late".to_owned(),
         handed_over: false,
     };
-    rig.core.on_mail(&mut rig.driver, late);
+    rig.core.on_mail(&mut rig.driver, late.into());
     rig.pass();
     assert!(rig.ended().is_empty() && !rig.was_told_of_the_loss());
     assert_eq!(rig.core.shards.generation(VOLUME), Some(Generation(5)));
@@ -204,13 +206,13 @@ fn what_is_under_way_ends_when_a_newer_sequencer_overtakes_the_end_of_the_older_
 #[test]
 fn a_sequencer_that_was_dropped_before_it_was_made_is_not_made() {
     let mut rig = Rig::new();
-    let end = CoreMessage::DropShard {
+    let end = VolumeMessage::DropShard {
         volume: VOLUME,
         generation: Generation(3),
         why: "lost".to_owned(),
         handed_over: false,
     };
-    rig.core.on_mail(&mut rig.driver, end);
+    rig.core.on_mail(&mut rig.driver, end.into());
     rig.make_shard(3);
     assert_eq!(rig.core.shards.generation(VOLUME), None);
     rig.make_shard(4);
@@ -237,13 +239,13 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         offset: 0,
         length: 4096,
     };
-    rig.core.drop_all_hosts = true;
+    rig.core.forwarder.halt();
     let work = Work::Io(read);
     rig.core
         .wait_for_route(now, VOLUME, origin, work, amita_reactor::Slice::default());
     assert_eq!(rig.core.forwarder.counts(), (0, 1), "hosts go first");
     rig.pass();
-    assert!(!rig.core.drop_all_hosts);
+    assert!(!rig.core.forwarder.is_halted());
     assert_eq!(rig.core.forwarder.counts(), (0, 0));
 }
 
@@ -251,10 +253,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
 #[test]
 fn a_forgotten_sequencer_ends_nothing() {
     let mut rig = Rig::new();
-    rig.core.planted = Planted {
-        forget_old_shard: true,
-        ..Planted::default()
-    };
+    rig.core.config.faults = Faults::NONE.with(Fault::ForgetOldShard);
     rig.make_shard(3);
     rig.write(1);
     rig.make_shard(5);

@@ -5,7 +5,7 @@
 //! have said so the wish is removed: only then the operator is told. A deletion that comes without a wish (whoever deleted took this
 //! node for dead) has the volume closed as well.
 
-use super::{Act, CLOSINGS, Directory, State};
+use super::{CLOSINGS, Directory, Effect, State};
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
@@ -73,7 +73,7 @@ impl Directory {
         self.changed = true;
         self.closings.ending.insert(volume, (0..self.cores).collect());
         let why = why.to_owned();
-        self.acts.push_back(Act::EndShards { volume, why });
+        self.effects.push_back(Effect::EndShards { volume, why });
     }
 
     fn generation_of(&self, volume: VolumeId) -> Option<Generation> {
@@ -142,7 +142,7 @@ impl Directory {
         self.calls += 1;
         // Nobody waits for the end: while the wish is there, it is answered again.
         let call = CallId(token::id_base(0, DIRECTORY) | u64::from(CLOSINGS) << 20 | self.calls & 0xf_ffff);
-        self.acts.push_back(Act::Call { call, request });
+        self.effects.push_back(Effect::Call { call, request });
         self.look_again(now, volume);
     }
 

@@ -1,7 +1,8 @@
 //! How a volume goes from one living gateway to another: because another asks and nobody uses it here, or because the
 //! operator wishes it elsewhere.
 
-use super::{Act, Asker, Directory, MAX_OPENERS, MOVES, State, Waiting};
+use super::{Asker, Directory, Effect, MAX_OPENERS, MOVES, State, Waiting};
+use crate::faults::Fault;
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
@@ -37,14 +38,14 @@ impl Directory {
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
             Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours, LEAVE_PATIENCE),
             // Hosts that have not opened it, by NVMe, may have I/O under way all the same: that ends first.
-            Some((name, ours, _)) if !self.planted.cut_on_release() => {
+            Some((name, ours, _)) if !self.faults.has(Fault::CutOnRelease) => {
                 return self.leave(now, asker, name, ours, RELEASE_PATIENCE);
             }
             Some((name, ours, _)) => {
                 self.volumes.remove(&name);
                 self.claims.lost(volume, ours);
                 let why = "another gateway asked for it and nobody used it here".to_owned();
-                self.acts.push_back(Act::DropShards {
+                self.effects.push_back(Effect::DropShards {
                     volume,
                     generation: ours,
                     why,
@@ -75,7 +76,7 @@ impl Directory {
             until: now.plus(patience),
         };
         self.volumes.insert(name, state);
-        self.acts.push_back(Act::Leave {
+        self.effects.push_back(Effect::Leave {
             volume,
             generation,
             attempt,
@@ -85,7 +86,7 @@ impl Directory {
     /// Nothing is under way any more on a core, of a volume that is to be handed over by this attempt. A core's word about
     /// an earlier attempt may come late; it has taken I/O in since, because the volume stayed, and its promises stand.
     pub fn left(&mut self, now: Time, volume: VolumeId, (generation, attempt): (Generation, u64), core: usize) {
-        let any_attempt = self.planted.any_attempt();
+        let any_attempt = self.faults.has(Fault::AnyAttempt);
         let found = self.volumes.iter_mut().find_map(|(name, state)| match state {
             State::Leaving {
                 info,
@@ -104,7 +105,7 @@ impl Directory {
         self.volumes.remove(&name);
         self.claims.lost(volume, generation);
         self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
-        self.acts.push_back(Act::DropShards {
+        self.effects.push_back(Effect::DropShards {
             volume,
             generation,
             why: "it was handed over to another gateway".to_owned(),
@@ -131,7 +132,7 @@ impl Directory {
             else {
                 continue;
             };
-            self.acts.push_back(Act::Stay { volume: info.id });
+            self.effects.push_back(Effect::Stay { volume: info.id });
             let users = 0;
             self.volumes.insert(
                 name,
@@ -174,7 +175,7 @@ impl Directory {
                     self.calls += 1;
                     // Nobody waits for the end: while the wish is there, it is tried again.
                     let call = CallId(token::id_base(0, DIRECTORY) | u64::from(MOVES) << 20 | self.calls & 0xf_ffff);
-                    self.acts.push_back(Act::Call { call, request });
+                    self.effects.push_back(Effect::Call { call, request });
                 }
                 Some(_) => {}
                 None if self.openers.len() < MAX_OPENERS => {
@@ -186,7 +187,7 @@ impl Directory {
     }
 
     pub(super) fn reply(&mut self, asker: Asker, outcome: ReleaseOutcome) {
-        self.acts.push_back(Act::Reply {
+        self.effects.push_back(Effect::Reply {
             core: asker.core,
             link: asker.link,
             message: Message::Released {

@@ -1,4 +1,5 @@
-use super::{Act, Asker, Directory};
+use super::{Asker, Directory, Effect};
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_frontend::{FrontId, HostKey};
@@ -92,26 +93,26 @@ impl Rig {
     }
 
     fn run(&mut self, metadata: &mut Metadata) {
-        while let Some(act) = self.directory.next() {
-            match act {
-                Act::Call { call, request } => {
+        while let Some(effect) = self.directory.next() {
+            match effect {
+                Effect::Call { call, request } => {
                     let reply = metadata.txn(&request).unwrap();
                     self.directory.metadata(self.now, call, Ok(reply));
                 }
-                Act::MakeShards { opened } => {
+                Effect::MakeShards { opened } => {
                     self.generation = opened.generation;
                     for _ in 0..CORES {
                         self.directory.shard_made(VOLUME, opened.generation);
                     }
                 }
-                Act::Leave { attempt, .. } => self.leaves.push(attempt),
-                Act::Stay { .. } => self.stays += 1,
-                Act::DropShards { .. } => self.dropped += 1,
-                Act::Reply {
+                Effect::Leave { attempt, .. } => self.leaves.push(attempt),
+                Effect::Stay { .. } => self.stays += 1,
+                Effect::DropShards { .. } => self.dropped += 1,
+                Effect::Reply {
                     message: Message::Released { outcome, .. },
                     ..
                 } => self.replies.push(outcome),
-                Act::Opened { result, .. } => drop(result.expect("nothing is in its way")),
+                Effect::Opened { result, .. } => drop(result.expect("nothing is in its way")),
                 other => panic!("{other:?}"),
             }
         }
@@ -191,7 +192,7 @@ fn a_late_word_of_an_earlier_attempt_releases_nothing() {
 #[test]
 fn without_numbers_a_late_word_would_release_the_volume() {
     let mut rig = Rig::new();
-    rig.directory.planted.any_attempt = true;
+    rig.directory.faults = Faults::NONE.with(Fault::AnyAttempt);
     rig.ask();
     rig.pass(super::moves::LEAVE_PATIENCE);
     rig.ask();

@@ -1,6 +1,7 @@
 use super::*;
 use amita_reactor::Waker;
 use amita_reactor::mailbox::channel;
+use amita_types::VolumeId;
 
 /// The mail of core 0 of a node, and the other cores' ends towards it.
 fn mail(cores: usize, capacity: usize) -> (Mail, Vec<Sender<CoreMessage>>) {
@@ -15,14 +16,13 @@ fn mail(cores: usize, capacity: usize) -> (Mail, Vec<Sender<CoreMessage>>) {
 }
 
 fn close(number: u64) -> CoreMessage {
-    CoreMessage::Close {
-        volume: VolumeId(number),
-    }
+    let volume = VolumeId(number);
+    DirectoryMessage::Close { volume }.into()
 }
 
 fn number(message: CoreMessage) -> u64 {
     match message {
-        CoreMessage::Close { volume } => volume.0,
+        CoreMessage::Directory(DirectoryMessage::Close { volume }) => volume.0,
         other => panic!("{other:?}"),
     }
 }

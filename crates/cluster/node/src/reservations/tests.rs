@@ -1,4 +1,5 @@
-use super::{Act, Asked, Reservations};
+use super::{Asked, Effect, Reservations};
+use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use amita_frontend::reservation::{Command, Kind, Refusal, State};
 use amita_frontend::{FrontId, HostKey};
@@ -62,11 +63,11 @@ impl Rig {
     }
 
     fn collect(&mut self) {
-        while let Some(act) = self.reservations.next_act() {
-            match act {
-                Act::Call(call, request) => self.calls.push((call, request)),
-                Act::Adopt(..) => self.adopted += 1,
-                Act::Ended(origin, result) => self.ended.push((origin.tag, result)),
+        while let Some(effect) = self.reservations.next_effect() {
+            match effect {
+                Effect::Call(call, request) => self.calls.push((call, request)),
+                Effect::Adopt(..) => self.adopted += 1,
+                Effect::Ended(origin, result) => self.ended.push((origin.tag, result)),
             }
         }
     }
@@ -367,7 +368,7 @@ fn what_nobody_can_read_nobody_may_change() {
 #[test]
 fn a_command_that_is_applied_again_is_refused_though_it_was_carried_out() {
     let mut rig = held();
-    rig.reservations.planted.apply_again = true;
+    rig.reservations.faults = Faults::NONE.with(Fault::ApplyAgain);
     rig.ask(4, 11, preempt());
     rig.answer(|metadata, request| Ok(metadata.txn(request).unwrap()));
     rig.answer(|metadata, request| {

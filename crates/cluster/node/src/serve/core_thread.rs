@@ -5,6 +5,7 @@ use super::{ServeConfig, ServeError};
 use crate::catalog::Cataloguer;
 use crate::control::{FromCore, ToCore};
 use crate::core::{Core, CoreConfig};
+use crate::faults::Faults;
 use crate::fronts::MakeFront;
 use crate::mail::{CoreMessage, Mail, ring_messages};
 use amita_keys::SealKey;
@@ -352,6 +353,7 @@ impl Egg {
             },
             opener: amita_sequencer::OpenerConfig::new(self.node, ""),
             trace: self.config.trace.clone(),
+            faults: Faults::NONE,
         }
     }
 }

@@ -73,7 +73,7 @@ fn origin(host: u64) -> Origin {
 /// Does the volume take a read of this host, and a write?
 fn takes(shards: &mut Shards, host: u64) -> (bool, bool) {
     let (offset, length) = (0, 4096);
-    let mut ask = |op, payload: &[u8]| match shards.submit(NOW, origin(host), VOLUME, op, Slice::copy_from(payload)) {
+    let mut ask = |op, payload: &[u8]| match shards.begin(NOW, origin(host), VOLUME, op, Slice::copy_from(payload)) {
         Ok(()) => true,
         Err(Declined::Reserved) => false,
         Err(other) => panic!("{other:?}"),
@@ -153,7 +153,7 @@ fn a_volume_that_leaves_says_so_once_for_each_attempt() {
     assert!(shards.is_any_leaving());
     assert!(shards.take_left().is_empty(), "I/O is under way");
     shards.stop(VOLUME);
-    shards.run(NOW, &mut Vec::new());
+    drop(shards.take_effects(NOW));
     assert_eq!(shards.take_left(), [(VOLUME, Generation(3), 2)]);
     shards.remove(VOLUME);
     assert!(!shards.is_any_leaving());
@@ -163,7 +163,7 @@ fn a_volume_that_leaves_says_so_once_for_each_attempt() {
 #[test]
 fn a_torn_record_taken_for_none_lets_a_fenced_host_write() {
     let mut shards = shards();
-    shards.planted.unreadable_is_none = true;
+    shards.faults = Faults::NONE.with(Fault::UnreadableIsNone);
     make(&mut shards, Some(b"torn"));
     assert_eq!(takes(&mut shards, 11), (true, true));
 }

@@ -50,9 +50,9 @@ impl Rig {
                 self.stores.completion(now, completion);
             }
             self.stores.tick(now);
-            self.stores.run(&mut self.driver, &mut Vec::new());
+            self.stores.run(&mut self.driver);
             self.stores.end_pass(now);
-            self.stores.run(&mut self.driver, &mut Vec::new());
+            self.stores.run(&mut self.driver);
             let mut told = Vec::new();
             self.stores.announce(now, &mut told);
             if let Some(found) = told.iter().find_map(&found) {

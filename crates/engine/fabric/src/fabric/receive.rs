@@ -4,6 +4,7 @@ use super::Fabric;
 use crate::codec::{self, DecodeError, Frame, Prefix};
 use crate::connection::{Connection, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
+use crate::faults::{self, Fault};
 use crate::limits::{MAX_CHARGE_BYTES, MAX_RELEASES};
 use crate::message::Message;
 use crate::window::{charge, forward_charge};
@@ -39,7 +40,9 @@ impl Fabric {
         self.touch(link);
         let first = self.events.len();
         self.parse(driver, link);
-        self.reorder(first);
+        if self.config.faults.has(Fault::Reorder) {
+            faults::reorder(&mut self.events, first, &mut self.jitter);
+        }
     }
 
     /// Takes every whole frame out of the inbox.
@@ -48,10 +51,7 @@ impl Fabric {
             if connection.phase == Phase::Closing {
                 return;
             }
-            #[cfg(feature = "planted")]
-            let check_head = !self.config.planted.skip_head_crc;
-            #[cfg(not(feature = "planted"))]
-            let check_head = true;
+            let check_head = !self.config.faults.has(Fault::SkipHeadCrc);
             let Some(connection) = self.connection_mut(link) else {
                 return;
             };
@@ -227,24 +227,6 @@ impl Fabric {
         }
         Ok(())
     }
-
-    /// Planted: now and then the last two messages of a receive are delivered in the wrong order.
-    #[cfg(feature = "planted")]
-    fn reorder(&mut self, first: usize) {
-        let last = self.events.len();
-        let movable = |event: Option<&Event>| matches!(event, Some(Event::Message { .. }));
-        if self.config.planted.reorder
-            && last >= first + 2
-            && movable(self.events.get(last - 1))
-            && movable(self.events.get(last - 2))
-            && self.jitter.next().is_multiple_of(4)
-        {
-            self.events.swap(last - 2, last - 1);
-        }
-    }
-
-    #[cfg(not(feature = "planted"))]
-    fn reorder(&mut self, _first: usize) {}
 }
 
 /// The frame at the front of the inbox, taken out; `None` when it is not whole yet.

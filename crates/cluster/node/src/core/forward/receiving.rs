@@ -3,7 +3,6 @@
 
 use super::wire::code;
 use amita_fabric::Link;
-use amita_reactor::driver::Time;
 use amita_types::NodeId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -51,7 +50,7 @@ pub(super) enum Known {
     Ended(u8),
 }
 
-/// What a core has received from other gateways, and when it last ran.
+/// What a core has received from other gateways.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Receiving {
     pub(super) slots: Vec<Option<Sender>>,
@@ -61,10 +60,6 @@ pub(in crate::core) struct Receiving {
     /// Who is at the other end of incoming links, and where it is noted what was carried out for it.
     pub(super) peers: FxHashMap<Link, (NodeId, Option<u32>)>,
     windows: Vec<Window>,
-    /// When the next pass begins at the latest, if the core runs.
-    pub(super) pulse: Option<Time>,
-    /// This pass began late: what it has to read is read before anything that waits is sent.
-    pub(super) late: bool,
 }
 
 impl Receiving {
@@ -166,10 +161,5 @@ impl Receiving {
     pub(in crate::core) fn link_closed(&mut self, link: Link) {
         self.links.remove(&link);
         self.peers.remove(&link);
-    }
-
-    /// When the core has to look at the clock.
-    pub(in crate::core) fn pulse(&self) -> Option<Time> {
-        self.pulse
     }
 }

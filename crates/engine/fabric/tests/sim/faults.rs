@@ -1,13 +1,14 @@
-//! The planted bugs do what they are there for.
+//! The fault switches do what they are there for.
 
 use crate::common::{Node, Raw, config, write};
 use crate::world::{Cluster, millis};
 use amita_fabric::codec::{self, Frame};
+use amita_fabric::{Fault, Faults};
 
-/// Ids of writes as they arrive at a node with this planted bug.
-fn arrivals(reorder: bool) -> Vec<u64> {
+/// Ids of writes as they arrive at a node with these rules switched off.
+fn arrivals(faults: Faults) -> Vec<u64> {
     let mut two = config(2);
-    two.planted.reorder = reorder;
+    two.faults = faults;
     let mut cluster = Cluster::pair(1, Node::new(config(1)), Node::new(two));
     for id in 0..500 {
         cluster.node(1).send(2, write(id, 4096));
@@ -17,19 +18,19 @@ fn arrivals(reorder: bool) -> Vec<u64> {
 }
 
 #[test]
-fn messages_overtake_each_other_when_that_is_planted() {
-    assert!(arrivals(false).into_iter().eq(0..500));
-    let mut ids = arrivals(true);
+fn messages_overtake_each_other_when_that_rule_is_off() {
+    assert!(arrivals(Faults::NONE).into_iter().eq(0..500));
+    let mut ids = arrivals(Faults::NONE.with(Fault::Reorder));
     assert!(!ids.is_sorted(), "some overtook others");
     ids.sort_unstable();
     assert!(ids.into_iter().eq(0..500), "and none was lost");
 }
 
 #[test]
-fn a_changed_head_is_delivered_when_that_is_planted() {
-    for planted in [false, true] {
+fn a_changed_head_is_delivered_when_that_rule_is_off() {
+    for (faults, expected) in [(Faults::NONE, vec![]), (Faults::NONE.with(Fault::SkipHeadCrc), vec![3])] {
         let mut one = config(1);
-        one.planted.skip_head_crc = planted;
+        one.faults = faults;
         let mut cluster = Cluster::new(1);
         cluster.start(1, Node::new(one));
         let address = cluster.address(1);
@@ -47,6 +48,6 @@ fn a_changed_head_is_delivered_when_that_is_planted() {
         cluster.raw(9).send(0, &bytes);
         cluster.run(millis(10));
         let ids: Vec<u64> = cluster.node(1).requests.iter().map(|(_, id)| *id).collect();
-        assert_eq!(ids, if planted { vec![3] } else { vec![] });
+        assert_eq!(ids, expected);
     }
 }

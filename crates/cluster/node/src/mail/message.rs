@@ -1,0 +1,478 @@
+//! What the cores of a node say to each other, by what it is about.
+
+use amita_fabric::{Link, Message};
+use amita_frontend as frontend;
+use amita_reactor::Slice;
+use amita_reactor::driver::Time;
+use amita_sequencer::{self as volume, Opened};
+use amita_store::LinkId;
+use amita_types::io::Payload;
+use amita_types::message::{Answer, Request};
+use amita_types::{Generation, NodeId, StoreId, TraceId, VolumeId};
+
+/// From one core to another of the same node. (The common one, a step of an I/O, is the largest; boxing it would allocate per
+/// I/O.)
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
+pub enum CoreMessage {
+    /// A step of an I/O.
+    Io(IoMessage),
+    /// Of a volume.
+    Volume(VolumeMessage),
+    /// Of a volume, to the directory on core 0.
+    Directory(DirectoryMessage),
+    /// Of a reservation.
+    Reservation(ReservationMessage),
+    /// Of the node.
+    Node(NodeMessage),
+}
+
+/// A step of an I/O, which changes nothing that anybody waits for.
+#[derive(Debug)]
+pub enum IoMessage {
+    /// A request for a store that the receiving core serves.
+    ToStore {
+        /// Who asks: the answer goes back by it.
+        link: LinkId,
+        /// The request.
+        request: Request,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A store's answer, for the core named in `link`.
+    FromStore {
+        /// Who had asked.
+        link: LinkId,
+        /// The answer.
+        answer: Answer,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A message for a peer node, to be sent by the receiving core, which owns the link. Dropped when the link is gone:
+    /// the sequencer sends again in the right order once it has heard of the new one (R8).
+    ToPeer {
+        /// The link.
+        link: Link,
+        /// The message.
+        message: Message,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A peer's answer that belongs to a sequencer of the receiving core.
+    ToSequencer {
+        /// The answer.
+        answer: Answer,
+        /// Its payload.
+        payload: Slice,
+    },
+    /// A piece of a front end's I/O, for the core that sequences its chunk.
+    Piece {
+        /// Where the I/O came in.
+        origin: Origin,
+        /// The volume.
+        volume: VolumeId,
+        /// What to do.
+        op: amita_types::io::Op,
+        /// The payload of a write.
+        payload: Slice,
+    },
+    /// The end of a piece.
+    Done {
+        /// Where the I/O came in.
+        origin: Origin,
+        /// The core that sequenced it.
+        core: u16,
+        /// How it ended.
+        result: Result<(), amita_types::io::IoError>,
+        /// What was read.
+        payload: Payload,
+    },
+    /// The host of a traced I/O that the receiving core has sequenced was told.
+    Acknowledged {
+        /// Which.
+        trace: TraceId,
+        /// When.
+        at: Time,
+    },
+}
+
+impl From<IoMessage> for CoreMessage {
+    fn from(message: IoMessage) -> CoreMessage {
+        CoreMessage::Io(message)
+    }
+}
+
+/// How a volume is opened, used and given up: to the sequencers and front ends of all cores.
+#[derive(Debug)]
+pub enum VolumeMessage {
+    /// The exports, for a front end of the receiving core.
+    Listed {
+        /// Who had asked.
+        origin: Origin,
+        /// What there is.
+        exports: Vec<frontend::Export>,
+    },
+    /// From the directory: it is open, or not.
+    Opened {
+        /// Who had asked.
+        origin: Origin,
+        /// The volume, or why not.
+        result: Result<frontend::VolumeInfo, frontend::OpenError>,
+    },
+    /// From the directory: make a sequencer for this core's chunks.
+    MakeShard {
+        /// What was opened.
+        opened: Box<Opened>,
+    },
+    /// To all cores: the volume is no longer ours; front ends that use it are told why.
+    DropShard {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation that ended; a newer shard stays.
+        generation: Generation,
+        /// Why.
+        why: String,
+        /// It was handed over: hosts go on, by the new owner.
+        handed_over: bool,
+    },
+    /// To all cores: the volume is deleted, or about to be.
+    EndShard {
+        /// The volume.
+        volume: VolumeId,
+        /// Why.
+        why: String,
+    },
+    /// From the directory: there.
+    Sought {
+        /// The volume.
+        volume: VolumeId,
+        /// Where its I/O goes.
+        way: Sought,
+    },
+    /// To all cores: the volume is to be handed over. What is under way on it ends, what comes waits.
+    Leave {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation under which it is open.
+        generation: Generation,
+        /// Which attempt to hand it over: the directory counts them.
+        attempt: u64,
+    },
+    /// To all cores: it is not handed over after all.
+    Stay {
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// An answer to that, to be sent over a link of the receiving core.
+    Reply {
+        /// The link.
+        link: Link,
+        /// What to send.
+        message: Message,
+    },
+    /// Look at all copies of a volume's chunks.
+    Scrub {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation under which it is open.
+        generation: Generation,
+    },
+}
+
+impl From<VolumeMessage> for CoreMessage {
+    fn from(message: VolumeMessage) -> CoreMessage {
+        CoreMessage::Volume(message)
+    }
+}
+
+/// To the directory, on core 0.
+#[derive(Debug)]
+pub enum DirectoryMessage {
+    /// Open a volume.
+    Open {
+        /// Who asks.
+        origin: Origin,
+        /// The volume's name.
+        name: String,
+    },
+    /// One front end less uses the volume.
+    Close {
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// Made.
+    ShardMade {
+        /// The volume.
+        volume: VolumeId,
+        /// Under which generation.
+        generation: Generation,
+    },
+    /// A core's sequencer of the volume is there no more.
+    ShardEnded {
+        /// The volume.
+        volume: VolumeId,
+        /// The core.
+        core: usize,
+    },
+    /// Where is the owner of a volume that hosts have I/O for? It is opened here if it has none.
+    Seek {
+        /// The core that asks.
+        core: usize,
+        /// The volume.
+        volume: VolumeId,
+        /// Owners that this core has found to be lost; and whether surely so, by their ports.
+        lost: Vec<(NodeId, bool)>,
+    },
+    /// Nothing is under way any more on a core. Said once for each attempt.
+    Left {
+        /// The volume.
+        volume: VolumeId,
+        /// The generation under which it is open.
+        generation: Generation,
+        /// The attempt: word of an earlier one, after which the core took I/O in again, does not count for a later one.
+        attempt: u64,
+        /// The core.
+        core: usize,
+    },
+    /// Another gateway asks for a volume.
+    Release {
+        /// The core that owns the link.
+        core: usize,
+        /// The link that asked.
+        link: Link,
+        /// The asker's tag.
+        tag: u64,
+        /// The volume.
+        volume: VolumeId,
+        /// The generation that it knows.
+        generation: Generation,
+        /// Though hosts use it here.
+        hand_over: bool,
+    },
+    /// A peer answered a question of ours.
+    Released {
+        /// Our tag.
+        tag: u64,
+        /// What it said.
+        outcome: amita_fabric::ReleaseOutcome,
+    },
+    /// A core's sequencer says that a syncing store holds everything of its chunks in a group.
+    Whole {
+        /// The volume.
+        volume: VolumeId,
+        /// The sequencer's generation.
+        generation: Generation,
+        /// The core.
+        core: usize,
+        /// Which store of which group.
+        member: amita_types::map::WholeMember,
+    },
+    /// A core's sequencer has done so.
+    Scrubbed {
+        /// The volume.
+        volume: VolumeId,
+        /// The sequencer's generation.
+        generation: Generation,
+        /// The core.
+        core: usize,
+        /// What was found.
+        report: amita_types::map::ScrubReport,
+    },
+}
+
+impl From<DirectoryMessage> for CoreMessage {
+    fn from(message: DirectoryMessage) -> CoreMessage {
+        CoreMessage::Directory(message)
+    }
+}
+
+/// About the reservations of volumes.
+#[derive(Debug)]
+pub enum ReservationMessage {
+    /// A command about a volume's reservation (in JSON), for the core that holds the link to its owner.
+    Reserve {
+        /// Where it came in.
+        origin: Origin,
+        /// The volume.
+        volume: VolumeId,
+        /// The command.
+        payload: Slice,
+    },
+    /// To core 0: a command about the reservation of a volume that is open here.
+    ReserveHere {
+        /// Where it came in.
+        origin: Origin,
+        /// The volume.
+        volume: VolumeId,
+        /// The command.
+        command: frontend::reservation::Command,
+    },
+    /// The end of such a command.
+    Reserved {
+        /// Where it came in.
+        origin: Origin,
+        /// How it ended.
+        result: Result<frontend::reservation::State, frontend::reservation::Refusal>,
+    },
+    /// To all cores: I/O is held against this from now on.
+    Adopt {
+        /// The volume.
+        volume: VolumeId,
+        /// What is reserved.
+        adopted: crate::reservations::Adopted,
+    },
+    /// To core 0: it is, and nothing is under way that it forbids.
+    Adopted {
+        /// The volume.
+        volume: VolumeId,
+        /// The core.
+        core: usize,
+    },
+}
+
+impl From<ReservationMessage> for CoreMessage {
+    fn from(message: ReservationMessage) -> CoreMessage {
+        CoreMessage::Reservation(message)
+    }
+}
+
+/// What the cores of a node hear of one another: of hosts, stores, peers and the metadata.
+#[derive(Debug)]
+pub enum NodeMessage {
+    /// A host has gone that other gateways serve as well, and what it asked for goes with it (R9).
+    HostGone {
+        /// The core of its connection.
+        core: u16,
+        /// Its front.
+        front: amita_frontend::FrontId,
+    },
+    /// The cluster does not know this node as living: all hosts are dropped.
+    DropHosts,
+    /// To the register of NVMe controllers: a queue asks.
+    Nvme {
+        /// Whose connection it is.
+        connection: frontend::ConnectionId,
+        /// The queue's tag.
+        tag: u64,
+        /// What it asks.
+        call: amita_nvme::Call,
+    },
+    /// From the register, to a queue's front.
+    NvmeReply {
+        /// The front.
+        front: frontend::FrontId,
+        /// The tag of what it asked, or 0.
+        tag: u64,
+        /// What is said.
+        word: amita_nvme::Reply,
+    },
+    /// The settings that concern NVMe hosts, made anew.
+    Catalog(std::sync::Arc<amita_nvme::Catalog>),
+    /// A store of this node serves now, on this core.
+    StoreServes {
+        /// The store.
+        store: StoreId,
+        /// The core.
+        core: usize,
+    },
+    /// A store of this node could not be opened or mounted.
+    StoreUnmounted,
+    /// An incoming link is gone: the receiving core's stores take its credits back.
+    LinkClosed {
+        /// The link.
+        link: LinkId,
+    },
+    /// A link to the peer is there, and this core may send over the named one.
+    PeerUp {
+        /// The peer.
+        peer: NodeId,
+        /// The link to name.
+        link: Link,
+    },
+    /// The link to the peer broke.
+    PeerDown {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// To the cores that hold links to the peer: the port at the end of the sender's refuses, for so long and so often that it
+    /// counts; or it does not.
+    PeerRefused {
+        /// The peer.
+        peer: NodeId,
+        /// The core that says so.
+        core: usize,
+        /// Does it?
+        refused: bool,
+    },
+    /// The peer is to be taken for dead.
+    PeerLost {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// A change of the metadata, passed on by the core that the control thread talks to.
+    Record(crate::control::Record),
+    /// The end of a metadata call of a sequencer on the receiving core.
+    Metadata {
+        /// Which.
+        call: volume::CallId,
+        /// How it ended.
+        result: Result<amita_metadata::Reply, amita_metadata::Error>,
+    },
+}
+
+impl From<NodeMessage> for CoreMessage {
+    fn from(message: NodeMessage) -> CoreMessage {
+        CoreMessage::Node(message)
+    }
+}
+
+/// Where a volume's I/O goes, as the directory knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// It is open here, on every core.
+    Here,
+    /// To its owner.
+    There(NodeId),
+    /// Nobody knows yet: ask again.
+    Later,
+    /// There is no such volume, or it cannot be opened.
+    Nowhere,
+}
+
+/// Where an I/O came in: the core, the front end and its own tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The core.
+    pub core: u16,
+    /// The front end there.
+    pub front: frontend::FrontId,
+    /// Its tag.
+    pub tag: u64,
+    /// When its last byte had come in, and when it was parsed; of an I/O.
+    pub arrived: Time,
+    /// See `arrived`.
+    pub parsed: Time,
+    /// Its trace, if it has one.
+    pub trace: TraceId,
+    /// The host, where its front serves hosts that other gateways serve as well: such I/O may be forwarded.
+    pub host: frontend::HostKey,
+    /// Of a forwarded request: the generation under which alone it may be carried out here. Zero: of a host of ours.
+    pub generation: Generation,
+}
+
+impl Origin {
+    /// May what is asked be carried out under this generation of ours? What other gateways forward names the one that they
+    /// mean: they may have gone to the next owner with it since (R9).
+    #[must_use]
+    pub fn may_act_under(&self, generation: Generation) -> bool {
+        self.generation == Generation(0) || self.generation == generation
+    }
+}
+
+impl CoreMessage {
+    /// Is it a step of an I/O, which changes nothing that anybody waits for?
+    #[must_use]
+    pub fn is_of_io(&self) -> bool {
+        matches!(self, CoreMessage::Io(_))
+    }
+}
