@@ -134,7 +134,7 @@ impl Profile {
 }
 
 /// Switches rules of the store off.
-pub type Plants = amita_store::Planted;
+pub type Plants = amita_store::Faults;
 
 /// Runs a seed with its own profile.
 #[must_use]
@@ -222,7 +222,7 @@ impl Solo {
         let config = amita_store::Config {
             cluster: Some(CLUSTER),
             discard: self.profile.discard,
-            planted: self.planted,
+            faults: self.planted,
             ..amita_store::Config::default()
         };
         let service = StoreService::open(&mut driver, Path::new(DISK), config).map_err(|error| error.to_string())?;

@@ -23,6 +23,7 @@ mod allocator;
 mod config;
 mod credits;
 mod error;
+mod faults;
 mod fences;
 pub mod format;
 mod index;
@@ -32,8 +33,9 @@ mod slot_map;
 mod status;
 mod store;
 
-pub use config::{Config, Discard, Plant, Planted};
+pub use config::{Config, Discard};
 pub use error::{FormatError, MountError};
+pub use faults::{Fault, Faults};
 pub use format::{Format, FormatParams, MIN_STORE_BYTES, format};
 pub use index::Entry;
 pub use status::{Counters, MountReport, State, Status};

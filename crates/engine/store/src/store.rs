@@ -50,8 +50,9 @@ mod verify;
 mod write;
 
 use crate::allocator::{Allocator, Freed, ReadWindow};
-use crate::config::{Config, Plant::FenceWaitsForRoom};
+use crate::config::Config;
 use crate::credits::{AccountId, Credits};
+use crate::faults::{self, Fault};
 use crate::fences::{Fences, VolumeKey};
 use crate::format::record::Fence;
 use crate::format::superblock::{Checkpoint, Superblock};
@@ -257,12 +258,13 @@ impl Store {
         if let Some(refusal) = refusal {
             return self.refuse(asker, refusal);
         }
-        let room = if matches!(request.body, RequestBody::Fence { .. }) && !self.config.planted.has(FenceWaitsForRoom) {
-            // Whoever takes over is let in whatever the old owners ask for: fences have room of their own.
-            self.fence_queue.len() < self.config.max_requests
-        } else {
-            self.waiting_requests() < self.config.max_requests
-        };
+        let room =
+            if matches!(request.body, RequestBody::Fence { .. }) && !self.config.faults.has(Fault::FenceWaitsForRoom) {
+                // Whoever takes over is let in whatever the old owners ask for: fences have room of their own.
+                self.fence_queue.len() < self.config.max_requests
+            } else {
+                self.waiting_requests() < self.config.max_requests
+            };
         if !room || buggify(Point::StoreBusy) {
             return self.refuse(asker, Refusal::Busy);
         }
@@ -286,7 +288,7 @@ impl Store {
             };
             return self.fence(asker, fence, given_back);
         }
-        let scope = self.planted_scope(scope);
+        let scope = faults::let_in(self.config.faults, &self.fences, scope);
         let right = match self.fences.check(&scope) {
             Ok(right) => right,
             Err(refusal) => return self.refuse(asker, refusal),
@@ -296,22 +298,6 @@ impl Store {
         let ended = self.credits.open(account, scope.volume, scope.generation);
         self.linger(ended);
         self.dispatch(asker, &scope, right, request.body, payload);
-    }
-
-    /// The planted faults: an older epoch or generation is taken for the present one.
-    fn planted_scope(&self, mut scope: amita_types::message::Scope) -> amita_types::message::Scope {
-        use crate::config::Plant;
-        if self.config.planted.has(Plant::OldEpochLetIn)
-            && let Err(Refusal::StaleEpoch { epoch }) = self.fences.check(&scope)
-        {
-            scope.epoch = epoch;
-        }
-        if self.config.planted.has(Plant::OldOwnerLetIn)
-            && let Err(Refusal::Fenced { generation }) = self.fences.check(&scope)
-        {
-            scope.generation = generation;
-        }
-        scope
     }
 
     /// The asker is gone: its credits return, after a while (rule R7). What it asked for goes on.

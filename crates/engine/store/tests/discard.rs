@@ -151,9 +151,9 @@ fn what_is_discarded_was_nobodys() {
 #[cfg(feature = "planted")]
 #[test]
 fn without_the_pin_a_late_discard_erases_a_new_block() {
-    let planted = amita_store::Planted::NONE.with(amita_store::Plant::DiscardUnpinned);
+    let faults = amita_store::Faults::NONE.with(amita_store::Fault::DiscardUnpinned);
     let config = Config {
-        planted,
+        faults,
         ..Config::default()
     };
     let found = (0..20).any(|seed| {

@@ -4,21 +4,21 @@
 mod common;
 
 use amita_reactor::{Pool, Time};
-use amita_store::{Config, Plant, Planted, State};
+use amita_store::{Config, Fault, Faults, State};
 use amita_types::Version;
 use common::play::{Rules, play};
 use common::{Asker, BLOCK, Disk, Rig, Rng, image, params, version};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-fn config(plant: Plant) -> Config {
+fn config(plant: Fault) -> Config {
     Config {
-        planted: Planted::NONE.with(plant),
+        faults: Faults::NONE.with(plant),
         ..Config::default()
     }
 }
 
 /// Plays until the fault shows; says in which seed.
-fn found(plant: Plant) {
+fn found(plant: Fault) {
     for seed in 0..160 {
         let mut rules = Rules::new(seed, 5_000);
         rules.config = config(plant);
@@ -32,57 +32,57 @@ fn found(plant: Plant) {
 
 #[test]
 fn r1_any_predecessor() {
-    found(Plant::AnyPredecessor);
+    found(Fault::AnyPredecessor);
 }
 
 #[test]
 fn r4_no_promise_wait() {
-    found(Plant::NoPromiseWait);
+    found(Fault::NoPromiseWait);
 }
 
 #[test]
 fn r6_no_drain() {
-    found(Plant::NoDrain);
+    found(Fault::NoDrain);
 }
 
 #[test]
 fn r8_resend_at_once() {
-    found(Plant::ResendAtOnce);
+    found(Fault::ResendAtOnce);
 }
 
 #[test]
 fn d1_reuse_at_once() {
-    found(Plant::ReuseAtOnce);
+    found(Fault::ReuseAtOnce);
 }
 
 #[test]
 fn d2_answers_out_of_order() {
-    found(Plant::AnswersOutOfOrder);
+    found(Fault::AnswersOutOfOrder);
 }
 
 #[test]
 fn d2_chain_unchecked() {
-    found(Plant::ChainUnchecked);
+    found(Fault::ChainUnchecked);
 }
 
 #[test]
 fn d6_no_pin() {
-    found(Plant::NoPin);
+    found(Fault::NoPin);
 }
 
 #[test]
 fn r2_fence_not_persisted() {
-    found(Plant::FenceNotPersisted);
+    found(Fault::FenceNotPersisted);
 }
 
 #[test]
 fn replay_unverified() {
-    found(Plant::ReplayUnverified);
+    found(Fault::ReplayUnverified);
 }
 
 #[test]
 fn d5_loses_slots() {
-    found(Plant::LosesSlots);
+    found(Fault::LosesSlots);
 }
 
 fn rig_with(config: Config) -> (Rig, Asker) {
@@ -103,7 +103,7 @@ fn rig_with(config: Config) -> (Rig, Asker) {
 fn sum_unchecked() {
     for planted in [false, true] {
         let config = if planted {
-            config(Plant::SumUnchecked)
+            config(Fault::SumUnchecked)
         } else {
             Config::default()
         };
@@ -127,7 +127,7 @@ fn sum_unchecked() {
 fn d4_end_at_first_bad() {
     for planted in [false, true] {
         let config = if planted {
-            config(Plant::EndAtFirstBad)
+            config(Fault::EndAtFirstBad)
         } else {
             Config::default()
         };

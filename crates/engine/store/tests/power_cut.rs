@@ -443,12 +443,12 @@ fn a_log_that_ends_before_a_page_that_is_there_is_reported() {
 #[cfg(feature = "planted")]
 mod planted {
     use super::*;
-    use amita_store::{Plant, Planted};
+    use amita_store::{Fault, Faults};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    fn found(plant: Plant, medium: Medium) {
+    fn found(plant: Fault, medium: Medium) {
         let config = Config {
-            planted: Planted::NONE.with(plant),
+            faults: Faults::NONE.with(plant),
             ..Config::default()
         };
         // Few states of many lives: what an older life has left is where the rules are needed.
@@ -472,27 +472,27 @@ mod planted {
 
     #[test]
     fn d1_reuse_at_once() {
-        found(Plant::ReuseAtOnce, Medium::Sure);
+        found(Fault::ReuseAtOnce, Medium::Sure);
     }
 
     #[test]
     fn d2_answers_out_of_order() {
-        found(Plant::AnswersOutOfOrder, Medium::Volatile);
+        found(Fault::AnswersOutOfOrder, Medium::Volatile);
     }
 
     #[test]
     fn d2_chain_unchecked() {
-        found(Plant::ChainUnchecked, Medium::Sure);
+        found(Fault::ChainUnchecked, Medium::Sure);
     }
 
     #[test]
     fn replay_unverified() {
-        found(Plant::ReplayUnverified, Medium::Sure);
+        found(Fault::ReplayUnverified, Medium::Sure);
     }
 
     #[test]
     fn r2_fence_not_persisted() {
-        found(Plant::FenceNotPersisted, Medium::Sure);
+        found(Fault::FenceNotPersisted, Medium::Sure);
     }
 }
 

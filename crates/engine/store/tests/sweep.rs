@@ -6,7 +6,7 @@ mod common;
 
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::offline::{CheckOptions, check};
-use amita_store::{Config, Planted, State};
+use amita_store::{Config, Faults, State};
 use amita_types::holdings::{HeldGroup, HeldVolume, Holdings};
 use amita_types::message::{AnswerBody, Refusal, RequestBody};
 use amita_types::{ChunkIndex, Epoch, Generation, GroupId, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId};
@@ -48,9 +48,9 @@ fn holdings(living: &[u64], given: u64, left_at: Option<u64>) -> Arc<Holdings> {
     })
 }
 
-fn rig(planted: Planted) -> Rig {
+fn rig(faults: Faults) -> Rig {
     let config = Config {
-        planted,
+        faults,
         ..Config::default()
     };
     let disk = Disk::new(image(&params(SIZE)), true);
@@ -140,8 +140,8 @@ fn listed(rig: &mut Rig, owner: &mut Asker) -> Vec<u64> {
     }
 }
 
-fn deleted_for_good(planted: Planted) {
-    let mut rig = rig(planted);
+fn deleted_for_good(faults: Faults) {
+    let mut rig = rig(faults);
     let mut living = fill(&mut rig, 3, 4);
     let mut deleted = fill(&mut rig, 5, 10);
     assert_eq!(used(&rig), 3 * 14);
@@ -186,12 +186,12 @@ fn deleted_for_good(planted: Planted) {
 
 #[test]
 fn what_is_deleted_goes_and_never_comes_back() {
-    deleted_for_good(Planted::NONE);
+    deleted_for_good(Faults::NONE);
 }
 
 #[test]
 fn what_the_metadata_has_never_known_stays() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     fill(&mut rig, 5, 10);
     // Older metadata, restored: it has not given that number yet.
     sweep(&mut rig, holdings(&[], 4, None));
@@ -210,7 +210,7 @@ fn what_the_metadata_has_never_known_stays() {
 
 #[test]
 fn a_write_that_was_accepted_before_goes_too() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     let mut owner = fill(&mut rig, 5, 1);
     // A part of a block: it waits for what is there, which is read from the disk.
     let mut rig = restarted(&rig);
@@ -227,7 +227,7 @@ fn a_write_that_was_accepted_before_goes_too() {
 
 #[test]
 fn what_the_owners_of_deleted_volumes_were_granted_returns() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     for volume in 2..=10 {
         fill(&mut rig, volume, 1);
     }
@@ -245,7 +245,7 @@ fn what_the_owners_of_deleted_volumes_were_granted_returns() {
 /// Parts of roll-forwards that nobody ends go with the group.
 #[test]
 fn a_group_that_moved_away_leaves_no_parts_of_roll_forwards() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     let mut owner = fill(&mut rig, 3, 1);
     let part = |rig: &mut Rig, owner: &mut Asker, chunk, epoch, index| {
         let mut part = owner.request(RequestBody::Roll {
@@ -292,7 +292,7 @@ fn leaf_of(rig: &Rig, volume: u64, chunk: u64) -> usize {
 
 #[test]
 fn a_chunk_with_a_rotten_leaf_goes() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     let mut owner = fill(&mut rig, 5, 3);
     // A checkpoint, and a start after it: the leaves are on the disk only.
     for counter in 2..2000 {
@@ -316,7 +316,7 @@ fn a_chunk_with_a_rotten_leaf_goes() {
 /// A leaf that cannot be read now may be whole: its chunk goes when it can.
 #[test]
 fn a_chunk_with_an_unreadable_leaf_goes_when_it_can_be_read() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     let mut owner = fill(&mut rig, 5, 3);
     for counter in 2..2000 {
         let (version, previous) = (version(1, counter), version(1, counter - 1));
@@ -332,8 +332,8 @@ fn a_chunk_with_an_unreadable_leaf_goes_when_it_can_be_read() {
     assert_eq!((used(&rig), rig.store.status().chunks), (0, 0));
 }
 
-fn moved_away(planted: Planted) {
-    let mut rig = rig(planted);
+fn moved_away(faults: Faults) {
+    let mut rig = rig(faults);
     let mut old = fill(&mut rig, 3, 10);
     sweep(&mut rig, holdings(&[3], 3, Some(4)));
     assert_eq!(used(&rig), 0);
@@ -353,12 +353,12 @@ fn moved_away(planted: Planted) {
 
 #[test]
 fn a_copy_that_moved_away_goes() {
-    moved_away(Planted::NONE);
+    moved_away(Faults::NONE);
 }
 
 #[test]
 fn a_store_that_is_only_away_keeps_what_it_has() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     fill(&mut rig, 3, 10);
     let mut away = (*holdings(&[3], 3, Some(4))).clone();
     Arc::make_mut(&mut away.groups[0]).members.push(STORE);
@@ -366,8 +366,8 @@ fn a_store_that_is_only_away_keeps_what_it_has() {
     assert_eq!(used(&rig), 30);
 }
 
-fn listed_again(planted: Planted) {
-    let mut rig = rig(planted);
+fn listed_again(faults: Faults) {
+    let mut rig = rig(faults);
     let mut owner = fill(&mut rig, 3, 10);
     owner.epoch = Epoch(5);
     owner.syncing = true;
@@ -380,13 +380,13 @@ fn listed_again(planted: Planted) {
 
 #[test]
 fn a_group_that_lists_the_store_again_finds_what_is_left() {
-    listed_again(Planted::NONE);
+    listed_again(Faults::NONE);
 }
 
 /// While chunks are on their way out (their leaves are being read) the group lists the store again. What it is told then stays
 /// true: a chunk that is listed stays, one that is not is gone when it joins.
-fn listed_while_it_goes(planted: Planted) {
-    let mut rig = rig(planted);
+fn listed_while_it_goes(faults: Faults) {
+    let mut rig = rig(faults);
     let mut owner = fill(&mut rig, 3, 10);
     // A checkpoint, and a start after it: the leaves are on the disk only.
     for counter in 2..2000 {
@@ -488,15 +488,15 @@ fn listed_while_it_goes(planted: Planted) {
 
 #[test]
 fn a_chunk_on_its_way_out_is_not_there() {
-    listed_while_it_goes(Planted::NONE);
+    listed_while_it_goes(Faults::NONE);
 }
 
 /// The power fails at any moment: a chunk that is missing is durably known to be needed by nobody.
-fn cut_at_any_moment(planted: Planted) {
+fn cut_at_any_moment(faults: Faults) {
     let mut seen = [0; 2];
     for seed in 0..60 {
         let mut rng = Rng(seed);
-        let mut rig = rig(planted);
+        let mut rig = rig(faults);
         let _ = fill(&mut rig, 3, 6);
         let _ = fill(&mut rig, 5, 6);
         let moves = seed % 2 == 0;
@@ -528,7 +528,7 @@ fn cut_at_any_moment(planted: Planted) {
 
 #[test]
 fn whatever_is_missing_after_a_power_cut_is_known_to_be_needed_by_nobody() {
-    cut_at_any_moment(Planted::NONE);
+    cut_at_any_moment(Faults::NONE);
 }
 
 /// While a checkpoint is written, a chunk that stands in it goes and comes again at a place in memory that the checkpoint has not
@@ -656,7 +656,7 @@ fn ten_thousand_deletions_are_little_work_at_a_time() {
 
 #[test]
 fn what_a_store_knows_of_the_deleted_does_not_grow_with_them() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     for round in 0..50u64 {
         let _ = fill(&mut rig, 2 + round, 1);
         rig.store.link_closed(rig.now, amita_store::LinkId(2 + round));
@@ -670,7 +670,7 @@ fn what_a_store_knows_of_the_deleted_does_not_grow_with_them() {
 
 #[test]
 fn a_chunk_with_snapshots_goes_whole() {
-    let mut rig = rig(Planted::NONE);
+    let mut rig = rig(Faults::NONE);
     let mut owner = fill(&mut rig, 5, 2);
     for snapshot in 1..4 {
         let mut request = owner.write_request(
@@ -692,35 +692,35 @@ fn a_chunk_with_snapshots_goes_whole() {
 #[cfg(feature = "planted")]
 mod planted {
     use super::*;
-    use amita_store::Plant;
+    use amita_store::Fault;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    fn is_found(plant: Plant, by: fn(Planted)) {
-        let planted = Planted::NONE.with(plant);
+    fn is_found(plant: Fault, by: fn(Faults)) {
+        let faults = Faults::NONE.with(plant);
         assert!(
-            catch_unwind(AssertUnwindSafe(|| by(planted))).is_err(),
+            catch_unwind(AssertUnwindSafe(|| by(faults))).is_err(),
             "{plant:?} is not found"
         );
     }
 
     #[test]
     fn what_is_deleted_comes_back() {
-        is_found(Plant::DropUnfenced, deleted_for_good);
+        is_found(Fault::DropUnfenced, deleted_for_good);
     }
 
     #[test]
     fn a_store_without_its_chunks_is_in_sync() {
-        is_found(Plant::DropUnfenced, moved_away);
-        is_found(Plant::DropUnfenced, cut_at_any_moment);
+        is_found(Fault::DropUnfenced, moved_away);
+        is_found(Fault::DropUnfenced, cut_at_any_moment);
     }
 
     #[test]
     fn a_listed_copy_goes() {
-        is_found(Plant::DropRelisted, listed_again);
+        is_found(Fault::DropRelisted, listed_again);
     }
 
     #[test]
     fn a_chunk_goes_that_was_listed() {
-        is_found(Plant::GoingIsThere, listed_while_it_goes);
+        is_found(Fault::GoingIsThere, listed_while_it_goes);
     }
 }

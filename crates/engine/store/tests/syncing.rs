@@ -704,12 +704,12 @@ fn the_power_fails_anywhere_on_the_way_back() {
 #[cfg(feature = "planted")]
 mod planted {
     use super::*;
-    use amita_store::{Plant, Planted};
+    use amita_store::{Fault, Faults};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    fn found(plant: Plant) {
+    fn found(plant: Fault) {
         let config = Config {
-            planted: Planted::NONE.with(plant),
+            faults: Faults::NONE.with(plant),
             ..Config::default()
         };
         let lost = |seed: &u64| catch_unwind(AssertUnwindSafe(|| play(*seed, 2, 40, &config))).is_err();
@@ -719,12 +719,12 @@ mod planted {
 
     #[test]
     fn r5_what_is_not_in_sync_serves() {
-        found(Plant::ServesSyncing);
+        found(Fault::ServesSyncing);
     }
 
     #[test]
     fn r5_whatever_is_there_is_replaced() {
-        found(Plant::MendsAnything);
+        found(Fault::MendsAnything);
     }
 }
 

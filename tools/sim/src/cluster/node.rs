@@ -214,7 +214,7 @@ impl Node {
             promise: settings.promise,
             max_requests: settings.max_requests,
             idle_mark_after: settings.idle_mark_after,
-            planted: setup.plants.store,
+            faults: setup.plants.store,
             ..amita_store::Config::default()
         };
         let sequencer = amita_sequencer::Config {

@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Plants {
     /// Of the stores.
-    pub store: amita_store::Planted,
+    pub store: amita_store::Faults,
     /// Of the sequencers.
     pub volume: amita_sequencer::Faults,
     /// Of the gateways.

@@ -4,7 +4,7 @@ use super::{Ground, Mutant};
 use crate::cluster::Plants;
 use crate::scenarios::plant;
 #[cfg(feature = "planted")]
-use amita_store::Plant;
+use amita_store::Fault as StoreFault;
 
 const fn store(name: &'static str, rule: &'static str, plant: fn(&mut Plants), known: &'static [u64]) -> Mutant {
     Mutant {
@@ -29,7 +29,7 @@ const fn cluster(name: &'static str, rule: &'static str, plant: fn(&mut Plants),
 /// Switches a rule of the stores off.
 macro_rules! of_store {
     ($plant:ident) => {
-        plant!(plants => plants.store = plants.store.with(Plant::$plant))
+        plant!(plants => plants.store = plants.store.with(StoreFault::$plant))
     };
 }
 
@@ -108,7 +108,7 @@ fn of_clusters() -> Vec<Mutant> {
             "R5",
             plant!(plants => {
                 plants.volume = plants.volume.with(amita_sequencer::Fault::ReadFromSyncing);
-                plants.store = plants.store.with(Plant::ServesSyncing);
+                plants.store = plants.store.with(StoreFault::ServesSyncing);
             }),
             &[17],
         ),

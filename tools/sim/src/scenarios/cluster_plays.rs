@@ -5,7 +5,7 @@ use crate::cluster::{Fronted, Passers, Protocol, Setup};
 use crate::faults::{Fault, Lost, Plan, Step};
 use crate::random::Random;
 #[cfg(feature = "planted")]
-use amita_store::Plant;
+use amita_store::Fault as StoreFault;
 use std::time::Duration;
 
 pub(super) const MS: u64 = 1_000_000;
@@ -707,7 +707,7 @@ pub fn all() -> Vec<Scenario> {
                 "R1: writes that arrive out of order are refused",
                 "After a broken connection W2 comes before W1: a store that took it would never get W1.",
                 cuts,
-                plant!(plants => plants.store = plants.store.with(Plant::AnyPredecessor)),
+                plant!(plants => plants.store = plants.store.with(StoreFault::AnyPredecessor)),
             )
         },
         Scenario {
@@ -718,7 +718,7 @@ pub fn all() -> Vec<Scenario> {
                 "R13: a copy that moved away goes, and one that is listed again stays",
                 "Late word of the epoch without it reaches a store that is listed again: it drops what it has just been given.",
                 moves_back,
-                plant!(plants => plants.store = plants.store.with(Plant::DropRelisted)),
+                plant!(plants => plants.store = plants.store.with(StoreFault::DropRelisted)),
             )
         },
         scenario(
@@ -996,7 +996,7 @@ pub fn all() -> Vec<Scenario> {
             "D7: a part of a rotten block is not written",
             "The part is merged with what has rotted, and the block gets a fresh, valid checksum.",
             rot_under_parts,
-            plant!(plants => plants.store = plants.store.with(Plant::FreshSum)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::FreshSum)),
         ),
         // Without the rule writes wait for ever, and the cluster's judge excuses that: a rotten copy at the least number of
         // copies counts as one that is away by right.
@@ -1013,7 +1013,7 @@ pub fn all() -> Vec<Scenario> {
             "I3: what does not match its checksum is not served",
             "Bits of one member's data rot; reads go to another member.",
             rot,
-            plant!(plants => plants.store = plants.store.with(Plant::SumUnchecked)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::SumUnchecked)),
         ),
         scenario(
             "R2: an eviction compares the volume's generation",

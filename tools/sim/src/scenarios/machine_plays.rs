@@ -5,7 +5,7 @@ use super::{Play, Scenario, plant};
 use crate::cluster::Setup;
 use crate::faults::Fault;
 #[cfg(feature = "planted")]
-use amita_store::Plant;
+use amita_store::Fault as StoreFault;
 use std::time::Duration;
 
 /// The owner's clock is a tenth slow and the others' are a tenth fast, when the owner is cut off together with its store.
@@ -194,7 +194,7 @@ pub fn all() -> Vec<Scenario> {
             "D4: what a mount cannot read it does not take for torn",
             "The last member loses power; a read of its last batch fails at the mount; the batch was acknowledged.",
             last_copy,
-            plant!(plants => plants.store = plants.store.with(Plant::UnreadableIsTorn)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::UnreadableIsTorn)),
         ),
     ]
 }

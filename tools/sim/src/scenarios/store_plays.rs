@@ -6,7 +6,7 @@ use crate::solo::Profile;
 use amita_reactor::sim::Backing;
 use amita_store::Discard;
 #[cfg(feature = "planted")]
-use amita_store::Plant;
+use amita_store::Fault as StoreFault;
 use std::time::Duration;
 
 fn any(seed: u64) -> Profile {
@@ -105,13 +105,13 @@ pub fn all() -> Vec<Scenario> {
                 gap_percent: 5,
                 ..any(seed)
             },
-            plant!(plants => plants.store = plants.store.with(Plant::AnyPredecessor)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::AnyPredecessor)),
         ),
         scenario(
             "R2: a fence is durable before it is answered",
             "A store answers a fence, loses power, and a sequencer of old comes by.",
             fences,
-            plant!(plants => plants.store = plants.store.with(Plant::FenceNotPersisted)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::FenceNotPersisted)),
         ),
         scenario(
             "R4: a store restarts and is fenced at once",
@@ -120,13 +120,13 @@ pub fn all() -> Vec<Scenario> {
                 fence_percent: 3,
                 ..any(seed)
             },
-            plant!(plants => plants.store = plants.store.with(Plant::NoPromiseWait)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::NoPromiseWait)),
         ),
         scenario(
             "R6: a fence drains what was accepted before it",
             "M2 says v9 with v10 on its way to the disk, which surfaces when the next sequencer has counted without it.",
             fences,
-            plant!(plants => plants.store = plants.store.with(Plant::NoDrain)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::NoDrain)),
         ),
         scenario(
             "R8: a resend is answered once the original is durable",
@@ -135,7 +135,7 @@ pub fn all() -> Vec<Scenario> {
                 resend_percent: 30,
                 ..busy(seed)
             },
-            plant!(plants => plants.store = plants.store.with(Plant::ResendAtOnce)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::ResendAtOnce)),
         ),
         Scenario {
             seeds: 400,
@@ -143,20 +143,20 @@ pub fn all() -> Vec<Scenario> {
                 "D1: a freed slot waits for a durable mark",
                 "v5's slot is overwritten; after a crash replay finds v5's checksum wrong and throws v6 away too.",
                 crowded,
-                plant!(plants => plants.store = plants.store.with(Plant::ReuseAtOnce)),
+                plant!(plants => plants.store = plants.store.with(StoreFault::ReuseAtOnce)),
             )
         },
         scenario(
             "D2: answers go out in log order",
             "Page k+1 is answered, page k is lost by a power cut.",
             busy,
-            plant!(plants => plants.store = plants.store.with(Plant::AnswersOutOfOrder)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::AnswersOutOfOrder)),
         ),
         scenario(
             "D2: a page names its predecessor and its mount",
             "After a replay that ended short, an old page k+1 is taken for a new one.",
             busy,
-            plant!(plants => plants.store = plants.store.with(Plant::ChainUnchecked)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::ChainUnchecked)),
         ),
         scenario(
             "D4: damage is not the end of the log",
@@ -165,31 +165,31 @@ pub fn all() -> Vec<Scenario> {
                 rot_percent: 60,
                 ..busy(seed)
             },
-            plant!(plants => plants.store = plants.store.with(Plant::EndAtFirstBad)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::EndAtFirstBad)),
         ),
         scenario(
             "D3: what is written into a hole of a file is flushed",
             "Space of a file was given back; the power fails after a write into it, and acknowledged data reads as zeros.",
             holes,
-            plant!(plants => plants.store = plants.store.with(Plant::HolesUnflushed)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::HolesUnflushed)),
         ),
         scenario(
             "D5: the free map comes from the checkpoint",
             "The log goes round many times; a mount starts from a checkpoint and applies only what came later.",
             tight,
-            plant!(plants => plants.store = plants.store.with(Plant::FreeMapStale)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::FreeMapStale)),
         ),
         scenario(
             "D6: slots are pinned by reads under way",
             "A slot is freed and written again while a read of it is on its way: the read looks like rot.",
             slow_reads,
-            plant!(plants => plants.store = plants.store.with(Plant::NoPin)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::NoPin)),
         ),
         scenario(
             "I3: replay takes a record only with all of its data",
             "A power cut keeps the log's page and loses some of the data that was written beside it.",
             busy,
-            plant!(plants => plants.store = plants.store.with(Plant::ReplayUnverified)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::ReplayUnverified)),
         ),
     ]
 }

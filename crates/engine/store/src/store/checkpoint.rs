@@ -10,6 +10,7 @@
 
 use super::{Store, io::Io};
 use crate::State;
+use crate::faults::Fault;
 use crate::format::checkpoint::{
     CHUNK_BYTES, ChunkItem, GROUP_BYTES, Leaves, PageWriter, Paused, SHARED_BYTES, SLOTS_BYTES, SLOTS_PER_ITEM,
     VOLUME_BYTES, flag,
@@ -425,7 +426,7 @@ impl Store {
     }
 
     fn checkpoint_close(&mut self) {
-        if self.file.volatile_cache && !self.config.planted.has(crate::config::Plant::CheckpointUnflushed) {
+        if self.file.volatile_cache && !self.config.faults.has(Fault::CheckpointUnflushed) {
             self.checkpoint.phase = Phase::Flush;
             self.start_flush(Io::CheckpointFlush);
         } else {

@@ -7,6 +7,7 @@ use super::op::Change;
 use super::pages::{Pages, record_bytes, seal_pages};
 use super::trace::Course;
 use super::{Store, io::Io};
+use crate::faults::Fault;
 use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
 use crate::format::record::{MAX_RECORD_BYTES, Run};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot};
@@ -365,14 +366,6 @@ impl Store {
         writes
     }
 
-    /// How far all is verified (rule D1).
-    fn planted_mark(&self) -> u64 {
-        if self.config.planted.has(crate::config::Plant::MarkEverything) {
-            return self.log.next;
-        }
-        self.log.applied
-    }
-
     /// Fills and starts the pages of a batch; returns how many there are.
     fn write_pages(&mut self, mut buffer: BufMut, ops: &[u32], writes: &mut u32) -> u64 {
         let mut pages = Pages {
@@ -390,7 +383,11 @@ impl Store {
             store: page::tag(self.id),
             mount: self.superblock.mount,
             sequence: self.log.next,
-            mark: self.planted_mark(),
+            mark: if self.config.faults.has(Fault::MarkEverything) {
+                self.log.next
+            } else {
+                self.log.applied
+            },
             previous_sum: self.log.last_sum,
             index: 0,
             pages: used.len() as u16,

@@ -7,7 +7,8 @@
 //! device says: so files are discarded only if that was asked for, and from then on every write is flushed.
 
 use super::{Effect, Store, io::Io};
-use crate::config::{Discard, Plant};
+use crate::config::Discard;
+use crate::faults::Fault;
 use crate::format::PAGE_BYTES;
 use crate::format::record::Run;
 use std::collections::VecDeque;
@@ -84,7 +85,7 @@ impl Store {
             if now.count < LEAST_SLOTS {
                 continue;
             }
-            if !self.config.planted.has(Plant::DiscardUnpinned) {
+            if !self.config.faults.has(Fault::DiscardUnpinned) {
                 for n in 0..now.count {
                     let taken = self.allocator.claim(now.slot.plus(n));
                     assert!(taken, "only what is free is discarded");
@@ -92,7 +93,7 @@ impl Store {
             }
             self.discard.under_way = Some(now);
             // Rule D3.
-            let unflushed = self.config.planted.has(Plant::HolesUnflushed);
+            let unflushed = self.config.faults.has(Fault::HolesUnflushed);
             self.file.volatile_cache |= self.file.discard_makes_holes && !unflushed;
             self.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
             let offset = self.superblock.geometry.slot_offset(now.slot);
@@ -110,7 +111,7 @@ impl Store {
     pub(super) fn discarded(&mut self, result: &io::Result<()>) {
         self.discard.off |= result.is_err();
         if let Some(run) = self.discard.under_way.take()
-            && !self.config.planted.has(Plant::DiscardUnpinned)
+            && !self.config.faults.has(Fault::DiscardUnpinned)
         {
             let given = self.allocator.give(run);
             assert!(given, "nobody else has what is being discarded");
@@ -126,7 +127,7 @@ impl Store {
     /// Slots that are being discarded.
     pub(super) fn discarding(&self) -> u64 {
         match self.discard.under_way {
-            Some(run) if !self.config.planted.has(Plant::DiscardUnpinned) => u64::from(run.count),
+            Some(run) if !self.config.faults.has(Fault::DiscardUnpinned) => u64::from(run.count),
             _ => 0,
         }
     }

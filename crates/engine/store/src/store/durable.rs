@@ -3,7 +3,7 @@
 use super::op::Change;
 use super::trace::Course;
 use super::{Store, io::Io};
-use crate::config::Plant;
+use crate::faults::Fault;
 use crate::format::record::Run;
 use crate::index::{ChunkKey, Entry, NO_OP};
 use crate::slot_map::SlotMap;
@@ -64,7 +64,7 @@ impl Store {
 
     /// Applies the batches that are durable and have no older one before them that is not.
     fn retire(&mut self) {
-        if self.config.planted.has(Plant::AnswersOutOfOrder) {
+        if self.config.faults.has(Fault::AnswersOutOfOrder) {
             self.answer_out_of_order();
         }
         while self.log.batches.front().is_some_and(|batch| batch.durable) {
@@ -102,7 +102,7 @@ impl Store {
             return Ok(());
         }
         let durable = self.index.chunk(op.chunk).durable;
-        if durable == op.previous || self.config.planted.has(Plant::AnyPredecessor) {
+        if durable == op.previous || self.config.faults.has(Fault::AnyPredecessor) {
             return Ok(());
         }
         Err(format!(
@@ -112,7 +112,7 @@ impl Store {
         ))
     }
 
-    /// The planted fault: what is durable itself is answered whatever was logged before it.
+    /// [`Fault::AnswersOutOfOrder`]: what is durable itself is answered whatever was logged before it.
     fn answer_out_of_order(&mut self) {
         for at in 0..self.log.batches.len() {
             if !self.log.batches[at].durable {

@@ -2,8 +2,8 @@
 
 use super::op::{Change, Op};
 use super::{Asker, LinkId, Store};
-use crate::config::Plant;
 use crate::credits::AccountId;
+use crate::faults::Fault;
 use crate::fences::Verdict;
 use crate::format::record::Fence;
 use crate::index::ChunkKey;
@@ -52,7 +52,7 @@ impl Store {
     pub(super) fn advance_fences(&mut self) {
         let mut at = 0;
         while at < self.fence_queue.len() {
-            let promises = !self.config.planted.has(Plant::NoPromiseWait);
+            let promises = !self.config.faults.has(Fault::NoPromiseWait);
             let pending = &self.fence_queue[at];
             let verdict = self
                 .fences
@@ -62,7 +62,7 @@ impl Store {
                 _ => None,
             };
             self.count_waiting(at, waits);
-            let early = self.config.planted.has(Plant::NoDrain);
+            let early = self.config.faults.has(Fault::NoDrain);
             match verdict {
                 Verdict::Drain if early => {}
                 Verdict::Wait(_) | Verdict::Drain => {
@@ -84,7 +84,7 @@ impl Store {
                     self.answer_fence(pending.asker, &pending.fence);
                     self.log_fence(None, pending.fence);
                 }
-                _ if self.config.planted.has(Plant::FenceNotPersisted) => {
+                _ if self.config.faults.has(Fault::FenceNotPersisted) => {
                     self.adopt_fence(&pending.fence);
                     self.answer_fence(pending.asker, &pending.fence);
                 }

@@ -1,7 +1,7 @@
 //! Which chunks there are.
 
 use super::{Asker, Store};
-use crate::config::Plant;
+use crate::faults::Fault;
 use crate::index::ChunkFilter;
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, ChunkState, MAX_LISTED_CHUNKS, Problem};
@@ -41,7 +41,7 @@ impl Store {
                     continue;
                 };
                 let chunk = self.index.chunk(key);
-                let going = chunk.deleting && !self.config.planted.has(Plant::GoingIsThere);
+                let going = chunk.deleting && !self.config.faults.has(Fault::GoingIsThere);
                 if chunk.is_there() && !chunk.deleted && !going {
                     chunks.push(ChunkState {
                         chunk: index,

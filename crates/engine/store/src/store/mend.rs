@@ -6,7 +6,7 @@
 
 use super::op::{Change, Op, RollChange};
 use super::{Asker, Store};
-use crate::config::Plant;
+use crate::faults::Fault;
 use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{ChunkKey, View, WORST_BYTES_PER_BLOCK};
@@ -126,7 +126,7 @@ impl Store {
         let Change::Mend(mend) = std::mem::replace(&mut self.ops.get_mut(key).change, Change::Whole) else {
             unreachable!("the caller has looked");
         };
-        let anything = self.config.planted.has(Plant::MendsAnything);
+        let anything = self.config.faults.has(Fault::MendsAnything);
         let (mut kept, mut skipped) = (MendChange::default(), Vec::new());
         let mut payload = mend.change.payload.iter();
         for ((entry, expect), &with_data) in mend.change.entries.iter().zip(&mend.expect).zip(&mend.change.with_data) {

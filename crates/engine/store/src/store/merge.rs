@@ -8,8 +8,8 @@ use super::leaf::{LostLeaf, Waiter};
 use super::op::Change;
 use super::{Asker, Store, io::Io};
 use crate::State;
-use crate::config::Plant;
 use crate::credits::AccountId;
+use crate::faults::Fault;
 use crate::format::PAGE_BYTES;
 use crate::index::{ChunkKey, Location, NO_OP, View};
 use amita_reactor::{BufMut, Slice};
@@ -179,7 +179,7 @@ impl Store {
             return;
         }
         self.window.end(window);
-        let unchecked = self.config.planted.has(Plant::SumUnchecked) || self.config.planted.has(Plant::FreshSum);
+        let unchecked = self.config.faults.has(Fault::SumUnchecked) || self.config.faults.has(Fault::FreshSum);
         let op = self.ops.get_mut(key);
         let merge = op.merge.as_mut().expect("it waits for its bases");
         let whole = result.is_ok() && (amita_types::crc32c(&buffer) == merge.base_sum[which] || unchecked);

@@ -20,11 +20,11 @@ use super::replay::ReadBatch;
 use super::{Store, io::Io};
 use crate::State;
 use crate::allocator::Allocator;
-use crate::config::Plant;
 use crate::error::MountError;
+use crate::faults::Fault;
 use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, flag};
 use crate::format::record::{Record, Run, deleted};
-use crate::format::superblock::{Fault, OFFSETS, Superblock};
+use crate::format::superblock::{self, OFFSETS, Superblock};
 use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
 use crate::index::{ChunkKey, Entry, Location};
 use crate::slot_map::SlotMap;
@@ -82,7 +82,7 @@ pub(super) struct Mount {
     pub(super) failed: usize,
     /// How many bytes it has, while it waits to be started again, and when that is.
     pub(super) again: Option<(usize, Time)>,
-    pub(super) superblocks: Vec<Result<Superblock, Fault>>,
+    pub(super) superblocks: Vec<Result<Superblock, superblock::Fault>>,
     /// The chunk whose items are being read from the checkpoint, and which state of it (0: itself).
     pub(super) chunk: Option<(ChunkKey, u32)>,
     /// For each chunk: log pages below this are in the checkpoint.
@@ -188,7 +188,7 @@ impl Store {
         let now = self.now;
         let Some(mount) = &mut self.mount else { return };
         mount.started.get_or_insert(now);
-        let torn = self.config.planted.has(Plant::UnreadableIsTorn);
+        let torn = self.config.faults.has(Fault::UnreadableIsTorn);
         if let Err(error) = &result {
             match mount.phase {
                 Phase::Log | Phase::Lookahead(_) if buffer.len() > PAGE_BYTES => {
@@ -277,7 +277,7 @@ impl Store {
                         self.mount_read(OFFSETS[which], PAGE_BYTES);
                         return Ok(());
                     }
-                    mount.superblocks.push(Err(Fault::Magic));
+                    mount.superblocks.push(Err(superblock::Fault::Magic));
                     self.choose_superblock()?;
                     return self.mount_next();
                 }
@@ -306,7 +306,7 @@ impl Store {
                 Phase::Lookahead(from) => {
                     let limit = (mount.next + LOOKAHEAD_PAGES).min(checkpoint.tail + geometry.log_pages);
                     let pages = log_step(&geometry, mount.narrow, from, limit);
-                    if pages == 0 || self.config.planted.has(Plant::EndAtFirstBad) {
+                    if pages == 0 || self.config.faults.has(Fault::EndAtFirstBad) {
                         mount.phase = Phase::Verify;
                         continue;
                     }
@@ -335,7 +335,7 @@ impl Store {
         let Some(mount) = &mut self.mount else { return Ok(()) };
         mount
             .superblocks
-            .push(page.ok_or(Fault::Unreadable).and_then(Superblock::decode));
+            .push(page.ok_or(superblock::Fault::Unreadable).and_then(Superblock::decode));
         if which + 1 < OFFSETS.len() {
             mount.phase = Phase::Superblock(which + 1);
             return Ok(());
@@ -491,7 +491,7 @@ impl Store {
                     return Err("a part of the map of slots is outside the store");
                 }
                 let positions = mount.slot_positions.get_or_insert_with(|| vec![u64::MAX; parts]);
-                let stale = self.config.planted.has(Plant::FreeMapStale);
+                let stale = self.config.faults.has(Fault::FreeMapStale);
                 positions[(first / SLOTS_PER_ITEM) as usize] = if stale { u64::MAX - 1 } else { *position };
                 mount.slots_first = *first;
             }
@@ -576,7 +576,7 @@ impl Store {
         self.report.bytes_read = self.counters.device_bytes_read;
         self.evict_leaves();
         // Promises of before the start may still hold (rule R4).
-        if !self.config.planted.has(Plant::PromiseForgotten) {
+        if !self.config.faults.has(Fault::PromiseForgotten) {
             self.fences.not_before(self.now.plus(self.config.promise));
         }
         self.state = State::Serving;
@@ -591,17 +591,20 @@ fn log_step(geometry: &Geometry, narrow: bool, from: u64, limit: u64) -> u64 {
 }
 
 /// The newer of two valid superblocks; what is wrong when there is none.
-fn choose(superblocks: &[Result<Superblock, Fault>]) -> Result<Superblock, MountError> {
+fn choose(superblocks: &[Result<Superblock, superblock::Fault>]) -> Result<Superblock, MountError> {
     for fault in superblocks.iter().filter_map(|superblock| superblock.as_ref().err()) {
         match fault {
-            Fault::Newer(found) => {
+            superblock::Fault::Newer(found) => {
                 return Err(MountError::NewerFormat {
                     found: *found,
                     known: FORMAT_VERSION,
                 });
             }
-            Fault::Features(features) => return Err(MountError::UnknownFeatures { features: *features }),
-            Fault::Magic | Fault::Unreadable | Fault::Checksum | Fault::Field(_) => {}
+            superblock::Fault::Features(features) => return Err(MountError::UnknownFeatures { features: *features }),
+            superblock::Fault::Magic
+            | superblock::Fault::Unreadable
+            | superblock::Fault::Checksum
+            | superblock::Fault::Field(_) => {}
         }
     }
     let newest = superblocks
@@ -611,26 +614,26 @@ fn choose(superblocks: &[Result<Superblock, Fault>]) -> Result<Superblock, Mount
     if let Some(newest) = newest {
         return Ok(*newest);
     }
-    let faults: Vec<Fault> = superblocks
+    let faults: Vec<superblock::Fault> = superblocks
         .iter()
         .filter_map(|superblock| superblock.as_ref().err())
         .copied()
         .collect();
-    if faults.iter().all(|&fault| fault == Fault::Unreadable) {
+    if faults.iter().all(|&fault| fault == superblock::Fault::Unreadable) {
         return Err(MountError::Device {
             offset: OFFSETS[0],
             error: "neither superblock can be read".to_owned(),
         });
     }
-    if faults.iter().all(|&fault| fault == Fault::Magic) {
+    if faults.iter().all(|&fault| fault == superblock::Fault::Magic) {
         return Err(MountError::NotAStore);
     }
-    let words = |fault: &Fault| match fault {
-        Fault::Magic => "no magic number".to_owned(),
-        Fault::Unreadable => "unreadable".to_owned(),
-        Fault::Checksum => "wrong checksum".to_owned(),
-        Fault::Field(field) => format!("impossible: {field}"),
-        Fault::Newer(_) | Fault::Features(_) => "newer".to_owned(),
+    let words = |fault: &superblock::Fault| match fault {
+        superblock::Fault::Magic => "no magic number".to_owned(),
+        superblock::Fault::Unreadable => "unreadable".to_owned(),
+        superblock::Fault::Checksum => "wrong checksum".to_owned(),
+        superblock::Fault::Field(field) => format!("impossible: {field}"),
+        superblock::Fault::Newer(_) | superblock::Fault::Features(_) => "newer".to_owned(),
     };
     Err(MountError::SuperblockDamaged {
         what: faults.iter().map(words).collect::<Vec<_>>().join("; "),

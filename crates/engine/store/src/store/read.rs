@@ -7,7 +7,7 @@ use super::trace::Course;
 use super::verify::Verifying;
 use super::{Asker, Store, io::Io};
 use crate::State;
-use crate::config::Plant;
+use crate::faults::Fault;
 use crate::format::PAGE_BYTES;
 use crate::format::Place;
 use crate::index::{ChunkKey, Entry, Location, NO_OP, Seen, View};
@@ -171,7 +171,7 @@ impl Store {
 
     fn accepted_version(&self, chunk: ChunkId, snapshot: SnapshotId) -> Version {
         // With rule R6 switched off, what is under way is not waited for.
-        let drained = !self.config.planted.has(Plant::NoDrain);
+        let drained = !self.config.faults.has(Fault::NoDrain);
         let accepted = |key| self.index.chunk(key).accepted;
         self.index
             .find(chunk)
@@ -190,7 +190,7 @@ impl Store {
             let unsure = snapshot > SnapshotId::HEAD && snapshot <= self.index.unsure(key);
             let unfit = want.is_served() && (self.index.chunk(key).incomplete || unsure);
             let none = seen == Seen::NotKept && unsure;
-            if none || (unfit && !self.config.planted.has(Plant::ServesSyncing)) {
+            if none || (unfit && !self.config.faults.has(Fault::ServesSyncing)) {
                 return self.refuse(asker, Refusal::Incomplete);
             }
         }
@@ -465,7 +465,7 @@ impl Store {
 
     /// Compares blocks of a part with what the index says of them.
     fn check_blocks(&mut self, place: u32, part: u32, first: usize, blocks: usize) {
-        if self.config.planted.has(Plant::SumUnchecked) {
+        if self.config.faults.has(Fault::SumUnchecked) {
             return;
         }
         let read = &self.reads.places[place as usize];

@@ -8,8 +8,8 @@ mod needs;
 use super::commit::MAX_UNVERIFIED_PAGES;
 use super::mount::{AfterApply, Phase};
 use super::{Store, io::Io};
-use crate::config::Plant;
 use crate::error::MountError;
+use crate::faults::Fault;
 use crate::format::page::LogPage;
 use crate::format::record::{Record, RecordReader, RollEntry};
 use crate::format::{PAGE_BYTES, Slot};
@@ -63,7 +63,7 @@ impl Store {
     /// Takes one page of the log; `false`: it is not the next one of the chain.
     fn log_page(&mut self, bytes: &[u8]) -> Result<bool, MountError> {
         let superblock = self.superblock;
-        let unchecked = self.config.planted.has(Plant::ChainUnchecked);
+        let unchecked = self.config.faults.has(Fault::ChainUnchecked);
         let Some(mount) = &mut self.mount else { return Ok(false) };
         let Some(page) = LogPage::decode(bytes, self.id) else {
             return Ok(false);
@@ -203,7 +203,7 @@ impl Store {
                 return;
             }
             if let Err(error) = result
-                && !self.config.planted.has(Plant::UnreadableIsTorn)
+                && !self.config.faults.has(Fault::UnreadableIsTorn)
             {
                 // It may be whole: a mount without it would forget for good what it holds.
                 if let Some(slot) = self.index.page_of(at) {
@@ -258,7 +258,7 @@ impl Store {
         let key = self.index.touch(id);
         mount.positions.resize(self.index.end() as usize, 0);
         let durable = self.index.chunk(key).durable;
-        if durable != previous && !self.config.planted.has(Plant::AnyPredecessor) {
+        if durable != previous && !self.config.faults.has(Fault::AnyPredecessor) {
             return Err(MountError::Inconsistent {
                 what: format!(
                     "chunk {id} is at {durable}, and page {first} of the log has a write that follows {previous}"
@@ -542,7 +542,7 @@ impl Store {
             let Some(mount) = &mut self.mount else { return Ok(()) };
             // What the chain has is all there is: a mark beyond it says that durable pages are missing (D4).
             let read_end = mount.unverified.back().map_or(mount.end, |batch| batch.end);
-            if mount.mark > read_end && !self.config.planted.has(Plant::EndAtFirstBad) {
+            if mount.mark > read_end && !self.config.faults.has(Fault::EndAtFirstBad) {
                 let (sequence, mark) = (mount.next, mount.mark);
                 return Err(MountError::LogDamaged {
                     offset: geometry.log_page_offset(sequence),
@@ -572,7 +572,7 @@ impl Store {
                 return self.mount_finish();
             };
             mount.verifying = true;
-            let covered = batch.end <= mount.mark || self.config.planted.has(Plant::ReplayUnverified);
+            let covered = batch.end <= mount.mark || self.config.faults.has(Fault::ReplayUnverified);
             if !covered {
                 mount.to_verify = runs_of(&batch.records, geometry.slots, &self.index);
             }

@@ -3,6 +3,7 @@
 use super::op::{Change as OpChange, Op, RollChange};
 use super::write::Asked;
 use super::{Asker, LinkId, Store};
+use crate::faults::Fault;
 use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{PARTS, WORST_BYTES_PER_BLOCK};
@@ -99,7 +100,7 @@ impl Store {
             return self.answer(asker, AnswerBody::Done, Slice::default());
         }
         // What an older link still brings is not mixed with what the present one does.
-        let any_link = self.config.planted.has(crate::config::Plant::RollsOfAnyLink);
+        let any_link = self.config.faults.has(Fault::RollsOfAnyLink);
         let one = |roll: &StagedRoll| roll.chunk == chunk && (any_link || roll.link == asker.link);
         if first && !last && self.rolls.len() >= MAX_STAGED_ROLLS {
             let now = self.now;

@@ -4,8 +4,8 @@
 //! blocks here, so that one figure answers "may another block be granted?".
 
 use super::{Asker, Store};
-use crate::config::Plant;
 use crate::credits::AccountId;
+use crate::faults::Fault;
 use crate::format::checkpoint;
 use crate::index::{PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK};
 use crate::status::State;
@@ -133,7 +133,7 @@ impl Store {
     /// Accounts have ended that may have had so much in flight: it is kept for what comes again, or is rolled forward. All that
     /// lingers is not more than a part of what is left, so that links that come and go again and again do not take all of it.
     pub(super) fn linger(&mut self, in_flight: u64) {
-        if in_flight > 0 && !self.config.planted.has(Plant::GrantsEndAtOnce) {
+        if in_flight > 0 && !self.config.faults.has(Fault::GrantsEndAtOnce) {
             self.credits.turn(self.now);
             let lingering = self.credits.lingering();
             let most = (self.spare_blocks() + lingering) / LINGER_SHARE;
@@ -213,19 +213,18 @@ impl Store {
 
     /// Slots whose reuse waits for nothing any more become free (rules D1, D6).
     pub(super) fn reclaim(&mut self) {
-        use crate::config::Plant;
-        let mark = if self.config.planted.has(Plant::ReuseAtOnce) {
+        let mark = if self.config.faults.has(Fault::ReuseAtOnce) {
             u64::MAX
         } else {
             self.log.durable_mark
         };
-        let oldest = if self.config.planted.has(Plant::NoPin) {
+        let oldest = if self.config.faults.has(Fault::NoPin) {
             u64::MAX
         } else {
             self.window.oldest()
         };
         while let Some(run) = self.freed.pop(mark, oldest) {
-            if self.config.planted.has(Plant::LosesSlots) && run.slot.0.is_multiple_of(64) {
+            if self.config.faults.has(Fault::LosesSlots) && run.slot.0.is_multiple_of(64) {
                 continue;
             }
             if !self.allocator.give(run) {

@@ -16,7 +16,7 @@
 use super::op::{Change, Op};
 use super::snapshot::Keep;
 use super::{State, Store};
-use crate::config::Plant;
+use crate::faults::Fault;
 use crate::fences::VolumeKey;
 use crate::format::record::Fence;
 use crate::index::{ChunkKey, NO_OP};
@@ -160,7 +160,7 @@ impl Store {
         if self.space.fences_logged > 0 {
             return;
         }
-        let early = self.config.planted.has(Plant::DropUnfenced);
+        let early = self.config.faults.has(Fault::DropUnfenced);
         if self.sweep_fences(&holdings) && !early {
             return;
         }
@@ -258,11 +258,9 @@ impl Store {
     }
 
     fn sweep_log(&mut self, fence: Fence) {
-        if self.config.planted.has(Plant::DropUnfenced) {
-            // The planted fault: it is dropped, and nothing durable says why.
-            return;
+        if !self.config.faults.has(Fault::DropUnfenced) {
+            self.log_fence(None, fence);
         }
-        self.log_fence(None, fence);
     }
 
     /// Drops chunks; `true`: all of them were looked at.
@@ -287,7 +285,7 @@ impl Store {
 
     /// Does nothing need this chunk, by what is durably known?
     fn is_left(&mut self, holdings: &Holdings, chunk: ChunkId) -> bool {
-        let early = self.config.planted.has(Plant::DropUnfenced);
+        let early = self.config.faults.has(Fault::DropUnfenced);
         if self.fences.is_deleted(chunk.volume) || (early && holdings.deleted(chunk.volume, 1).is_some()) {
             return true;
         }
@@ -305,7 +303,7 @@ impl Store {
     /// Does the store durably know the group as it is now, and without itself?
     fn has_adopted(&self, now: &HeldGroup) -> bool {
         let known = self.fences.group(now.id);
-        let stale = self.config.planted.has(Plant::DropRelisted);
+        let stale = self.config.faults.has(Fault::DropRelisted);
         known.is_some_and(|known| (known.epoch == now.epoch && !known.holds) || stale)
     }
 
@@ -334,7 +332,7 @@ impl Store {
 
     /// Is the chunk that a request names on its way out? Then whoever asks comes again, and finds nothing.
     pub(super) fn is_going(&self, volume: VolumeId, body: &RequestBody) -> bool {
-        if self.sweep.going == 0 || self.config.planted.has(Plant::GoingIsThere) {
+        if self.sweep.going == 0 || self.config.faults.has(Fault::GoingIsThere) {
             return false;
         }
         let index = match *body {

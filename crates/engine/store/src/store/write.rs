@@ -4,8 +4,8 @@ use super::op::{Change as OpChange, Op, Resend, RollChange};
 use super::roll::StagedRoll;
 use super::snapshot::Keep;
 use super::{Asker, Store};
-use crate::config::Plant;
 use crate::credits::AccountId;
+use crate::faults::Fault;
 use crate::fences::Right;
 use crate::format::PAGE_BYTES;
 use crate::index::{ChunkFilter, LEAF_ENTRIES, NO_OP, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
@@ -50,7 +50,7 @@ enum Admission {
 impl Store {
     /// Everything but fences.
     pub(super) fn dispatch(&mut self, asker: Asker, scope: &Scope, right: Right, body: RequestBody, payload: Slice) {
-        let serves = right.serves || self.config.planted.has(Plant::ServesSyncing);
+        let serves = right.serves || self.config.faults.has(Fault::ServesSyncing);
         let serving = matches!(
             body,
             RequestBody::Read { .. }
@@ -178,7 +178,7 @@ impl Store {
         let Some(key) = self.index.find(chunk) else {
             return match previous {
                 Version::NONE => Admission::Next,
-                _ if self.config.planted.has(Plant::AnyPredecessor) => Admission::Next,
+                _ if self.config.faults.has(Fault::AnyPredecessor) => Admission::Next,
                 _ => Admission::Wrong(Version::NONE),
             };
         };
@@ -204,7 +204,7 @@ impl Store {
         if chunk.deleted || chunk.deleting {
             return Admission::OldSnapshot;
         }
-        if previous == chunk.accepted || self.config.planted.has(Plant::AnyPredecessor) {
+        if previous == chunk.accepted || self.config.faults.has(Fault::AnyPredecessor) {
             if snapshot < chunk.accepted_snapshot {
                 return Admission::OldSnapshot;
             }
@@ -231,7 +231,7 @@ impl Store {
             }
             Admission::Pending(op) => {
                 self.counters.resends += 1;
-                if self.config.planted.has(Plant::ResendAtOnce) {
+                if self.config.faults.has(Fault::ResendAtOnce) {
                     self.answer(asker, AnswerBody::Done, Slice::default());
                 } else {
                     self.ops.get_mut(op).resent = true;
@@ -337,7 +337,7 @@ impl Store {
 
     /// From here on the change is part of the chunk's history, unless what it needs from the disk is damaged.
     pub(super) fn accept(&mut self, mut op: Op) {
-        let any = self.config.planted.has(Plant::AnyPredecessor);
+        let any = self.config.faults.has(Fault::AnyPredecessor);
         let chunk = self.index.chunk_mut(op.chunk);
         // The pair of this is looked at when the change is durable (`check_applied`).
         assert!(
@@ -366,8 +366,7 @@ impl Store {
         if let Some(volume) = op.asker.and_then(|asker| asker.volume) {
             self.fences.volume_mut(volume).unlogged += 1;
         }
-        let planted = self.config.planted.has(Plant::AnswerAtOnce);
-        let early = if planted { op.asker.take() } else { None };
+        let early = op.asker.take_if(|_| self.config.faults.has(Fault::AnswerAtOnce));
         if let Some(asker) = early {
             self.unlogged_less(Some(asker));
         }

@@ -223,7 +223,7 @@ impl Cluster {
         let mut driver = self.world.driver(place(member, 0));
         let config = amita_store::Config {
             cluster: Some(CLUSTER),
-            planted: self.setup.plants.store,
+            faults: self.setup.plants.store,
             ..amita_store::Config::default()
         };
         let disk = disk(member, number);

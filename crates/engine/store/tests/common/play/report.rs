@@ -3,7 +3,7 @@
 
 use super::game::Game;
 use super::{Rules, Score};
-use amita_store::Planted;
+use amita_store::Faults;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -34,7 +34,7 @@ pub fn play(rules: Rules) -> Score {
         Ok(score) => score,
         Err(failure) => {
             // A fault that was planted need not be explained.
-            if rules.config.planted == Planted::NONE {
+            if rules.config.faults == Faults::NONE {
                 explain(&rules, failure);
             }
             panic!("the store failed in the game {}:{}", rules.name, rules.seed);

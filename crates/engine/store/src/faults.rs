@@ -1,0 +1,86 @@
+//! The rules of the store that can be switched off, and what it then does wrong.
+
+use crate::fences::Fences;
+use amita_types::message::{Refusal, Scope};
+
+amita_reactor::fault_switches! {
+    /// R1: a write is applied onto any predecessor.
+    AnyPredecessor,
+    /// R4: a newer generation does not wait for the promise given to the old owner, nor after a start.
+    NoPromiseWait,
+    /// R6: a fence is answered at once, what was accepted under the older generation still under way.
+    NoDrain,
+    /// R7: what an ended account had in flight is granted to others at once.
+    GrantsEndAtOnce,
+    /// R8: a resend is answered at once, before the original is durable.
+    ResendAtOnce,
+    /// D1: a freed slot is reused at once.
+    ReuseAtOnce,
+    /// D2: a batch is answered when it is durable itself, whatever was logged before it.
+    AnswersOutOfOrder,
+    /// D2: replay does not check that a page names its predecessor's checksum and a known mount.
+    ChainUnchecked,
+    /// D4: the first bad log page is taken for the end of the log, whatever follows it.
+    EndAtFirstBad,
+    /// D4: a page that cannot be read is taken for one that was never written whole.
+    UnreadableIsTorn,
+    /// R6: fences wait for room, like everything else.
+    FenceWaitsForRoom,
+    /// R6: parts of roll-forwards that came by different links are taken for one.
+    RollsOfAnyLink,
+    /// D6: a slot that a read is under way on may be reused.
+    NoPin,
+    /// D6: a slot that is being discarded may be written.
+    DiscardUnpinned,
+    /// A read's data is not checked against the index.
+    SumUnchecked,
+    /// Replay accepts a record whose data is not whole.
+    ReplayUnverified,
+    /// A fence is answered without having been logged.
+    FenceNotPersisted,
+    /// R2: an older epoch is served.
+    OldEpochLetIn,
+    /// R6: an older generation is served.
+    OldOwnerLetIn,
+    /// R4: after a start a newer generation need not wait for what was promised before it.
+    PromiseForgotten,
+    /// A change is answered when it is accepted.
+    AnswerAtOnce,
+    /// D1: the mark covers what is not durable.
+    MarkEverything,
+    /// D3: what is written into a hole of a file is not flushed.
+    HolesUnflushed,
+    /// D5: a checkpoint counts before it is durable.
+    CheckpointUnflushed,
+    /// D5: replay leaves the map of slots as the checkpoint has it.
+    FreeMapStale,
+    /// D7: what a sub-block write is merged with is not checked, and gets a fresh checksum.
+    FreshSum,
+    /// R5: a store that is being brought up to date, or whose copy of a chunk is incomplete, serves what it has.
+    ServesSyncing,
+    /// R5: what is pulled or repaired replaces whatever entry is there.
+    MendsAnything,
+    /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
+    LosesSlots,
+    /// R13: chunks that nothing needs are dropped though nothing durable says why.
+    DropUnfenced,
+    /// R13: chunks are dropped on the word of an epoch that the store has gone beyond.
+    DropRelisted,
+    /// R13: a chunk that is on its way out is there as long as it is.
+    GoingIsThere,
+}
+
+/// An older epoch or an older generation is taken for the present one, where that is switched on.
+pub(crate) fn let_in(faults: Faults, fences: &Fences, mut scope: Scope) -> Scope {
+    if faults.has(Fault::OldEpochLetIn)
+        && let Err(Refusal::StaleEpoch { epoch }) = fences.check(&scope)
+    {
+        scope.epoch = epoch;
+    }
+    if faults.has(Fault::OldOwnerLetIn)
+        && let Err(Refusal::Fenced { generation }) = fences.check(&scope)
+    {
+        scope.generation = generation;
+    }
+    scope
+}
