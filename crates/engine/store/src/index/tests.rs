@@ -137,9 +137,9 @@ fn through_a_checkpoint(index: &mut Index, pages: &mut Pages) -> Index {
                     let (key, _) = chunk.unwrap();
                     chunk = other.load_state(key, &item).map(|serial| (key, serial));
                 }
-                Item::Cleared { first, count, version } => {
+                Item::Cleared { first, version, .. } => {
                     let (key, serial) = chunk.unwrap();
-                    assert!(other.load_cleared(key, serial, first, count, version));
+                    assert!(other.load_cleared(key, serial, first, version));
                 }
                 other => panic!("nobody wrote {other:?}"),
             }

@@ -25,11 +25,11 @@ use crate::faults::Fault;
 use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, flag};
 use crate::format::record::{Record, Run, deleted};
 use crate::format::superblock::{self, OFFSETS, Superblock};
-use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
-use crate::index::{ChunkKey, Entry, Location};
+use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES};
+use crate::index::{ChunkKey, Location};
 use crate::slot_map::SlotMap;
 use amita_reactor::{BufMut, Time};
-use amita_types::{BlockIndex, ChunkId, ClusterId, Generation, NodeId, VolumeId};
+use amita_types::{ChunkId, ClusterId, Generation, NodeId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
@@ -38,6 +38,9 @@ use std::time::Duration;
 /// After so many milliseconds each what could not be read is read again: a bus reset or a path that fails over takes
 /// seconds.
 const READ_PAUSES_MS: [u64; 8] = [5, 20, 80, 300, 600, 1000, 1000, 2000];
+
+/// Stands for the log position of a part of the map of slots that has not been read.
+const NO_PART: u64 = u64::MAX;
 
 /// Bytes of one read.
 const STEP_BYTES: usize = 128 << 10;
@@ -89,9 +92,8 @@ pub(super) struct Mount {
     pub(super) positions: Vec<u64>,
     /// Chunks that were forgotten: log pages below this mean nothing for them.
     pub(super) gone: FxHashMap<ChunkId, u64>,
-    /// For each part of the map of slots: log pages below this are in it. `None`: the checkpoint has no map (version 1),
-    /// so it follows from the index in the end.
-    pub(super) slot_positions: Option<Vec<u64>>,
+    /// For each part of the map of slots: log pages below this are in it. [`NO_PART`]: the checkpoint has not had it yet.
+    pub(super) slot_positions: Vec<u64>,
     /// The first slot of the last part that was read.
     pub(super) slots_first: u32,
     /// Records that are accepted, in their order, each with the first page of its batch; leaves that they change are
@@ -138,7 +140,7 @@ impl Store {
             chunk: None,
             positions: Vec::new(),
             gone: FxHashMap::default(),
-            slot_positions: None,
+            slot_positions: Vec::new(),
             slots_first: 0,
             accepted: VecDeque::new(),
             leaves_reading: 0,
@@ -378,10 +380,9 @@ impl Store {
         // What the last mount's replay accepted is verified.
         mount.mark = checkpoint.tail.max(superblock.mount_start);
         mount.phase = Phase::Checkpoint(0);
-        if checkpoint.pages == 0 {
-            let parts = geometry.slots.div_ceil(SLOTS_PER_ITEM) as usize;
-            mount.slot_positions = Some(vec![0; parts]);
-        }
+        // A store without a checkpoint is fresh: no slot was in use before its log.
+        let position = if checkpoint.pages == 0 { 0 } else { NO_PART };
+        mount.slot_positions = vec![position; geometry.slots.div_ceil(SLOTS_PER_ITEM) as usize];
         self.id = superblock.store;
         self.fences.set_own(superblock.store);
         self.superblock = superblock;
@@ -463,36 +464,19 @@ impl Store {
                     .ok_or("the snapshots of a chunk are out of order")?;
                 mount.chunk = Some((key, serial));
             }
-            Item::Cleared { first, count, version } => {
+            Item::Cleared { first, version, .. } => {
                 let (key, serial) = mount.chunk.ok_or("blocks without a chunk")?;
-                if !self.index.load_cleared(key, serial, *first, *count, *version) {
+                if !self.index.load_cleared(key, serial, *first, *version) {
                     return Err("a part of a chunk is impossible");
                 }
             }
-            Item::Entries1(entries) => {
-                let (key, _) = mount.chunk.ok_or("blocks without a chunk")?;
-                let place = self.index.place(key);
-                for (block, slot, sum, version) in entries.iter() {
-                    if block >= u64::from(amita_types::MAX_BLOCKS_PER_CHUNK) {
-                        return Err("a block is outside its chunk");
-                    }
-                    if slot != Slot::NONE && slot.0 >= slots {
-                        return Err("a slot is outside the store");
-                    }
-                    let block = BlockIndex(block as u16);
-                    // Version 1 did not bind checksums to their place.
-                    let sum = if slot == Slot::NONE { 0 } else { place.bind(block, sum) };
-                    self.index.set(key, block, Entry { slot, sum, version });
-                }
-            }
             Item::Slots { position, first, bits } => {
-                let parts = slots.div_ceil(SLOTS_PER_ITEM) as usize;
                 if !self.slot_map.load(*first, bits.words()) {
                     return Err("a part of the map of slots is outside the store");
                 }
-                let positions = mount.slot_positions.get_or_insert_with(|| vec![u64::MAX; parts]);
                 let stale = self.config.faults.has(Fault::FreeMapStale);
-                positions[(first / SLOTS_PER_ITEM) as usize] = if stale { u64::MAX - 1 } else { *position };
+                let position = if stale { NO_PART - 1 } else { *position };
+                mount.slot_positions[(first / SLOTS_PER_ITEM) as usize] = position;
                 mount.slots_first = *first;
             }
             Item::Shared(counts) => {
@@ -510,16 +494,11 @@ impl Store {
     /// Everything is read: the allocator gets what is free, and the superblocks get the new mount.
     pub(super) fn mount_finish(&mut self) -> Result<(), MountError> {
         let slots = self.superblock.geometry.slots;
-        let positions = self.mount.as_ref().and_then(|mount| mount.slot_positions.as_ref());
-        match positions {
-            Some(positions) if positions.contains(&u64::MAX) => {
-                return Err(MountError::Inconsistent {
-                    what: "the checkpoint has only a part of the map of slots".to_owned(),
-                });
-            }
-            Some(_) => {}
-            // A checkpoint of version 1: all its entries are in memory.
-            None => self.slot_map = self.held_by_index()?,
+        let partial = |mount: &Mount| mount.slot_positions.contains(&NO_PART);
+        if self.mount.as_deref().is_some_and(partial) {
+            return Err(MountError::Inconsistent {
+                what: "the checkpoint has only a part of the map of slots".to_owned(),
+            });
         }
         self.retire_pages();
         let mut allocator = Allocator::besides(self.slot_map.words(), slots);

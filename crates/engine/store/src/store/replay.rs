@@ -14,7 +14,6 @@ use crate::format::page::LogPage;
 use crate::format::record::{Record, RecordReader, RollEntry};
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{ChunkKey, Entry, Leaf, Location};
-use crate::slot_map::SlotMap;
 use amita_reactor::BufMut;
 use amita_types::{BlockIndex, ChunkId, SnapshotId, Version};
 use needs::{counts, is_in_checkpoint, needed, release, runs_of};
@@ -481,37 +480,6 @@ impl Store {
             release(&mut self.slot_map, self.mount.as_deref(), slot, first);
             self.checkpoint.retire(slot);
         }
-    }
-
-    /// The map of slots as it follows from the index, all of which is in memory (after a checkpoint of version 1).
-    pub(super) fn held_by_index(&self) -> Result<SlotMap, MountError> {
-        let mut held = SlotMap::new(self.superblock.geometry.slots);
-        let mut slots = FxHashSet::default();
-        for key in self.index.keys() {
-            slots.clear();
-            for at in self.index.all_leaves(key) {
-                if let Some(page) = self.index.page_of(at) {
-                    held.claim(page);
-                }
-                if self.index.leaf(at) == Leaf::Here {
-                    let entries = self.index.entries_of(at).filter(|entry| entry.has_data());
-                    slots.extend(entries.map(|entry| entry.slot));
-                }
-            }
-            for &slot in &slots {
-                if !held.has(slot) {
-                    held.claim(slot);
-                } else if self.index.origins() > 0 {
-                    held.share(slot);
-                } else {
-                    let id = self.index.chunk(key).id;
-                    return Err(MountError::Inconsistent {
-                        what: format!("slot {slot} is used twice, once by chunk {id}"),
-                    });
-                }
-            }
-        }
-        Ok(held)
     }
 
     /// Is there a page behind the end of the chain that says that what is missing was durable? Then it is damage.

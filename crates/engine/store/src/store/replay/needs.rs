@@ -23,8 +23,7 @@ pub(super) fn is_in_checkpoint(index: &Index, mount: &Mount, chunk: ChunkId, fir
 
 /// Is what a record of page `first` does to a slot still to be done in the map of slots?
 pub(super) fn counts(mount: &Mount, slot: Slot, first: u64) -> bool {
-    let positions = mount.slot_positions.as_ref();
-    let position = positions.and_then(|positions| positions.get((slot.0 / SLOTS_PER_ITEM) as usize));
+    let position = mount.slot_positions.get((slot.0 / SLOTS_PER_ITEM) as usize);
     position.is_some_and(|&position| first >= position)
 }
 
