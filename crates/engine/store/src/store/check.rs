@@ -18,11 +18,11 @@ impl Store {
         if self.state != State::Serving {
             return;
         }
-        assert_eq!(self.slot_map.wrong, None, "the index and the map of slots agree (D5)");
+        assert_eq!(self.space.map.wrong, None, "the index and the map of slots agree (D5)");
         self.check_slot_sums();
         self.check_counts();
         self.check_log();
-        self.credits.check();
+        self.space.credits.check();
     }
 
     /// Walks through everything and panics where something does not hold that must hold between events.
@@ -31,7 +31,7 @@ impl Store {
             return;
         }
         self.check_sums();
-        self.allocator.check();
+        self.space.allocator.check();
         self.check_slots();
         self.check_queues();
         self.check_index();
@@ -51,9 +51,9 @@ impl Store {
     fn check_slot_sums(&self) {
         let taken: u64 = self.taken().map(|run| u64::from(run.count)).sum();
         let parts = [
-            u64::from(self.allocator.free()),
-            self.slot_map.count(),
-            u64::from(self.freed.slots()),
+            u64::from(self.space.allocator.free()),
+            self.space.map.count(),
+            u64::from(self.space.freed.slots()),
             self.checkpoint.retired(),
             taken,
             self.discarding(),
@@ -86,7 +86,7 @@ impl Store {
                 *unlogged.entry(volume.0).or_default() += 1;
             }
         }
-        let space = &self.space;
+        let space = &self.space.claims;
         assert_eq!(
             space.reserved, reserved,
             "slots that accepted changes have spoken for (R7)"
@@ -145,7 +145,7 @@ impl Store {
     /// Every slot is in exactly one place. By words of bits: a store has many slots, and this is done often.
     fn check_slots(&self) {
         let slots = self.superblock.geometry.slots;
-        let (free, held) = (self.allocator.words(), self.slot_map.words());
+        let (free, held) = (self.space.allocator.words(), self.space.map.words());
         let mut others = vec![0u64; free.len()];
         let mut put = |run: Run, what: &str| {
             for slot in run.slot.0..run.slot.0 + run.count {
@@ -155,7 +155,7 @@ impl Store {
                 others[word] |= bit;
             }
         };
-        self.freed.runs().for_each(|run| put(run, "given back"));
+        self.space.freed.runs().for_each(|run| put(run, "given back"));
         self.taken()
             .for_each(|run| put(run, "taken by a change on its way to the disk"));
         if let Some(run) = self.discard_under_way() {
@@ -213,7 +213,7 @@ impl Store {
         }
         let fences = self.ops.each().filter(|(_, op)| matches!(op.change, Change::Fence(_)));
         assert_eq!(queued + fences.count(), self.ops.len(), "every change is in a queue");
-        for resend in &self.resends {
+        for resend in &self.ops.resends {
             assert!(
                 self.ops.get(resend.op).resent,
                 "who waits for a change is told of its end (R8)"
@@ -223,7 +223,7 @@ impl Store {
 
     fn check_index(&self) {
         let slots = self.superblock.geometry.slots;
-        let held = &self.slot_map;
+        let held = &self.space.map;
         let mut users: FxHashSet<Slot> = FxHashSet::default();
         let pages = self.index.check(|slot, first| {
             assert!(slot.0 < slots && held.has(slot), "{slot:?} is used and not held (D5)");
@@ -239,7 +239,7 @@ impl Store {
         // Pages that were given back in this pass, and are held until the next change looks at them.
         let released = self.index.released_pages.len() as u64;
         // What a wrong leaf had named stays in use.
-        if pages.is_all_known() && self.counters.damaged == 0 {
+        if pages.is_all_known() && self.env.counters.damaged == 0 {
             assert_eq!(known + released, held.count(), "what is held is used (D5)");
         }
     }

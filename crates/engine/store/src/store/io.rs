@@ -1,6 +1,6 @@
 //! Device operations under way: what their end means.
 
-use super::{Effect, IoId, Store};
+use super::{IoId, Store};
 use amita_reactor::{BufMut, Segments, Time};
 use std::io;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Ios {
     }
 
     /// Ends one; `None` when there is no such operation under way.
-    fn end(&mut self, id: IoId) -> Option<Io> {
+    pub fn end(&mut self, id: IoId) -> Option<Io> {
         let place = id.0 as u32;
         let it = self.places.get_mut(place as usize)?;
         if u64::from(it.count) != id.0 >> 32 {
@@ -90,28 +90,10 @@ impl Ios {
 }
 
 impl Store {
-    pub(super) fn start_read(&mut self, io: Io, offset: u64, buffer: BufMut) {
-        self.counters.device_bytes_read += buffer.len() as u64;
-        let io = self.ios.begin(self.now, io);
-        self.effects.push_back(Effect::Read { io, offset, buffer });
-    }
-
-    pub(super) fn start_write(&mut self, io: Io, offset: u64, data: Segments) {
-        self.counters.device_bytes_written += data.iter().map(|slice| slice.len() as u64).sum::<u64>();
-        let io = self.ios.begin(self.now, io);
-        self.effects.push_back(Effect::Write { io, offset, data });
-    }
-
-    pub(super) fn start_flush(&mut self, io: Io) {
-        self.counters.flushes += 1;
-        let io = self.ios.begin(self.now, io);
-        self.effects.push_back(Effect::Flush { io });
-    }
-
     /// A read ended.
     pub fn read_done(&mut self, now: Time, io: IoId, buffer: BufMut, result: io::Result<()>) {
-        self.now = now;
-        match self.ios.end(io) {
+        self.env.now = now;
+        match self.env.ios.end(io) {
             Some(Io::Read { read, part }) => self.read_part_done(read, part, buffer, result),
             Some(Io::Probe { read, part, n }) => self.probe_done(read, part, n, &buffer, result),
             Some(Io::Base { op, which, window }) => self.base_done(op, which, window, buffer, result),
@@ -124,9 +106,9 @@ impl Store {
 
     /// A write ended.
     pub fn write_done(&mut self, now: Time, io: IoId, data: Segments, result: io::Result<()>) {
-        self.now = now;
+        self.env.now = now;
         self.log.recycle(data);
-        let io = self.ios.end(io);
+        let io = self.env.ios.end(io);
         if let Err(error) = result {
             return self.device_failed("a write", &error);
         }
@@ -140,10 +122,10 @@ impl Store {
 
     /// A flush ended.
     pub fn flush_done(&mut self, now: Time, io: IoId, result: io::Result<()>) {
-        self.now = now;
-        let io = self.ios.end(io);
+        self.env.now = now;
+        let io = self.env.ios.end(io);
         if let Err(error) = result {
-            self.flush_failed = true;
+            self.env.flush_failed = true;
             return self.device_failed("a flush", &error);
         }
         match io {
@@ -157,8 +139,8 @@ impl Store {
 
     /// A discard ended.
     pub fn discard_done(&mut self, now: Time, io: IoId, result: &io::Result<()>) {
-        self.now = now;
-        match self.ios.end(io) {
+        self.env.now = now;
+        match self.env.ios.end(io) {
             Some(Io::Discard) => self.discarded(result),
             other => debug_assert!(false, "a discard ended that was {other:?}"),
         }
@@ -179,18 +161,18 @@ impl Store {
     /// not write as if it were written), so nobody can tell by reading what the device holds.
     #[must_use]
     pub fn flush_failed(&self) -> bool {
-        self.flush_failed
+        self.env.flush_failed
     }
 
     /// When the oldest operation was started that the device has not ended.
     #[must_use]
     pub fn oldest_io(&self) -> Option<Time> {
-        self.ios.oldest()
+        self.env.ios.oldest()
     }
 
     /// The device does not end what it was asked: whoever waits for it goes elsewhere, and nothing more is asked.
     pub fn device_hangs(&mut self, now: Time, waited: Duration) {
-        self.now = now;
+        self.env.now = now;
         let why = format!("the device has not ended an operation for {} s", waited.as_secs());
         if self.mount.is_some() {
             let error = io::Error::new(io::ErrorKind::TimedOut, why);

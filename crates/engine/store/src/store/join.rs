@@ -61,7 +61,7 @@ impl Store {
             return self.invalid(asker, Problem::Members);
         }
         if !self.join_fits() {
-            let passing = self.space.unapplied_bytes > 0 || self.space_will_return();
+            let passing = self.space.claims.unapplied_bytes > 0 || self.space_will_return();
             return self.refuse(asker, if passing { Refusal::Busy } else { Refusal::NoSpace });
         }
         let key = self.index.touch(chunk);

@@ -153,7 +153,7 @@ impl Store {
         }
         kept.skipped = skipped;
         let op = self.ops.get_mut(key);
-        self.space.reserved -= u64::from(op.blocks - data);
+        self.space.claims.reserved -= u64::from(op.blocks - data);
         op.blocks = data;
         op.change = Change::Mend(Box::new(kept));
         self.bind_sums(key);

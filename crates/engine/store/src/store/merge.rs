@@ -133,25 +133,25 @@ impl Store {
     /// Finds what a sub-block write is merged with: a change of the chunk that is not durable yet, the disk, or zeros.
     /// All changes before it are prepared, so that their blocks are whole.
     fn find_bases(&mut self, key: u32, partial: [Option<u16>; 2]) {
-        self.counters.merges += 1;
+        self.env.counters.merges += 1;
         let mut merge = self.ops.merge();
         for (which, at) in partial.into_iter().enumerate() {
             let Some(at) = at else { continue };
             let op = self.ops.get(key);
             let chunk = op.chunk;
             let block = BlockIndex(op.range.first.0 + at);
-            let mut buffer = self.take_surely(PAGE_BYTES);
+            let mut buffer = self.env.take_surely(PAGE_BYTES);
             if let Some(slice) = self.pending_block(chunk, key, block) {
                 fill(&mut buffer, &slice);
             } else {
                 let entry = self.index.entry(chunk, View::Head, block);
                 if entry.has_data() {
-                    let window = self.window.begin();
+                    let window = self.space.window.begin();
                     let sum = self.index.place(chunk).bind(block, entry.sum);
                     merge.reading += 1;
                     merge.base_sum[which] = sum;
                     let offset = self.superblock.geometry.slot_offset(entry.slot);
-                    self.start_read(Io::Base { op: key, which, window }, offset, buffer);
+                    self.env.start_read(Io::Base { op: key, which, window }, offset, buffer);
                     continue;
                 }
                 buffer.fill(0);
@@ -178,7 +178,7 @@ impl Store {
         if !matches!(self.state, State::Serving) {
             return;
         }
-        self.window.end(window);
+        self.space.window.end(window);
         let unchecked = self.config.faults.has(Fault::SumUnchecked) || self.config.faults.has(Fault::FreshSum);
         let op = self.ops.get_mut(key);
         let merge = op.merge.as_mut().expect("it waits for its bases");
@@ -189,7 +189,7 @@ impl Store {
             // Rule D7: a rotten block never gets a fresh checksum.
             let last = if which == 0 { 0 } else { op.range.count - 1 };
             merge.damaged = Some(BlockIndex(op.range.first.0 + last));
-            self.counters.damaged += 1;
+            self.env.counters.damaged += 1;
         }
         if merge.reading > 0 {
             return;
@@ -237,9 +237,9 @@ impl Store {
             let paid = matches!(op.change, Change::Write);
             let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
             next = op.next;
-            self.space.reserved -= u64::from(blocks);
-            self.space.unapplied_bytes -= index_bytes;
-            self.space.unapplied_leaves -= u64::from(leaves);
+            self.space.claims.reserved -= u64::from(blocks);
+            self.space.claims.unapplied_bytes -= index_bytes;
+            self.space.claims.unapplied_leaves -= u64::from(leaves);
             self.unlogged_less(asker);
             let why = match refusal.take() {
                 Some(why) => why,
@@ -257,6 +257,7 @@ impl Store {
             let mut kept = if paid { blocks } else { 0 };
             let mut refuse = |store: &mut Store, asker: Asker, back: u32| {
                 if store
+                    .space
                     .credits
                     .refund(AccountId::new(asker.link, asker.id), back.max(kept))
                 {

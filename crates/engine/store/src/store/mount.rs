@@ -159,7 +159,7 @@ impl Store {
             verifying: false,
             new_superblock: None,
         }));
-        if self.file.size_bytes < PAGE_BYTES as u64 {
+        if self.env.file.size_bytes < PAGE_BYTES as u64 {
             return self.mount_failed(MountError::NotAStore);
         }
         self.mount_read(OFFSETS[0], PAGE_BYTES);
@@ -179,15 +179,15 @@ impl Store {
     }
 
     pub(super) fn mount_read(&mut self, offset: u64, bytes: usize) {
-        let buffer = self.take_surely(bytes);
+        let buffer = self.env.take_surely(bytes);
         if let Some(mount) = &mut self.mount {
             mount.offset = offset;
-            self.start_read(Io::Mount, offset, buffer);
+            self.env.start_read(Io::Mount, offset, buffer);
         }
     }
 
     pub(super) fn mount_read_done(&mut self, mut buffer: BufMut, result: io::Result<()>) {
-        let now = self.now;
+        let now = self.env.now;
         let Some(mount) = &mut self.mount else { return };
         mount.started.get_or_insert(now);
         let torn = self.config.faults.has(Fault::UnreadableIsTorn);
@@ -232,7 +232,7 @@ impl Store {
 
     /// Reads again what could not be read.
     pub(super) fn mount_read_again(&mut self) {
-        let now = self.now;
+        let now = self.env.now;
         let Some(mount) = &mut self.mount else { return };
         let offset = mount.offset;
         if let Some((bytes, _)) = mount.again.take_if(|(_, due)| *due <= now) {
@@ -262,7 +262,7 @@ impl Store {
 
     /// Starts what the phase needs next.
     pub(super) fn mount_next(&mut self) -> Result<(), MountError> {
-        let fixed = self.index.fixed_bytes() + self.slot_map.memory_bytes();
+        let fixed = self.index.fixed_bytes() + self.space.map.memory_bytes();
         if fixed > self.config.index_bytes {
             let limit_bytes = self.config.index_bytes;
             return Err(MountError::IndexTooLarge { limit_bytes });
@@ -270,7 +270,7 @@ impl Store {
         self.evict_leaves();
         let geometry = self.superblock.geometry;
         let checkpoint = self.superblock.checkpoint;
-        let file_bytes = self.file.size_bytes;
+        let file_bytes = self.env.file.size_bytes;
         let Some(mount) = &mut self.mount else { return Ok(()) };
         loop {
             match mount.phase {
@@ -356,9 +356,9 @@ impl Store {
             .unwrap_or(0);
         self.report.superblock_damaged = mount.superblocks.iter().any(Result::is_err);
         let geometry = superblock.geometry;
-        if self.file.size_bytes < geometry.size_bytes || geometry.size_bytes < MIN_STORE_BYTES {
+        if self.env.file.size_bytes < geometry.size_bytes || geometry.size_bytes < MIN_STORE_BYTES {
             return Err(MountError::Truncated {
-                found_bytes: self.file.size_bytes,
+                found_bytes: self.env.file.size_bytes,
                 expected_bytes: geometry.size_bytes,
             });
         }
@@ -383,10 +383,10 @@ impl Store {
         // A store without a checkpoint is fresh: no slot was in use before its log.
         let position = if checkpoint.pages == 0 { 0 } else { NO_PART };
         mount.slot_positions = vec![position; geometry.slots.div_ceil(SLOTS_PER_ITEM) as usize];
-        self.id = superblock.store;
+        self.env.id = superblock.store;
         self.fences.set_own(superblock.store);
         self.superblock = superblock;
-        self.slot_map = SlotMap::new(geometry.slots);
+        self.space.map = SlotMap::new(geometry.slots);
         Ok(())
     }
 
@@ -399,7 +399,7 @@ impl Store {
                 offset: start + index * PAGE_BYTES as u64,
                 what: what.into(),
             };
-            let reader = PageReader::new(page, self.id, checkpoint.id, index).map_err(damaged)?;
+            let reader = PageReader::new(page, self.env.id, checkpoint.id, index).map_err(damaged)?;
             if index + 1 == checkpoint.pages && reader.sum != checkpoint.last_sum {
                 return Err(damaged("it is not the one that the superblock names"));
             }
@@ -471,7 +471,7 @@ impl Store {
                 }
             }
             Item::Slots { position, first, bits } => {
-                if !self.slot_map.load(*first, bits.words()) {
+                if !self.space.map.load(*first, bits.words()) {
                     return Err("a part of the map of slots is outside the store");
                 }
                 let stale = self.config.faults.has(Fault::FreeMapStale);
@@ -482,7 +482,7 @@ impl Store {
             Item::Shared(counts) => {
                 let range = mount.slots_first..mount.slots_first.saturating_add(SLOTS_PER_ITEM);
                 for (slot, more) in counts.iter() {
-                    if !range.contains(&slot.0) || !self.slot_map.load_shared(slot, more) {
+                    if !range.contains(&slot.0) || !self.space.map.load_shared(slot, more) {
                         return Err("a count of users is impossible");
                     }
                 }
@@ -501,12 +501,12 @@ impl Store {
             });
         }
         self.retire_pages();
-        let mut allocator = Allocator::besides(self.slot_map.words(), slots);
+        let mut allocator = Allocator::besides(self.space.map.words(), slots);
         for slot in self.checkpoint.retired_slots() {
             // The checkpoint that would be mounted after a crash names it.
             allocator.claim(slot);
         }
-        self.allocator = allocator;
+        self.space.allocator = allocator;
         let Some(mount) = &mut self.mount else { return Ok(()) };
         mount.phase = Phase::Finish;
         self.log.next = mount.end;
@@ -529,10 +529,10 @@ impl Store {
             ..self.superblock
         };
         mount.new_superblock = Some(new);
-        if self.file.volatile_cache {
+        if self.env.file.volatile_cache {
             // What was accepted may still be in the device's cache: after this it is durable, and the superblock may
             // say so.
-            self.start_flush(Io::MountFlush);
+            self.env.start_flush(Io::MountFlush);
         } else {
             self.mount_flushed();
         }
@@ -549,14 +549,14 @@ impl Store {
     /// The superblocks are durable: the store serves.
     pub(super) fn mount_finished(&mut self) {
         if let Some(mount) = self.mount.take() {
-            let started = mount.started.unwrap_or(self.now);
-            self.report.duration = self.now.since(started);
+            let started = mount.started.unwrap_or(self.env.now);
+            self.report.duration = self.env.now.since(started);
         }
-        self.report.bytes_read = self.counters.device_bytes_read;
+        self.report.bytes_read = self.env.counters.device_bytes_read;
         self.evict_leaves();
         // Promises of before the start may still hold (rule R4).
         if !self.config.faults.has(Fault::PromiseForgotten) {
-            self.fences.not_before(self.now.plus(self.config.promise));
+            self.fences.not_before(self.env.now.plus(self.config.promise));
         }
         self.state = State::Serving;
     }

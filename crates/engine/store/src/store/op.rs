@@ -1,9 +1,12 @@
 //! Accepted changes: from request to durable.
 
+use super::fence::PendingFence;
 use super::join::Say;
 use super::mend::MendChange;
+use super::roll::StagedRoll;
 use super::snapshot::{CloneChange, Keep};
 use super::{Asker, Store};
+use crate::fences::VolumeKey;
 use crate::format::record::{Fence, RollEntry, Run};
 use crate::index::{ChunkKey, NO_OP};
 use amita_reactor::{BufMut, Slice};
@@ -145,6 +148,12 @@ pub(super) struct Ops {
     spare_merges: Vec<Box<Merge>>,
     /// Those that can be logged, in the order in which they must be.
     pub ready: VecDeque<u32>,
+    /// Fences that are not logged yet.
+    pub fences: Vec<PendingFence>,
+    /// Roll-forwards that are not whole yet.
+    pub rolls: Vec<StagedRoll>,
+    /// Who waits for a change that another one asked for.
+    pub resends: Vec<Resend>,
 }
 
 impl Ops {
@@ -181,9 +190,10 @@ impl Ops {
 
     /// Whom to answer fences.
     pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
-        let fences = self.places.iter_mut();
-        let fences = fences.filter(|op| matches!(op.change, Change::Fence(_)));
-        fences.map(|op| &mut op.asker)
+        let logged = self.places.iter_mut();
+        let logged = logged.filter(|op| matches!(op.change, Change::Fence(_)));
+        let queued = self.fences.iter_mut().map(|pending| &mut pending.asker);
+        queued.chain(logged.map(|op| &mut op.asker))
     }
 
     /// A blank [`Merge`].
@@ -244,6 +254,11 @@ impl Op {
             next: NO_OP,
             resent: false,
         }
+    }
+
+    /// The volume as whose owner it was asked for.
+    pub fn volume(&self) -> Option<VolumeKey> {
+        self.asker.and_then(|asker| asker.volume)
     }
 
     /// The part of block `which` (0: the first, 1: the last) that the payload covers, if not all of it:

@@ -64,7 +64,7 @@ impl Store {
         let superblock = self.superblock;
         let unchecked = self.config.faults.has(Fault::ChainUnchecked);
         let Some(mount) = &mut self.mount else { return Ok(false) };
-        let Some(page) = LogPage::decode(bytes, self.id) else {
+        let Some(page) = LogPage::decode(bytes, self.env.id) else {
             return Ok(false);
         };
         let header = page.header;
@@ -149,7 +149,7 @@ impl Store {
             needed(&self.index, mount, &record, first, &mut missing);
             if missing.is_empty() {
                 self.replay(record, first)?;
-                if let Some(slot) = self.slot_map.wrong {
+                if let Some(slot) = self.space.map.wrong {
                     return Err(MountError::Inconsistent {
                         what: format!("page {first} of the log and the map of slots disagree on slot {slot}"),
                     });
@@ -173,9 +173,9 @@ impl Store {
                     unreachable!("only those were looked for")
                 };
                 let mem = self.index.load_begin(at);
-                let buffer = self.take_surely(PAGE_BYTES);
+                let buffer = self.env.take_surely(PAGE_BYTES);
                 let offset = self.superblock.geometry.slot_offset(slot);
-                self.start_read(Io::Leaf { mem }, offset, buffer);
+                self.env.start_read(Io::Leaf { mem }, offset, buffer);
             }
             return Ok(true);
         }
@@ -198,7 +198,7 @@ impl Store {
             *failed += 1;
             if let Some(pause) = pause {
                 self.report.read_again += 1;
-                mount.leaves_again.push((mem, self.now.plus(pause)));
+                mount.leaves_again.push((mem, self.env.now.plus(pause)));
                 return;
             }
             if let Err(error) = result
@@ -217,8 +217,8 @@ impl Store {
             // Its page is in the map of slots, whatever the log says further on; unless a map that is newer than the
             // chunk's line knows that the chunk has gone.
             for slot in std::mem::take(&mut self.index.released_pages) {
-                if self.slot_map.has(slot) {
-                    self.slot_map.release(slot);
+                if self.space.map.has(slot) {
+                    self.space.map.release(slot);
                 }
                 self.checkpoint.retire(slot);
             }
@@ -232,7 +232,7 @@ impl Store {
 
     /// Reads the leaves again whose pause is over.
     pub(super) fn read_leaves_again(&mut self) {
-        let now = self.now;
+        let now = self.env.now;
         let Some(mount) = &mut self.mount else { return };
         let due: Vec<u32> = mount
             .leaves_again
@@ -241,10 +241,10 @@ impl Store {
             .collect();
         for mem in due {
             let at = self.index.loading(mem).0;
-            let buffer = self.take_surely(PAGE_BYTES);
+            let buffer = self.env.take_surely(PAGE_BYTES);
             let slot = self.index.page_of(at).expect("a leaf that is being read has a page");
             let offset = self.superblock.geometry.slot_offset(slot);
-            self.start_read(Io::Leaf { mem }, offset, buffer);
+            self.env.start_read(Io::Leaf { mem }, offset, buffer);
         }
     }
 
@@ -321,7 +321,7 @@ impl Store {
                         self.replay_entry(key, block, Entry::cleared(version), first, User::First);
                     }
                 } else {
-                    let (held, mount) = (&mut self.slot_map, &self.mount);
+                    let (held, mount) = (&mut self.space.map, &self.mount);
                     self.index
                         .clear(key, range, version, |slot| release(held, mount.as_deref(), slot, first));
                 }
@@ -402,7 +402,7 @@ impl Store {
                 if let Some(key) = self.index.find(chunk)
                     && !known
                 {
-                    let (held, mount) = (&mut self.slot_map, &self.mount);
+                    let (held, mount) = (&mut self.space.map, &self.mount);
                     let mut free = |slot| release(held, mount.as_deref(), slot, first);
                     self.index.keep_for(key, kept_for);
                     self.index.drop_of(key, snapshot, &mut free);
@@ -455,20 +455,20 @@ impl Store {
         if !self.index.is_lost(key, block)
             && let Some(old) = self.index.set(key, block, entry)
         {
-            release(&mut self.slot_map, self.mount.as_deref(), old, first);
+            release(&mut self.space.map, self.mount.as_deref(), old, first);
         }
         let counted = self.mount.as_ref();
         let counted = counted.is_some_and(|mount| counts(mount, entry.slot, first));
         // Where a leaf is lost nobody knows which slots were given back from it before they were used again.
-        let used_again = self.report.leaves_lost > 0 && entry.has_data() && self.slot_map.has(entry.slot);
+        let used_again = self.report.leaves_lost > 0 && entry.has_data() && self.space.map.has(entry.slot);
         match user {
             _ if !entry.has_data() || !counted => {}
             User::First if used_again => {}
             User::First => {
-                self.slot_map.claim(entry.slot);
+                self.space.map.claim(entry.slot);
             }
             User::Another => {
-                self.slot_map.share(entry.slot);
+                self.space.map.share(entry.slot);
             }
         }
     }
@@ -477,7 +477,7 @@ impl Store {
     fn retire_replayed(&mut self, first: u64) {
         let pages = std::mem::take(&mut self.index.released_pages);
         for slot in pages {
-            release(&mut self.slot_map, self.mount.as_deref(), slot, first);
+            release(&mut self.space.map, self.mount.as_deref(), slot, first);
             self.checkpoint.retire(slot);
         }
     }
@@ -488,7 +488,7 @@ impl Store {
         let Some(mount) = &mut self.mount else { return Ok(()) };
         let mut sequence = first;
         for bytes in buffer.chunks_exact(PAGE_BYTES) {
-            if let Some(page) = LogPage::decode(bytes, self.id) {
+            if let Some(page) = LogPage::decode(bytes, self.env.id) {
                 let header = page.header;
                 let proof = header.sequence == sequence && header.mount == superblock.mount;
                 if proof && header.sequence >= superblock.mount_start {

@@ -182,14 +182,14 @@ impl Store {
         };
         self.ops.remove(key);
         self.unlogged_less(asker);
-        let reads = self.window.next();
-        let (held, freed) = (&mut self.slot_map, &mut self.freed);
+        let reads = self.space.window.next();
+        let (held, freed) = (&mut self.space.map, &mut self.space.freed);
         let mut free = |slot| {
             if held.release(slot) {
                 freed.push(slot, position, reads);
             }
         };
-        self.counters.drops += 1;
+        self.env.counters.drops += 1;
         // Only now, as replay of the record does: until then the checkpoint's map and directory agree on its page.
         for &at in keep.wrong.iter().filter(|&&at| keep.has_lost(at)) {
             if matches!(self.index.leaf(at), Leaf::Away(_)) {
@@ -231,12 +231,12 @@ impl Store {
         let (chunk, asker, index_bytes, leaves) = (op.chunk, op.asker.take(), op.index_bytes, op.leaves);
         let keep = matches!(op.change, Change::Keep(_));
         let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
-        self.space.reserved -= u64::from(op.blocks);
+        self.space.claims.reserved -= u64::from(op.blocks);
         if keep && (result.is_err() || !self.index.chunk(chunk).is_there()) {
             self.index.chunk_mut(chunk).deleting = false;
         }
-        self.space.unapplied_bytes -= index_bytes;
-        self.space.unapplied_leaves -= u64::from(leaves);
+        self.space.claims.unapplied_bytes -= index_bytes;
+        self.space.claims.unapplied_leaves -= u64::from(leaves);
         self.unlogged_less(asker);
         if let Some(asker) = asker {
             match result {
