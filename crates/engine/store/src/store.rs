@@ -290,7 +290,10 @@ impl Store {
                 self.discard_step();
                 self.flush_step();
             }
-            State::Mounting => self.mount_read_again(),
+            State::Mounting => self.mounting(|mount, store| {
+                mount.read_again_due(store);
+                Ok(())
+            }),
             State::Refused(_) | State::Poisoned(_) => {}
         }
     }

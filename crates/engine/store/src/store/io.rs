@@ -97,9 +97,11 @@ impl Store {
             Some(Io::Read { read, part }) => self.read_part_done(read, part, buffer, result),
             Some(Io::Probe { read, part, n }) => self.probe_done(read, part, n, &buffer, result),
             Some(Io::Base { op, which, window }) => self.base_done(op, which, window, buffer, result),
-            Some(Io::Leaf { mem }) if self.mount.is_some() => self.mount_leaf_read(mem, &buffer, &result),
+            Some(Io::Leaf { mem }) if self.mount.is_some() => {
+                self.mounting(|mount, store| mount.leaf_read(store, mem, &buffer, &result));
+            }
             Some(Io::Leaf { mem }) => self.leaf_read(mem, &buffer, &result),
-            Some(Io::Mount) => self.mount_read_done(buffer, result),
+            Some(Io::Mount) => self.mounting(|mount, store| mount.read_done(store, buffer, result)),
             other => debug_assert!(false, "a read ended that was {other:?}"),
         }
     }
@@ -132,7 +134,10 @@ impl Store {
             Some(Io::Flush) => self.flushed(),
             Some(Io::CheckpointFlush) => self.checkpoint_flushed(),
             Some(Io::SuperblockFlush) => self.superblock_flushed(),
-            Some(Io::MountFlush) => self.mount_flushed(),
+            Some(Io::MountFlush) => self.mounting(|mount, store| {
+                mount.flushed(store);
+                Ok(())
+            }),
             other => debug_assert!(false, "a flush ended that was {other:?}"),
         }
     }
@@ -148,7 +153,7 @@ impl Store {
 
     fn device_failed(&mut self, what: &str, error: &io::Error) {
         if self.mount.is_some() {
-            self.mount_device_failed(what, error);
+            self.mounting(|mount, _| Err(mount.device_failed(what, error)));
         } else {
             self.poison(format!(
                 "{what} failed ({error}), so it is not known what the device holds; \
@@ -176,7 +181,7 @@ impl Store {
         let why = format!("the device has not ended an operation for {} s", waited.as_secs());
         if self.mount.is_some() {
             let error = io::Error::new(io::ErrorKind::TimedOut, why);
-            self.mount_device_failed("an operation", &error);
+            self.mounting(|mount, _| Err(mount.device_failed("an operation", &error)));
         } else {
             self.poison(format!(
                 "{why}; the store is mounted anew when it has. If it never does, replace the device"
