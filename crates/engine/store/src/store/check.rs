@@ -8,7 +8,7 @@ use super::op::{Change, Op};
 use super::{State, Store};
 use crate::format::Slot;
 use crate::format::record::Run;
-use crate::index::{ChunkKey, NO_OP};
+use crate::index::{ChunkKey, OpSlot};
 use amita_types::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -38,7 +38,7 @@ impl Store {
     }
 
     /// Changes that a batch which is not durable yet holds.
-    fn logged(&self) -> impl Iterator<Item = u32> + '_ {
+    fn logged(&self) -> impl Iterator<Item = OpSlot> + '_ {
         self.log.batches.iter().flat_map(|batch| batch.ops.iter().copied())
     }
 
@@ -68,7 +68,7 @@ impl Store {
 
     /// What accepted changes have spoken for is what they are.
     fn check_counts(&self) {
-        let logged: FxHashSet<u32> = self.logged().collect();
+        let logged: FxHashSet<OpSlot> = self.logged().collect();
         let (mut reserved, mut bytes, mut leaves, mut fences) = (0, 0, 0, 0);
         let mut unlogged: FxHashMap<u32, u32> = FxHashMap::default();
         for (key, op) in self.ops.each() {
@@ -179,8 +179,8 @@ impl Store {
 
     /// The queues of changes, chunk by chunk (rules R1, R8, D2).
     fn check_queues(&self) {
-        let logged: FxHashSet<u32> = self.logged().collect();
-        let ready: FxHashSet<u32> = self.ops.ready.iter().copied().collect();
+        let logged: FxHashSet<OpSlot> = self.logged().collect();
+        let ready: FxHashSet<OpSlot> = self.ops.ready.iter().copied().collect();
         assert!(ready.is_disjoint(&logged), "what is logged is not logged again");
         let mut waiting: FxHashMap<ChunkKey, u32> = FxHashMap::default();
         for chunk in self.reads.waiting_for() {
@@ -195,9 +195,9 @@ impl Store {
                 "reads that wait for a version of {}",
                 chunk.id
             );
-            let (mut at, mut last, mut waits) = (chunk.first_pending, NO_OP, false);
+            let (mut at, mut last, mut waits) = (chunk.first_pending, OpSlot::NONE, false);
             let mut version = chunk.durable;
-            while at != NO_OP {
+            while at != OpSlot::NONE {
                 let op = self.ops.get(at);
                 assert_eq!(op.chunk, key, "a change is in the queue of its own chunk");
                 waits |= at == chunk.first_waiting;
@@ -208,7 +208,7 @@ impl Store {
                 queued += 1;
             }
             assert_eq!(last, chunk.last_pending, "the youngest change of {}", chunk.id);
-            assert_eq!(waits, chunk.first_waiting != NO_OP, "who waits is in the queue");
+            assert_eq!(waits, chunk.first_waiting != OpSlot::NONE, "who waits is in the queue");
             assert_eq!(version, chunk.accepted, "what was accepted of {} (R1)", chunk.id);
         }
         let fences = self.ops.each().filter(|(_, op)| matches!(op.change, Change::Fence(_)));

@@ -16,7 +16,7 @@ use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
 use crate::format::record::{MAX_RECORD_BYTES, Run};
 use crate::format::superblock::Superblock;
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot};
-use crate::index::Index;
+use crate::index::{Index, OpSlot};
 use amita_reactor::buggify::{Point, buggify, narrow};
 use amita_reactor::{BufMut, Segments, Slice, Time};
 use amita_types::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS};
@@ -78,7 +78,7 @@ pub(super) struct Log {
     /// When the last batch was written or became durable.
     pub last_activity: Time,
     spare_segments: Vec<Segments>,
-    spare_ops: Vec<Vec<u32>>,
+    spare_ops: Vec<Vec<OpSlot>>,
     runs: Vec<Run>,
     staging: Vec<BufMut>,
 }
@@ -93,7 +93,7 @@ pub(super) struct Batch {
     /// The mark that its pages carry.
     pub mark: u64,
     /// Its changes.
-    pub ops: Vec<u32>,
+    pub ops: Vec<OpSlot>,
     /// Device writes that have not ended.
     pub writes: u32,
     /// Does a flush that is under way cover it?
@@ -112,7 +112,7 @@ impl Log {
         }
     }
 
-    pub fn recycle_ops(&mut self, mut ops: Vec<u32>) {
+    pub fn recycle_ops(&mut self, mut ops: Vec<OpSlot>) {
         ops.clear();
         if self.spare_ops.len() < MAX_SPARE {
             self.spare_ops.push(ops);
@@ -177,7 +177,7 @@ impl Log {
         self.push_batch(end, Vec::new(), writes, with.env);
     }
 
-    fn push_batch(&mut self, end: u64, ops: Vec<u32>, writes: u32, env: &mut Env) {
+    fn push_batch(&mut self, end: u64, ops: Vec<OpSlot>, writes: u32, env: &mut Env) {
         env.counters.batches += 1;
         self.next = end;
         self.last_activity = env.now;
@@ -217,7 +217,7 @@ impl Log {
     }
 
     /// Starts a write for each run; returns how many.
-    fn write_data(&mut self, ops: &[u32], runs: &[Run], with: &mut Batching<'_>) -> u32 {
+    fn write_data(&mut self, ops: &[OpSlot], runs: &[Run], with: &mut Batching<'_>) -> u32 {
         let alignment = with.env.file.alignment as usize;
         let batch = self.first_batch + self.batches.len() as u64;
         let mut writes = 0;
@@ -273,7 +273,7 @@ impl Log {
     }
 
     /// Fills and starts the pages of a batch; returns how many there are.
-    fn write_pages(&mut self, mut buffer: BufMut, ops: &[u32], writes: &mut u32, with: &mut Batching<'_>) -> u64 {
+    fn write_pages(&mut self, mut buffer: BufMut, ops: &[OpSlot], writes: &mut u32, with: &mut Batching<'_>) -> u64 {
         let mut pages = Pages {
             buffer: &mut buffer,
             used: ArrayVec::new(),
@@ -428,7 +428,7 @@ fn select(all: &Ops) -> Selection {
 }
 
 /// Deals the slots out to the changes, in their order.
-fn deal(all: &mut Ops, ops: &[u32], runs: &[Run]) {
+fn deal(all: &mut Ops, ops: &[OpSlot], runs: &[Run]) {
     let mut runs = runs.iter().copied();
     let mut run = Run {
         slot: Slot(0),

@@ -5,7 +5,7 @@ use super::trace::Course;
 use super::{Store, io::Io};
 use crate::faults::Fault;
 use crate::format::record::Run;
-use crate::index::{ChunkKey, Entry, NO_OP};
+use crate::index::{ChunkKey, Entry, OpSlot};
 use crate::slot_map::SlotMap;
 use amita_reactor::Slice;
 use amita_types::message::AnswerBody;
@@ -96,7 +96,7 @@ impl Store {
 
     /// Does a change come onto exactly the version that it names? It was looked at when it was accepted (`check_accepted`);
     /// between the two lie the chunk's queue, the batch and the log.
-    fn check_applied(&self, key: u32) -> Result<(), String> {
+    fn check_applied(&self, key: OpSlot) -> Result<(), String> {
         let op = self.ops.get(key);
         if matches!(op.change, Change::Fence(_) | Change::Keep(_) | Change::Clone(_)) {
             return Ok(());
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// One change becomes visible. `position` is behind its record: what it replaces waits for the mark to pass that.
-    fn apply(&mut self, key: u32, position: u64) {
+    fn apply(&mut self, key: OpSlot, position: u64) {
         if matches!(self.ops.get(key).change, Change::Fence(_)) {
             return self.apply_fence(key);
         }
@@ -255,7 +255,7 @@ impl Store {
     /// The first change of a chunk may have waited for those before it.
     fn next_of_chunk(&mut self, key: ChunkKey) {
         let chunk = self.index.chunk(key);
-        if chunk.first_waiting != NO_OP && chunk.first_waiting == chunk.first_pending {
+        if chunk.first_waiting != OpSlot::NONE && chunk.first_waiting == chunk.first_pending {
             self.advance_chunk(key);
         }
     }

@@ -6,7 +6,7 @@ use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::fences::Verdict;
 use crate::format::record::Fence;
-use crate::index::ChunkKey;
+use crate::index::{ChunkKey, OpSlot};
 use amita_reactor::{Slice, Time};
 use amita_types::message::{AnswerBody, MAX_MEMBERS, Problem, Refusal};
 use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK};
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// The fence is durable, and in log order everything that was accepted under an older generation is (rule R6).
-    pub(super) fn apply_fence(&mut self, key: u32) {
+    pub(super) fn apply_fence(&mut self, key: OpSlot) {
         self.space.claims.fences_logged -= 1;
         let op = self.ops.get_mut(key);
         let asker = op.asker.take();

@@ -1,6 +1,7 @@
 //! Device operations under way: what their end means.
 
 use super::{IoId, Store};
+use crate::index::OpSlot;
 use amita_reactor::{BufMut, Segments, Time};
 use std::io;
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(super) enum Io {
     /// One block of a part that could not be read as a whole.
     Probe { read: u32, part: u32, n: u32 },
     /// A block that a sub-block write is merged with.
-    Base { op: u32, which: usize, window: u64 },
+    Base { op: OpSlot, which: usize, window: u64 },
     /// A leaf.
     Leaf { mem: u32 },
     /// A part of a checkpoint.

@@ -10,7 +10,7 @@ use crate::State;
 use crate::faults::Fault;
 use crate::format::PAGE_BYTES;
 use crate::format::Place;
-use crate::index::{ChunkKey, Entry, Location, NO_OP, Seen, View};
+use crate::index::{ChunkKey, Entry, Location, OpSlot, Seen, View};
 use amita_reactor::{BufMut, Slice, Time};
 use amita_types::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal, Sums};
 use amita_types::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, SnapshotId, Version};
@@ -144,7 +144,7 @@ impl Store {
 
     fn pending_is(&self, key: ChunkKey, is: impl Fn(&OpChange) -> bool) -> bool {
         let mut pending = self.index.chunk(key).first_pending;
-        while pending != NO_OP {
+        while pending != OpSlot::NONE {
             let op = self.ops.get(pending);
             if is(&op.change) {
                 return true;

@@ -19,7 +19,7 @@ use super::{State, Store};
 use crate::faults::Fault;
 use crate::fences::VolumeKey;
 use crate::format::record::Fence;
-use crate::index::{ChunkKey, NO_OP};
+use crate::index::{ChunkKey, OpSlot};
 use crate::memo;
 use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
@@ -275,7 +275,7 @@ impl Store {
             let key = ChunkKey(at);
             let chunk = self.index.chunk(key);
             // What is only accepted will be there.
-            let there = chunk.is_there() || chunk.first_pending != NO_OP;
+            let there = chunk.is_there() || chunk.first_pending != OpSlot::NONE;
             if there && !chunk.deleting && self.is_left(holdings, chunk.id) {
                 self.sweep_chunk(key);
             }

@@ -8,7 +8,7 @@ use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::fences::Right;
 use crate::format::PAGE_BYTES;
-use crate::index::{ChunkFilter, LEAF_ENTRIES, NO_OP, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
+use crate::index::{ChunkFilter, LEAF_ENTRIES, OpSlot, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, Problem, Refusal, RequestBody, Scope, Sums};
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkId, MAX_IO_BYTES, SnapshotId, Version};
@@ -40,7 +40,7 @@ enum Admission {
     /// It was applied, and is durable.
     Durable,
     /// It was accepted and is not durable yet.
-    Pending(u32),
+    Pending(OpSlot),
     /// It is neither.
     Wrong(Version),
     /// It names an older snapshot than the chunk's last change, or the volume is deleted.
@@ -193,7 +193,7 @@ impl Store {
         }
         if version <= chunk.accepted {
             let mut pending = chunk.first_pending;
-            while pending != NO_OP {
+            while pending != OpSlot::NONE {
                 let op = self.ops.get(pending);
                 if (op.version, op.previous, op.length_bytes) == (version, previous, length) {
                     return Admission::Pending(pending);
@@ -386,7 +386,7 @@ impl Store {
     }
 
     /// Answers all who wait for a change that somebody else asked for.
-    pub(super) fn answer_resends(&mut self, key: u32, mut answer: impl FnMut(&mut Store, Resend)) {
+    pub(super) fn answer_resends(&mut self, key: OpSlot, mut answer: impl FnMut(&mut Store, Resend)) {
         let mut at = 0;
         while at < self.ops.resends.len() {
             if self.ops.resends[at].op == key {
