@@ -21,6 +21,13 @@ pub(crate) struct Allocator {
     cursor: u32,
 }
 
+/// What stands in its place until a mount knows the slots.
+impl Default for Allocator {
+    fn default() -> Allocator {
+        Allocator::new(1)
+    }
+}
+
 impl Allocator {
     /// All of `slots` free.
     pub fn new(slots: u32) -> Allocator {

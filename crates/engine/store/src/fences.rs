@@ -108,6 +108,15 @@ impl Fences {
         &self.volumes[key.0 as usize]
     }
 
+    /// A change of the volume's owner is in the log, or dropped: a fence need not wait for it any more (rule R6).
+    pub fn logged(&mut self, volume: Option<VolumeKey>) {
+        if let Some(volume) = volume {
+            let volume = self.volume_mut(volume);
+            assert!(volume.unlogged > 0, "each accepted change is counted once");
+            volume.unlogged -= 1;
+        }
+    }
+
     pub fn volume_mut(&mut self, key: VolumeKey) -> &mut Volume {
         &mut self.volumes[key.0 as usize]
     }

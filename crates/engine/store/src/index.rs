@@ -130,11 +130,11 @@ pub(crate) struct Chunk {
     /// And its length in bytes; [`NO_LAST`] after a mount: not known.
     last_length: u32,
     /// Accepted writes that are not durable yet, oldest first (keys of the store's operations).
-    pub first_pending: u32,
+    pub first_pending: OpSlot,
     /// The youngest of them.
-    pub last_pending: u32,
+    pub last_pending: OpSlot,
     /// The oldest of them that waits for something to be read; those behind it wait too.
-    pub first_waiting: u32,
+    pub first_waiting: OpSlot,
     /// Reads that wait for a version of this chunk.
     pub waiting_reads: u32,
     /// The volume's newest snapshot when the chunk was made: older ones have nothing of it.
@@ -165,7 +165,14 @@ pub(crate) struct Chunk {
 }
 
 /// No operation.
-pub(crate) const NO_OP: u32 = u32::MAX;
+/// The place of an accepted change among all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OpSlot(pub u32);
+
+impl OpSlot {
+    /// No change.
+    pub const NONE: OpSlot = OpSlot(u32::MAX);
+}
 const NO_LAST: u32 = u32::MAX;
 
 impl Chunk {
@@ -177,9 +184,9 @@ impl Chunk {
             accepted_state: Version::NONE,
             last_previous: Version::NONE,
             last_length: NO_LAST,
-            first_pending: NO_OP,
-            last_pending: NO_OP,
-            first_waiting: NO_OP,
+            first_pending: OpSlot::NONE,
+            last_pending: OpSlot::NONE,
+            first_waiting: OpSlot::NONE,
             waiting_reads: 0,
             born: SnapshotId::HEAD,
             snapshot: SnapshotId::HEAD,
@@ -218,7 +225,7 @@ impl Chunk {
 
     /// Is nothing under way on it?
     pub fn is_idle(&self) -> bool {
-        self.first_pending == NO_OP && self.waiting_reads == 0
+        self.first_pending == OpSlot::NONE && self.waiting_reads == 0
     }
 }
 

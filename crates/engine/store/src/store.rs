@@ -28,6 +28,7 @@ mod checkpoint;
 mod commit;
 mod discard;
 mod durable;
+mod env;
 mod fence;
 mod io;
 mod join;
@@ -49,17 +50,15 @@ mod trace;
 mod verify;
 mod write;
 
-use crate::allocator::{Allocator, Freed, ReadWindow};
 use crate::config::Config;
-use crate::credits::{AccountId, Credits};
+use crate::credits::AccountId;
 use crate::faults::{self, Fault};
 use crate::fences::{Fences, VolumeKey};
 use crate::format::record::Fence;
 use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{Geometry, PAGE_BYTES};
 use crate::index::Index;
-use crate::slot_map::SlotMap;
-use crate::status::{Counters, MountReport, State, Status};
+use crate::status::{MountReport, State, Status};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use amita_types::message::{Answer, AnswerBody, Refusal, Request, RequestBody};
@@ -68,6 +67,9 @@ use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
 
 pub use trace::Times;
+
+use env::Env;
+use space::Space;
 
 /// Who asks: answers and credits go by it. Never reused while the store is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,44 +141,26 @@ struct Asker {
 #[derive(Debug)]
 pub struct Store {
     config: Config,
-    file: FileInfo,
-    pool: Pool,
     state: State,
-    now: Time,
-    effects: VecDeque<Effect>,
-    ios: io::Ios,
-    flush_failed: bool,
-
-    id: StoreId,
+    /// Time, device, memory, what is to be done, and figures.
+    env: Env,
     superblock: Superblock,
+    /// The way back, until the store serves.
     mount: Option<Box<mount::Mount>>,
     report: MountReport,
-
+    /// What is durable, chunk by chunk.
     index: Index,
     leaf_waits: leaf::LeafWaits,
-    /// Which slots are in use, as of what is durable.
-    slot_map: SlotMap,
-    /// Which slots may be written: not in use, and not just given back.
-    allocator: Allocator,
-    freed: Freed,
-    window: ReadWindow,
+    /// Whose the slots are.
+    space: Space,
+    /// Whose the volumes and groups are.
     fences: Fences,
-    credits: Credits,
-    space: space::Space,
-    discard: discard::Discards,
-
+    /// What was accepted, and is not durable.
     ops: op::Ops,
-    rolls: Vec<roll::StagedRoll>,
-    resends: Vec<op::Resend>,
-    fence_queue: Vec<fence::PendingFence>,
     reads: read::Reads,
     log: commit::Log,
     checkpoint: checkpoint::Writer,
     sweep: sweep::Sweep,
-    counters: Counters,
-    times: Times,
-    /// Of what is being answered.
-    course: trace::Course,
 }
 
 impl Store {
@@ -186,38 +170,20 @@ impl Store {
     pub fn open(config: Config, file: FileInfo, pool: Pool) -> Store {
         let mut store = Store {
             config,
-            file,
-            pool,
             state: State::Mounting,
-            now: Time::default(),
-            effects: VecDeque::new(),
-            ios: io::Ios::default(),
-            flush_failed: false,
-            id: StoreId::default(),
+            env: Env::new(file, pool),
             superblock: no_superblock(),
             mount: None,
             report: MountReport::default(),
             index: Index::default(),
             leaf_waits: leaf::LeafWaits::default(),
-            slot_map: SlotMap::default(),
-            allocator: Allocator::new(1),
-            freed: Freed::default(),
-            window: ReadWindow::default(),
+            space: Space::default(),
             fences: Fences::default(),
-            credits: Credits::default(),
-            space: space::Space::default(),
-            discard: discard::Discards::default(),
             ops: op::Ops::default(),
-            rolls: Vec::new(),
-            resends: Vec::new(),
-            fence_queue: Vec::new(),
             reads: read::Reads::default(),
             log: commit::Log::default(),
             checkpoint: checkpoint::Writer::default(),
             sweep: sweep::Sweep::default(),
-            counters: Counters::default(),
-            times: Times::default(),
-            course: trace::Course::default(),
         };
         store.mount_start();
         store
@@ -228,18 +194,18 @@ impl Store {
     ///
     /// The links of those who ask stand meanwhile: they are answered in the store's name, and what was answered before leaves.
     pub fn mount_anew(&mut self) {
-        let mut anew = Store::open(self.config.clone(), self.file.clone(), self.pool.clone());
-        anew.id = self.id;
-        let answers = self.effects.drain(..);
+        let mut anew = Store::open(self.config.clone(), self.env.file.clone(), self.env.pool.clone());
+        anew.env.id = self.env.id;
+        let answers = self.env.effects.drain(..);
         let answers = answers.filter(|effect| matches!(effect, Effect::Answer { .. }));
-        let first: VecDeque<Effect> = answers.chain(anew.effects.drain(..)).collect();
-        anew.effects = first;
+        let first: VecDeque<Effect> = answers.chain(anew.env.effects.drain(..)).collect();
+        anew.env.effects = first;
         *self = anew;
     }
 
     /// A sequencer asks. `payload` is what travels beside the request.
     pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
-        self.now = now;
+        self.env.now = now;
         let scope = request.scope;
         let mut asker = Asker {
             link,
@@ -250,7 +216,7 @@ impl Store {
             trace: request.trace,
         };
         let refusal = match self.state {
-            State::Serving if request.store == self.id => None,
+            State::Serving if request.store == self.env.id => None,
             State::Serving | State::Refused(_) => Some(Refusal::NoSuchStore),
             State::Mounting => Some(Refusal::Busy),
             State::Poisoned(_) => Some(Refusal::Poisoned),
@@ -261,7 +227,7 @@ impl Store {
         let room =
             if matches!(request.body, RequestBody::Fence { .. }) && !self.config.faults.has(Fault::FenceWaitsForRoom) {
                 // Whoever takes over is let in whatever the old owners ask for: fences have room of their own.
-                self.fence_queue.len() < self.config.max_requests
+                self.ops.fences.len() < self.config.max_requests
             } else {
                 self.waiting_requests() < self.config.max_requests
             };
@@ -295,15 +261,15 @@ impl Store {
         };
         asker.volume = Some(right.volume);
         let account = AccountId::new(link, request.id);
-        let ended = self.credits.open(account, scope.volume, scope.generation);
+        let ended = self.space.credits.open(account, scope.volume, scope.generation);
         self.linger(ended);
         self.dispatch(asker, &scope, right, request.body, payload);
     }
 
     /// The asker is gone: its credits return, after a while (rule R7). What it asked for goes on.
     pub fn link_closed(&mut self, now: Time, link: LinkId) {
-        self.now = now;
-        let in_flight = self.credits.close(link);
+        self.env.now = now;
+        let in_flight = self.space.credits.close(link);
         self.linger(in_flight);
         self.drop_staged_of(link);
         self.forget_fence_askers(link);
@@ -312,7 +278,7 @@ impl Store {
     /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
     /// on by a step.
     pub fn end_pass(&mut self, now: Time) {
-        self.now = now;
+        self.env.now = now;
         match self.state {
             State::Serving => {
                 self.advance_fences();
@@ -320,11 +286,14 @@ impl Store {
                 self.commit();
                 self.checkpoint_step();
                 self.evict_leaves();
-                self.index.listings.drop_old(self.now);
+                self.index.listings.drop_old(self.env.now);
                 self.discard_step();
                 self.flush_step();
             }
-            State::Mounting => self.mount_read_again(),
+            State::Mounting => self.mounting(|mount, store| {
+                mount.read_again_due(store);
+                Ok(())
+            }),
             State::Refused(_) | State::Poisoned(_) => {}
         }
     }
@@ -347,14 +316,7 @@ impl Store {
     }
 
     fn waiting_requests(&self) -> usize {
-        self.ops.len() + self.resends.len() + self.reads.len() + self.leaf_waits.reads + self.fence_queue.len()
-    }
-
-    /// Memory for what makes room again (a batch, a merge, a checkpoint): where the pool has none left, the heap helps
-    /// out, because writes that hold memory become durable only by taking some. The limits on batches bound it.
-    fn take_surely(&self, bytes: usize) -> BufMut {
-        let buffer = self.pool.take(bytes).or_else(|| Pool::heap().take(bytes));
-        buffer.expect("the heap has no bound")
+        self.ops.len() + self.ops.resends.len() + self.reads.len() + self.leaf_waits.reads + self.ops.fences.len()
     }
 
     /// Is it served?
@@ -375,30 +337,32 @@ impl Store {
         let geometry = &self.superblock.geometry;
         let page = PAGE_BYTES as u64;
         Status {
-            id: self.id,
+            id: self.env.id,
             cluster: self.superblock.cluster,
             size_bytes: geometry.size_bytes,
             capacity_bytes: geometry.capacity_bytes(),
-            free_bytes: (u64::from(self.allocator.free() + self.freed.slots())
+            free_bytes: (u64::from(self.space.allocator.free() + self.space.freed.slots())
                 + self.checkpoint.retired()
                 + self.discarding())
                 * page,
             log_pages: geometry.log_pages,
             log_pages_used: self.log.next - self.log.tail,
             chunks: self.index.len() as u64,
-            blocks: self.slot_map.count() - self.index.pages(),
-            index_bytes: self.index.memory_bytes() + self.slot_map.memory_bytes() + self.allocator.memory_bytes(),
+            blocks: self.space.map.count() - self.index.pages(),
+            index_bytes: self.index.memory_bytes()
+                + self.space.map.memory_bytes()
+                + self.space.allocator.memory_bytes(),
             leaf_bytes: self.index.leaf_bytes(),
             leaf_pages: self.index.pages(),
-            credits_granted: self.credits.granted(),
+            credits_granted: self.space.credits.granted(),
             mount: self.report,
-            counters: self.counters,
+            counters: self.env.counters,
         }
     }
 
     /// What is to be done, in order.
     pub fn effects(&mut self) -> Drain<'_, Effect> {
-        self.effects.drain(..)
+        self.env.effects.drain(..)
     }
 
     fn answer(&mut self, asker: Asker, body: AnswerBody, payload: Slice) {
@@ -415,39 +379,14 @@ impl Store {
             Some(_) if buggify(Point::NoPromise) => 0,
             Some(volume) => self
                 .fences
-                .promise(volume, asker.generation, self.now, self.config.promise),
+                .promise(volume, asker.generation, self.env.now, self.config.promise),
             None => 0,
         };
-        self.push_answer(asker, promise_ms, credit_blocks, Ok(body), payload);
+        self.env.answer(asker, promise_ms, credit_blocks, Ok(body), payload);
     }
 
     fn refuse(&mut self, asker: Asker, refusal: Refusal) {
-        self.counters.refused += 1;
-        self.push_answer(asker, 0, 0, Err(refusal), Slice::default());
-    }
-
-    fn push_answer(
-        &mut self,
-        asker: Asker,
-        promise_ms: u16,
-        credit_blocks: u32,
-        result: Result<AnswerBody, Refusal>,
-        payload: Slice,
-    ) {
-        let trace = self.time_answer(&asker, &result);
-        let answer = Answer {
-            id: asker.id,
-            store: self.id,
-            promise_ms,
-            credit_blocks,
-            trace,
-            result,
-        };
-        self.effects.push_back(Effect::Answer {
-            link: asker.link,
-            answer,
-            payload,
-        });
+        self.env.refuse(asker, refusal);
     }
 
     /// After an I/O error of unknown outcome nothing that is in memory can be trusted to be on the disk: everything is
@@ -458,11 +397,11 @@ impl Store {
         }
         self.state = State::Poisoned(why);
         let mut askers: Vec<Asker> = self.ops.drain().filter_map(|op| op.asker).collect();
-        askers.extend(self.resends.drain(..).map(|resend| resend.asker));
+        askers.extend(self.ops.resends.drain(..).map(|resend| resend.asker));
         askers.extend(self.reads.drain());
         askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));
-        askers.extend(self.fence_queue.drain(..).filter_map(|pending| pending.asker));
-        self.rolls.clear();
+        askers.extend(self.ops.fences.drain(..).filter_map(|pending| pending.asker));
+        self.ops.rolls.clear();
         self.sweep = sweep::Sweep::default();
         self.log.abandon();
         for asker in askers {

@@ -720,7 +720,7 @@ fn what_a_chunk_is_can_be_asked() {
 }
 
 #[test]
-fn a_store_of_version_1_is_clean() {
+fn the_fixture_is_clean() {
     let fixture = Fixture::parse(include_str!("fixtures/store-v1.txt"));
     let report = look(&fixture.image, true);
     assert_eq!(report.problems, []);

@@ -1,7 +1,8 @@
 //! Stores that earlier versions of the format wrote are read for ever: one text file for each version, in
 //! `tests/fixtures`. Each says what must be read from it, so that the tests need nothing of the program that wrote it.
 //!
-//! A fixture is never changed once its version has been released. A new version of the format adds its own: raise
+//! Nothing is released yet, so that of version 1 may still be made anew. A fixture is never changed once its version has been
+//! released. A new version of the format adds its own: raise
 //! `FORMAT_VERSION`, let `fixtures/story.rs` do what is new in the format as well, run
 //!
 //! ```text
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The versions of the format of which there is a fixture.
-const VERSIONS: [u32; 3] = [1, 2, 3];
+const VERSIONS: [u32; 1] = [1];
 
 fn path(format: u32) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/store-v{format}.txt"))
@@ -205,18 +206,8 @@ fn rot_in_an_older_store_is_not_served() {
 
 #[test]
 fn version_1_has_one_of_everything() {
-    has(1, &[1, 2, 3, 4, 5], &[1, 2, 3, 4], &[1, 2, 3]);
-}
-
-#[test]
-fn version_2_has_one_of_everything() {
-    has(2, &[1, 2, 4, 6, 7, 8, 9, 10], &[4, 5, 6, 7, 8, 9], &[5, 6, 7]);
-}
-
-#[test]
-fn version_3_has_one_of_everything() {
     let below = [4, 5, 6, 7, 8, 9, 10, 11, 12];
-    has(3, &[1, 2, 4, 6, 7, 8, 9, 10, 11], &below, &[5, 6, 7]);
+    has(1, &[1, 2, 4, 6, 7, 8, 9, 10, 11], &below, &[5, 6, 7]);
 }
 
 /// What docs/format.md says of a version, read by itself: the checkpoint of its fixture has these items, the log these

@@ -112,6 +112,24 @@ fn newer_formats_are_left_alone() {
     assert_eq!(refused(features), MountError::UnknownFeatures { features: 0x400 });
 }
 
+/// Whoever meets a store of another version is told which it is, which are known, and what to do.
+#[test]
+fn a_store_of_another_version_says_so() {
+    let (image, ..) = used(1);
+    for found in [FORMAT_VERSION + 1, FORMAT_VERSION + 2, u32::MAX] {
+        let mut other = image.clone();
+        for offset in OFFSETS {
+            other[offset as usize + 8..][..4].copy_from_slice(&found.to_le_bytes());
+            reseal(&mut other, offset);
+        }
+        let said = refused(other).to_string();
+        let wanted = format!(
+            "the store has format version {found}, this program knows {FORMAT_VERSION}; run a newer version of Amita on it"
+        );
+        assert_eq!(said, wanted);
+    }
+}
+
 #[test]
 fn another_clusters_store() {
     let (image, ..) = used(1);

@@ -8,7 +8,7 @@
 
 mod reader;
 
-pub use reader::{Bits, Counts, Entries1, Item, PageReader};
+pub use reader::{Bits, Counts, Item, PageReader};
 
 use super::disk::on_disk;
 use super::record::{Fence, RawFence, put_fence};
@@ -52,11 +52,7 @@ on_disk! {
 mod kind {
     pub const GROUP: u16 = 1;
     pub const VOLUME: u16 = 2;
-    /// Version 1.
-    pub const CHUNK_1: u16 = 3;
     pub const CLEARED: u16 = 4;
-    /// Version 1.
-    pub const ENTRIES_1: u16 = 5;
     pub const CHUNK: u16 = 6;
     pub const ORIGIN: u16 = 7;
     pub const STATE: u16 = 8;
@@ -212,48 +208,6 @@ on_disk! {
         more: u32,
     }
 }
-
-on_disk! {
-    /// Version 1: a chunk; the items that follow, up to the next one, are its blocks.
-    pub struct RawChunk1 [32] {
-        /// The volume.
-        volume: u64,
-        /// The index.
-        chunk: u64,
-        /// Its version.
-        version: u64,
-        /// Log pages below this one are in it.
-        position: u64,
-    }
-}
-
-on_disk! {
-    /// Version 1: entries of 64 blocks of the chunk, in order: 16 bytes each that has data, then 8 bytes each that was
-    /// cleared.
-    pub struct RawEntries1 [20] {
-        /// Which 64 blocks.
-        page: u32,
-        /// One bit for each block that has data here.
-        data: u64,
-        /// One bit for each block that was cleared.
-        cleared: u64,
-    }
-}
-
-on_disk! {
-    /// Version 1: a block with data.
-    pub struct RawData1 [16] {
-        /// Where.
-        slot: u32,
-        /// CRC-32C, not bound to a place.
-        sum: u32,
-        /// The version of the write.
-        version: u64,
-    }
-}
-
-/// Blocks of a map page of version 1.
-const BLOCKS_PER_PAGE_1: u32 = 64;
 
 const ITEMS_BYTES: usize = PAGE_BODY_BYTES - Header::BYTES;
 

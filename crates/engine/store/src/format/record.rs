@@ -17,12 +17,6 @@ pub use reader::RecordReader;
 
 /// Kinds of records.
 pub mod kind {
-    /// Version 1: blocks got data.
-    pub const WRITE_1: u8 = 1;
-    /// Version 1: blocks were cleared.
-    pub const CLEAR_1: u8 = 2;
-    /// Version 1: a part of a roll-forward.
-    pub const ROLL_1: u8 = 3;
     /// A fence was adopted.
     pub const FENCE: u8 = 4;
     /// Blocks got data.
@@ -78,13 +72,10 @@ on_disk! {
         runs: u16,
         /// Zero.
         reserved: u16,
-        /// The volume's newest snapshot. Version 1 has it not.
+        /// The volume's newest snapshot.
         snapshot: u32,
     }
 }
-
-/// Bytes of [`Blocks`] in version 1.
-pub const BLOCKS_1_BYTES: usize = Blocks::BYTES - 4;
 
 on_disk! {
     /// Slots that follow one another.
@@ -112,13 +103,10 @@ on_disk! {
         count: u16,
         /// Zero.
         reserved: u16,
-        /// The volume's newest snapshot. Version 1 has it not.
+        /// The volume's newest snapshot.
         snapshot: u32,
     }
 }
-
-/// Bytes of [`Roll`] in version 1.
-pub const ROLL_1_BYTES: usize = Roll::BYTES - 4;
 
 on_disk! {
     /// A part of a clone, after its [`Head`]; goes on with `count` times a [`RawEntry`], whose slots something else uses
@@ -238,7 +226,7 @@ on_disk! {
         blocks_per_chunk: u16,
         /// How many in-sync stores follow.
         members: u16,
-        /// How many stores follow that are being brought up to date. Versions 1 and 2: zero.
+        /// How many stores follow that are being brought up to date.
         syncing: u16,
         /// Zero.
         reserved: u16,

@@ -9,7 +9,7 @@
 mod check;
 
 use super::arena::Flat;
-use super::{ChunkKey, Entry, Index, LEAF_BYTES, LEAF_ENTRIES, LOST, LeafRef, NO_OP, PARTS, View};
+use super::{ChunkKey, Entry, Index, LEAF_BYTES, LEAF_ENTRIES, LOST, LeafRef, OpSlot, PARTS, View};
 use crate::format::Slot;
 use crate::format::checkpoint::LeafPlace;
 use amita_types::{BlockIndex, BlockRange, Version};
@@ -459,7 +459,7 @@ impl Index {
             let place = &self.mems[mem];
             let droppable = matches!(place.data, Data::Flat(_) | Data::Packed(_)) && !place.dirty && !place.writing;
             // Changes that are under way have made sure that their leaves are here.
-            if !droppable || self.chunk(place.at.chunk).first_pending != NO_OP {
+            if !droppable || self.chunk(place.at.chunk).first_pending != OpSlot::NONE {
                 continue;
             }
             if place.used.replace(false) {

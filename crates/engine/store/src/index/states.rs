@@ -11,7 +11,7 @@
 //! clones, whose chunks have no order among each other, need counts ([`crate::held`]).
 
 use super::leaves::{HEAD, NO_MEM};
-use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, LeafRef, Location, PARTS};
+use super::{Chunk, ChunkKey, Index, LEAF_ENTRIES, LeafRef, Location, PARTS};
 use crate::format::Slot;
 use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
 use crate::format::record::RollEntry;
@@ -459,32 +459,19 @@ impl Index {
         }
     }
 
-    /// Takes over blocks that one write cleared, from a checkpoint; `false`: they are impossible.
-    pub fn load_cleared(&mut self, key: ChunkKey, serial: u32, first: u32, count: u32, version: Version) -> bool {
-        let whole = first.is_multiple_of(LEAF_ENTRIES as u32) && count == LEAF_ENTRIES as u32;
-        if first
-            .checked_add(count)
-            .is_none_or(|end| end > (PARTS * LEAF_ENTRIES) as u32)
-        {
+    /// Takes over a part that one write cleared whole, from a checkpoint; `false`: it is impossible.
+    pub fn load_cleared(&mut self, key: ChunkKey, serial: u32, first: u32, version: Version) -> bool {
+        let part = first as usize / LEAF_ENTRIES;
+        if part >= PARTS {
             return false;
         }
-        let part = (first as usize / LEAF_ENTRIES) as u8;
         let at = Location {
             chunk: key,
             serial,
-            part,
+            part: part as u8,
         };
-        if whole {
-            self.state_has_part(at);
-            return self.load_cleared_part(at, version);
-        }
-        if serial != HEAD {
-            return false;
-        }
-        for block in first..first + count {
-            self.set(key, BlockIndex(block as u16), Entry::cleared(version));
-        }
-        true
+        self.state_has_part(at);
+        self.load_cleared_part(at, version)
     }
 
     /// A state has this part of its own, if it has not yet.

@@ -137,9 +137,9 @@ fn through_a_checkpoint(index: &mut Index, pages: &mut Pages) -> Index {
                     let (key, _) = chunk.unwrap();
                     chunk = other.load_state(key, &item).map(|serial| (key, serial));
                 }
-                Item::Cleared { first, count, version } => {
+                Item::Cleared { first, version, .. } => {
                     let (key, serial) = chunk.unwrap();
-                    assert!(other.load_cleared(key, serial, first, count, version));
+                    assert!(other.load_cleared(key, serial, first, version));
                 }
                 other => panic!("nobody wrote {other:?}"),
             }
@@ -328,7 +328,7 @@ fn what_the_disk_has_is_dropped_when_memory_is_short() {
         let mem = index.load_begin(index.location(key, View::Head, 1));
         index.load_end(mem, Some(&[Entry::NEVER; LEAF_ENTRIES]));
     }
-    index.chunk_mut(key).first_pending = 7;
+    index.chunk_mut(key).first_pending = OpSlot(7);
     for _ in 0..100 {
         index.evict(0, 64);
     }

@@ -8,7 +8,7 @@ use super::op::{Change, Op};
 use super::{State, Store};
 use crate::format::Slot;
 use crate::format::record::Run;
-use crate::index::{ChunkKey, NO_OP};
+use crate::index::{ChunkKey, OpSlot};
 use amita_types::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,11 +18,11 @@ impl Store {
         if self.state != State::Serving {
             return;
         }
-        assert_eq!(self.slot_map.wrong, None, "the index and the map of slots agree (D5)");
+        assert_eq!(self.space.map.wrong, None, "the index and the map of slots agree (D5)");
         self.check_slot_sums();
         self.check_counts();
         self.check_log();
-        self.credits.check();
+        self.space.credits.check();
     }
 
     /// Walks through everything and panics where something does not hold that must hold between events.
@@ -31,14 +31,14 @@ impl Store {
             return;
         }
         self.check_sums();
-        self.allocator.check();
+        self.space.allocator.check();
         self.check_slots();
         self.check_queues();
         self.check_index();
     }
 
     /// Changes that a batch which is not durable yet holds.
-    fn logged(&self) -> impl Iterator<Item = u32> + '_ {
+    fn logged(&self) -> impl Iterator<Item = OpSlot> + '_ {
         self.log.batches.iter().flat_map(|batch| batch.ops.iter().copied())
     }
 
@@ -51,9 +51,9 @@ impl Store {
     fn check_slot_sums(&self) {
         let taken: u64 = self.taken().map(|run| u64::from(run.count)).sum();
         let parts = [
-            u64::from(self.allocator.free()),
-            self.slot_map.count(),
-            u64::from(self.freed.slots()),
+            u64::from(self.space.allocator.free()),
+            self.space.map.count(),
+            u64::from(self.space.freed.slots()),
             self.checkpoint.retired(),
             taken,
             self.discarding(),
@@ -68,7 +68,7 @@ impl Store {
 
     /// What accepted changes have spoken for is what they are.
     fn check_counts(&self) {
-        let logged: FxHashSet<u32> = self.logged().collect();
+        let logged: FxHashSet<OpSlot> = self.logged().collect();
         let (mut reserved, mut bytes, mut leaves, mut fences) = (0, 0, 0, 0);
         let mut unlogged: FxHashMap<u32, u32> = FxHashMap::default();
         for (key, op) in self.ops.each() {
@@ -86,7 +86,7 @@ impl Store {
                 *unlogged.entry(volume.0).or_default() += 1;
             }
         }
-        let space = &self.space;
+        let space = &self.space.claims;
         assert_eq!(
             space.reserved, reserved,
             "slots that accepted changes have spoken for (R7)"
@@ -145,7 +145,7 @@ impl Store {
     /// Every slot is in exactly one place. By words of bits: a store has many slots, and this is done often.
     fn check_slots(&self) {
         let slots = self.superblock.geometry.slots;
-        let (free, held) = (self.allocator.words(), self.slot_map.words());
+        let (free, held) = (self.space.allocator.words(), self.space.map.words());
         let mut others = vec![0u64; free.len()];
         let mut put = |run: Run, what: &str| {
             for slot in run.slot.0..run.slot.0 + run.count {
@@ -155,7 +155,7 @@ impl Store {
                 others[word] |= bit;
             }
         };
-        self.freed.runs().for_each(|run| put(run, "given back"));
+        self.space.freed.runs().for_each(|run| put(run, "given back"));
         self.taken()
             .for_each(|run| put(run, "taken by a change on its way to the disk"));
         if let Some(run) = self.discard_under_way() {
@@ -179,8 +179,8 @@ impl Store {
 
     /// The queues of changes, chunk by chunk (rules R1, R8, D2).
     fn check_queues(&self) {
-        let logged: FxHashSet<u32> = self.logged().collect();
-        let ready: FxHashSet<u32> = self.ops.ready.iter().copied().collect();
+        let logged: FxHashSet<OpSlot> = self.logged().collect();
+        let ready: FxHashSet<OpSlot> = self.ops.ready.iter().copied().collect();
         assert!(ready.is_disjoint(&logged), "what is logged is not logged again");
         let mut waiting: FxHashMap<ChunkKey, u32> = FxHashMap::default();
         for chunk in self.reads.waiting_for() {
@@ -195,9 +195,9 @@ impl Store {
                 "reads that wait for a version of {}",
                 chunk.id
             );
-            let (mut at, mut last, mut waits) = (chunk.first_pending, NO_OP, false);
+            let (mut at, mut last, mut waits) = (chunk.first_pending, OpSlot::NONE, false);
             let mut version = chunk.durable;
-            while at != NO_OP {
+            while at != OpSlot::NONE {
                 let op = self.ops.get(at);
                 assert_eq!(op.chunk, key, "a change is in the queue of its own chunk");
                 waits |= at == chunk.first_waiting;
@@ -208,12 +208,12 @@ impl Store {
                 queued += 1;
             }
             assert_eq!(last, chunk.last_pending, "the youngest change of {}", chunk.id);
-            assert_eq!(waits, chunk.first_waiting != NO_OP, "who waits is in the queue");
+            assert_eq!(waits, chunk.first_waiting != OpSlot::NONE, "who waits is in the queue");
             assert_eq!(version, chunk.accepted, "what was accepted of {} (R1)", chunk.id);
         }
         let fences = self.ops.each().filter(|(_, op)| matches!(op.change, Change::Fence(_)));
         assert_eq!(queued + fences.count(), self.ops.len(), "every change is in a queue");
-        for resend in &self.resends {
+        for resend in &self.ops.resends {
             assert!(
                 self.ops.get(resend.op).resent,
                 "who waits for a change is told of its end (R8)"
@@ -223,7 +223,7 @@ impl Store {
 
     fn check_index(&self) {
         let slots = self.superblock.geometry.slots;
-        let held = &self.slot_map;
+        let held = &self.space.map;
         let mut users: FxHashSet<Slot> = FxHashSet::default();
         let pages = self.index.check(|slot, first| {
             assert!(slot.0 < slots && held.has(slot), "{slot:?} is used and not held (D5)");
@@ -239,7 +239,7 @@ impl Store {
         // Pages that were given back in this pass, and are held until the next change looks at them.
         let released = self.index.released_pages.len() as u64;
         // What a wrong leaf had named stays in use.
-        if pages.is_all_known() && self.counters.damaged == 0 {
+        if pages.is_all_known() && self.env.counters.damaged == 0 {
             assert_eq!(known + released, held.count(), "what is held is used (D5)");
         }
     }

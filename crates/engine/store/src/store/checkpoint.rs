@@ -8,9 +8,13 @@
 //! replay begins where the log was when the checkpoint began. Until then the old checkpoint and the old tail hold, and
 //! every leaf that the old one names stays where it is.
 
+use super::commit::Log;
+use super::env::Env;
+use super::space::Space;
 use super::{Store, io::Io};
 use crate::State;
 use crate::faults::Fault;
+use crate::fences::Fences;
 use crate::format::checkpoint::{
     CHUNK_BYTES, ChunkItem, GROUP_BYTES, Leaves, PageWriter, Paused, SHARED_BYTES, SLOTS_BYTES, SLOTS_PER_ITEM,
     VOLUME_BYTES, flag,
@@ -18,7 +22,7 @@ use crate::format::checkpoint::{
 use crate::format::record::{Fence, Run};
 use crate::format::superblock::{Checkpoint, OFFSETS, Superblock};
 use crate::format::{PAGE_BYTES, Slot, leaf};
-use crate::index::{ChunkKey, Location};
+use crate::index::{ChunkKey, Index, Location};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, Slice};
 use amita_types::{ChunkId, Generation, NodeId, SnapshotId, Version, VolumeId};
@@ -125,6 +129,256 @@ impl Writer {
         self.directory = None;
         self.wanted = false;
     }
+
+    /// The pages of the directory that are being filled, with space for `bytes` more of items.
+    fn room(&mut self, with: &mut Writing<'_>, bytes: u64) -> (BufMut, Paused) {
+        if let Some((mut buffer, paused)) = self.directory.take() {
+            let writer = PageWriter::resume(&mut buffer, with.env.id, with.id(), self.pages, paused);
+            if writer.space() >= bytes {
+                return (buffer, paused);
+            }
+            let filled = writer.finish();
+            self.write_directory(with, buffer, filled.pages, filled.last_sum);
+        }
+        let pages = PageWriter::pages_for(bytes) * PAGE_BYTES;
+        (with.env.take_surely(pages.max(STEP_BYTES)), Paused::default())
+    }
+
+    /// Writes pages of the directory. If there are more than fit the area, the checkpoint begins again: the index always
+    /// fits, but what is written at different times may together be more.
+    fn write_directory(&mut self, with: &mut Writing<'_>, mut buffer: BufMut, pages: usize, last_sum: u32) {
+        if pages == 0 {
+            return;
+        }
+        buffer.truncate(pages * PAGE_BYTES);
+        let geometry = &with.superblock.geometry;
+        let first = self.pages;
+        self.pages += pages as u64;
+        self.last_sum = last_sum;
+        if self.pages > geometry.checkpoint_pages {
+            return;
+        }
+        let offset = geometry.checkpoint_offsets[with.area() as usize] + first * PAGE_BYTES as u64;
+        self.write(with, offset, vec![buffer.freeze()]);
+    }
+
+    fn write(&mut self, with: &mut Writing<'_>, offset: u64, data: Vec<Slice>) {
+        self.writing += 1;
+        with.env.counters.checkpoint_bytes += data.iter().map(|slice| slice.len() as u64).sum::<u64>();
+        with.env.start_write(Io::Checkpoint, offset, data);
+    }
+
+    /// Fences, chunks with their changed leaves, and forgotten chunks.
+    fn step_items(&mut self, with: &mut Writing<'_>) {
+        let (mut buffer, paused) = self.room(with, GROUP_BYTES.max(VOLUME_BYTES));
+        let (id, checkpoint, first) = (with.env.id, with.id(), self.pages);
+        let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
+        while writer.space() >= GROUP_BYTES
+            && let Some(group) = with.fences.groups().get(self.groups)
+        {
+            writer.group(&Fence {
+                volume: VolumeId(0),
+                generation: Generation(0),
+                owner: NodeId(0),
+                group: group.id,
+                epoch: group.epoch,
+                blocks_per_chunk: group.blocks_per_chunk,
+                in_sync: group.in_sync.clone(),
+                syncing: group.syncing.clone(),
+            });
+            self.groups += 1;
+        }
+        while writer.space() >= VOLUME_BYTES
+            && let Some(volume) = with.fences.volumes().get(self.volumes)
+        {
+            if volume.generation < Generation::DELETED {
+                writer.volume(volume.id, volume.generation.0, volume.owner);
+            }
+            self.volumes += 1;
+        }
+        let fences = self.groups >= with.fences.groups().len() && self.volumes >= with.fences.volumes().len();
+        // Ranges may grow together meanwhile: what is left is what is above the last number that was written.
+        while fences
+            && writer.space() >= VOLUME_BYTES
+            && let Some((first, last)) = with.fences.deleted_from(self.deleted)
+        {
+            let more = u32::try_from(last.0 - first.0).unwrap_or(u32::MAX);
+            writer.volume(first, Generation::DELETED.0, NodeId(more));
+            self.deleted = VolumeId((first.0 + u64::from(more)).saturating_add(1));
+        }
+        let fences = fences && with.fences.deleted_from(self.deleted).is_none();
+        let paused = writer.pause();
+        self.directory = Some((buffer, paused));
+        if fences {
+            self.step_chunks(with);
+        }
+        if self.pages > with.superblock.geometry.checkpoint_pages {
+            self.begin(with.log.applied, with.log.applied_sum);
+        }
+    }
+
+    fn step_chunks(&mut self, with: &mut Writing<'_>) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let mut runs = Vec::new();
+        let mut pages: Vec<BufMut> = Vec::new();
+        for _ in 0..STEP_CHUNKS {
+            let key = ChunkKey(self.chunks);
+            if key.0 >= with.index.end() {
+                break;
+            }
+            if !with.index.chunk(key).is_there() {
+                self.chunks += 1;
+                continue;
+            }
+            with.index.dirty_leaves(key, &mut dirty);
+            let count = dirty.len();
+            if !pages.is_empty() && pages.len() + count > STEP_LEAVES {
+                break;
+            }
+            if (with.space.allocator.free() as usize) < count {
+                // Slots that were given back come free with the mark; the reserve is there so that some do.
+                break;
+            }
+            self.write_leaves(with, &dirty, &mut runs, &mut pages);
+            let bytes = with.index.dump_bytes(key);
+            let (mut buffer, paused) = self.room(with, bytes);
+            let (id, checkpoint, first) = (with.env.id, with.id(), self.pages);
+            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
+            // What is accepted and not durable is not in it: replay brings that.
+            with.index.dump(key, with.log.applied, &mut writer);
+            let paused = writer.pause();
+            self.directory = Some((buffer, paused));
+            self.chunks += 1;
+        }
+        self.dirty = dirty;
+        let mut pages = pages.into_iter().map(BufMut::freeze);
+        for run in runs {
+            let data: Vec<Slice> = pages.by_ref().take(run.count as usize).collect();
+            let offset = with.superblock.geometry.slot_offset(run.slot);
+            self.write(with, offset, data);
+        }
+        if self.chunks >= with.index.end() {
+            self.step_gone(with);
+        }
+    }
+
+    /// Gives the changed leaves of a chunk their pages, in memory; `runs` says where `pages` go.
+    fn write_leaves(
+        &mut self,
+        with: &mut Writing<'_>,
+        dirty: &[Location],
+        runs: &mut Vec<Run>,
+        pages: &mut Vec<BufMut>,
+    ) {
+        for &at in dirty {
+            if with.index.cleared_whole(at).is_some() {
+                with.index.written(at, None);
+                continue;
+            }
+            let mut page = with.env.take_surely(PAGE_BYTES);
+            let chunk = with.index.chunk(at.chunk).id;
+            let entries = with.index.entries_of(at);
+            let sum = leaf::encode(&mut page, with.env.id, chunk, usize::from(at.part), with.id(), entries);
+            let before = runs.len();
+            with.space.allocator.take(1, runs);
+            // It went to a run of its own, or to the end of the last one.
+            let last = runs[runs.len().max(before) - 1];
+            let slot = last.slot.plus(last.count - 1);
+            with.space.map.claim(slot);
+            with.index.written(at, Some((slot, sum)));
+            self.leaves.push((at, slot));
+            pages.push(page);
+        }
+        with.env.counters.leaf_writes += dirty.len() as u64;
+        // What the checkpoint on the disk names instead of them comes free with this one.
+        for slot in with.index.released_pages.drain(..) {
+            if with.space.map.release(slot) {
+                self.retired.push(slot);
+            }
+        }
+    }
+
+    fn step_gone(&mut self, with: &mut Writing<'_>) {
+        while let Some(&(chunk, position)) = self.forgotten.get(self.gone) {
+            let (mut buffer, paused) = self.room(with, CHUNK_BYTES);
+            let (id, checkpoint, first) = (with.env.id, with.id(), self.pages);
+            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
+            writer.chunk(&ChunkItem {
+                chunk,
+                version: Version::NONE,
+                position,
+                born: SnapshotId::HEAD,
+                snapshot: SnapshotId::HEAD,
+                flags: flag::GONE,
+                leaves: Leaves::new(),
+            });
+            let paused = writer.pause();
+            self.directory = Some((buffer, paused));
+            self.gone += 1;
+        }
+        self.phase = Phase::Slots;
+    }
+
+    /// The map of slots, as of what is durable now.
+    fn step_slots(&mut self, with: &mut Writing<'_>) {
+        let slots = with.superblock.geometry.slots;
+        let mut shared = Vec::new();
+        while self.slots < slots && self.writing == 0 {
+            let first = self.slots;
+            shared.clear();
+            shared.extend(with.space.map.item_shared(first));
+            let bytes = SLOTS_BYTES + shared.len() as u64 * SHARED_BYTES;
+            let (mut buffer, paused) = self.room(with, bytes);
+            let (id, checkpoint, pages) = (with.env.id, with.id(), self.pages);
+            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused);
+            writer.slots(with.log.applied, first, with.space.map.item(first));
+            writer.shared(&shared);
+            let paused = writer.pause();
+            self.directory = Some((buffer, paused));
+            self.slots = first.saturating_add(SLOTS_PER_ITEM);
+        }
+        if self.slots >= slots {
+            if let Some((mut buffer, paused)) = self.directory.take() {
+                let (id, checkpoint, pages) = (with.env.id, with.id(), self.pages);
+                let filled = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused).finish();
+                self.write_directory(with, buffer, filled.pages, filled.last_sum);
+            }
+            self.phase = Phase::Last;
+        }
+        if self.pages > with.superblock.geometry.checkpoint_pages {
+            self.begin(with.log.applied, with.log.applied_sum);
+        }
+    }
+}
+
+/// What a checkpoint is written from.
+struct Writing<'a> {
+    env: &'a mut Env,
+    index: &'a mut Index,
+    space: &'a mut Space,
+    fences: &'a Fences,
+    log: &'a Log,
+    superblock: &'a Superblock,
+}
+
+impl Writing<'_> {
+    /// The number of the checkpoint that is written.
+    fn id(&self) -> u64 {
+        id_of_next(self.superblock)
+    }
+
+    /// Where it goes.
+    fn area(&self) -> u32 {
+        area_of_next(self.superblock)
+    }
+}
+
+fn id_of_next(superblock: &Superblock) -> u64 {
+    superblock.checkpoint.id + 1
+}
+
+fn area_of_next(superblock: &Superblock) -> u32 {
+    1 - superblock.checkpoint.area
 }
 
 impl Store {
@@ -133,11 +387,19 @@ impl Store {
         if self.checkpoint.phase == Phase::Idle && self.checkpoint_due() {
             self.checkpoint.begin(self.log.applied, self.log.applied_sum);
         }
+        let mut with = Writing {
+            env: &mut self.env,
+            index: &mut self.index,
+            space: &mut self.space,
+            fences: &self.fences,
+            log: &self.log,
+            superblock: &self.superblock,
+        };
         if self.checkpoint.phase == Phase::Items && self.checkpoint.writing == 0 {
-            self.checkpoint_items();
+            self.checkpoint.step_items(&mut with);
         }
         if self.checkpoint.phase == Phase::Slots && self.checkpoint.writing == 0 {
-            self.checkpoint_slots();
+            self.checkpoint.step_slots(&mut with);
         }
         if self.checkpoint.phase == Phase::Last && self.checkpoint.writing == 0 {
             self.checkpoint_close();
@@ -152,21 +414,13 @@ impl Store {
         self.log.applied > self.log.tail && (due || buggify(Point::EarlyCheckpoint))
     }
 
-    fn checkpoint_id(&self) -> u64 {
-        self.superblock.checkpoint.id + 1
-    }
-
-    fn checkpoint_area(&self) -> u32 {
-        1 - self.superblock.checkpoint.area
-    }
-
     /// Pages of leaves that nothing refers to any more: they come free when no checkpoint names them.
     pub(super) fn retire_pages(&mut self) {
         if self.index.released_pages.is_empty() {
             return;
         }
         for slot in self.index.released_pages.drain(..) {
-            if !self.slot_map.release(slot) {
+            if !self.space.map.release(slot) {
                 // Map and index disagree: the store is about to be poisoned.
                 continue;
             }
@@ -181,234 +435,6 @@ impl Store {
     /// Bytes that the lines of forgotten chunks take.
     pub(super) fn forgotten_bytes(&self) -> u64 {
         self.checkpoint.forgotten.len() as u64 * CHUNK_BYTES
-    }
-
-    /// The pages of the directory that are being filled, with space for `bytes` more of items.
-    fn directory(&mut self, bytes: u64) -> (BufMut, Paused) {
-        if let Some((mut buffer, paused)) = self.checkpoint.directory.take() {
-            let writer = PageWriter::resume(
-                &mut buffer,
-                self.id,
-                self.checkpoint_id(),
-                self.checkpoint.pages,
-                paused,
-            );
-            if writer.space() >= bytes {
-                return (buffer, paused);
-            }
-            let filled = writer.finish();
-            self.write_directory(buffer, filled.pages, filled.last_sum);
-        }
-        let pages = PageWriter::pages_for(bytes) * PAGE_BYTES;
-        (self.take_surely(pages.max(STEP_BYTES)), Paused::default())
-    }
-
-    /// Writes pages of the directory. If there are more than fit the area, the checkpoint begins again: the index always
-    /// fits, but what is written at different times may together be more.
-    fn write_directory(&mut self, mut buffer: BufMut, pages: usize, last_sum: u32) {
-        if pages == 0 {
-            return;
-        }
-        buffer.truncate(pages * PAGE_BYTES);
-        let geometry = &self.superblock.geometry;
-        let first = self.checkpoint.pages;
-        self.checkpoint.pages += pages as u64;
-        self.checkpoint.last_sum = last_sum;
-        if self.checkpoint.pages > geometry.checkpoint_pages {
-            return;
-        }
-        let offset = geometry.checkpoint_offsets[self.checkpoint_area() as usize] + first * PAGE_BYTES as u64;
-        self.checkpoint_write(offset, vec![buffer.freeze()]);
-    }
-
-    fn checkpoint_write(&mut self, offset: u64, data: Vec<Slice>) {
-        self.checkpoint.writing += 1;
-        self.counters.checkpoint_bytes += data.iter().map(|slice| slice.len() as u64).sum::<u64>();
-        self.start_write(Io::Checkpoint, offset, data);
-    }
-
-    /// Fences, chunks with their changed leaves, and forgotten chunks.
-    fn checkpoint_items(&mut self) {
-        let (mut buffer, paused) = self.directory(GROUP_BYTES.max(VOLUME_BYTES));
-        let (id, checkpoint, first) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
-        let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
-        while writer.space() >= GROUP_BYTES
-            && let Some(group) = self.fences.groups().get(self.checkpoint.groups)
-        {
-            writer.group(&Fence {
-                volume: VolumeId(0),
-                generation: Generation(0),
-                owner: NodeId(0),
-                group: group.id,
-                epoch: group.epoch,
-                blocks_per_chunk: group.blocks_per_chunk,
-                in_sync: group.in_sync.clone(),
-                syncing: group.syncing.clone(),
-            });
-            self.checkpoint.groups += 1;
-        }
-        while writer.space() >= VOLUME_BYTES
-            && let Some(volume) = self.fences.volumes().get(self.checkpoint.volumes)
-        {
-            if volume.generation < Generation::DELETED {
-                writer.volume(volume.id, volume.generation.0, volume.owner);
-            }
-            self.checkpoint.volumes += 1;
-        }
-        let fences = self.checkpoint.groups >= self.fences.groups().len()
-            && self.checkpoint.volumes >= self.fences.volumes().len();
-        // Ranges may grow together meanwhile: what is left is what is above the last number that was written.
-        while fences
-            && writer.space() >= VOLUME_BYTES
-            && let Some((first, last)) = self.fences.deleted_from(self.checkpoint.deleted)
-        {
-            let more = u32::try_from(last.0 - first.0).unwrap_or(u32::MAX);
-            writer.volume(first, Generation::DELETED.0, NodeId(more));
-            self.checkpoint.deleted = VolumeId((first.0 + u64::from(more)).saturating_add(1));
-        }
-        let fences = fences && self.fences.deleted_from(self.checkpoint.deleted).is_none();
-        let paused = writer.pause();
-        self.checkpoint.directory = Some((buffer, paused));
-        if fences {
-            self.checkpoint_chunks();
-        }
-        if self.checkpoint.pages > self.superblock.geometry.checkpoint_pages {
-            self.checkpoint.begin(self.log.applied, self.log.applied_sum);
-        }
-    }
-
-    fn checkpoint_chunks(&mut self) {
-        let mut dirty = std::mem::take(&mut self.checkpoint.dirty);
-        let mut runs = Vec::new();
-        let mut pages: Vec<BufMut> = Vec::new();
-        for _ in 0..STEP_CHUNKS {
-            let key = ChunkKey(self.checkpoint.chunks);
-            if key.0 >= self.index.end() {
-                break;
-            }
-            if !self.index.chunk(key).is_there() {
-                self.checkpoint.chunks += 1;
-                continue;
-            }
-            self.index.dirty_leaves(key, &mut dirty);
-            let count = dirty.len();
-            if !pages.is_empty() && pages.len() + count > STEP_LEAVES {
-                break;
-            }
-            if (self.allocator.free() as usize) < count {
-                // Slots that were given back come free with the mark; the reserve is there so that some do.
-                break;
-            }
-            self.write_leaves(&dirty, &mut runs, &mut pages);
-            let bytes = self.index.dump_bytes(key);
-            let (mut buffer, paused) = self.directory(bytes);
-            let (id, checkpoint, first) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
-            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
-            // What is accepted and not durable is not in it: replay brings that.
-            self.index.dump(key, self.log.applied, &mut writer);
-            let paused = writer.pause();
-            self.checkpoint.directory = Some((buffer, paused));
-            self.checkpoint.chunks += 1;
-        }
-        self.checkpoint.dirty = dirty;
-        let mut pages = pages.into_iter().map(BufMut::freeze);
-        for run in runs {
-            let data: Vec<Slice> = pages.by_ref().take(run.count as usize).collect();
-            let offset = self.superblock.geometry.slot_offset(run.slot);
-            self.checkpoint_write(offset, data);
-        }
-        if self.checkpoint.chunks >= self.index.end() {
-            self.checkpoint_gone();
-        }
-    }
-
-    /// Gives the changed leaves of a chunk their pages, in memory; `runs` says where `pages` go.
-    fn write_leaves(&mut self, dirty: &[Location], runs: &mut Vec<Run>, pages: &mut Vec<BufMut>) {
-        for &at in dirty {
-            if self.index.cleared_whole(at).is_some() {
-                self.index.written(at, None);
-                continue;
-            }
-            let mut page = self.take_surely(PAGE_BYTES);
-            let chunk = self.index.chunk(at.chunk).id;
-            let entries = self.index.entries_of(at);
-            let sum = leaf::encode(
-                &mut page,
-                self.id,
-                chunk,
-                usize::from(at.part),
-                self.checkpoint_id(),
-                entries,
-            );
-            let before = runs.len();
-            self.allocator.take(1, runs);
-            // It went to a run of its own, or to the end of the last one.
-            let last = runs[runs.len().max(before) - 1];
-            let slot = last.slot.plus(last.count - 1);
-            self.slot_map.claim(slot);
-            self.index.written(at, Some((slot, sum)));
-            self.checkpoint.leaves.push((at, slot));
-            pages.push(page);
-        }
-        self.counters.leaf_writes += dirty.len() as u64;
-        // What the checkpoint on the disk names instead of them comes free with this one.
-        for slot in self.index.released_pages.drain(..) {
-            if self.slot_map.release(slot) {
-                self.checkpoint.retired.push(slot);
-            }
-        }
-    }
-
-    fn checkpoint_gone(&mut self) {
-        while let Some(&(chunk, position)) = self.checkpoint.forgotten.get(self.checkpoint.gone) {
-            let (mut buffer, paused) = self.directory(CHUNK_BYTES);
-            let (id, checkpoint, first) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
-            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
-            writer.chunk(&ChunkItem {
-                chunk,
-                version: Version::NONE,
-                position,
-                born: SnapshotId::HEAD,
-                snapshot: SnapshotId::HEAD,
-                flags: flag::GONE,
-                leaves: Leaves::new(),
-            });
-            let paused = writer.pause();
-            self.checkpoint.directory = Some((buffer, paused));
-            self.checkpoint.gone += 1;
-        }
-        self.checkpoint.phase = Phase::Slots;
-    }
-
-    /// The map of slots, as of what is durable now.
-    fn checkpoint_slots(&mut self) {
-        let slots = self.superblock.geometry.slots;
-        let mut shared = Vec::new();
-        while self.checkpoint.slots < slots && self.checkpoint.writing == 0 {
-            let first = self.checkpoint.slots;
-            shared.clear();
-            shared.extend(self.slot_map.item_shared(first));
-            let bytes = SLOTS_BYTES + shared.len() as u64 * SHARED_BYTES;
-            let (mut buffer, paused) = self.directory(bytes);
-            let (id, checkpoint, pages) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
-            let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused);
-            writer.slots(self.log.applied, first, self.slot_map.item(first));
-            writer.shared(&shared);
-            let paused = writer.pause();
-            self.checkpoint.directory = Some((buffer, paused));
-            self.checkpoint.slots = first.saturating_add(SLOTS_PER_ITEM);
-        }
-        if self.checkpoint.slots >= slots {
-            if let Some((mut buffer, paused)) = self.checkpoint.directory.take() {
-                let (id, checkpoint, pages) = (self.id, self.checkpoint_id(), self.checkpoint.pages);
-                let filled = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused).finish();
-                self.write_directory(buffer, filled.pages, filled.last_sum);
-            }
-            self.checkpoint.phase = Phase::Last;
-        }
-        if self.checkpoint.pages > self.superblock.geometry.checkpoint_pages {
-            self.checkpoint.begin(self.log.applied, self.log.applied_sum);
-        }
     }
 
     pub(super) fn checkpoint_written(&mut self) {
@@ -426,9 +452,9 @@ impl Store {
     }
 
     fn checkpoint_close(&mut self) {
-        if self.file.volatile_cache && !self.config.faults.has(Fault::CheckpointUnflushed) {
+        if self.env.file.volatile_cache && !self.config.faults.has(Fault::CheckpointUnflushed) {
             self.checkpoint.phase = Phase::Flush;
-            self.start_flush(Io::CheckpointFlush);
+            self.env.start_flush(Io::CheckpointFlush);
         } else {
             self.checkpoint_flushed();
         }
@@ -442,8 +468,8 @@ impl Store {
         let new = Superblock {
             generation: self.superblock.generation + 1,
             checkpoint: Checkpoint {
-                area: self.checkpoint_area(),
-                id: self.checkpoint_id(),
+                area: area_of_next(&self.superblock),
+                id: id_of_next(&self.superblock),
                 pages: self.checkpoint.pages,
                 last_sum: self.checkpoint.last_sum,
                 tail: self.checkpoint.tail,
@@ -465,13 +491,13 @@ impl Store {
         if let Some(update) = self.checkpoint.update {
             let page = Slice::copy_from(&update.new.encode());
             let copy = (self.checkpoint.whole_copy + 1 + update.turn) % OFFSETS.len();
-            self.start_write(Io::Superblock, OFFSETS[copy], vec![page]);
+            self.env.start_write(Io::Superblock, OFFSETS[copy], vec![page]);
         }
     }
 
     pub(super) fn superblock_written(&mut self) {
-        if self.file.volatile_cache {
-            self.start_flush(Io::SuperblockFlush);
+        if self.env.file.volatile_cache {
+            self.env.start_flush(Io::SuperblockFlush);
         } else {
             self.superblock_flushed();
         }
@@ -499,7 +525,7 @@ impl Store {
         self.log.durable_mark = self.log.durable_mark.max(tail);
         self.checkpoint.phase = Phase::Idle;
         self.checkpoint.forgotten.retain(|&(_, position)| position > tail);
-        self.counters.checkpoints += 1;
+        self.env.counters.checkpoints += 1;
         self.free_retired();
         self.reclaim();
     }
@@ -507,9 +533,9 @@ impl Store {
     /// No checkpoint that can be mounted names these pages any more.
     fn free_retired(&mut self) {
         let later = std::mem::take(&mut self.checkpoint.retired_later);
-        let reads = self.window.next();
+        let reads = self.space.window.next();
         for slot in std::mem::replace(&mut self.checkpoint.retired, later) {
-            self.freed.push(slot, self.log.durable_mark, reads);
+            self.space.freed.push(slot, self.log.durable_mark, reads);
         }
     }
 }

@@ -3,14 +3,20 @@
 //! Several batches may be under way at once; they become durable in their order (`durable`). The blocks of a batch lie
 //! in as few runs as the allocator finds, so that a pass is two device writes where free space allows.
 
-use super::op::Change;
+use super::env::Env;
+use super::op::{Change, Ops};
 use super::pages::{Pages, record_bytes, seal_pages};
+use super::space::Space;
 use super::trace::Course;
 use super::{Store, io::Io};
+use crate::config::Config;
 use crate::faults::Fault;
+use crate::fences::Fences;
 use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
 use crate::format::record::{MAX_RECORD_BYTES, Run};
+use crate::format::superblock::Superblock;
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot};
+use crate::index::{Index, OpSlot};
 use amita_reactor::buggify::{Point, buggify, narrow};
 use amita_reactor::{BufMut, Segments, Slice, Time};
 use amita_types::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS};
@@ -72,7 +78,7 @@ pub(super) struct Log {
     /// When the last batch was written or became durable.
     pub last_activity: Time,
     spare_segments: Vec<Segments>,
-    spare_ops: Vec<Vec<u32>>,
+    spare_ops: Vec<Vec<OpSlot>>,
     runs: Vec<Run>,
     staging: Vec<BufMut>,
 }
@@ -87,7 +93,7 @@ pub(super) struct Batch {
     /// The mark that its pages carry.
     pub mark: u64,
     /// Its changes.
-    pub ops: Vec<u32>,
+    pub ops: Vec<OpSlot>,
     /// Device writes that have not ended.
     pub writes: u32,
     /// Does a flush that is under way cover it?
@@ -106,7 +112,7 @@ impl Log {
         }
     }
 
-    pub fn recycle_ops(&mut self, mut ops: Vec<u32>) {
+    pub fn recycle_ops(&mut self, mut ops: Vec<OpSlot>) {
         ops.clear();
         if self.spare_ops.len() < MAX_SPARE {
             self.spare_ops.push(ops);
@@ -122,9 +128,217 @@ impl Log {
     pub fn abandon(&mut self) {
         self.batches.clear();
     }
+
+    fn pages_left(&self, superblock: &Superblock) -> u64 {
+        superblock.geometry.log_pages - (self.next - self.tail)
+    }
+
+    /// Writes the first changes that are ready: their data, and the pages of the log. `false`: not now.
+    fn write_batch(&mut self, with: &mut Batching<'_>) -> bool {
+        let Selection { ops, blocks, pages } = select(with.ops);
+        assert!(pages <= MAX_BATCH_PAGES, "a batch of {ops} changes takes {pages} pages");
+        if self.pages_left(with.superblock) < pages as u64 {
+            self.full = true;
+            with.env.counters.log_waits += 1;
+            return false;
+        }
+        let buffer = with.env.take_surely(pages * PAGE_BYTES);
+        self.take_staging(ops, with);
+        let mut batch_ops = self.spare_ops.pop().unwrap_or_default();
+        batch_ops.extend(with.ops.ready.drain(..ops));
+
+        let mut runs = std::mem::take(&mut self.runs);
+        runs.clear();
+        with.space.allocator.take(blocks, &mut runs);
+        with.space.claims.reserved -= u64::from(blocks);
+        deal(with.ops, &batch_ops, &runs);
+        let mut writes = self.write_data(&batch_ops, &runs, with);
+        self.runs = runs;
+        self.staging.clear();
+
+        for &key in &batch_ops {
+            // What is dropped in several steps counts until the last one is durable (rule R6).
+            if !matches!(with.ops.get(key).change, Change::Keep(_)) {
+                with.fences.logged(with.ops.get(key).volume());
+            }
+        }
+        let end_of_records = self.next + self.write_pages(buffer, &batch_ops, &mut writes, with);
+        self.mark_wanted = end_of_records;
+        self.push_batch(end_of_records, batch_ops, writes, with.env);
+        true
+    }
+
+    /// A page without records.
+    fn write_mark(&mut self, with: &mut Batching<'_>) {
+        let buffer = with.env.take_surely(PAGE_BYTES);
+        with.env.counters.mark_pages += 1;
+        let mut writes = 0;
+        let end = self.next + self.write_pages(buffer, &[], &mut writes, with);
+        self.push_batch(end, Vec::new(), writes, with.env);
+    }
+
+    fn push_batch(&mut self, end: u64, ops: Vec<OpSlot>, writes: u32, env: &mut Env) {
+        env.counters.batches += 1;
+        self.next = end;
+        self.last_activity = env.now;
+        self.batches.push_back(Batch {
+            end,
+            last_sum: self.last_sum,
+            mark: self.applied,
+            ops,
+            writes,
+            flushing: false,
+            durable: false,
+            course: Course {
+                issued: env.now,
+                ..Course::default()
+            },
+        });
+    }
+
+    /// Takes memory for the payload that must be copied because the device wants another alignment.
+    fn take_staging(&mut self, ops: usize, with: &mut Batching<'_>) {
+        let alignment = with.env.file.alignment as usize;
+        if alignment <= 1 {
+            return;
+        }
+        let mut bytes = 0;
+        for &key in with.ops.ready.iter().take(ops) {
+            let copied = with.ops.get(key).slices().filter(|slice| !is_aligned(slice, alignment));
+            bytes += copied.map(|slice| slice.len()).sum::<usize>();
+        }
+        with.env.counters.copied_blocks += (bytes / PAGE_BYTES) as u64;
+        while bytes > 0 {
+            let buffer = with.env.take_surely(bytes.min(STAGING_BYTES));
+            bytes -= buffer.len();
+            self.staging.push(buffer);
+        }
+        self.staging.reverse();
+    }
+
+    /// Starts a write for each run; returns how many.
+    fn write_data(&mut self, ops: &[OpSlot], runs: &[Run], with: &mut Batching<'_>) -> u32 {
+        let alignment = with.env.file.alignment as usize;
+        let batch = self.first_batch + self.batches.len() as u64;
+        let mut writes = 0;
+        let mut left = runs.iter();
+        let mut offset = 0;
+        let mut room = 0;
+        let mut segments = self.segments();
+        let mut segment_bytes = 0;
+        for &key in ops {
+            let mut at = 0;
+            while let Some(mut slice) = with.ops.get(key).slice(at) {
+                at += 1;
+                let copy = !is_aligned(&slice, alignment);
+                while !slice.is_empty() {
+                    if room == 0 || segments.len() == MAX_SEGMENTS {
+                        if segment_bytes > 0 {
+                            let full = std::mem::replace(&mut segments, self.segments());
+                            with.env.start_write(Io::Batch { batch, log: false }, offset, full);
+                            writes += 1;
+                            offset += segment_bytes as u64;
+                            segment_bytes = 0;
+                        }
+                        if room == 0 {
+                            let run = left.next().expect("as many slots were taken as there are blocks");
+                            offset = with.superblock.geometry.slot_offset(run.slot);
+                            room = run.count as usize * PAGE_BYTES;
+                        }
+                    }
+                    let bytes = room.min(slice.len());
+                    let piece = slice.split_to(bytes);
+                    room -= bytes;
+                    segment_bytes += bytes;
+                    if copy {
+                        stage(&mut self.staging, &piece, &mut segments);
+                    } else {
+                        push_joined(&mut segments, piece);
+                    }
+                }
+            }
+        }
+        if segment_bytes > 0 {
+            with.env.start_write(Io::Batch { batch, log: false }, offset, segments);
+            writes += 1;
+        } else {
+            self.recycle(segments);
+        }
+        assert!(
+            room == 0 && left.next().is_none(),
+            "every slot that was taken is written"
+        );
+        with.env.counters.data_bytes += runs.iter().map(|run| u64::from(run.count * BLOCK_BYTES)).sum::<u64>();
+        writes
+    }
+
+    /// Fills and starts the pages of a batch; returns how many there are.
+    fn write_pages(&mut self, mut buffer: BufMut, ops: &[OpSlot], writes: &mut u32, with: &mut Batching<'_>) -> u64 {
+        let mut pages = Pages {
+            buffer: &mut buffer,
+            used: ArrayVec::new(),
+        };
+        pages.used.push((0, 0));
+        for &key in ops {
+            pages.add(with.ops.get(key), with.index);
+        }
+        let used = std::mem::take(&mut pages.used);
+        let header = Header {
+            magic: page::MAGIC,
+            version: FORMAT_VERSION,
+            store: page::tag(with.env.id),
+            mount: with.superblock.mount,
+            sequence: self.next,
+            mark: if with.config.faults.has(Fault::MarkEverything) {
+                self.next
+            } else {
+                self.applied
+            },
+            previous_sum: self.last_sum,
+            index: 0,
+            pages: used.len() as u16,
+            used: 0,
+            records: 0,
+            reserved: 0,
+        };
+        self.last_sum = seal_pages(&mut buffer, header, &used);
+        buffer.truncate(used.len() * PAGE_BYTES);
+        with.env.counters.log_pages += used.len() as u64;
+
+        let batch = self.first_batch + self.batches.len() as u64;
+        let geometry = with.superblock.geometry;
+        let until_end = (geometry.log_pages - self.next % geometry.log_pages) as usize;
+        let mut rest = buffer.freeze();
+        let mut sequence = self.next;
+        for count in [until_end.min(used.len()), used.len().saturating_sub(until_end)] {
+            if count > 0 {
+                let mut segments = self.segments();
+                segments.push(rest.split_to(count * PAGE_BYTES));
+                with.env.start_write(
+                    Io::Batch { batch, log: true },
+                    geometry.log_page_offset(sequence),
+                    segments,
+                );
+                *writes += 1;
+                sequence += count as u64;
+            }
+        }
+        used.len() as u64
+    }
 }
 
-/// What the next batch will hold.
+/// What a batch is made from.
+struct Batching<'a> {
+    env: &'a mut Env,
+    ops: &'a mut Ops,
+    space: &'a mut Space,
+    fences: &'a mut Fences,
+    index: &'a Index,
+    superblock: &'a Superblock,
+    config: &'a Config,
+}
+
+/// How much the next batch will hold.
 struct Selection {
     ops: usize,
     blocks: u32,
@@ -144,13 +358,10 @@ impl Store {
             // A fence that waited for these changes to be logged follows them (rule R6).
             self.advance_fences();
         }
-        if self.mark_due() && self.pages_left() > 0 {
-            self.write_mark();
+        if self.mark_due() && self.log.pages_left(&self.superblock) > 0 {
+            let (log, mut with) = self.batching();
+            log.write_mark(&mut with);
         }
-    }
-
-    fn pages_left(&self) -> u64 {
-        self.superblock.geometry.log_pages - (self.log.next - self.log.tail)
     }
 
     /// Should a page be written only to move the mark? When the store is idle for a while, so that a crash finds
@@ -159,12 +370,13 @@ impl Store {
         if !self.log.batches.is_empty() || self.log.mark_wanted <= self.log.durable_mark {
             return false;
         }
-        let scarce = self.allocator.free() < self.superblock.geometry.slots / 8;
+        let scarce = self.space.allocator.free() < self.superblock.geometry.slots / 8;
         let waiting = self
+            .space
             .freed
             .next_position()
             .is_some_and(|position| position > self.log.durable_mark);
-        (scarce && waiting) || buggify(Point::EarlyMark) || self.mark_deadline().is_some_and(|at| at <= self.now)
+        (scarce && waiting) || buggify(Point::EarlyMark) || self.mark_deadline().is_some_and(|at| at <= self.env.now)
     }
 
     pub(super) fn mark_deadline(&self) -> Option<Time> {
@@ -173,251 +385,78 @@ impl Store {
         (wanted && matches!(self.state, crate::State::Serving)).then_some(at)
     }
 
-    fn select(&self) -> Selection {
-        let (mut ops, mut blocks, mut bytes) = (0, 0, 0);
-        let most = if buggify(Point::SmallBatch) { 1 } else { MAX_BATCH_OPS };
-        for &key in self.ops.ready.iter().take(most) {
-            let op = self.ops.get(key);
-            let more = record_bytes(op);
-            if ops > 0 && (blocks + op.blocks > MAX_BATCH_BLOCKS || bytes + more > MAX_BATCH_BYTES) {
-                break;
-            }
-            ops += 1;
-            blocks += op.blocks;
-            bytes += more;
-        }
-        let pages = if bytes <= RECORDS_BYTES {
-            1
-        } else {
-            bytes.div_ceil(SURE_RECORDS_BYTES)
-        };
-        Selection { ops, blocks, pages }
-    }
-
-    /// `false`: not now.
     fn write_batch(&mut self) -> bool {
-        let Selection { ops, blocks, pages } = self.select();
-        assert!(pages <= MAX_BATCH_PAGES, "a batch of {ops} changes takes {pages} pages");
-        if self.pages_left() < pages as u64 {
-            self.log.full = true;
-            self.counters.log_waits += 1;
-            return false;
-        }
-        let buffer = self.take_surely(pages * PAGE_BYTES);
-        self.take_staging(ops);
-        let mut batch_ops = self.log.spare_ops.pop().unwrap_or_default();
-        batch_ops.extend(self.ops.ready.drain(..ops));
-
-        let mut runs = std::mem::take(&mut self.log.runs);
-        runs.clear();
-        self.allocator.take(blocks, &mut runs);
-        self.space.reserved -= u64::from(blocks);
-        self.deal(&batch_ops, &runs);
-        let mut writes = self.write_data(&batch_ops, &runs);
-        self.log.runs = runs;
-        self.log.staging.clear();
-
-        for &key in &batch_ops {
-            // What is dropped in several steps counts until the last one is durable (rule R6).
-            if !matches!(self.ops.get(key).change, Change::Keep(_)) {
-                self.unlogged_less(self.ops.get(key).asker);
-            }
-        }
-        let end_of_records = self.log.next + self.write_pages(buffer, &batch_ops, &mut writes);
-        self.log.mark_wanted = end_of_records;
-        self.push_batch(end_of_records, batch_ops, writes);
-        true
+        let (log, mut with) = self.batching();
+        log.write_batch(&mut with)
     }
 
-    /// A page without records.
-    fn write_mark(&mut self) {
-        let buffer = self.take_surely(PAGE_BYTES);
-        self.counters.mark_pages += 1;
-        let mut writes = 0;
-        let end = self.log.next + self.write_pages(buffer, &[], &mut writes);
-        self.push_batch(end, Vec::new(), writes);
-    }
-
-    fn push_batch(&mut self, end: u64, ops: Vec<u32>, writes: u32) {
-        self.counters.batches += 1;
-        self.log.next = end;
-        self.log.last_activity = self.now;
-        self.log.batches.push_back(Batch {
-            end,
-            last_sum: self.log.last_sum,
-            mark: self.log.applied,
-            ops,
-            writes,
-            flushing: false,
-            durable: false,
-            course: Course {
-                issued: self.now,
-                ..Course::default()
-            },
-        });
-    }
-
-    /// Deals the slots out to the changes, in their order.
-    fn deal(&mut self, ops: &[u32], runs: &[Run]) {
-        let mut runs = runs.iter().copied();
-        let mut run = Run {
-            slot: Slot(0),
-            count: 0,
+    /// The log, and what it writes from.
+    fn batching(&mut self) -> (&mut Log, Batching<'_>) {
+        let with = Batching {
+            env: &mut self.env,
+            ops: &mut self.ops,
+            space: &mut self.space,
+            fences: &mut self.fences,
+            index: &self.index,
+            superblock: &self.superblock,
+            config: &self.config,
         };
-        for &key in ops {
-            let op = self.ops.get_mut(key);
-            let mut left = op.blocks;
-            while left > 0 {
-                if run.count == 0 {
-                    run = runs.next().expect("as many slots were taken as there are blocks");
-                }
-                let count = left.min(run.count);
-                op.runs.push(Run { slot: run.slot, count });
-                run = Run {
-                    slot: run.slot.plus(count),
-                    count: run.count - count,
-                };
-                left -= count;
+        (&mut self.log, with)
+    }
+}
+
+/// What the next batch will hold.
+fn select(all: &Ops) -> Selection {
+    let (mut ops, mut blocks, mut bytes) = (0, 0, 0);
+    let most = if buggify(Point::SmallBatch) { 1 } else { MAX_BATCH_OPS };
+    for &key in all.ready.iter().take(most) {
+        let op = all.get(key);
+        let more = record_bytes(op);
+        if ops > 0 && (blocks + op.blocks > MAX_BATCH_BLOCKS || bytes + more > MAX_BATCH_BYTES) {
+            break;
+        }
+        ops += 1;
+        blocks += op.blocks;
+        bytes += more;
+    }
+    let pages = if bytes <= RECORDS_BYTES {
+        1
+    } else {
+        bytes.div_ceil(SURE_RECORDS_BYTES)
+    };
+    Selection { ops, blocks, pages }
+}
+
+/// Deals the slots out to the changes, in their order.
+fn deal(all: &mut Ops, ops: &[OpSlot], runs: &[Run]) {
+    let mut runs = runs.iter().copied();
+    let mut run = Run {
+        slot: Slot(0),
+        count: 0,
+    };
+    for &key in ops {
+        let op = all.get_mut(key);
+        let mut left = op.blocks;
+        while left > 0 {
+            if run.count == 0 {
+                run = runs.next().expect("as many slots were taken as there are blocks");
             }
-            if let Some(roll) = op.change.entries_mut() {
-                let mut slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
-                for (entry, &with_data) in roll.entries.iter_mut().zip(&roll.with_data) {
-                    if with_data {
-                        entry.slot = slots.next().expect("a slot for each block of data");
-                    }
+            let count = left.min(run.count);
+            op.runs.push(Run { slot: run.slot, count });
+            run = Run {
+                slot: run.slot.plus(count),
+                count: run.count - count,
+            };
+            left -= count;
+        }
+        if let Some(roll) = op.change.entries_mut() {
+            let mut slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
+            for (entry, &with_data) in roll.entries.iter_mut().zip(&roll.with_data) {
+                if with_data {
+                    entry.slot = slots.next().expect("a slot for each block of data");
                 }
             }
         }
-    }
-
-    /// Takes memory for the payload that must be copied because the device wants another alignment.
-    fn take_staging(&mut self, ops: usize) {
-        let alignment = self.file.alignment as usize;
-        if alignment <= 1 {
-            return;
-        }
-        let mut bytes = 0;
-        for &key in self.ops.ready.iter().take(ops) {
-            let copied = self.ops.get(key).slices().filter(|slice| !is_aligned(slice, alignment));
-            bytes += copied.map(|slice| slice.len()).sum::<usize>();
-        }
-        self.counters.copied_blocks += (bytes / PAGE_BYTES) as u64;
-        while bytes > 0 {
-            let buffer = self.take_surely(bytes.min(STAGING_BYTES));
-            bytes -= buffer.len();
-            self.log.staging.push(buffer);
-        }
-        self.log.staging.reverse();
-    }
-
-    /// Starts a write for each run; returns how many.
-    fn write_data(&mut self, ops: &[u32], runs: &[Run]) -> u32 {
-        let alignment = self.file.alignment as usize;
-        let batch = self.log.first_batch + self.log.batches.len() as u64;
-        let mut writes = 0;
-        let mut left = runs.iter();
-        let mut offset = 0;
-        let mut room = 0;
-        let mut segments = self.log.segments();
-        let mut segment_bytes = 0;
-        for &key in ops {
-            let mut at = 0;
-            while let Some(mut slice) = self.ops.get(key).slice(at) {
-                at += 1;
-                let copy = !is_aligned(&slice, alignment);
-                while !slice.is_empty() {
-                    if room == 0 || segments.len() == MAX_SEGMENTS {
-                        if segment_bytes > 0 {
-                            let full = std::mem::replace(&mut segments, self.log.segments());
-                            self.start_write(Io::Batch { batch, log: false }, offset, full);
-                            writes += 1;
-                            offset += segment_bytes as u64;
-                            segment_bytes = 0;
-                        }
-                        if room == 0 {
-                            let run = left.next().expect("as many slots were taken as there are blocks");
-                            offset = self.superblock.geometry.slot_offset(run.slot);
-                            room = run.count as usize * PAGE_BYTES;
-                        }
-                    }
-                    let bytes = room.min(slice.len());
-                    let piece = slice.split_to(bytes);
-                    room -= bytes;
-                    segment_bytes += bytes;
-                    if copy {
-                        stage(&mut self.log.staging, &piece, &mut segments);
-                    } else {
-                        push_joined(&mut segments, piece);
-                    }
-                }
-            }
-        }
-        if segment_bytes > 0 {
-            self.start_write(Io::Batch { batch, log: false }, offset, segments);
-            writes += 1;
-        } else {
-            self.log.recycle(segments);
-        }
-        assert!(
-            room == 0 && left.next().is_none(),
-            "every slot that was taken is written"
-        );
-        self.counters.data_bytes += runs.iter().map(|run| u64::from(run.count * BLOCK_BYTES)).sum::<u64>();
-        writes
-    }
-
-    /// Fills and starts the pages of a batch; returns how many there are.
-    fn write_pages(&mut self, mut buffer: BufMut, ops: &[u32], writes: &mut u32) -> u64 {
-        let mut pages = Pages {
-            buffer: &mut buffer,
-            used: ArrayVec::new(),
-        };
-        pages.used.push((0, 0));
-        for &key in ops {
-            pages.add(self.ops.get(key), &self.index);
-        }
-        let used = std::mem::take(&mut pages.used);
-        let header = Header {
-            magic: page::MAGIC,
-            version: FORMAT_VERSION,
-            store: page::tag(self.id),
-            mount: self.superblock.mount,
-            sequence: self.log.next,
-            mark: if self.config.faults.has(Fault::MarkEverything) {
-                self.log.next
-            } else {
-                self.log.applied
-            },
-            previous_sum: self.log.last_sum,
-            index: 0,
-            pages: used.len() as u16,
-            used: 0,
-            records: 0,
-            reserved: 0,
-        };
-        self.log.last_sum = seal_pages(&mut buffer, header, &used);
-        buffer.truncate(used.len() * PAGE_BYTES);
-        self.counters.log_pages += used.len() as u64;
-
-        let batch = self.log.first_batch + self.log.batches.len() as u64;
-        let geometry = self.superblock.geometry;
-        let until_end = (geometry.log_pages - self.log.next % geometry.log_pages) as usize;
-        let mut rest = buffer.freeze();
-        let mut sequence = self.log.next;
-        for count in [until_end.min(used.len()), used.len().saturating_sub(until_end)] {
-            if count > 0 {
-                let mut segments = self.log.segments();
-                segments.push(rest.split_to(count * PAGE_BYTES));
-                self.start_write(
-                    Io::Batch { batch, log: true },
-                    geometry.log_page_offset(sequence),
-                    segments,
-                );
-                *writes += 1;
-                sequence += count as u64;
-            }
-        }
-        used.len() as u64
     }
 }
 

@@ -34,10 +34,10 @@ impl Store {
     fn discards(&self) -> bool {
         let may = match self.config.discard {
             Discard::Never => false,
-            Discard::Devices => !self.file.discard_makes_holes && !self.file.inline,
+            Discard::Devices => !self.env.file.discard_makes_holes && !self.env.file.inline,
             Discard::Always => true,
         };
-        may && self.file.discard && !self.discard.off
+        may && self.env.file.discard && !self.space.discards.off
     }
 
     /// Slots have become free.
@@ -45,7 +45,7 @@ impl Store {
         if !self.discards() {
             return;
         }
-        let waiting = &mut self.discard.waiting;
+        let waiting = &mut self.space.discards.waiting;
         let room = waiting.len() < MAX_WAITING;
         match waiting.back_mut() {
             Some(last) if last.slot.0 + last.count == run.slot.0 => last.count += run.count,
@@ -60,24 +60,24 @@ impl Store {
 
     /// Discards the next run that is free still.
     pub(super) fn discard_step(&mut self) {
-        if self.discard.under_way.is_some() || !self.discards() {
+        if self.space.discards.under_way.is_some() || !self.discards() {
             return;
         }
         let most = self.discardable_slots().min(u64::from(MOST_SLOTS)) as u32;
         if most < LEAST_SLOTS {
             return;
         }
-        while let Some(run) = self.discard.waiting.pop_front() {
+        while let Some(run) = self.space.discards.waiting.pop_front() {
             if run.count < LEAST_SLOTS {
                 continue;
             }
             // What was taken in the meantime divides it.
-            let free = self.allocator.free_run(run);
+            let free = self.space.allocator.free_run(run);
             let count = free.count.min(most);
             let now = Run { count, ..free };
             let done = now.slot.0 + now.count - run.slot.0;
             if done < run.count {
-                self.discard.waiting.push_front(Run {
+                self.space.discards.waiting.push_front(Run {
                     slot: run.slot.plus(done),
                     count: run.count - done,
                 });
@@ -87,18 +87,18 @@ impl Store {
             }
             if !self.config.faults.has(Fault::DiscardUnpinned) {
                 for n in 0..now.count {
-                    let taken = self.allocator.claim(now.slot.plus(n));
+                    let taken = self.space.allocator.claim(now.slot.plus(n));
                     assert!(taken, "only what is free is discarded");
                 }
             }
-            self.discard.under_way = Some(now);
+            self.space.discards.under_way = Some(now);
             // Rule D3.
             let unflushed = self.config.faults.has(Fault::HolesUnflushed);
-            self.file.volatile_cache |= self.file.discard_makes_holes && !unflushed;
-            self.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
+            self.env.file.volatile_cache |= self.env.file.discard_makes_holes && !unflushed;
+            self.env.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
             let offset = self.superblock.geometry.slot_offset(now.slot);
-            let io = self.ios.begin(self.now, Io::Discard);
-            self.effects.push_back(Effect::Discard {
+            let io = self.env.ios.begin(self.env.now, Io::Discard);
+            self.env.effects.push_back(Effect::Discard {
                 io,
                 offset,
                 bytes: u64::from(now.count) * PAGE_BYTES as u64,
@@ -109,11 +109,11 @@ impl Store {
 
     /// A discard ended. One that failed has changed nothing that matters: nobody reads these slots before they are written.
     pub(super) fn discarded(&mut self, result: &io::Result<()>) {
-        self.discard.off |= result.is_err();
-        if let Some(run) = self.discard.under_way.take()
+        self.space.discards.off |= result.is_err();
+        if let Some(run) = self.space.discards.under_way.take()
             && !self.config.faults.has(Fault::DiscardUnpinned)
         {
-            let given = self.allocator.give(run);
+            let given = self.space.allocator.give(run);
             assert!(given, "nobody else has what is being discarded");
         }
     }
@@ -121,12 +121,12 @@ impl Store {
     /// Those slots: nobody else's (rule D6).
     #[cfg(any(test, feature = "planted"))]
     pub(super) fn discard_under_way(&self) -> Option<Run> {
-        self.discard.under_way
+        self.space.discards.under_way
     }
 
     /// Slots that are being discarded.
     pub(super) fn discarding(&self) -> u64 {
-        match self.discard.under_way {
+        match self.space.discards.under_way {
             Some(run) if !self.config.faults.has(Fault::DiscardUnpinned) => u64::from(run.count),
             _ => 0,
         }

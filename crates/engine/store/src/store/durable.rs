@@ -5,7 +5,7 @@ use super::trace::Course;
 use super::{Store, io::Io};
 use crate::faults::Fault;
 use crate::format::record::Run;
-use crate::index::{ChunkKey, Entry, NO_OP};
+use crate::index::{ChunkKey, Entry, OpSlot};
 use crate::slot_map::SlotMap;
 use amita_reactor::Slice;
 use amita_types::message::AnswerBody;
@@ -22,19 +22,19 @@ impl Store {
         };
         batch.writes -= 1;
         match log {
-            true => batch.course.log = self.now,
-            false => batch.course.data = self.now,
+            true => batch.course.log = self.env.now,
+            false => batch.course.data = self.env.now,
         }
-        if batch.writes == 0 && !self.file.volatile_cache {
+        if batch.writes == 0 && !self.env.file.volatile_cache {
             batch.durable = true;
-            batch.course.durable = self.now;
+            batch.course.durable = self.env.now;
             self.retire();
         }
     }
 
     /// Starts the flush that all batches share which are written and not flushed yet.
     pub(super) fn flush_step(&mut self) {
-        if !self.file.volatile_cache || self.log.flushing {
+        if !self.env.file.volatile_cache || self.log.flushing {
             return;
         }
         let mut any = false;
@@ -46,7 +46,7 @@ impl Store {
         }
         if any {
             self.log.flushing = true;
-            self.start_flush(Io::Flush);
+            self.env.start_flush(Io::Flush);
         }
     }
 
@@ -56,7 +56,7 @@ impl Store {
         for batch in &mut self.log.batches {
             if std::mem::take(&mut batch.flushing) {
                 batch.durable = true;
-                batch.course.durable = self.now;
+                batch.course.durable = self.env.now;
             }
         }
         self.retire();
@@ -70,7 +70,7 @@ impl Store {
         while self.log.batches.front().is_some_and(|batch| batch.durable) {
             let batch = self.log.batches.pop_front().expect("there is a first one");
             self.log.first_batch += 1;
-            self.course = batch.course;
+            self.env.course = batch.course;
             for at in 0..batch.ops.len() {
                 if let Err(why) = self.check_applied(batch.ops[at]) {
                     return self.poison(why);
@@ -80,12 +80,12 @@ impl Store {
             self.log.recycle_ops(batch.ops);
             self.log.applied = batch.end;
             self.log.applied_sum = batch.last_sum;
-            self.log.last_activity = self.now;
+            self.log.last_activity = self.env.now;
             // The batch's pages carry this mark, and are durable now.
             self.log.durable_mark = self.log.durable_mark.max(batch.mark);
         }
-        self.course = Course::default();
-        if let Some(slot) = self.slot_map.wrong {
+        self.env.course = Course::default();
+        if let Some(slot) = self.space.map.wrong {
             return self.poison(format!(
                 "the index and the map of slots disagree on slot {slot}; check the store with `amita store check`, and \
                  format it anew so that its groups are copied back from their other members"
@@ -96,7 +96,7 @@ impl Store {
 
     /// Does a change come onto exactly the version that it names? It was looked at when it was accepted (`check_accepted`);
     /// between the two lie the chunk's queue, the batch and the log.
-    fn check_applied(&self, key: u32) -> Result<(), String> {
+    fn check_applied(&self, key: OpSlot) -> Result<(), String> {
         let op = self.ops.get(key);
         if matches!(op.change, Change::Fence(_) | Change::Keep(_) | Change::Clone(_)) {
             return Ok(());
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// One change becomes visible. `position` is behind its record: what it replaces waits for the mark to pass that.
-    fn apply(&mut self, key: u32, position: u64) {
+    fn apply(&mut self, key: OpSlot, position: u64) {
         if matches!(self.ops.get(key).change, Change::Fence(_)) {
             return self.apply_fence(key);
         }
@@ -139,10 +139,10 @@ impl Store {
             self.apply_keep(key, position);
             return self.next_of_chunk(chunk);
         }
-        let reads = self.window.next();
+        let reads = self.space.window.next();
         let op = self.ops.get(key);
         let version = op.version;
-        let (held, freed) = (&mut self.slot_map, &mut self.freed);
+        let (held, freed) = (&mut self.space.map, &mut self.space.freed);
         let mut free = |slot| {
             if held.release(slot) {
                 freed.push(slot, position, reads);
@@ -156,12 +156,12 @@ impl Store {
         match &op.change {
             Change::Fence(_) | Change::Keep(_) | Change::Say(_) => unreachable!("taken above, or never logged"),
             Change::Join(base) => {
-                self.counters.joins += 1;
+                self.env.counters.joins += 1;
                 self.index.join(chunk, *base, op.snapshot);
             }
             Change::Whole => self.index.whole(chunk),
             Change::Mend(mend) => {
-                self.counters.mended += mend.change.entries.len() as u64;
+                self.env.counters.mended += mend.change.entries.len() as u64;
                 for entry in &mend.change.entries {
                     let new = Entry {
                         slot: entry.slot,
@@ -173,16 +173,16 @@ impl Store {
                     }
                 }
                 for run in &op.runs {
-                    claim(&mut self.slot_map, *run);
+                    claim(&mut self.space.map, *run);
                 }
                 self.index.loosen(chunk);
             }
             Change::Clear => {
-                self.counters.clears += 1;
+                self.env.counters.clears += 1;
                 self.index.clear(chunk, op.range, version, free);
             }
             Change::Clone(clone) => {
-                self.counters.clones += 1;
+                self.env.counters.clones += 1;
                 self.index.set_origin(chunk, clone.origin);
                 for entry in &clone.entries {
                     let new = Entry {
@@ -192,12 +192,12 @@ impl Store {
                     };
                     self.index.set(chunk, entry.block, new);
                     if new.has_data() {
-                        self.slot_map.share(entry.slot);
+                        self.space.map.share(entry.slot);
                     }
                 }
             }
             Change::Write => {
-                self.counters.writes += 1;
+                self.env.counters.writes += 1;
                 let slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
                 for ((block, slot), &sum) in op.range.iter().zip(slots).zip(&op.sums) {
                     if let Some(old) = self.index.set(chunk, block, Entry { slot, sum, version }) {
@@ -205,11 +205,11 @@ impl Store {
                     }
                 }
                 for run in &op.runs {
-                    claim(&mut self.slot_map, *run);
+                    claim(&mut self.space.map, *run);
                 }
             }
             Change::Roll(roll) => {
-                self.counters.rolls += 1;
+                self.env.counters.rolls += 1;
                 for entry in &roll.entries {
                     let new = Entry {
                         slot: entry.slot,
@@ -221,13 +221,13 @@ impl Store {
                     }
                 }
                 for run in &op.runs {
-                    claim(&mut self.slot_map, *run);
+                    claim(&mut self.space.map, *run);
                 }
             }
         }
         self.index.chunk_mut(chunk).durable = version;
-        self.space.unapplied_bytes -= op.index_bytes;
-        self.space.unapplied_leaves -= u64::from(op.leaves);
+        self.space.claims.unapplied_bytes -= op.index_bytes;
+        self.space.claims.unapplied_leaves -= u64::from(op.leaves);
         let (asker, resent) = (op.asker, op.resent);
         let body = match &mut self.ops.get_mut(key).change {
             Change::Join(base) => AnswerBody::Joined {
@@ -255,7 +255,7 @@ impl Store {
     /// The first change of a chunk may have waited for those before it.
     fn next_of_chunk(&mut self, key: ChunkKey) {
         let chunk = self.index.chunk(key);
-        if chunk.first_waiting != NO_OP && chunk.first_waiting == chunk.first_pending {
+        if chunk.first_waiting != OpSlot::NONE && chunk.first_waiting == chunk.first_pending {
             self.advance_chunk(key);
         }
     }

@@ -6,7 +6,7 @@ use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::fences::Verdict;
 use crate::format::record::Fence;
-use crate::index::ChunkKey;
+use crate::index::{ChunkKey, OpSlot};
 use amita_reactor::{Slice, Time};
 use amita_types::message::{AnswerBody, MAX_MEMBERS, Problem, Refusal};
 use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK};
@@ -26,7 +26,7 @@ pub(super) struct PendingFence {
 impl Store {
     /// `given_back`: the generation whose promises need not be waited for.
     pub(super) fn fence(&mut self, asker: Asker, fence: Fence, given_back: Option<Generation>) {
-        let named = fence.in_sync.contains(&self.id) || fence.syncing.contains(&self.id);
+        let named = fence.in_sync.contains(&self.env.id) || fence.syncing.contains(&self.env.id);
         if !named || fence.in_sync.len() + fence.syncing.len() > MAX_MEMBERS {
             return self.invalid(asker, Problem::Members);
         }
@@ -39,7 +39,7 @@ impl Store {
         if !self.fence_fits(fence.volume, fence.group) {
             return self.refuse(asker, Refusal::NoSpace);
         }
-        self.fence_queue.push(PendingFence {
+        self.ops.fences.push(PendingFence {
             asker: Some(asker),
             fence,
             given_back,
@@ -51,12 +51,12 @@ impl Store {
     /// Looks at each fence that is not logged yet: can it go on?
     pub(super) fn advance_fences(&mut self) {
         let mut at = 0;
-        while at < self.fence_queue.len() {
+        while at < self.ops.fences.len() {
             let promises = !self.config.faults.has(Fault::NoPromiseWait);
-            let pending = &self.fence_queue[at];
+            let pending = &self.ops.fences[at];
             let verdict = self
                 .fences
-                .judge(&pending.fence, pending.given_back, self.now, promises);
+                .judge(&pending.fence, pending.given_back, self.env.now, promises);
             let waits = match verdict {
                 Verdict::Wait(until) => Some(until),
                 _ => None,
@@ -71,7 +71,7 @@ impl Store {
                 }
                 Verdict::Equal | Verdict::Refuse(_) | Verdict::Log => {}
             }
-            let pending = self.fence_queue.remove(at);
+            let pending = self.ops.fences.remove(at);
             match verdict {
                 Verdict::Equal => self.answer_fence(pending.asker, &pending.fence),
                 Verdict::Refuse(refusal) => {
@@ -95,7 +95,7 @@ impl Store {
 
     /// While a newer generation waits, the old owner is given no further promise (rule R4).
     fn count_waiting(&mut self, at: usize, until: Option<Time>) {
-        let pending = &mut self.fence_queue[at];
+        let pending = &mut self.ops.fences[at];
         let was = pending.waits_until.is_some();
         pending.waits_until = until;
         let volume = self.fences.find(pending.fence.volume);
@@ -110,19 +110,19 @@ impl Store {
     }
 
     pub(super) fn fence_deadline(&self) -> Option<Time> {
-        self.fence_queue.iter().filter_map(|pending| pending.waits_until).min()
+        self.ops.fences.iter().filter_map(|pending| pending.waits_until).min()
     }
 
     pub(super) fn log_fence(&mut self, asker: Option<Asker>, fence: Fence) {
-        self.space.fences_logged += 1;
+        self.space.claims.fences_logged += 1;
         let op = Op::new(Change::Fence(Box::new(fence)), asker, ChunkKey(u32::MAX));
         let key = self.ops.insert(op);
         self.ops.ready.push_back(key);
     }
 
     /// The fence is durable, and in log order everything that was accepted under an older generation is (rule R6).
-    pub(super) fn apply_fence(&mut self, key: u32) {
-        self.space.fences_logged -= 1;
+    pub(super) fn apply_fence(&mut self, key: OpSlot) {
+        self.space.claims.fences_logged -= 1;
         let op = self.ops.get_mut(key);
         let asker = op.asker.take();
         let Change::Fence(fence) = std::mem::replace(&mut op.change, Change::Clear) else {
@@ -135,8 +135,7 @@ impl Store {
 
     /// Fences of a closed link go on, but nobody is granted anything for them: it would never be given back (rule R7).
     pub(super) fn forget_fence_askers(&mut self, link: LinkId) {
-        let queued = self.fence_queue.iter_mut().map(|pending| &mut pending.asker);
-        for asker in queued.chain(self.ops.fence_askers()) {
+        for asker in self.ops.fence_askers() {
             asker.take_if(|asker| asker.link == link);
         }
     }
@@ -144,7 +143,7 @@ impl Store {
     fn adopt_fence(&mut self, fence: &Fence) {
         self.fences.adopt(fence);
         let volumes = fence.deleted().unwrap_or(fence.volume..=fence.volume);
-        let in_flight = self.credits.supersede(&volumes, fence.generation);
+        let in_flight = self.space.credits.supersede(&volumes, fence.generation);
         self.linger(in_flight);
         self.drop_staged(&volumes, fence.generation);
         self.drop_staged_before(fence.group, fence.epoch);
@@ -153,7 +152,7 @@ impl Store {
     /// Answers a fence that is adopted, if somebody waits for that.
     fn answer_fence(&mut self, asker: Option<Asker>, fence: &Fence) {
         let Some(mut asker) = asker else { return };
-        self.counters.fences += 1;
+        self.env.counters.fences += 1;
         asker.volume = self.fences.find(fence.volume);
         // One that a newer generation has overtaken gets nothing any more.
         if asker
@@ -161,7 +160,7 @@ impl Store {
             .is_some_and(|volume| self.fences.volume(volume).generation <= fence.generation)
         {
             let account = AccountId::new(asker.link, asker.id);
-            let ended = self.credits.open(account, fence.volume, fence.generation);
+            let ended = self.space.credits.open(account, fence.volume, fence.generation);
             self.linger(ended);
         }
         self.answer(asker, AnswerBody::Fenced, Slice::default());

@@ -1,6 +1,7 @@
 //! Device operations under way: what their end means.
 
-use super::{Effect, IoId, Store};
+use super::{IoId, Store};
+use crate::index::OpSlot;
 use amita_reactor::{BufMut, Segments, Time};
 use std::io;
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(super) enum Io {
     /// One block of a part that could not be read as a whole.
     Probe { read: u32, part: u32, n: u32 },
     /// A block that a sub-block write is merged with.
-    Base { op: u32, which: usize, window: u64 },
+    Base { op: OpSlot, which: usize, window: u64 },
     /// A leaf.
     Leaf { mem: u32 },
     /// A part of a checkpoint.
@@ -77,7 +78,7 @@ impl Ios {
     }
 
     /// Ends one; `None` when there is no such operation under way.
-    fn end(&mut self, id: IoId) -> Option<Io> {
+    pub fn end(&mut self, id: IoId) -> Option<Io> {
         let place = id.0 as u32;
         let it = self.places.get_mut(place as usize)?;
         if u64::from(it.count) != id.0 >> 32 {
@@ -90,43 +91,27 @@ impl Ios {
 }
 
 impl Store {
-    pub(super) fn start_read(&mut self, io: Io, offset: u64, buffer: BufMut) {
-        self.counters.device_bytes_read += buffer.len() as u64;
-        let io = self.ios.begin(self.now, io);
-        self.effects.push_back(Effect::Read { io, offset, buffer });
-    }
-
-    pub(super) fn start_write(&mut self, io: Io, offset: u64, data: Segments) {
-        self.counters.device_bytes_written += data.iter().map(|slice| slice.len() as u64).sum::<u64>();
-        let io = self.ios.begin(self.now, io);
-        self.effects.push_back(Effect::Write { io, offset, data });
-    }
-
-    pub(super) fn start_flush(&mut self, io: Io) {
-        self.counters.flushes += 1;
-        let io = self.ios.begin(self.now, io);
-        self.effects.push_back(Effect::Flush { io });
-    }
-
     /// A read ended.
     pub fn read_done(&mut self, now: Time, io: IoId, buffer: BufMut, result: io::Result<()>) {
-        self.now = now;
-        match self.ios.end(io) {
+        self.env.now = now;
+        match self.env.ios.end(io) {
             Some(Io::Read { read, part }) => self.read_part_done(read, part, buffer, result),
             Some(Io::Probe { read, part, n }) => self.probe_done(read, part, n, &buffer, result),
             Some(Io::Base { op, which, window }) => self.base_done(op, which, window, buffer, result),
-            Some(Io::Leaf { mem }) if self.mount.is_some() => self.mount_leaf_read(mem, &buffer, &result),
+            Some(Io::Leaf { mem }) if self.mount.is_some() => {
+                self.mounting(|mount, store| mount.leaf_read(store, mem, &buffer, &result));
+            }
             Some(Io::Leaf { mem }) => self.leaf_read(mem, &buffer, &result),
-            Some(Io::Mount) => self.mount_read_done(buffer, result),
+            Some(Io::Mount) => self.mounting(|mount, store| mount.read_done(store, buffer, result)),
             other => debug_assert!(false, "a read ended that was {other:?}"),
         }
     }
 
     /// A write ended.
     pub fn write_done(&mut self, now: Time, io: IoId, data: Segments, result: io::Result<()>) {
-        self.now = now;
+        self.env.now = now;
         self.log.recycle(data);
-        let io = self.ios.end(io);
+        let io = self.env.ios.end(io);
         if let Err(error) = result {
             return self.device_failed("a write", &error);
         }
@@ -140,25 +125,28 @@ impl Store {
 
     /// A flush ended.
     pub fn flush_done(&mut self, now: Time, io: IoId, result: io::Result<()>) {
-        self.now = now;
-        let io = self.ios.end(io);
+        self.env.now = now;
+        let io = self.env.ios.end(io);
         if let Err(error) = result {
-            self.flush_failed = true;
+            self.env.flush_failed = true;
             return self.device_failed("a flush", &error);
         }
         match io {
             Some(Io::Flush) => self.flushed(),
             Some(Io::CheckpointFlush) => self.checkpoint_flushed(),
             Some(Io::SuperblockFlush) => self.superblock_flushed(),
-            Some(Io::MountFlush) => self.mount_flushed(),
+            Some(Io::MountFlush) => self.mounting(|mount, store| {
+                mount.flushed(store);
+                Ok(())
+            }),
             other => debug_assert!(false, "a flush ended that was {other:?}"),
         }
     }
 
     /// A discard ended.
     pub fn discard_done(&mut self, now: Time, io: IoId, result: &io::Result<()>) {
-        self.now = now;
-        match self.ios.end(io) {
+        self.env.now = now;
+        match self.env.ios.end(io) {
             Some(Io::Discard) => self.discarded(result),
             other => debug_assert!(false, "a discard ended that was {other:?}"),
         }
@@ -166,7 +154,7 @@ impl Store {
 
     fn device_failed(&mut self, what: &str, error: &io::Error) {
         if self.mount.is_some() {
-            self.mount_device_failed(what, error);
+            self.mounting(|mount, _| Err(mount.device_failed(what, error)));
         } else {
             self.poison(format!(
                 "{what} failed ({error}), so it is not known what the device holds; \
@@ -179,22 +167,22 @@ impl Store {
     /// not write as if it were written), so nobody can tell by reading what the device holds.
     #[must_use]
     pub fn flush_failed(&self) -> bool {
-        self.flush_failed
+        self.env.flush_failed
     }
 
     /// When the oldest operation was started that the device has not ended.
     #[must_use]
     pub fn oldest_io(&self) -> Option<Time> {
-        self.ios.oldest()
+        self.env.ios.oldest()
     }
 
     /// The device does not end what it was asked: whoever waits for it goes elsewhere, and nothing more is asked.
     pub fn device_hangs(&mut self, now: Time, waited: Duration) {
-        self.now = now;
+        self.env.now = now;
         let why = format!("the device has not ended an operation for {} s", waited.as_secs());
         if self.mount.is_some() {
             let error = io::Error::new(io::ErrorKind::TimedOut, why);
-            self.mount_device_failed("an operation", &error);
+            self.mounting(|mount, _| Err(mount.device_failed("an operation", &error)));
         } else {
             self.poison(format!(
                 "{why}; the store is mounted anew when it has. If it never does, replace the device"

@@ -3,7 +3,7 @@
 use super::op::{Change, Op};
 use super::{Asker, Store};
 use crate::fences::Right;
-use crate::index::{ChunkKey, NO_OP, WORST_BYTES_PER_JOIN};
+use crate::index::{ChunkKey, OpSlot, WORST_BYTES_PER_JOIN};
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, Problem, Refusal};
 use amita_types::{ChunkId, SnapshotId, Version};
@@ -24,7 +24,7 @@ impl Store {
     pub(super) fn accepted_incomplete(&self, key: ChunkKey) -> Option<Version> {
         let mut found = self.index.incomplete(key);
         let mut pending = self.index.chunk(key).first_pending;
-        while pending != NO_OP {
+        while pending != OpSlot::NONE {
             let op = self.ops.get(pending);
             match op.change {
                 Change::Join(base) => found = Some(base),
@@ -61,7 +61,7 @@ impl Store {
             return self.invalid(asker, Problem::Members);
         }
         if !self.join_fits() {
-            let passing = self.space.unapplied_bytes > 0 || self.space_will_return();
+            let passing = self.space.claims.unapplied_bytes > 0 || self.space_will_return();
             return self.refuse(asker, if passing { Refusal::Busy } else { Refusal::NoSpace });
         }
         let key = self.index.touch(chunk);
@@ -106,7 +106,7 @@ impl Store {
             return self.answer(asker, say.of(Version::NONE, None), Slice::default());
         };
         let known = self.index.chunk(key);
-        if known.first_pending == NO_OP {
+        if known.first_pending == OpSlot::NONE {
             let body = say.of(known.durable, self.index.incomplete(key));
             return self.answer(asker, body, Slice::default());
         }
@@ -119,7 +119,7 @@ impl Store {
     }
 
     /// Is all before it durable? Then it is said.
-    pub(super) fn prepare_say(&mut self, key: u32, say: Say) -> Option<bool> {
+    pub(super) fn prepare_say(&mut self, key: OpSlot, say: Say) -> Option<bool> {
         let chunk = self.ops.get(key).chunk;
         let known = self.index.chunk(chunk);
         if known.first_pending != key {

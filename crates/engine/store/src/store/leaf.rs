@@ -54,7 +54,7 @@ pub(super) struct LostLeaf(pub BlockIndex);
 impl Store {
     /// Memory for leaves.
     pub(super) fn leaf_budget(&self) -> u64 {
-        let fixed = self.index.fixed_bytes() + self.slot_map.memory_bytes() + self.allocator.memory_bytes();
+        let fixed = self.index.fixed_bytes() + self.space.map.memory_bytes() + self.space.allocator.memory_bytes();
         self.config.index_bytes.saturating_sub(fixed).max(LEAST_LEAF_BYTES)
     }
 
@@ -83,10 +83,10 @@ impl Store {
         for &at in missing {
             if let Leaf::Away(slot) = self.index.leaf(at) {
                 let mem = self.index.load_begin(at);
-                self.counters.leaf_reads += 1;
-                let buffer = self.take_surely(PAGE_BYTES);
+                self.env.counters.leaf_reads += 1;
+                let buffer = self.env.take_surely(PAGE_BYTES);
                 let offset = self.superblock.geometry.slot_offset(slot);
-                self.start_read(Io::Leaf { mem }, offset, buffer);
+                self.env.start_read(Io::Leaf { mem }, offset, buffer);
             }
         }
         Ok(*missing.last().expect("something is missing"))
@@ -126,7 +126,7 @@ impl Store {
         let (at, sum) = self.index.loading(mem);
         let chunk = self.index.chunk(at.chunk).id;
         let slots = self.superblock.geometry.slots;
-        leaf::decode(page, self.id, chunk, usize::from(at.part), sum, slots).ok()
+        leaf::decode(page, self.env.id, chunk, usize::from(at.part), sum, slots).ok()
     }
 
     /// Puts what was read in its place, or says which block cannot be known.
@@ -138,7 +138,7 @@ impl Store {
         };
         self.index.load_end(mem, entries.as_deref());
         if entries.is_none() {
-            self.counters.damaged += 1;
+            self.env.counters.damaged += 1;
             return Err(LostLeaf(first_block(at)));
         }
         Ok(())

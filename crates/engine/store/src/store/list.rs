@@ -28,7 +28,7 @@ impl Store {
             listed.clear();
             listed.extend(
                 self.index
-                    .list(self.now, filter, group, core, from)
+                    .list(self.env.now, filter, group, core, from)
                     .take(MAX_LISTED_CHUNKS + 1),
             );
             for (at, &index) in listed.iter().enumerate() {

@@ -23,12 +23,12 @@ impl Store {
 
     /// The map of slots.
     pub(crate) fn look_slot_map(&self) -> &SlotMap {
-        &self.slot_map
+        &self.space.map
     }
 
     /// What may be written.
     pub(crate) fn look_allocator(&self) -> &Allocator {
-        &self.allocator
+        &self.space.allocator
     }
 
     /// Slots that the checkpoint on the disk names, and nothing else.

@@ -9,7 +9,7 @@ use super::{Asker, Store};
 use crate::faults::Fault;
 use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
-use crate::index::{ChunkKey, View, WORST_BYTES_PER_BLOCK};
+use crate::index::{ChunkKey, OpSlot, View, WORST_BYTES_PER_BLOCK};
 use crate::store::write::parts_of;
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, Expect, MAX_CHANGES, Mend, Problem, Refusal};
@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// Decides which entries are replaced. `None`: not yet; `Some(false)`: none is.
-    pub(super) fn prepare_mend(&mut self, key: u32) -> Option<bool> {
+    pub(super) fn prepare_mend(&mut self, key: OpSlot) -> Option<bool> {
         match self.have_changed_leaves(key) {
             Ok(true) => {}
             Ok(false) => return None,
@@ -153,7 +153,7 @@ impl Store {
         }
         kept.skipped = skipped;
         let op = self.ops.get_mut(key);
-        self.space.reserved -= u64::from(op.blocks - data);
+        self.space.claims.reserved -= u64::from(op.blocks - data);
         op.blocks = data;
         op.change = Change::Mend(Box::new(kept));
         self.bind_sums(key);
@@ -161,14 +161,14 @@ impl Store {
     }
 
     /// Is the chunk still being made, by a change before `before`?
-    fn waits_for_clone(&self, chunk: ChunkKey, before: u32) -> bool {
+    fn waits_for_clone(&self, chunk: ChunkKey, before: OpSlot) -> bool {
         let first = self.index.chunk(chunk).first_pending;
         first != before && matches!(self.ops.get(first).change, Change::Clone(_))
     }
 
     /// What the changes before `before` make of a block: its version, and its plain checksum if it has data. All of them are
     /// ready, and the block's leaf is in memory.
-    fn accepted_entry(&self, chunk: ChunkKey, before: u32, block: BlockIndex) -> (Version, Option<u32>) {
+    fn accepted_entry(&self, chunk: ChunkKey, before: OpSlot, block: BlockIndex) -> (Version, Option<u32>) {
         let place = self.index.place(chunk);
         let mut found = None;
         let mut pending = self.index.chunk(chunk).first_pending;

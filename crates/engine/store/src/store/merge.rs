@@ -11,7 +11,7 @@ use crate::State;
 use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::format::PAGE_BYTES;
-use crate::index::{ChunkKey, Location, NO_OP, View};
+use crate::index::{ChunkKey, Location, OpSlot, View};
 use amita_reactor::{BufMut, Slice};
 use amita_types::BlockIndex;
 use amita_types::message::Refusal;
@@ -22,7 +22,7 @@ impl Store {
     pub(super) fn advance_chunk(&mut self, chunk: ChunkKey) {
         loop {
             let key = self.index.chunk(chunk).first_waiting;
-            if key == NO_OP {
+            if key == OpSlot::NONE {
                 return;
             }
             match self.prepare(key) {
@@ -38,7 +38,7 @@ impl Store {
 
     /// Makes a change ready to be logged: the leaves that it changes are in memory, and what it is merged with is.
     /// `None`: not yet; `Some(false)`: it has ended, for good or ill.
-    fn prepare(&mut self, key: u32) -> Option<bool> {
+    fn prepare(&mut self, key: OpSlot) -> Option<bool> {
         match &self.ops.get(key).change {
             Change::Keep(_) => return self.prepare_keep(key),
             Change::Clone(_) => return self.prepare_clone(key),
@@ -58,7 +58,7 @@ impl Store {
     }
 
     /// Are the leaves here that a change needs? Else they are read, and it waits.
-    pub(super) fn have_changed_leaves(&mut self, key: u32) -> Result<bool, LostLeaf> {
+    pub(super) fn have_changed_leaves(&mut self, key: OpSlot) -> Result<bool, LostLeaf> {
         let op = self.ops.get(key);
         let (chunk, range) = (op.chunk, op.changed());
         let mut missing = self.index.missing(chunk, View::Head, range).peekable();
@@ -75,7 +75,7 @@ impl Store {
     /// A leaf that the first change of a chunk waits for cannot be read: the change cannot be made.
     pub(super) fn leaf_failed(&mut self, chunk: ChunkKey, lost: LostLeaf) {
         let key = self.index.chunk(chunk).first_waiting;
-        if key == NO_OP {
+        if key == OpSlot::NONE {
             return;
         }
         let refusal = Refusal::Damaged { block: lost.0 };
@@ -88,7 +88,7 @@ impl Store {
     }
 
     /// Merges the first and the last block of a write where they are not whole. `false`: not possible yet.
-    fn merge(&mut self, key: u32) -> bool {
+    fn merge(&mut self, key: OpSlot) -> bool {
         let op = self.ops.get(key);
         let partial = [op.partial(0), op.partial(1)];
         if partial == [None, None] {
@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// Binds the checksums of a change's blocks to their place (rule D8).
-    pub(super) fn bind_sums(&mut self, key: u32) {
+    pub(super) fn bind_sums(&mut self, key: OpSlot) {
         let op = self.ops.get_mut(key);
         let place = self.index.place(op.chunk);
         for (block, sum) in op.range.iter().zip(&mut op.sums) {
@@ -132,26 +132,26 @@ impl Store {
 
     /// Finds what a sub-block write is merged with: a change of the chunk that is not durable yet, the disk, or zeros.
     /// All changes before it are prepared, so that their blocks are whole.
-    fn find_bases(&mut self, key: u32, partial: [Option<u16>; 2]) {
-        self.counters.merges += 1;
+    fn find_bases(&mut self, key: OpSlot, partial: [Option<u16>; 2]) {
+        self.env.counters.merges += 1;
         let mut merge = self.ops.merge();
         for (which, at) in partial.into_iter().enumerate() {
             let Some(at) = at else { continue };
             let op = self.ops.get(key);
             let chunk = op.chunk;
             let block = BlockIndex(op.range.first.0 + at);
-            let mut buffer = self.take_surely(PAGE_BYTES);
+            let mut buffer = self.env.take_surely(PAGE_BYTES);
             if let Some(slice) = self.pending_block(chunk, key, block) {
                 fill(&mut buffer, &slice);
             } else {
                 let entry = self.index.entry(chunk, View::Head, block);
                 if entry.has_data() {
-                    let window = self.window.begin();
+                    let window = self.space.window.begin();
                     let sum = self.index.place(chunk).bind(block, entry.sum);
                     merge.reading += 1;
                     merge.base_sum[which] = sum;
                     let offset = self.superblock.geometry.slot_offset(entry.slot);
-                    self.start_read(Io::Base { op: key, which, window }, offset, buffer);
+                    self.env.start_read(Io::Base { op: key, which, window }, offset, buffer);
                     continue;
                 }
                 buffer.fill(0);
@@ -162,7 +162,7 @@ impl Store {
     }
 
     /// What the youngest accepted change before `before` that is not durable made of a block; empty: cleared.
-    fn pending_block(&self, chunk: ChunkKey, before: u32, block: BlockIndex) -> Option<Slice> {
+    fn pending_block(&self, chunk: ChunkKey, before: OpSlot, block: BlockIndex) -> Option<Slice> {
         let mut found = None;
         let mut pending = self.index.chunk(chunk).first_pending;
         while pending != before {
@@ -174,11 +174,11 @@ impl Store {
     }
 
     /// A block that a write is merged with has been read.
-    pub(super) fn base_done(&mut self, key: u32, which: usize, window: u64, buffer: BufMut, result: io::Result<()>) {
+    pub(super) fn base_done(&mut self, key: OpSlot, which: usize, window: u64, buffer: BufMut, result: io::Result<()>) {
         if !matches!(self.state, State::Serving) {
             return;
         }
-        self.window.end(window);
+        self.space.window.end(window);
         let unchecked = self.config.faults.has(Fault::SumUnchecked) || self.config.faults.has(Fault::FreshSum);
         let op = self.ops.get_mut(key);
         let merge = op.merge.as_mut().expect("it waits for its bases");
@@ -189,7 +189,7 @@ impl Store {
             // Rule D7: a rotten block never gets a fresh checksum.
             let last = if which == 0 { 0 } else { op.range.count - 1 };
             merge.damaged = Some(BlockIndex(op.range.first.0 + last));
-            self.counters.damaged += 1;
+            self.env.counters.damaged += 1;
         }
         if merge.reading > 0 {
             return;
@@ -203,7 +203,7 @@ impl Store {
     }
 
     /// Takes a change back that cannot be applied, and all that follow it: none of them has been logged.
-    pub(super) fn drop_from(&mut self, key: u32, refusal: Refusal) {
+    pub(super) fn drop_from(&mut self, key: OpSlot, refusal: Refusal) {
         let op = self.ops.get(key);
         let (chunk_key, previous, before) = (op.chunk, op.previous, op.before);
         let chunk = self.index.chunk_mut(chunk_key);
@@ -214,21 +214,21 @@ impl Store {
         chunk.accepted = previous;
         (chunk.accepted_snapshot, chunk.accepted_state) = before;
         chunk.set_last(None);
-        chunk.first_waiting = NO_OP;
+        chunk.first_waiting = OpSlot::NONE;
         if chunk.first_pending == key {
-            chunk.first_pending = NO_OP;
-            chunk.last_pending = NO_OP;
+            chunk.first_pending = OpSlot::NONE;
+            chunk.last_pending = OpSlot::NONE;
         } else {
             let mut before = chunk.first_pending;
             while self.ops.get(before).next != key {
                 before = self.ops.get(before).next;
             }
-            self.ops.get_mut(before).next = NO_OP;
+            self.ops.get_mut(before).next = OpSlot::NONE;
             self.index.chunk_mut(chunk_key).last_pending = before;
         }
         let mut refusal = Some(refusal);
         let mut next = key;
-        while next != NO_OP {
+        while next != OpSlot::NONE {
             let dropped = next;
             let op = self.ops.get(dropped);
             let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
@@ -237,9 +237,9 @@ impl Store {
             let paid = matches!(op.change, Change::Write);
             let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
             next = op.next;
-            self.space.reserved -= u64::from(blocks);
-            self.space.unapplied_bytes -= index_bytes;
-            self.space.unapplied_leaves -= u64::from(leaves);
+            self.space.claims.reserved -= u64::from(blocks);
+            self.space.claims.unapplied_bytes -= index_bytes;
+            self.space.claims.unapplied_leaves -= u64::from(leaves);
             self.unlogged_less(asker);
             let why = match refusal.take() {
                 Some(why) => why,
@@ -257,6 +257,7 @@ impl Store {
             let mut kept = if paid { blocks } else { 0 };
             let mut refuse = |store: &mut Store, asker: Asker, back: u32| {
                 if store
+                    .space
                     .credits
                     .refund(AccountId::new(asker.link, asker.id), back.max(kept))
                 {

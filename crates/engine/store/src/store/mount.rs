@@ -25,11 +25,11 @@ use crate::faults::Fault;
 use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, flag};
 use crate::format::record::{Record, Run, deleted};
 use crate::format::superblock::{self, OFFSETS, Superblock};
-use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES, Slot};
-use crate::index::{ChunkKey, Entry, Location};
+use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES};
+use crate::index::{ChunkKey, Location};
 use crate::slot_map::SlotMap;
 use amita_reactor::{BufMut, Time};
-use amita_types::{BlockIndex, ChunkId, ClusterId, Generation, NodeId, VolumeId};
+use amita_types::{ChunkId, ClusterId, Generation, NodeId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
@@ -38,6 +38,9 @@ use std::time::Duration;
 /// After so many milliseconds each what could not be read is read again: a bus reset or a path that fails over takes
 /// seconds.
 const READ_PAUSES_MS: [u64; 8] = [5, 20, 80, 300, 600, 1000, 1000, 2000];
+
+/// Stands for the log position of a part of the map of slots that has not been read.
+const NO_PART: u64 = u64::MAX;
 
 /// Bytes of one read.
 const STEP_BYTES: usize = 128 << 10;
@@ -74,6 +77,21 @@ pub(super) enum AfterApply {
 pub(super) struct Mount {
     pub(super) phase: Phase,
     pub(super) started: Option<Time>,
+    pub(super) reading: Reading,
+    pub(super) superblocks: Vec<Result<Superblock, superblock::Fault>>,
+    pub(super) loaded: Loaded,
+    pub(super) applying: Applying,
+    pub(super) chain: Chain,
+    /// Blocks of the first unverified batch that are still to be read.
+    pub(super) to_verify: VecDeque<(Run, Vec<u32>)>,
+    pub(super) verifying: bool,
+    /// What the superblocks will say.
+    pub(super) new_superblock: Option<Superblock>,
+}
+
+/// The read that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
     /// A read of several pages of the log has failed: they are read one by one.
     pub(super) narrow: bool,
     /// Where the read that is under way begins.
@@ -82,18 +100,26 @@ pub(super) struct Mount {
     pub(super) failed: usize,
     /// How many bytes it has, while it waits to be started again, and when that is.
     pub(super) again: Option<(usize, Time)>,
-    pub(super) superblocks: Vec<Result<Superblock, superblock::Fault>>,
+}
+
+/// What the checkpoint says of what is in it.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
     /// The chunk whose items are being read from the checkpoint, and which state of it (0: itself).
     pub(super) chunk: Option<(ChunkKey, u32)>,
     /// For each chunk: log pages below this are in the checkpoint.
     pub(super) positions: Vec<u64>,
     /// Chunks that were forgotten: log pages below this mean nothing for them.
     pub(super) gone: FxHashMap<ChunkId, u64>,
-    /// For each part of the map of slots: log pages below this are in it. `None`: the checkpoint has no map (version 1),
-    /// so it follows from the index in the end.
-    pub(super) slot_positions: Option<Vec<u64>>,
+    /// For each part of the map of slots: log pages below this are in it. [`NO_PART`]: the checkpoint has not had it yet.
+    pub(super) slot_positions: Vec<u64>,
     /// The first slot of the last part that was read.
     pub(super) slots_first: u32,
+}
+
+/// Records that are accepted, and the leaves that they wait for.
+#[derive(Debug)]
+pub(super) struct Applying {
     /// Records that are accepted, in their order, each with the first page of its batch; leaves that they change are
     /// being read.
     pub(super) accepted: VecDeque<(Record, u64)>,
@@ -105,6 +131,11 @@ pub(super) struct Mount {
     pub(super) leaves_again: Vec<(u32, Time)>,
     /// Where to go on when all accepted records are applied.
     pub(super) then: AfterApply,
+}
+
+/// The chain of the log's pages.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
     /// The next page of the log, and the checksum of the one before it.
     pub(super) next: u64,
     pub(super) sum: u32,
@@ -118,133 +149,146 @@ pub(super) struct Mount {
     /// Where the accepted log ends, and the checksum of its last page.
     pub(super) end: u64,
     pub(super) end_sum: u32,
-    /// Blocks of the first unverified batch that are still to be read.
-    pub(super) to_verify: VecDeque<(Run, Vec<u32>)>,
-    pub(super) verifying: bool,
-    /// What the superblocks will say.
-    pub(super) new_superblock: Option<Superblock>,
 }
 
 impl Store {
     pub(super) fn mount_start(&mut self) {
-        self.mount = Some(Box::new(Mount {
-            phase: Phase::Superblock(0),
-            started: None,
-            narrow: false,
-            offset: 0,
-            failed: 0,
-            again: None,
-            superblocks: Vec::new(),
-            chunk: None,
-            positions: Vec::new(),
-            gone: FxHashMap::default(),
-            slot_positions: None,
-            slots_first: 0,
-            accepted: VecDeque::new(),
-            leaves_reading: 0,
-            read_again: FxHashMap::default(),
-            leaves_again: Vec::new(),
-            then: AfterApply::Log,
-            next: 0,
-            sum: 0,
-            partial: Vec::new(),
-            partial_pages: (0, 0),
-            unverified: VecDeque::new(),
-            mark: 0,
-            end: 0,
-            end_sum: 0,
-            to_verify: VecDeque::new(),
-            verifying: false,
-            new_superblock: None,
-        }));
-        if self.file.size_bytes < PAGE_BYTES as u64 {
-            return self.mount_failed(MountError::NotAStore);
-        }
-        self.mount_read(OFFSETS[0], PAGE_BYTES);
-    }
-
-    fn mount_failed(&mut self, error: MountError) {
-        self.mount = None;
-        self.state = State::Refused(error);
-    }
-
-    pub(super) fn mount_device_failed(&mut self, what: &str, error: &io::Error) {
-        let offset = self.mount.as_ref().map_or(0, |mount| mount.offset);
-        self.mount_failed(MountError::Device {
-            offset,
-            error: format!("{what} failed: {error}"),
+        self.mount = Some(Box::new(Mount::new()));
+        self.mounting(|mount, store| {
+            if store.env.file.size_bytes < PAGE_BYTES as u64 {
+                return Err(MountError::NotAStore);
+            }
+            mount.read(store, OFFSETS[0], PAGE_BYTES);
+            Ok(())
         });
     }
 
-    pub(super) fn mount_read(&mut self, offset: u64, bytes: usize) {
-        let buffer = self.take_surely(bytes);
-        if let Some(mount) = &mut self.mount {
-            mount.offset = offset;
-            self.start_read(Io::Mount, offset, buffer);
+    /// Lets the mount go on. Where it cannot, the store is refused.
+    pub(super) fn mounting(&mut self, go_on: impl FnOnce(&mut Mount, &mut Store) -> Result<(), MountError>) {
+        let Some(mut mount) = self.mount.take() else { return };
+        match go_on(&mut mount, self) {
+            Ok(()) => self.mount = Some(mount),
+            Err(error) => self.state = State::Refused(error),
         }
     }
 
-    pub(super) fn mount_read_done(&mut self, mut buffer: BufMut, result: io::Result<()>) {
-        let now = self.now;
-        let Some(mount) = &mut self.mount else { return };
-        mount.started.get_or_insert(now);
-        let torn = self.config.faults.has(Fault::UnreadableIsTorn);
+    /// When a pass is wanted, to read something again.
+    pub(super) fn mount_deadline(&self) -> Option<Time> {
+        let mount = self.mount.as_ref()?;
+        let again = mount.reading.again.map(|(_, due)| due);
+        let leaves = mount.applying.leaves_again.iter().map(|(_, due)| *due);
+        again.into_iter().chain(leaves).min()
+    }
+
+    /// The superblocks are durable: the store serves.
+    pub(super) fn mount_finished(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            let started = mount.started.unwrap_or(self.env.now);
+            self.report.duration = self.env.now.since(started);
+        }
+        self.report.bytes_read = self.env.counters.device_bytes_read;
+        self.evict_leaves();
+        // Promises of before the start may still hold (rule R4).
+        if !self.config.faults.has(Fault::PromiseForgotten) {
+            self.fences.not_before(self.env.now.plus(self.config.promise));
+        }
+        self.state = State::Serving;
+    }
+}
+
+impl Mount {
+    fn new() -> Mount {
+        Mount {
+            phase: Phase::Superblock(0),
+            started: None,
+            reading: Reading::default(),
+            superblocks: Vec::new(),
+            loaded: Loaded::default(),
+            applying: Applying {
+                accepted: VecDeque::new(),
+                leaves_reading: 0,
+                read_again: FxHashMap::default(),
+                leaves_again: Vec::new(),
+                then: AfterApply::Log,
+            },
+            chain: Chain::default(),
+            to_verify: VecDeque::new(),
+            verifying: false,
+            new_superblock: None,
+        }
+    }
+
+    /// The device has failed: nobody knows what it holds.
+    pub(super) fn device_failed(&self, what: &str, error: &io::Error) -> MountError {
+        MountError::Device {
+            offset: self.reading.offset,
+            error: format!("{what} failed: {error}"),
+        }
+    }
+
+    pub(super) fn read(&mut self, store: &mut Store, offset: u64, bytes: usize) {
+        let buffer = store.env.take_surely(bytes);
+        self.reading.offset = offset;
+        store.env.start_read(Io::Mount, offset, buffer);
+    }
+
+    pub(super) fn read_done(
+        &mut self,
+        store: &mut Store,
+        mut buffer: BufMut,
+        result: io::Result<()>,
+    ) -> Result<(), MountError> {
+        let now = store.env.now;
+        self.started.get_or_insert(now);
+        let torn = store.config.faults.has(Fault::UnreadableIsTorn);
         if let Err(error) = &result {
-            match mount.phase {
+            match self.phase {
                 Phase::Log | Phase::Lookahead(_) if buffer.len() > PAGE_BYTES => {
                     // Which of them? Read one by one.
-                    mount.narrow = true;
-                    return self.mount_step(Ok(()));
+                    self.reading.narrow = true;
+                    return self.next_step(store);
                 }
                 Phase::Log | Phase::Lookahead(_) if torn => {
-                    mount.narrow = false;
+                    self.reading.narrow = false;
                     buffer.fill(0);
                 }
                 Phase::Verify if torn => {}
-                _ if let Some(&pause) = READ_PAUSES_MS.get(mount.failed) => {
+                _ if let Some(&pause) = READ_PAUSES_MS.get(self.reading.failed) => {
                     // It may have been the way to the device.
-                    mount.failed += 1;
-                    mount.again = Some((buffer.len(), now.plus(Duration::from_millis(pause))));
-                    self.report.read_again += 1;
-                    return;
+                    self.reading.failed += 1;
+                    self.reading.again = Some((buffer.len(), now.plus(Duration::from_millis(pause))));
+                    store.report.read_again += 1;
+                    return Ok(());
                 }
                 // The other one says the same: a change is built upon only when both have it.
                 Phase::Superblock(_) => {}
-                _ => return self.mount_device_failed("a read", error),
+                _ => return Err(self.device_failed("a read", error)),
             }
         } else {
-            mount.narrow = false;
+            self.reading.narrow = false;
         }
-        mount.failed = 0;
-        let went = match mount.phase {
-            Phase::Superblock(which) => self.superblock_read(which, result.is_ok().then_some(&*buffer)),
-            Phase::Checkpoint(first) => self.checkpoint_read(first, &buffer),
-            Phase::Log => self.log_read(&buffer),
-            Phase::Lookahead(first) => self.lookahead_read(first, &buffer),
-            Phase::Verify => self.verify_read(&buffer, result.is_ok()),
+        self.reading.failed = 0;
+        let went = match self.phase {
+            Phase::Superblock(which) => self.superblock_read(store, which, result.is_ok().then_some(&*buffer)),
+            Phase::Checkpoint(first) => self.checkpoint_read(store, first, &buffer),
+            Phase::Log => self.log_read(store, &buffer),
+            Phase::Lookahead(first) => self.lookahead_read(store, first, &buffer),
+            Phase::Verify => self.verify_read(store, &buffer, result.is_ok()),
             Phase::Apply | Phase::Finish => Ok(()),
         };
         drop(buffer);
-        self.mount_step(went);
+        went?;
+        self.next_step(store)
     }
 
     /// Reads again what could not be read.
-    pub(super) fn mount_read_again(&mut self) {
-        let now = self.now;
-        let Some(mount) = &mut self.mount else { return };
-        let offset = mount.offset;
-        if let Some((bytes, _)) = mount.again.take_if(|(_, due)| *due <= now) {
-            self.mount_read(offset, bytes);
+    pub(super) fn read_again_due(&mut self, store: &mut Store) {
+        let now = store.env.now;
+        let offset = self.reading.offset;
+        if let Some((bytes, _)) = self.reading.again.take_if(|(_, due)| *due <= now) {
+            self.read(store, offset, bytes);
         }
-        self.read_leaves_again();
-    }
-
-    /// When [`Store::mount_read_again`] is wanted.
-    pub(super) fn mount_deadline(&self) -> Option<Time> {
-        let mount = self.mount.as_ref()?;
-        let again = mount.again.map(|(_, due)| due);
-        let leaves = mount.leaves_again.iter().map(|(_, due)| *due);
-        again.into_iter().chain(leaves).min()
+        self.read_leaves_again(store);
     }
 
     /// The pause before a leaf is read again that has failed so often; `None`: it was tried often enough.
@@ -252,115 +296,104 @@ impl Store {
         READ_PAUSES_MS.get(failed).map(|&pause| Duration::from_millis(pause))
     }
 
-    pub(super) fn mount_step(&mut self, went: Result<(), MountError>) {
-        if let Err(error) = went.and_then(|()| self.mount_next()) {
-            self.mount_failed(error);
-        }
-    }
-
     /// Starts what the phase needs next.
-    pub(super) fn mount_next(&mut self) -> Result<(), MountError> {
-        let fixed = self.index.fixed_bytes() + self.slot_map.memory_bytes();
-        if fixed > self.config.index_bytes {
-            let limit_bytes = self.config.index_bytes;
+    pub(super) fn next_step(&mut self, store: &mut Store) -> Result<(), MountError> {
+        let fixed = store.index.fixed_bytes() + store.space.map.memory_bytes();
+        if fixed > store.config.index_bytes {
+            let limit_bytes = store.config.index_bytes;
             return Err(MountError::IndexTooLarge { limit_bytes });
         }
-        self.evict_leaves();
-        let geometry = self.superblock.geometry;
-        let checkpoint = self.superblock.checkpoint;
-        let file_bytes = self.file.size_bytes;
-        let Some(mount) = &mut self.mount else { return Ok(()) };
+        store.evict_leaves();
+        let geometry = store.superblock.geometry;
+        let checkpoint = store.superblock.checkpoint;
+        let file_bytes = store.env.file.size_bytes;
         loop {
-            match mount.phase {
+            match self.phase {
                 Phase::Superblock(which) => {
                     if OFFSETS[which] + PAGE_BYTES as u64 <= file_bytes {
-                        self.mount_read(OFFSETS[which], PAGE_BYTES);
+                        self.read(store, OFFSETS[which], PAGE_BYTES);
                         return Ok(());
                     }
-                    mount.superblocks.push(Err(superblock::Fault::Magic));
-                    self.choose_superblock()?;
-                    return self.mount_next();
+                    self.superblocks.push(Err(superblock::Fault::Magic));
+                    self.choose_superblock(store)?;
+                    return self.next_step(store);
                 }
-                Phase::Checkpoint(page) if page == checkpoint.pages => mount.phase = Phase::Log,
+                Phase::Checkpoint(page) if page == checkpoint.pages => self.phase = Phase::Log,
                 Phase::Checkpoint(page) => {
                     let pages = STEP_PAGES.min(checkpoint.pages - page);
                     let start = geometry.checkpoint_offsets[checkpoint.area as usize];
-                    self.mount_read(start + page * PAGE_BYTES as u64, pages as usize * PAGE_BYTES);
+                    self.read(store, start + page * PAGE_BYTES as u64, pages as usize * PAGE_BYTES);
                     return Ok(());
                 }
                 Phase::Log => {
                     let pages = log_step(
                         &geometry,
-                        mount.narrow,
-                        mount.next,
+                        self.reading.narrow,
+                        self.chain.next,
                         checkpoint.tail + geometry.log_pages,
                     );
                     if pages == 0 {
-                        mount.phase = Phase::Lookahead(mount.next);
+                        self.phase = Phase::Lookahead(self.chain.next);
                         continue;
                     }
-                    let offset = geometry.log_page_offset(mount.next);
-                    self.mount_read(offset, pages as usize * PAGE_BYTES);
+                    let offset = geometry.log_page_offset(self.chain.next);
+                    self.read(store, offset, pages as usize * PAGE_BYTES);
                     return Ok(());
                 }
                 Phase::Lookahead(from) => {
-                    let limit = (mount.next + LOOKAHEAD_PAGES).min(checkpoint.tail + geometry.log_pages);
-                    let pages = log_step(&geometry, mount.narrow, from, limit);
-                    if pages == 0 || self.config.faults.has(Fault::EndAtFirstBad) {
-                        mount.phase = Phase::Verify;
+                    let limit = (self.chain.next + LOOKAHEAD_PAGES).min(checkpoint.tail + geometry.log_pages);
+                    let pages = log_step(&geometry, self.reading.narrow, from, limit);
+                    if pages == 0 || store.config.faults.has(Fault::EndAtFirstBad) {
+                        self.phase = Phase::Verify;
                         continue;
                     }
-                    self.mount_read(geometry.log_page_offset(from), pages as usize * PAGE_BYTES);
+                    self.read(store, geometry.log_page_offset(from), pages as usize * PAGE_BYTES);
                     return Ok(());
                 }
                 Phase::Apply => {
-                    if self.apply_accepted()? {
+                    if self.apply_accepted(store)? {
                         return Ok(());
                     }
-                    let Some(mount) = &mut self.mount else { return Ok(()) };
-                    mount.phase = match mount.then {
+                    self.phase = match self.applying.then {
                         AfterApply::Log => Phase::Log,
                         AfterApply::Lookahead(from) => Phase::Lookahead(from),
                         AfterApply::Verify => Phase::Verify,
                     };
-                    return self.mount_next();
+                    return self.next_step(store);
                 }
-                Phase::Verify => return self.verify_next(),
+                Phase::Verify => return self.verify_next(store),
                 Phase::Finish => return Ok(()),
             }
         }
     }
 
-    fn superblock_read(&mut self, which: usize, page: Option<&[u8]>) -> Result<(), MountError> {
-        let Some(mount) = &mut self.mount else { return Ok(()) };
-        mount
-            .superblocks
+    fn superblock_read(&mut self, store: &mut Store, which: usize, page: Option<&[u8]>) -> Result<(), MountError> {
+        self.superblocks
             .push(page.ok_or(superblock::Fault::Unreadable).and_then(Superblock::decode));
         if which + 1 < OFFSETS.len() {
-            mount.phase = Phase::Superblock(which + 1);
+            self.phase = Phase::Superblock(which + 1);
             return Ok(());
         }
-        self.choose_superblock()
+        self.choose_superblock(store)
     }
 
-    fn choose_superblock(&mut self) -> Result<(), MountError> {
-        let Some(mount) = &mut self.mount else { return Ok(()) };
-        let superblock = choose(&mount.superblocks)?;
+    fn choose_superblock(&mut self, store: &mut Store) -> Result<(), MountError> {
+        let superblock = choose(&self.superblocks)?;
         // The copy that is whole stays so until the other one is.
-        self.checkpoint.whole_copy = mount
+        store.checkpoint.whole_copy = self
             .superblocks
             .iter()
             .position(|found| found.as_ref() == Ok(&superblock))
             .unwrap_or(0);
-        self.report.superblock_damaged = mount.superblocks.iter().any(Result::is_err);
+        store.report.superblock_damaged = self.superblocks.iter().any(Result::is_err);
         let geometry = superblock.geometry;
-        if self.file.size_bytes < geometry.size_bytes || geometry.size_bytes < MIN_STORE_BYTES {
+        if store.env.file.size_bytes < geometry.size_bytes || geometry.size_bytes < MIN_STORE_BYTES {
             return Err(MountError::Truncated {
-                found_bytes: self.file.size_bytes,
+                found_bytes: store.env.file.size_bytes,
                 expected_bytes: geometry.size_bytes,
             });
         }
-        if let Some(expected) = self.config.cluster
+        if let Some(expected) = store.config.cluster
             && superblock.cluster != ClusterId::default()
             && superblock.cluster != expected
         {
@@ -371,134 +404,113 @@ impl Store {
             });
         }
         let checkpoint = superblock.checkpoint;
-        mount.next = checkpoint.tail;
-        mount.sum = checkpoint.tail_sum;
-        mount.end = checkpoint.tail;
-        mount.end_sum = checkpoint.tail_sum;
+        self.chain.next = checkpoint.tail;
+        self.chain.sum = checkpoint.tail_sum;
+        self.chain.end = checkpoint.tail;
+        self.chain.end_sum = checkpoint.tail_sum;
         // What the last mount's replay accepted is verified.
-        mount.mark = checkpoint.tail.max(superblock.mount_start);
-        mount.phase = Phase::Checkpoint(0);
-        if checkpoint.pages == 0 {
-            let parts = geometry.slots.div_ceil(SLOTS_PER_ITEM) as usize;
-            mount.slot_positions = Some(vec![0; parts]);
-        }
-        self.id = superblock.store;
-        self.fences.set_own(superblock.store);
-        self.superblock = superblock;
-        self.slot_map = SlotMap::new(geometry.slots);
+        self.chain.mark = checkpoint.tail.max(superblock.mount_start);
+        self.phase = Phase::Checkpoint(0);
+        // A store without a checkpoint is fresh: no slot was in use before its log.
+        let position = if checkpoint.pages == 0 { 0 } else { NO_PART };
+        self.loaded.slot_positions = vec![position; geometry.slots.div_ceil(SLOTS_PER_ITEM) as usize];
+        store.env.id = superblock.store;
+        store.fences.set_own(superblock.store);
+        store.superblock = superblock;
+        store.space.map = SlotMap::new(geometry.slots);
         Ok(())
     }
 
-    fn checkpoint_read(&mut self, first: u64, buffer: &[u8]) -> Result<(), MountError> {
-        let checkpoint = self.superblock.checkpoint;
-        let start = self.superblock.geometry.checkpoint_offsets[checkpoint.area as usize];
+    fn checkpoint_read(&mut self, store: &mut Store, first: u64, buffer: &[u8]) -> Result<(), MountError> {
+        let checkpoint = store.superblock.checkpoint;
+        let start = store.superblock.geometry.checkpoint_offsets[checkpoint.area as usize];
         let mut index = first;
         for page in buffer.chunks_exact(PAGE_BYTES) {
             let damaged = |what: &str| MountError::CheckpointDamaged {
                 offset: start + index * PAGE_BYTES as u64,
                 what: what.into(),
             };
-            let reader = PageReader::new(page, self.id, checkpoint.id, index).map_err(damaged)?;
+            let reader = PageReader::new(page, store.env.id, checkpoint.id, index).map_err(damaged)?;
             if index + 1 == checkpoint.pages && reader.sum != checkpoint.last_sum {
                 return Err(damaged("it is not the one that the superblock names"));
             }
             for item in reader {
-                item.and_then(|item| self.load(&item)).map_err(damaged)?;
+                item.and_then(|item| self.load(store, &item)).map_err(damaged)?;
             }
             index += 1;
         }
-        if let Some(mount) = &mut self.mount {
-            mount.phase = Phase::Checkpoint(index);
-        }
+        self.phase = Phase::Checkpoint(index);
         Ok(())
     }
 
-    fn load(&mut self, item: &Item<'_>) -> Result<(), &'static str> {
-        let slots = self.superblock.geometry.slots;
-        let Some(mount) = &mut self.mount else { return Ok(()) };
+    fn load(&mut self, store: &mut Store, item: &Item<'_>) -> Result<(), &'static str> {
+        let slots = store.superblock.geometry.slots;
         match item {
-            Item::Group(fence) => self.fences.adopt_group(fence),
+            Item::Group(fence) => store.fences.adopt_group(fence),
             Item::Volume(raw) if raw.generation > Generation::MAX.0 => return Err("a generation is impossible"),
             Item::Volume(raw) => {
                 let (volume, generation, owner) = (VolumeId(raw.volume), Generation(raw.generation), NodeId(raw.owner));
                 match deleted(volume, generation, owner) {
-                    Some(range) => self.fences.adopt_deleted(range),
-                    None => self.fences.adopt_volume(volume, generation, owner),
+                    Some(range) => store.fences.adopt_deleted(range),
+                    None => store.fences.adopt_volume(volume, generation, owner),
                 }
             }
             Item::Chunk(item) if item.flags & flag::GONE != 0 => {
-                mount.gone.insert(item.chunk, item.position);
-                mount.chunk = None;
+                self.loaded.gone.insert(item.chunk, item.position);
+                self.loaded.chunk = None;
             }
             Item::Chunk(item) => {
                 let wrong = |(_, place): &(u8, LeafPlace)| matches!(place, LeafPlace::At(slot, _) if slot.0 >= slots);
                 if item.leaves.iter().any(wrong) {
                     return Err("a leaf is outside the store");
                 }
-                let key = self.index.load_chunk(item);
+                let key = store.index.load_chunk(item);
                 // One that went while the checkpoint was being written, and came again, stands there as both.
-                match mount.positions.get_mut(key.0 as usize) {
+                match self.loaded.positions.get_mut(key.0 as usize) {
                     Some(position) => *position = item.position,
-                    None => mount.positions.push(item.position),
+                    None => self.loaded.positions.push(item.position),
                 }
-                mount.chunk = Some((key, 0));
+                self.loaded.chunk = Some((key, 0));
             }
             Item::Origin(origin) => {
-                let (key, _) = mount.chunk.ok_or("an origin without a chunk")?;
-                self.index.set_origin(key, *origin);
+                let (key, _) = self.loaded.chunk.ok_or("an origin without a chunk")?;
+                store.index.set_origin(key, *origin);
             }
             Item::Past(item) => {
-                let (key, _) = mount.chunk.ok_or("a past without a chunk")?;
-                self.index.load_past(key, *item);
+                let (key, _) = self.loaded.chunk.ok_or("a past without a chunk")?;
+                store.index.load_past(key, *item);
             }
             Item::State(item) => {
-                let (key, _) = mount.chunk.ok_or("a snapshot without a chunk")?;
+                let (key, _) = self.loaded.chunk.ok_or("a snapshot without a chunk")?;
                 let wrong = |(_, place): &(u8, LeafPlace)| matches!(place, LeafPlace::At(slot, _) if slot.0 >= slots);
                 if item.leaves.iter().any(wrong) {
                     return Err("a leaf is outside the store");
                 }
-                let serial = self
+                let serial = store
                     .index
                     .load_state(key, item)
                     .ok_or("the snapshots of a chunk are out of order")?;
-                mount.chunk = Some((key, serial));
+                self.loaded.chunk = Some((key, serial));
             }
-            Item::Cleared { first, count, version } => {
-                let (key, serial) = mount.chunk.ok_or("blocks without a chunk")?;
-                if !self.index.load_cleared(key, serial, *first, *count, *version) {
+            Item::Cleared { first, version, .. } => {
+                let (key, serial) = self.loaded.chunk.ok_or("blocks without a chunk")?;
+                if !store.index.load_cleared(key, serial, *first, *version) {
                     return Err("a part of a chunk is impossible");
                 }
             }
-            Item::Entries1(entries) => {
-                let (key, _) = mount.chunk.ok_or("blocks without a chunk")?;
-                let place = self.index.place(key);
-                for (block, slot, sum, version) in entries.iter() {
-                    if block >= u64::from(amita_types::MAX_BLOCKS_PER_CHUNK) {
-                        return Err("a block is outside its chunk");
-                    }
-                    if slot != Slot::NONE && slot.0 >= slots {
-                        return Err("a slot is outside the store");
-                    }
-                    let block = BlockIndex(block as u16);
-                    // Version 1 did not bind checksums to their place.
-                    let sum = if slot == Slot::NONE { 0 } else { place.bind(block, sum) };
-                    self.index.set(key, block, Entry { slot, sum, version });
-                }
-            }
             Item::Slots { position, first, bits } => {
-                let parts = slots.div_ceil(SLOTS_PER_ITEM) as usize;
-                if !self.slot_map.load(*first, bits.words()) {
+                if !store.space.map.load(*first, bits.words()) {
                     return Err("a part of the map of slots is outside the store");
                 }
-                let positions = mount.slot_positions.get_or_insert_with(|| vec![u64::MAX; parts]);
-                let stale = self.config.faults.has(Fault::FreeMapStale);
-                positions[(first / SLOTS_PER_ITEM) as usize] = if stale { u64::MAX - 1 } else { *position };
-                mount.slots_first = *first;
+                let stale = store.config.faults.has(Fault::FreeMapStale);
+                let position = if stale { NO_PART - 1 } else { *position };
+                self.loaded.slot_positions[(first / SLOTS_PER_ITEM) as usize] = position;
+                self.loaded.slots_first = *first;
             }
             Item::Shared(counts) => {
-                let range = mount.slots_first..mount.slots_first.saturating_add(SLOTS_PER_ITEM);
+                let range = self.loaded.slots_first..self.loaded.slots_first.saturating_add(SLOTS_PER_ITEM);
                 for (slot, more) in counts.iter() {
-                    if !range.contains(&slot.0) || !self.slot_map.load_shared(slot, more) {
+                    if !range.contains(&slot.0) || !store.space.map.load_shared(slot, more) {
                         return Err("a count of users is impossible");
                     }
                 }
@@ -508,78 +520,56 @@ impl Store {
     }
 
     /// Everything is read: the allocator gets what is free, and the superblocks get the new mount.
-    pub(super) fn mount_finish(&mut self) -> Result<(), MountError> {
-        let slots = self.superblock.geometry.slots;
-        let positions = self.mount.as_ref().and_then(|mount| mount.slot_positions.as_ref());
-        match positions {
-            Some(positions) if positions.contains(&u64::MAX) => {
-                return Err(MountError::Inconsistent {
-                    what: "the checkpoint has only a part of the map of slots".to_owned(),
-                });
-            }
-            Some(_) => {}
-            // A checkpoint of version 1: all its entries are in memory.
-            None => self.slot_map = self.held_by_index()?,
+    pub(super) fn finish(&mut self, store: &mut Store) -> Result<(), MountError> {
+        let slots = store.superblock.geometry.slots;
+        if self.loaded.slot_positions.contains(&NO_PART) {
+            return Err(MountError::Inconsistent {
+                what: "the checkpoint has only a part of the map of slots".to_owned(),
+            });
         }
-        self.retire_pages();
-        let mut allocator = Allocator::besides(self.slot_map.words(), slots);
-        for slot in self.checkpoint.retired_slots() {
+        store.retire_pages();
+        let mut allocator = Allocator::besides(store.space.map.words(), slots);
+        for slot in store.checkpoint.retired_slots() {
             // The checkpoint that would be mounted after a crash names it.
             allocator.claim(slot);
         }
-        self.allocator = allocator;
-        let Some(mount) = &mut self.mount else { return Ok(()) };
-        mount.phase = Phase::Finish;
-        self.log.next = mount.end;
-        self.log.last_sum = mount.end_sum;
-        self.log.applied = mount.end;
-        self.log.applied_sum = mount.end_sum;
-        self.log.tail = self.superblock.checkpoint.tail;
-        self.log.durable_mark = mount.end;
-        self.log.mark_wanted = mount.end;
-        let joined = self.superblock.cluster == ClusterId::default();
+        store.space.allocator = allocator;
+        self.phase = Phase::Finish;
+        store.log.next = self.chain.end;
+        store.log.last_sum = self.chain.end_sum;
+        store.log.applied = self.chain.end;
+        store.log.applied_sum = self.chain.end_sum;
+        store.log.tail = store.superblock.checkpoint.tail;
+        store.log.durable_mark = self.chain.end;
+        store.log.mark_wanted = self.chain.end;
+        let joined = store.superblock.cluster == ClusterId::default();
         let new = Superblock {
-            generation: self.superblock.generation + 1,
-            mount: self.superblock.mount + 1,
-            mount_start: mount.end,
+            generation: store.superblock.generation + 1,
+            mount: store.superblock.mount + 1,
+            mount_start: self.chain.end,
             cluster: if joined {
-                self.config.cluster.unwrap_or_default()
+                store.config.cluster.unwrap_or_default()
             } else {
-                self.superblock.cluster
+                store.superblock.cluster
             },
-            ..self.superblock
+            ..store.superblock
         };
-        mount.new_superblock = Some(new);
-        if self.file.volatile_cache {
+        self.new_superblock = Some(new);
+        if store.env.file.volatile_cache {
             // What was accepted may still be in the device's cache: after this it is durable, and the superblock may
             // say so.
-            self.start_flush(Io::MountFlush);
+            store.env.start_flush(Io::MountFlush);
         } else {
-            self.mount_flushed();
+            self.flushed(store);
         }
         Ok(())
     }
 
     /// All that the replay accepted is durable.
-    pub(super) fn mount_flushed(&mut self) {
-        if let Some(new) = self.mount.as_ref().and_then(|mount| mount.new_superblock) {
-            self.update_superblocks(new);
+    pub(super) fn flushed(&mut self, store: &mut Store) {
+        if let Some(new) = self.new_superblock {
+            store.update_superblocks(new);
         }
-    }
-
-    /// The superblocks are durable: the store serves.
-    pub(super) fn mount_finished(&mut self) {
-        if let Some(mount) = self.mount.take() {
-            let started = mount.started.unwrap_or(self.now);
-            self.report.duration = self.now.since(started);
-        }
-        self.report.bytes_read = self.counters.device_bytes_read;
-        self.evict_leaves();
-        // Promises of before the start may still hold (rule R4).
-        if !self.config.faults.has(Fault::PromiseForgotten) {
-            self.fences.not_before(self.now.plus(self.config.promise));
-        }
-        self.state = State::Serving;
     }
 }
 

@@ -1,11 +1,14 @@
 //! Accepted changes: from request to durable.
 
+use super::fence::PendingFence;
 use super::join::Say;
 use super::mend::MendChange;
+use super::roll::StagedRoll;
 use super::snapshot::{CloneChange, Keep};
 use super::{Asker, Store};
+use crate::fences::VolumeKey;
 use crate::format::record::{Fence, RollEntry, Run};
-use crate::index::{ChunkKey, NO_OP};
+use crate::index::{ChunkKey, OpSlot};
 use amita_reactor::{BufMut, Slice};
 use amita_types::message::{MAX_PIECES, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
@@ -121,7 +124,7 @@ pub(super) struct Op {
     /// Leaves that it can change: each needs a slot in the next checkpoint.
     pub leaves: u32,
     /// The next accepted change of the same chunk.
-    pub next: u32,
+    pub next: OpSlot,
     /// Somebody else waits for it too (rule R8).
     pub resent: bool,
 }
@@ -129,7 +132,7 @@ pub(super) struct Op {
 /// Who waits for a change that somebody else asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resend {
-    pub op: u32,
+    pub op: OpSlot,
     pub asker: Asker,
     /// What was taken from its account (rule R7).
     pub paid: u32,
@@ -139,12 +142,18 @@ pub(super) struct Resend {
 #[derive(Debug, Default)]
 pub(super) struct Ops {
     places: Vec<Op>,
-    free: Vec<u32>,
+    free: Vec<OpSlot>,
     /// Used ones, for the next write that needs one.
     #[expect(clippy::vec_box, reason = "an operation takes the box as it is")]
     spare_merges: Vec<Box<Merge>>,
     /// Those that can be logged, in the order in which they must be.
-    pub ready: VecDeque<u32>,
+    pub ready: VecDeque<OpSlot>,
+    /// Fences that are not logged yet.
+    pub fences: Vec<PendingFence>,
+    /// Roll-forwards that are not whole yet.
+    pub rolls: Vec<StagedRoll>,
+    /// Who waits for a change that another one asked for.
+    pub resends: Vec<Resend>,
 }
 
 impl Ops {
@@ -154,17 +163,20 @@ impl Ops {
 
     /// All of them, by their keys.
     #[cfg(any(test, feature = "planted"))]
-    pub fn each(&self) -> impl Iterator<Item = (u32, &Op)> {
+    pub fn each(&self) -> impl Iterator<Item = (OpSlot, &Op)> {
         let mut live = vec![true; self.places.len()];
-        self.free.iter().for_each(|key| live[*key as usize] = false);
-        (0..).zip(&self.places).filter(move |(key, _)| live[*key as usize])
+        self.free.iter().for_each(|key| live[key.0 as usize] = false);
+        (0..)
+            .map(OpSlot)
+            .zip(&self.places)
+            .filter(move |(key, _)| live[key.0 as usize])
     }
 
     /// A change like `op`; memory of an earlier one is used again.
-    pub fn insert(&mut self, mut op: Op) -> u32 {
+    pub fn insert(&mut self, mut op: Op) -> OpSlot {
         match self.free.pop() {
             Some(key) => {
-                let place = &mut self.places[key as usize];
+                let place = &mut self.places[key.0 as usize];
                 std::mem::swap(&mut op.runs, &mut place.runs);
                 *place = op;
                 place.runs.clear();
@@ -174,16 +186,17 @@ impl Ops {
                 // Room for the runs of a write on a disk that is in pieces.
                 op.runs.reserve(MAX_PIECES);
                 self.places.push(op);
-                self.places.len() as u32 - 1
+                OpSlot(self.places.len() as u32 - 1)
             }
         }
     }
 
     /// Whom to answer fences.
     pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
-        let fences = self.places.iter_mut();
-        let fences = fences.filter(|op| matches!(op.change, Change::Fence(_)));
-        fences.map(|op| &mut op.asker)
+        let logged = self.places.iter_mut();
+        let logged = logged.filter(|op| matches!(op.change, Change::Fence(_)));
+        let queued = self.fences.iter_mut().map(|pending| &mut pending.asker);
+        queued.chain(logged.map(|op| &mut op.asker))
     }
 
     /// A blank [`Merge`].
@@ -191,16 +204,16 @@ impl Ops {
         self.spare_merges.pop().unwrap_or_default()
     }
 
-    pub fn get(&self, key: u32) -> &Op {
-        &self.places[key as usize]
+    pub fn get(&self, key: OpSlot) -> &Op {
+        &self.places[key.0 as usize]
     }
 
-    pub fn get_mut(&mut self, key: u32) -> &mut Op {
-        &mut self.places[key as usize]
+    pub fn get_mut(&mut self, key: OpSlot) -> &mut Op {
+        &mut self.places[key.0 as usize]
     }
 
     /// Forgets a change and what it holds.
-    pub fn remove(&mut self, key: u32) {
+    pub fn remove(&mut self, key: OpSlot) {
         let op = self.get_mut(key);
         op.change = Change::Clear;
         op.asker = None;
@@ -241,9 +254,14 @@ impl Op {
             runs: Vec::new(),
             index_bytes: 0,
             leaves: 0,
-            next: NO_OP,
+            next: OpSlot::NONE,
             resent: false,
         }
+    }
+
+    /// The volume as whose owner it was asked for.
+    pub fn volume(&self) -> Option<VolumeKey> {
+        self.asker.and_then(|asker| asker.volume)
     }
 
     /// The part of block `which` (0: the first, 1: the last) that the payload covers, if not all of it:
@@ -355,28 +373,28 @@ impl Op {
 
 impl Store {
     /// Puts a change behind the others of its chunk.
-    pub(super) fn enqueue(&mut self, key: u32) {
+    pub(super) fn enqueue(&mut self, key: OpSlot) {
         let chunk_key = self.ops.get(key).chunk;
         let chunk = self.index.chunk_mut(chunk_key);
         let last = std::mem::replace(&mut chunk.last_pending, key);
-        if last == NO_OP {
+        if last == OpSlot::NONE {
             chunk.first_pending = key;
         } else {
             self.ops.get_mut(last).next = key;
         }
         let chunk = self.index.chunk_mut(chunk_key);
-        if chunk.first_waiting == NO_OP {
+        if chunk.first_waiting == OpSlot::NONE {
             chunk.first_waiting = key;
             self.advance_chunk(chunk_key);
         }
     }
 
     /// Takes a change out of its chunk's queue that cannot be made; those behind it go on.
-    pub(super) fn unlink(&mut self, key: u32) {
+    pub(super) fn unlink(&mut self, key: OpSlot) {
         let op = self.ops.get(key);
         let (chunk_key, next) = (op.chunk, op.next);
         let chunk = self.index.chunk(chunk_key);
-        let mut before = NO_OP;
+        let mut before = OpSlot::NONE;
         let mut at = chunk.first_pending;
         while at != key {
             before = at;
@@ -389,16 +407,16 @@ impl Store {
         if chunk.last_pending == key {
             chunk.last_pending = before;
         }
-        if before == NO_OP {
+        if before == OpSlot::NONE {
             chunk.first_pending = next;
         } else {
             self.ops.get_mut(before).next = next;
         }
-        self.ops.get_mut(key).next = NO_OP;
+        self.ops.get_mut(key).next = OpSlot::NONE;
     }
 
     /// Takes the first change of a chunk out of its queue: it is durable.
-    pub(super) fn dequeue(&mut self, key: u32) {
+    pub(super) fn dequeue(&mut self, key: OpSlot) {
         let op = self.ops.get(key);
         let chunk = self.index.chunk_mut(op.chunk);
         assert_eq!(
@@ -407,8 +425,8 @@ impl Store {
         );
         assert_ne!(chunk.first_waiting, key, "a change that was logged waits for nothing");
         chunk.first_pending = op.next;
-        if op.next == NO_OP {
-            chunk.last_pending = NO_OP;
+        if op.next == OpSlot::NONE {
+            chunk.last_pending = OpSlot::NONE;
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::State;
 use crate::faults::Fault;
 use crate::format::PAGE_BYTES;
 use crate::format::Place;
-use crate::index::{ChunkKey, Entry, Location, NO_OP, Seen, View};
+use crate::index::{ChunkKey, Entry, Location, OpSlot, Seen, View};
 use amita_reactor::{BufMut, Slice, Time};
 use amita_types::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal, Sums};
 use amita_types::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, SnapshotId, Version};
@@ -144,7 +144,7 @@ impl Store {
 
     fn pending_is(&self, key: ChunkKey, is: impl Fn(&OpChange) -> bool) -> bool {
         let mut pending = self.index.chunk(key).first_pending;
-        while pending != NO_OP {
+        while pending != OpSlot::NONE {
             let op = self.ops.get(pending);
             if is(&op.change) {
                 return true;
@@ -392,19 +392,19 @@ impl Store {
                 return self.answer(asker, body, Slice::default());
             }
             reads.free.push(place);
-            self.counters.reads += 1;
+            self.env.counters.reads += 1;
             let sums = Sums::new();
             return self.answer(asker, AnswerBody::Data { version, sums }, Slice::default());
         }
-        let Some(mut buffer) = self.pool.take(read.entries.len() * PAGE_BYTES) else {
+        let Some(mut buffer) = self.env.pool.take(read.entries.len() * PAGE_BYTES) else {
             reads.free.push(place);
             return self.refuse(asker, Refusal::Busy);
         };
         // The slots stay as they are until the read has ended (rule D6).
-        read.window = self.window.begin();
+        read.window = self.space.window.begin();
         read.asker = Some(asker);
         read.damaged = None;
-        read.issued = self.now;
+        read.issued = self.env.now;
         read.verifying = verifying;
         read.parts.clear();
         let mut at = 0;
@@ -428,7 +428,7 @@ impl Store {
                 let buffer = buffer.take().expect("it was put there above");
                 let offset = self.superblock.geometry.slot_offset(entry.slot);
                 let part = part as u32;
-                self.start_read(Io::Read { read: place, part }, offset, buffer);
+                self.env.start_read(Io::Read { read: place, part }, offset, buffer);
             } else if let Some(buffer) = buffer {
                 buffer.fill(0);
             }
@@ -460,7 +460,7 @@ impl Store {
         if let Some(verifying) = &mut read.verifying {
             verifying.damaged.push(block);
         }
-        self.counters.damaged += 1;
+        self.env.counters.damaged += 1;
     }
 
     /// Compares blocks of a part with what the index says of them.
@@ -502,9 +502,9 @@ impl Store {
     fn probe(&mut self, place: u32, part: u32, n: u32) {
         let read = &self.reads.places[place as usize];
         let entry = read.entries[usize::from(read.parts[part as usize].0) + n as usize];
-        let buffer = self.take_surely(PAGE_BYTES);
+        let buffer = self.env.take_surely(PAGE_BYTES);
         let offset = self.superblock.geometry.slot_offset(entry.slot);
-        self.start_read(Io::Probe { read: place, part, n }, offset, buffer);
+        self.env.start_read(Io::Probe { read: place, part, n }, offset, buffer);
     }
 
     pub(super) fn probe_done(&mut self, place: u32, part: u32, n: u32, block: &[u8], result: io::Result<()>) {
@@ -534,7 +534,7 @@ impl Store {
     fn read_finished(&mut self, place: u32) {
         let read = &mut self.reads.places[place as usize];
         let asker = read.asker.take().expect("a read under way has an asker");
-        self.window.end(read.window);
+        self.space.window.end(read.window);
         if let Some(verifying) = read.verifying.take() {
             let body = verifying.body(read);
             read.parts.clear();
@@ -544,9 +544,9 @@ impl Store {
         }
         let version = read.entries.iter().map(|entry| entry.version).max().unwrap_or_default();
         let damaged = read.damaged;
-        self.course = Course {
+        self.env.course = Course {
             issued: read.issued,
-            data: self.now,
+            data: self.env.now,
             ..Course::default()
         };
         let bound_to = read.place.expect("a read under way has a place");
@@ -573,11 +573,11 @@ impl Store {
         match damaged {
             Some(block) => self.refuse(asker, Refusal::Damaged { block }),
             None => {
-                self.counters.reads += 1;
+                self.env.counters.reads += 1;
                 self.answer(asker, AnswerBody::Data { version, sums }, payload.freeze());
             }
         }
-        self.course = Course::default();
+        self.env.course = Course::default();
         self.reclaim();
     }
 }

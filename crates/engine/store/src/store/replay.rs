@@ -6,7 +6,7 @@
 mod needs;
 
 use super::commit::MAX_UNVERIFIED_PAGES;
-use super::mount::{AfterApply, Phase};
+use super::mount::{AfterApply, Mount, Phase};
 use super::{Store, io::Io};
 use crate::error::MountError;
 use crate::faults::Fault;
@@ -14,9 +14,8 @@ use crate::format::page::LogPage;
 use crate::format::record::{Record, RecordReader, RollEntry};
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{ChunkKey, Entry, Leaf, Location};
-use crate::slot_map::SlotMap;
 use amita_reactor::BufMut;
-use amita_types::{BlockIndex, ChunkId, SnapshotId, Version};
+use amita_types::{BlockIndex, BlockRange, ChunkId, SnapshotId, Version};
 use needs::{counts, is_in_checkpoint, needed, release, runs_of};
 use rustc_hash::FxHashSet;
 use std::io;
@@ -42,30 +41,25 @@ enum User {
     Another,
 }
 
-impl Store {
-    pub(super) fn log_read(&mut self, buffer: &[u8]) -> Result<(), MountError> {
+impl Mount {
+    pub(super) fn log_read(&mut self, store: &mut Store, buffer: &[u8]) -> Result<(), MountError> {
         for page in buffer.chunks_exact(PAGE_BYTES) {
-            if !self.log_page(page)? {
-                if let Some(mount) = &mut self.mount {
-                    mount.then = AfterApply::Lookahead(mount.next);
-                    mount.phase = Phase::Apply;
-                }
+            if !self.log_page(store, page)? {
+                self.applying.then = AfterApply::Lookahead(self.chain.next);
+                self.phase = Phase::Apply;
                 return Ok(());
             }
         }
-        if let Some(mount) = &mut self.mount {
-            mount.then = AfterApply::Log;
-            mount.phase = Phase::Apply;
-        }
+        self.applying.then = AfterApply::Log;
+        self.phase = Phase::Apply;
         Ok(())
     }
 
     /// Takes one page of the log; `false`: it is not the next one of the chain.
-    fn log_page(&mut self, bytes: &[u8]) -> Result<bool, MountError> {
-        let superblock = self.superblock;
-        let unchecked = self.config.faults.has(Fault::ChainUnchecked);
-        let Some(mount) = &mut self.mount else { return Ok(false) };
-        let Some(page) = LogPage::decode(bytes, self.id) else {
+    fn log_page(&mut self, store: &mut Store, bytes: &[u8]) -> Result<bool, MountError> {
+        let superblock = store.superblock;
+        let unchecked = store.config.faults.has(Fault::ChainUnchecked);
+        let Some(page) = LogPage::decode(bytes, store.env.id) else {
             return Ok(false);
         };
         let header = page.header;
@@ -74,12 +68,12 @@ impl Store {
         } else {
             header.mount < superblock.mount
         };
-        let in_batch = match mount.partial_pages {
+        let in_batch = match self.chain.partial_pages {
             (0, _) => header.index == 0,
             partial => partial == (header.index, header.pages),
         };
-        let chained = unchecked || (header.previous_sum == mount.sum && of_mount);
-        if header.sequence != mount.next || !chained || !in_batch {
+        let chained = unchecked || (header.previous_sum == self.chain.sum && of_mount);
+        if header.sequence != self.chain.next || !chained || !in_batch {
             return Ok(false);
         }
         let damaged = |what: &str| MountError::LogDamaged {
@@ -88,69 +82,70 @@ impl Store {
             what: what.into(),
         };
         for record in RecordReader::new(page.records) {
-            mount.partial.push(record.map_err(damaged)?);
+            self.chain.partial.push(record.map_err(damaged)?);
         }
-        mount.next += 1;
-        mount.sum = page.sum;
-        mount.mark = mount.mark.max(header.mark);
-        mount.partial_pages = (header.index + 1, header.pages);
+        self.chain.next += 1;
+        self.chain.sum = page.sum;
+        self.chain.mark = self.chain.mark.max(header.mark);
+        self.chain.partial_pages = (header.index + 1, header.pages);
         if header.index + 1 == header.pages {
-            mount.partial_pages = (0, 0);
-            mount.unverified.push_back(ReadBatch {
-                first: mount.next - u64::from(header.pages),
-                end: mount.next,
+            self.chain.partial_pages = (0, 0);
+            self.chain.unverified.push_back(ReadBatch {
+                first: self.chain.next - u64::from(header.pages),
+                end: self.chain.next,
                 last_sum: page.sum,
-                records: std::mem::take(&mut mount.partial),
+                records: std::mem::take(&mut self.chain.partial),
             });
         }
-        if mount
+        if self
+            .chain
             .unverified
             .back()
-            .is_some_and(|last| last.end - mount.end > MAX_UNVERIFIED_PAGES)
+            .is_some_and(|last| last.end - self.chain.end > MAX_UNVERIFIED_PAGES)
         {
             return Err(damaged("it should say that older pages are verified"));
         }
-        self.accept_verified();
+        self.accept_verified(store);
         Ok(true)
     }
 
     /// Accepts the batches that the mark covers.
-    fn accept_verified(&mut self) {
-        while let Some(mount) = &mut self.mount
-            && mount.unverified.front().is_some_and(|batch| batch.end <= mount.mark)
-            && let Some(batch) = mount.unverified.pop_front()
+    fn accept_verified(&mut self, store: &mut Store) {
+        while self
+            .chain
+            .unverified
+            .front()
+            .is_some_and(|batch| batch.end <= self.chain.mark)
+            && let Some(batch) = self.chain.unverified.pop_front()
         {
-            self.accept_batch(batch);
+            self.accept_batch(store, batch);
         }
     }
 
-    fn accept_batch(&mut self, batch: ReadBatch) {
-        if let Some(mount) = &mut self.mount {
-            mount.end = batch.end;
-            mount.end_sum = batch.last_sum;
-            self.report.records_replayed += batch.records.len() as u64;
-            let first = batch.first;
-            mount
-                .accepted
-                .extend(batch.records.into_iter().map(|record| (record, first)));
-        }
+    fn accept_batch(&mut self, store: &mut Store, batch: ReadBatch) {
+        self.chain.end = batch.end;
+        self.chain.end_sum = batch.last_sum;
+        store.report.records_replayed += batch.records.len() as u64;
+        let first = batch.first;
+        self.applying
+            .accepted
+            .extend(batch.records.into_iter().map(|record| (record, first)));
     }
 
     /// Applies accepted records; `true`: it goes on when leaves were read.
-    pub(super) fn apply_accepted(&mut self) -> Result<bool, MountError> {
+    pub(super) fn apply_accepted(&mut self, store: &mut Store) -> Result<bool, MountError> {
         loop {
-            let Some(mount) = &mut self.mount else { return Ok(false) };
-            if mount.leaves_reading > 0 {
+            if self.applying.leaves_reading > 0 {
                 return Ok(true);
             }
-            let Some((record, first)) = mount.accepted.pop_front() else {
+            let Some((record, first)) = self.applying.accepted.pop_front() else {
                 return Ok(false);
             };
             let mut missing = Vec::new();
-            needed(&self.index, mount, &record, first, &mut missing);
+            needed(&store.index, self, &record, first, &mut missing);
             if missing.is_empty() {
-                self.replay(record, first)?;
-                if let Some(slot) = self.slot_map.wrong {
+                self.replay(store, record, first)?;
+                if let Some(slot) = store.space.map.wrong {
                     return Err(MountError::Inconsistent {
                         what: format!("page {first} of the log and the map of slots disagree on slot {slot}"),
                     });
@@ -160,23 +155,23 @@ impl Store {
             // What those behind it need, as far as it can be said now, is read with it.
             let mut seen: FxHashSet<Location> = missing.iter().copied().collect();
             let mut more = Vec::new();
-            for (record, first) in &mount.accepted {
-                needed(&self.index, mount, record, *first, &mut more);
+            for (record, first) in &self.applying.accepted {
+                needed(&store.index, self, record, *first, &mut more);
                 missing.extend(more.drain(..).filter(|&at| seen.insert(at)));
                 if missing.len() >= LEAVES_AT_ONCE {
                     break;
                 }
             }
-            mount.accepted.push_front((record, first));
-            mount.leaves_reading = missing.len();
+            self.applying.accepted.push_front((record, first));
+            self.applying.leaves_reading = missing.len();
             for at in missing {
-                let Leaf::Away(slot) = self.index.leaf(at) else {
+                let Leaf::Away(slot) = store.index.leaf(at) else {
                     unreachable!("only those were looked for")
                 };
-                let mem = self.index.load_begin(at);
-                let buffer = self.take_surely(PAGE_BYTES);
-                let offset = self.superblock.geometry.slot_offset(slot);
-                self.start_read(Io::Leaf { mem }, offset, buffer);
+                let mem = store.index.load_begin(at);
+                let buffer = store.env.take_surely(PAGE_BYTES);
+                let offset = store.superblock.geometry.slot_offset(slot);
+                store.env.start_read(Io::Leaf { mem }, offset, buffer);
             }
             return Ok(true);
         }
@@ -184,81 +179,90 @@ impl Store {
 
     /// A leaf that a record needs was read. One that cannot be read is lost with all that it held, and the store goes on
     /// without it: what it held is refused as damaged until it is repaired.
-    pub(super) fn mount_leaf_read(&mut self, mem: u32, buffer: &BufMut, result: &io::Result<()>) {
-        let at = self.index.loading(mem).0;
-        let wrong = result.is_err() || self.read_leaf(mem, buffer).is_none();
-        if let Some(mount) = &mut self.mount
-            && wrong
-        {
-            let failed = mount.read_again.entry(at).or_default();
+    pub(super) fn leaf_read(
+        &mut self,
+        store: &mut Store,
+        mem: u32,
+        buffer: &BufMut,
+        result: &io::Result<()>,
+    ) -> Result<(), MountError> {
+        let at = store.index.loading(mem).0;
+        let wrong = result.is_err() || store.read_leaf(mem, buffer).is_none();
+        if wrong {
+            let failed = self.applying.read_again.entry(at).or_default();
             let pause = match result {
                 // What is read and is wrong may be the way's fault, once.
                 Ok(()) if *failed > 0 => None,
-                _ => Store::read_pause(*failed),
+                _ => Mount::read_pause(*failed),
             };
             *failed += 1;
             if let Some(pause) = pause {
-                self.report.read_again += 1;
-                mount.leaves_again.push((mem, self.now.plus(pause)));
-                return;
+                store.report.read_again += 1;
+                self.applying.leaves_again.push((mem, store.env.now.plus(pause)));
+                return Ok(());
             }
             if let Err(error) = result
-                && !self.config.faults.has(Fault::UnreadableIsTorn)
+                && !store.config.faults.has(Fault::UnreadableIsTorn)
             {
                 // It may be whole: a mount without it would forget for good what it holds.
-                if let Some(slot) = self.index.page_of(at) {
-                    mount.offset = self.superblock.geometry.slot_offset(slot);
+                if let Some(slot) = store.index.page_of(at) {
+                    self.reading.offset = store.superblock.geometry.slot_offset(slot);
                 }
-                return self.mount_device_failed("a read", error);
+                return Err(self.device_failed("a read", error));
             }
         }
-        if self.take_leaf(mem, buffer, result).is_err() {
-            self.index.lose(at);
-            self.report.leaves_lost += 1;
+        if store.take_leaf(mem, buffer, result).is_err() {
+            store.index.lose(at);
+            store.report.leaves_lost += 1;
             // Its page is in the map of slots, whatever the log says further on; unless a map that is newer than the
             // chunk's line knows that the chunk has gone.
-            for slot in std::mem::take(&mut self.index.released_pages) {
-                if self.slot_map.has(slot) {
-                    self.slot_map.release(slot);
+            for slot in std::mem::take(&mut store.index.released_pages) {
+                if store.space.map.has(slot) {
+                    store.space.map.release(slot);
                 }
-                self.checkpoint.retire(slot);
+                store.checkpoint.retire(slot);
             }
         }
-        let Some(mount) = &mut self.mount else { return };
-        mount.leaves_reading -= 1;
-        if mount.leaves_reading == 0 {
-            self.mount_step(Ok(()));
+        self.applying.leaves_reading -= 1;
+        if self.applying.leaves_reading == 0 {
+            return self.next_step(store);
         }
+        Ok(())
     }
 
     /// Reads the leaves again whose pause is over.
-    pub(super) fn read_leaves_again(&mut self) {
-        let now = self.now;
-        let Some(mount) = &mut self.mount else { return };
-        let due: Vec<u32> = mount
+    pub(super) fn read_leaves_again(&mut self, store: &mut Store) {
+        let now = store.env.now;
+        let due: Vec<u32> = self
+            .applying
             .leaves_again
             .extract_if(.., |(_, at)| *at <= now)
             .map(|(mem, _)| mem)
             .collect();
         for mem in due {
-            let at = self.index.loading(mem).0;
-            let buffer = self.take_surely(PAGE_BYTES);
-            let slot = self.index.page_of(at).expect("a leaf that is being read has a page");
-            let offset = self.superblock.geometry.slot_offset(slot);
-            self.start_read(Io::Leaf { mem }, offset, buffer);
+            let at = store.index.loading(mem).0;
+            let buffer = store.env.take_surely(PAGE_BYTES);
+            let slot = store.index.page_of(at).expect("a leaf that is being read has a page");
+            let offset = store.superblock.geometry.slot_offset(slot);
+            store.env.start_read(Io::Leaf { mem }, offset, buffer);
         }
     }
 
     /// The chunk of a record, if the record is not in the checkpoint already (rule D5).
-    fn replayed_chunk(&mut self, id: ChunkId, previous: Version, first: u64) -> Result<Option<ChunkKey>, MountError> {
-        let Some(mount) = &mut self.mount else { return Ok(None) };
-        if is_in_checkpoint(&self.index, mount, id, first) {
+    fn replayed_chunk(
+        &mut self,
+        store: &mut Store,
+        id: ChunkId,
+        previous: Version,
+        first: u64,
+    ) -> Result<Option<ChunkKey>, MountError> {
+        if is_in_checkpoint(&store.index, self, id, first) {
             return Ok(None);
         }
-        let key = self.index.touch(id);
-        mount.positions.resize(self.index.end() as usize, 0);
-        let durable = self.index.chunk(key).durable;
-        if durable != previous && !self.config.faults.has(Fault::AnyPredecessor) {
+        let key = store.index.touch(id);
+        self.loaded.positions.resize(store.index.end() as usize, 0);
+        let durable = store.index.chunk(key).durable;
+        if durable != previous && !store.config.faults.has(Fault::AnyPredecessor) {
             return Err(MountError::Inconsistent {
                 what: format!(
                     "chunk {id} is at {durable}, and page {first} of the log has a write that follows {previous}"
@@ -268,170 +272,134 @@ impl Store {
         Ok(Some(key))
     }
 
-    fn check_slot(&self, slot: Slot, count: u32) -> Result<(), MountError> {
-        let slots = self.superblock.geometry.slots;
-        if slot.0.checked_add(count).is_none_or(|end| end > slots) {
-            return Err(MountError::Inconsistent {
-                what: format!("a record of the log names slot {slot} of {slots}"),
-            });
+    fn replay(&mut self, store: &mut Store, record: Record, first: u64) -> Result<(), MountError> {
+        match (step_of(&record), record) {
+            (Some((chunk, previous, next)), change) => {
+                if let Some(key) = self.replayed_chunk(store, chunk, previous, first)? {
+                    self.replay_change(store, key, change, first)?;
+                    let chunk = store.index.chunk_mut(key);
+                    chunk.durable = next;
+                    chunk.accepted = next;
+                    chunk.accepted_snapshot = chunk.snapshot;
+                    chunk.accepted_state = chunk.newest_state();
+                }
+            }
+            (None, Record::Fence(fence)) => store.fences.adopt(&fence),
+            (
+                None,
+                Record::Drop {
+                    chunk,
+                    snapshot,
+                    kept_for,
+                },
+            ) => {
+                if let Some(key) = store.index.find(chunk)
+                    && !is_in_checkpoint(&store.index, self, chunk, first)
+                {
+                    self.replay_drop(store, key, snapshot, kept_for, first);
+                }
+            }
+            (None, _) => unreachable!("every other record has a step"),
         }
         Ok(())
     }
 
-    fn replay(&mut self, record: Record, first: u64) -> Result<(), MountError> {
-        match record {
-            Record::Fence(fence) => self.fences.adopt(&fence),
+    /// What a record makes of its chunk, but for the version.
+    fn replay_change(
+        &mut self,
+        store: &mut Store,
+        key: ChunkKey,
+        change: Record,
+        first: u64,
+    ) -> Result<(), MountError> {
+        match change {
             Record::Write {
-                chunk,
                 version,
-                previous,
                 snapshot,
                 range,
                 runs,
                 sums,
+                ..
             } => {
-                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
-                    return Ok(());
-                };
-                self.index.begin_change(key, snapshot);
+                store.index.begin_change(key, snapshot);
                 let mut blocks = range.iter().zip(sums);
                 for run in runs {
-                    self.check_slot(run.slot, run.count)?;
+                    check_slot(store, run.slot, run.count)?;
                     for n in 0..run.count {
                         let Some((block, sum)) = blocks.next() else { break };
                         let slot = run.slot.plus(n);
-                        self.replay_entry(key, block, Entry { slot, sum, version }, first, User::First);
+                        self.replay_entry(store, key, block, Entry { slot, sum, version }, first, User::First);
                     }
                 }
-                self.replayed(key, version);
             }
             Record::Clear {
-                chunk,
                 version,
-                previous,
                 snapshot,
                 range,
+                ..
             } => {
-                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
-                    return Ok(());
-                };
-                self.index.begin_change(key, snapshot);
-                let lost = range.iter().any(|block| self.index.is_lost(key, block));
-                if lost {
-                    for block in range.iter() {
-                        self.replay_entry(key, block, Entry::cleared(version), first, User::First);
-                    }
-                } else {
-                    let (held, mount) = (&mut self.slot_map, &self.mount);
-                    self.index
-                        .clear(key, range, version, |slot| release(held, mount.as_deref(), slot, first));
-                }
-                self.retire_replayed(first);
-                self.replayed(key, version);
+                store.index.begin_change(key, snapshot);
+                self.replay_clear(store, key, range, version, first);
             }
-            Record::Roll {
-                chunk,
-                version,
-                previous,
-                snapshot,
-                entries,
-                last,
-            } => {
-                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
-                    return Ok(());
-                };
-                self.index.begin_change(key, snapshot);
-                self.replay_entries(key, entries, first, User::First)?;
-                self.replayed(key, if last { version } else { previous });
+            Record::Roll { snapshot, entries, .. } => {
+                store.index.begin_change(key, snapshot);
+                self.replay_entries(store, key, entries, first, User::First)?;
             }
-            Record::Clone {
-                chunk,
-                origin,
-                version,
-                entries,
-                last,
-            } => {
-                let Some(key) = self.replayed_chunk(chunk, Version::NONE, first)? else {
-                    return Ok(());
-                };
-                self.index.begin_change(key, SnapshotId::HEAD);
-                self.index.set_origin(key, origin);
-                self.replay_entries(key, entries, first, User::Another)?;
-                self.replayed(key, if last { version } else { Version::NONE });
+            Record::Clone { origin, entries, .. } => {
+                store.index.begin_change(key, SnapshotId::HEAD);
+                store.index.set_origin(key, origin);
+                self.replay_entries(store, key, entries, first, User::Another)?;
             }
-            Record::Join {
-                chunk,
-                version,
-                previous,
-                base,
-                snapshot,
-            } => {
-                let Some(key) = self.replayed_chunk(chunk, previous, first)? else {
-                    return Ok(());
-                };
-                self.index.join(key, base, snapshot);
-                self.replayed(key, version);
+            Record::Join { base, snapshot, .. } => store.index.join(key, base, snapshot),
+            Record::Mend { entries, .. } => {
+                self.replay_entries(store, key, entries, first, User::First)?;
+                store.index.loosen(key);
             }
-            Record::Mend {
-                chunk,
-                version,
-                entries,
-            } => {
-                let Some(key) = self.replayed_chunk(chunk, version, first)? else {
-                    return Ok(());
-                };
-                self.replay_entries(key, entries, first, User::First)?;
-                self.index.loosen(key);
-                self.replayed(key, version);
-            }
-            Record::Whole { chunk, version } => {
-                let Some(key) = self.replayed_chunk(chunk, version, first)? else {
-                    return Ok(());
-                };
-                self.index.whole(key);
-                self.replayed(key, version);
-            }
-            Record::Drop {
-                chunk,
-                snapshot,
-                kept_for,
-            } => {
-                let known = self
-                    .mount
-                    .as_ref()
-                    .is_some_and(|mount| is_in_checkpoint(&self.index, mount, chunk, first));
-                if let Some(key) = self.index.find(chunk)
-                    && !known
-                {
-                    let (held, mount) = (&mut self.slot_map, &self.mount);
-                    let mut free = |slot| release(held, mount.as_deref(), slot, first);
-                    self.index.keep_for(key, kept_for);
-                    self.index.drop_of(key, snapshot, &mut free);
-                    self.retire_replayed(first);
-                    let chunk = self.index.chunk(key);
-                    if chunk.deleted && chunk.state_count() == 0 {
-                        self.checkpoint.forgotten.push((chunk.id, first + 1));
-                        self.index.forget(key);
-                        if let Some(mount) = &mut self.mount {
-                            mount.positions[key.0 as usize] = 0;
-                        }
-                    }
-                }
-            }
+            Record::Whole { .. } => store.index.whole(key),
+            Record::Fence(_) | Record::Drop { .. } => unreachable!("neither has a step"),
         }
         Ok(())
     }
 
-    fn replayed(&mut self, key: ChunkKey, version: Version) {
-        let chunk = self.index.chunk_mut(key);
-        chunk.durable = version;
-        chunk.accepted = version;
-        chunk.accepted_snapshot = chunk.snapshot;
-        chunk.accepted_state = chunk.newest_state();
+    fn replay_clear(&mut self, store: &mut Store, key: ChunkKey, range: BlockRange, version: Version, first: u64) {
+        let lost = range.iter().any(|block| store.index.is_lost(key, block));
+        if lost {
+            for block in range.iter() {
+                self.replay_entry(store, key, block, Entry::cleared(version), first, User::First);
+            }
+        } else {
+            let (map, mount) = (&mut store.space.map, &*self);
+            store
+                .index
+                .clear(key, range, version, |slot| release(map, mount, slot, first));
+        }
+        self.retire_replayed(store, first);
+    }
+
+    fn replay_drop(
+        &mut self,
+        store: &mut Store,
+        key: ChunkKey,
+        snapshot: SnapshotId,
+        kept_for: SnapshotId,
+        first: u64,
+    ) {
+        let (map, mount) = (&mut store.space.map, &*self);
+        let mut free = |slot| release(map, mount, slot, first);
+        store.index.keep_for(key, kept_for);
+        store.index.drop_of(key, snapshot, &mut free);
+        self.retire_replayed(store, first);
+        let chunk = store.index.chunk(key);
+        if chunk.deleted && chunk.state_count() == 0 {
+            store.checkpoint.forgotten.push((chunk.id, first + 1));
+            store.index.forget(key);
+            self.loaded.positions[key.0 as usize] = 0;
+        }
     }
 
     fn replay_entries(
         &mut self,
+        store: &mut Store,
         key: ChunkKey,
         entries: Vec<RollEntry>,
         first: u64,
@@ -439,162 +407,181 @@ impl Store {
     ) -> Result<(), MountError> {
         for entry in entries {
             if entry.slot != Slot::NONE {
-                self.check_slot(entry.slot, 1)?;
+                check_slot(store, entry.slot, 1)?;
             }
             let new = Entry {
                 slot: entry.slot,
                 sum: if entry.slot == Slot::NONE { 0 } else { entry.sum },
                 version: entry.version,
             };
-            self.replay_entry(key, entry.block, new, first, user);
+            self.replay_entry(store, key, entry.block, new, first, user);
         }
         Ok(())
     }
 
     /// One block gets its entry, and the map of slots what follows from it, where it is not there already.
-    fn replay_entry(&mut self, key: ChunkKey, block: BlockIndex, entry: Entry, first: u64, user: User) {
-        if !self.index.is_lost(key, block)
-            && let Some(old) = self.index.set(key, block, entry)
+    fn replay_entry(
+        &mut self,
+        store: &mut Store,
+        key: ChunkKey,
+        block: BlockIndex,
+        entry: Entry,
+        first: u64,
+        user: User,
+    ) {
+        if !store.index.is_lost(key, block)
+            && let Some(old) = store.index.set(key, block, entry)
         {
-            release(&mut self.slot_map, self.mount.as_deref(), old, first);
+            release(&mut store.space.map, self, old, first);
         }
-        let counted = self.mount.as_ref();
-        let counted = counted.is_some_and(|mount| counts(mount, entry.slot, first));
+        let counted = counts(self, entry.slot, first);
         // Where a leaf is lost nobody knows which slots were given back from it before they were used again.
-        let used_again = self.report.leaves_lost > 0 && entry.has_data() && self.slot_map.has(entry.slot);
+        let used_again = store.report.leaves_lost > 0 && entry.has_data() && store.space.map.has(entry.slot);
         match user {
             _ if !entry.has_data() || !counted => {}
             User::First if used_again => {}
             User::First => {
-                self.slot_map.claim(entry.slot);
+                store.space.map.claim(entry.slot);
             }
             User::Another => {
-                self.slot_map.share(entry.slot);
+                store.space.map.share(entry.slot);
             }
         }
     }
 
     /// Pages of leaves that replay has made needless: the checkpoint on the disk names them still.
-    fn retire_replayed(&mut self, first: u64) {
-        let pages = std::mem::take(&mut self.index.released_pages);
+    fn retire_replayed(&mut self, store: &mut Store, first: u64) {
+        let pages = std::mem::take(&mut store.index.released_pages);
         for slot in pages {
-            release(&mut self.slot_map, self.mount.as_deref(), slot, first);
-            self.checkpoint.retire(slot);
+            release(&mut store.space.map, self, slot, first);
+            store.checkpoint.retire(slot);
         }
-    }
-
-    /// The map of slots as it follows from the index, all of which is in memory (after a checkpoint of version 1).
-    pub(super) fn held_by_index(&self) -> Result<SlotMap, MountError> {
-        let mut held = SlotMap::new(self.superblock.geometry.slots);
-        let mut slots = FxHashSet::default();
-        for key in self.index.keys() {
-            slots.clear();
-            for at in self.index.all_leaves(key) {
-                if let Some(page) = self.index.page_of(at) {
-                    held.claim(page);
-                }
-                if self.index.leaf(at) == Leaf::Here {
-                    let entries = self.index.entries_of(at).filter(|entry| entry.has_data());
-                    slots.extend(entries.map(|entry| entry.slot));
-                }
-            }
-            for &slot in &slots {
-                if !held.has(slot) {
-                    held.claim(slot);
-                } else if self.index.origins() > 0 {
-                    held.share(slot);
-                } else {
-                    let id = self.index.chunk(key).id;
-                    return Err(MountError::Inconsistent {
-                        what: format!("slot {slot} is used twice, once by chunk {id}"),
-                    });
-                }
-            }
-        }
-        Ok(held)
     }
 
     /// Is there a page behind the end of the chain that says that what is missing was durable? Then it is damage.
-    pub(super) fn lookahead_read(&mut self, first: u64, buffer: &[u8]) -> Result<(), MountError> {
-        let superblock = self.superblock;
-        let Some(mount) = &mut self.mount else { return Ok(()) };
+    pub(super) fn lookahead_read(&mut self, store: &mut Store, first: u64, buffer: &[u8]) -> Result<(), MountError> {
+        let superblock = store.superblock;
         let mut sequence = first;
         for bytes in buffer.chunks_exact(PAGE_BYTES) {
-            if let Some(page) = LogPage::decode(bytes, self.id) {
+            if let Some(page) = LogPage::decode(bytes, store.env.id) {
                 let header = page.header;
                 let proof = header.sequence == sequence && header.mount == superblock.mount;
                 if proof && header.sequence >= superblock.mount_start {
-                    mount.mark = mount.mark.max(header.mark);
+                    self.chain.mark = self.chain.mark.max(header.mark);
                     // Something is missing before it; whether it was durable the marks say (rule D4).
-                    self.report.ended_short = true;
+                    store.report.ended_short = true;
                 }
             }
             sequence += 1;
         }
-        mount.phase = Phase::Lookahead(sequence);
+        self.phase = Phase::Lookahead(sequence);
         Ok(())
     }
 
     /// Starts to read back the data of the next batch, or ends the replay.
-    pub(super) fn verify_next(&mut self) -> Result<(), MountError> {
-        let geometry = self.superblock.geometry;
+    pub(super) fn verify_next(&mut self, store: &mut Store) -> Result<(), MountError> {
+        let geometry = store.superblock.geometry;
         loop {
-            let Some(mount) = &mut self.mount else { return Ok(()) };
             // What the chain has is all there is: a mark beyond it says that durable pages are missing (D4).
-            let read_end = mount.unverified.back().map_or(mount.end, |batch| batch.end);
-            if mount.mark > read_end && !self.config.faults.has(Fault::EndAtFirstBad) {
-                let (sequence, mark) = (mount.next, mount.mark);
+            let read_end = self.chain.unverified.back().map_or(self.chain.end, |batch| batch.end);
+            if self.chain.mark > read_end && !store.config.faults.has(Fault::EndAtFirstBad) {
+                let (sequence, mark) = (self.chain.next, self.chain.mark);
                 return Err(MountError::LogDamaged {
                     offset: geometry.log_page_offset(sequence),
                     sequence,
                     what: format!("it cannot be read, but all pages below {mark} were durable"),
                 });
             }
-            if let Some((run, _)) = mount.to_verify.front() {
+            if let Some((run, _)) = self.to_verify.front() {
                 let (offset, bytes) = (geometry.slot_offset(run.slot), run.count as usize * PAGE_BYTES);
-                self.mount_read(offset, bytes);
+                self.read(store, offset, bytes);
                 return Ok(());
             }
-            if mount.verifying {
+            if self.verifying {
                 // All data of the batch was whole.
-                mount.verifying = false;
-                if let Some(batch) = mount.unverified.pop_front() {
-                    self.report.records_verified += batch.records.len() as u64;
-                    mount.then = AfterApply::Verify;
-                    mount.phase = Phase::Apply;
-                    self.accept_batch(batch);
+                self.verifying = false;
+                if let Some(batch) = self.chain.unverified.pop_front() {
+                    store.report.records_verified += batch.records.len() as u64;
+                    self.applying.then = AfterApply::Verify;
+                    self.phase = Phase::Apply;
+                    self.accept_batch(store, batch);
                 }
-                return self.mount_next();
+                return self.next_step(store);
             }
-            let Some(batch) = mount.unverified.front() else {
+            let Some(batch) = self.chain.unverified.front() else {
                 // A batch that was cut off among its own pages.
-                self.report.ended_short |= mount.next > mount.end;
-                return self.mount_finish();
+                store.report.ended_short |= self.chain.next > self.chain.end;
+                return self.finish(store);
             };
-            mount.verifying = true;
-            let covered = batch.end <= mount.mark || self.config.faults.has(Fault::ReplayUnverified);
+            self.verifying = true;
+            let covered = batch.end <= self.chain.mark || store.config.faults.has(Fault::ReplayUnverified);
             if !covered {
-                mount.to_verify = runs_of(&batch.records, geometry.slots, &self.index);
+                self.to_verify = runs_of(&batch.records, geometry.slots, &store.index);
             }
         }
     }
 
     /// A run of blocks was read back.
-    pub(super) fn verify_read(&mut self, buffer: &[u8], readable: bool) -> Result<(), MountError> {
-        let Some(mount) = &mut self.mount else { return Ok(()) };
-        let Some((_, sums)) = mount.to_verify.pop_front() else {
+    pub(super) fn verify_read(&mut self, store: &mut Store, buffer: &[u8], readable: bool) -> Result<(), MountError> {
+        let Some((_, sums)) = self.to_verify.pop_front() else {
             return Ok(());
         };
         let mut blocks = buffer.chunks_exact(PAGE_BYTES).zip(&sums);
         let whole = readable && blocks.all(|(block, &sum)| amita_types::crc32c(block) == sum);
         if !whole {
             // The end of the log: what a crash left unfinished. Nothing from here on was acknowledged.
-            self.report.ended_short = true;
-            self.report.batches_dropped = mount.unverified.len() as u64;
-            mount.unverified.clear();
-            mount.to_verify.clear();
-            mount.verifying = false;
+            store.report.ended_short = true;
+            store.report.batches_dropped = self.chain.unverified.len() as u64;
+            self.chain.unverified.clear();
+            self.to_verify.clear();
+            self.verifying = false;
         }
         Ok(())
+    }
+}
+
+fn check_slot(store: &Store, slot: Slot, count: u32) -> Result<(), MountError> {
+    let slots = store.superblock.geometry.slots;
+    if slot.0.checked_add(count).is_none_or(|end| end > slots) {
+        return Err(MountError::Inconsistent {
+            what: format!("a record of the log names slot {slot} of {slots}"),
+        });
+    }
+    Ok(())
+}
+
+/// The chunk of a record, the version that it must have, and the one that it gets. What drops a chunk has neither.
+fn step_of(record: &Record) -> Option<(ChunkId, Version, Version)> {
+    match *record {
+        Record::Write {
+            chunk,
+            version,
+            previous,
+            ..
+        }
+        | Record::Clear {
+            chunk,
+            version,
+            previous,
+            ..
+        }
+        | Record::Join {
+            chunk,
+            version,
+            previous,
+            ..
+        } => Some((chunk, previous, version)),
+        Record::Roll {
+            chunk,
+            version,
+            previous,
+            last,
+            ..
+        } => Some((chunk, previous, if last { version } else { previous })),
+        Record::Clone {
+            chunk, version, last, ..
+        } => Some((chunk, Version::NONE, if last { version } else { Version::NONE })),
+        Record::Mend { chunk, version, .. } | Record::Whole { chunk, version } => Some((chunk, version, version)),
+        Record::Fence(_) | Record::Drop { .. } => None,
     }
 }

@@ -39,19 +39,21 @@ pub(super) struct StagedRoll {
 impl Store {
     /// Roll-forwards of these volumes' older owners will never be whole.
     pub(super) fn drop_staged(&mut self, volumes: &RangeInclusive<VolumeId>, below: Generation) {
-        self.rolls
+        self.ops
+            .rolls
             .retain(|staged| !volumes.contains(&staged.chunk.volume) || staged.generation >= below);
     }
 
     /// The group has moved on: parts of before are refused, and those that came will never be whole.
     pub(super) fn drop_staged_before(&mut self, group: GroupId, epoch: Epoch) {
-        self.rolls
+        self.ops
+            .rolls
             .retain(|staged| staged.group != group || staged.epoch >= epoch);
     }
 
     /// The link is gone: the parts that are missing will never come by it.
     pub(super) fn drop_staged_of(&mut self, link: LinkId) {
-        self.rolls.retain(|staged| staged.link != link);
+        self.ops.rolls.retain(|staged| staged.link != link);
     }
 
     /// One part of a roll-forward. Parts are kept until the last; then all are applied by one record, or none (R6).
@@ -96,34 +98,34 @@ impl Store {
         if let Some(key) = self.index.find(chunk)
             && self.index.chunk(key).durable == version
         {
-            self.counters.resends += 1;
+            self.env.counters.resends += 1;
             return self.answer(asker, AnswerBody::Done, Slice::default());
         }
         // What an older link still brings is not mixed with what the present one does.
         let any_link = self.config.faults.has(Fault::RollsOfAnyLink);
         let one = |roll: &StagedRoll| roll.chunk == chunk && (any_link || roll.link == asker.link);
-        if first && !last && self.rolls.len() >= MAX_STAGED_ROLLS {
-            let now = self.now;
-            self.rolls.retain(|roll| now.since(roll.at) < STAGED_LONG);
+        if first && !last && self.ops.rolls.len() >= MAX_STAGED_ROLLS {
+            let now = self.env.now;
+            self.ops.rolls.retain(|roll| now.since(roll.at) < STAGED_LONG);
         }
-        let place = self.rolls.iter().position(one);
+        let place = self.ops.rolls.iter().position(one);
         let place = match place {
             Some(place) if first => {
-                self.rolls[place] = staged;
+                self.ops.rolls[place] = staged;
                 place
             }
             Some(place) => place,
             // What is whole already takes no place.
-            None if first && (last || self.rolls.len() < MAX_STAGED_ROLLS) => {
-                self.rolls.push(staged);
-                self.rolls.len() - 1
+            None if first && (last || self.ops.rolls.len() < MAX_STAGED_ROLLS) => {
+                self.ops.rolls.push(staged);
+                self.ops.rolls.len() - 1
             }
             None if first => return self.refuse(asker, Refusal::Busy),
             // The first part was lost with a restart: the sequencer begins again when it sees what is here.
             None => return self.wrong_roll(asker, chunk),
         };
-        let roll = &mut self.rolls[place];
-        roll.at = self.now;
+        let roll = &mut self.ops.rolls[place];
+        roll.at = self.env.now;
         let follows = match (roll.change.entries.last(), entries.first()) {
             (Some(before), Some(next)) => before.block < next.block,
             _ => true,
@@ -131,7 +133,7 @@ impl Store {
         let same = (roll.version, roll.previous, roll.snapshot, roll.generation, roll.link)
             == (version, previous, snapshot, asker.generation, asker.link);
         if !same || !follows || roll.change.entries.len() + entries.len() > MAX_BLOCKS_PER_CHUNK as usize {
-            self.rolls.swap_remove(place);
+            self.ops.rolls.swap_remove(place);
             return self.wrong_roll(asker, chunk);
         }
         for entry in entries {
@@ -149,7 +151,7 @@ impl Store {
         if !last {
             return self.answer(asker, AnswerBody::Done, Slice::default());
         }
-        let roll = self.rolls.swap_remove(place);
+        let roll = self.ops.rolls.swap_remove(place);
         let asked = Asked {
             chunk,
             version,

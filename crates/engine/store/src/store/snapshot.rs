@@ -3,7 +3,7 @@
 use super::op::{Change, Op};
 use super::{Asker, Store};
 use crate::format::record::RollEntry;
-use crate::index::{ChunkKey, Leaf, Location, NO_OP, PARTS, Seen, WORST_BYTES_PER_CLEAR};
+use crate::index::{ChunkKey, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, MAX_SNAPSHOTS, Problem, Refusal};
 use amita_types::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
@@ -95,7 +95,7 @@ impl Store {
     }
 
     /// Finds what is to be dropped next. `None`: not yet; `Some(false)`: the change has ended without.
-    pub(super) fn prepare_keep(&mut self, key: u32) -> Option<bool> {
+    pub(super) fn prepare_keep(&mut self, key: OpSlot) -> Option<bool> {
         let op = self.ops.get(key);
         let chunk_key = op.chunk;
         let chunk = self.index.chunk(chunk_key);
@@ -147,7 +147,7 @@ impl Store {
     /// ever mend it. What the leaf named is not known, and stays in use.
     pub(super) fn drops_wrong_leaf(&mut self, chunk: ChunkKey, at: Location) -> bool {
         let key = self.index.chunk(chunk).first_waiting;
-        if key == NO_OP || at.chunk != chunk {
+        if key == OpSlot::NONE || at.chunk != chunk {
             return false;
         }
         match &mut self.ops.get_mut(key).change {
@@ -160,7 +160,7 @@ impl Store {
     }
 
     /// Are these leaves here? Else they are read, and the change waits.
-    pub(super) fn have_leaves(&mut self, key: u32, needed: &[Location]) -> bool {
+    pub(super) fn have_leaves(&mut self, key: OpSlot, needed: &[Location]) -> bool {
         let away = |at: &&Location| !matches!(self.index.leaf(**at), Leaf::Here | Leaf::Lost);
         let missing: Vec<Location> = needed.iter().filter(away).copied().collect();
         if missing.is_empty() {
@@ -174,7 +174,7 @@ impl Store {
     }
 
     /// A state, or the chunk itself, is durably dropped.
-    pub(super) fn apply_keep(&mut self, key: u32, position: u64) {
+    pub(super) fn apply_keep(&mut self, key: OpSlot, position: u64) {
         let op = self.ops.get_mut(key);
         let (chunk, asker) = (op.chunk, op.asker.take());
         let Change::Keep(keep) = std::mem::replace(&mut op.change, Change::Clear) else {
@@ -182,14 +182,14 @@ impl Store {
         };
         self.ops.remove(key);
         self.unlogged_less(asker);
-        let reads = self.window.next();
-        let (held, freed) = (&mut self.slot_map, &mut self.freed);
+        let reads = self.space.window.next();
+        let (held, freed) = (&mut self.space.map, &mut self.space.freed);
         let mut free = |slot| {
             if held.release(slot) {
                 freed.push(slot, position, reads);
             }
         };
-        self.counters.drops += 1;
+        self.env.counters.drops += 1;
         // Only now, as replay of the record does: until then the checkpoint's map and directory agree on its page.
         for &at in keep.wrong.iter().filter(|&&at| keep.has_lost(at)) {
             if matches!(self.index.leaf(at), Leaf::Away(_)) {
@@ -225,18 +225,18 @@ impl Store {
     }
 
     /// A change that came to nothing, or cannot be made, ends; those behind it go on.
-    pub(super) fn end_unlogged(&mut self, key: u32, result: Result<AnswerBody, Refusal>) {
+    pub(super) fn end_unlogged(&mut self, key: OpSlot, result: Result<AnswerBody, Refusal>) {
         self.unlink(key);
         let op = self.ops.get_mut(key);
         let (chunk, asker, index_bytes, leaves) = (op.chunk, op.asker.take(), op.index_bytes, op.leaves);
         let keep = matches!(op.change, Change::Keep(_));
         let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
-        self.space.reserved -= u64::from(op.blocks);
+        self.space.claims.reserved -= u64::from(op.blocks);
         if keep && (result.is_err() || !self.index.chunk(chunk).is_there()) {
             self.index.chunk_mut(chunk).deleting = false;
         }
-        self.space.unapplied_bytes -= index_bytes;
-        self.space.unapplied_leaves -= u64::from(leaves);
+        self.space.claims.unapplied_bytes -= index_bytes;
+        self.space.claims.unapplied_leaves -= u64::from(leaves);
         self.unlogged_less(asker);
         if let Some(asker) = asker {
             match result {
@@ -265,7 +265,7 @@ impl Store {
             if known.durable > Version::NONE {
                 return self.answer(asker, AnswerBody::Done, Slice::default());
             }
-            if known.first_pending != NO_OP {
+            if known.first_pending != OpSlot::NONE {
                 // It is being made.
                 return self.refuse(asker, Refusal::Busy);
             }
@@ -274,7 +274,7 @@ impl Store {
             return self.answer(asker, AnswerBody::Done, Slice::default());
         };
         let origin_chunk = self.index.chunk(origin);
-        if origin_chunk.first_pending != NO_OP {
+        if origin_chunk.first_pending != OpSlot::NONE {
             return self.refuse(asker, Refusal::Busy);
         }
         if origin_chunk.incomplete || at <= self.index.unsure(origin) {
@@ -310,7 +310,7 @@ impl Store {
     }
 
     /// Takes over the entries of what is cloned. `None`: not yet; `Some(false)`: it cannot be made.
-    pub(super) fn prepare_clone(&mut self, key: u32) -> Option<bool> {
+    pub(super) fn prepare_clone(&mut self, key: OpSlot) -> Option<bool> {
         let Change::Clone(change) = &self.ops.get(key).change else {
             unreachable!("the caller has looked");
         };
@@ -319,7 +319,7 @@ impl Store {
         // comes again.
         let found = self.index.find(from).filter(|&origin| {
             let chunk = self.index.chunk(origin);
-            chunk.first_pending == NO_OP
+            chunk.first_pending == OpSlot::NONE
         });
         let seen = found.map(|origin| (origin, self.index.chunk(origin).seen(at)));
         let Some((origin, Seen::As(view))) = seen else {

@@ -3,11 +3,14 @@
 //! Two things can run out: slots, and the checkpoint (or the memory) that must hold the index. Both are counted in
 //! blocks here, so that one figure answers "may another block be granted?".
 
+use super::discard::Discards;
 use super::{Asker, Store};
-use crate::credits::AccountId;
+use crate::allocator::{Allocator, Freed, ReadWindow};
+use crate::credits::{AccountId, Credits};
 use crate::faults::Fault;
 use crate::format::checkpoint;
 use crate::index::{PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK};
+use crate::slot_map::SlotMap;
 use crate::status::State;
 use amita_reactor::Slice;
 use amita_reactor::buggify::{Point, buggify};
@@ -31,9 +34,27 @@ const FEW_BLOCKS: u64 = 8 * amita_types::MAX_IO_BLOCKS as u64;
 /// What ended accounts had in flight is kept up to this part of what could be granted.
 const LINGER_SHARE: u64 = 4;
 
-/// What accepted changes have spoken for.
+/// Whose the slots are, and who may take them.
 #[derive(Debug, Default)]
 pub(super) struct Space {
+    /// Which are in use, as of what is durable.
+    pub map: SlotMap,
+    /// Which may be written: not in use, and not just given back.
+    pub allocator: Allocator,
+    /// Which were given back, and wait.
+    pub freed: Freed,
+    /// The reads that they may wait for.
+    pub window: ReadWindow,
+    /// What was granted.
+    pub credits: Credits,
+    /// What was accepted.
+    pub claims: Claims,
+    pub discards: Discards,
+}
+
+/// What accepted changes have spoken for.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
     /// Slots of accepted changes that have not been taken from the allocator yet.
     pub reserved: u64,
     /// What accepted changes that are not in the index yet can add to a checkpoint.
@@ -55,15 +76,15 @@ impl Store {
     fn checkpoint_room(&self) -> u64 {
         let fences = self.fences.volume_lines() as u64 * checkpoint::VOLUME_BYTES
             + self.fences.groups().len() as u64 * checkpoint::GROUP_BYTES;
-        let queued = self.fence_queue.len() as u64 + self.space.fences_logged;
+        let queued = self.ops.fences.len() as u64 + self.space.claims.fences_logged;
         let queued = queued * (checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES);
         let capacity = self.checkpoint_capacity();
-        let used = self.index.checkpoint_bytes(self.slot_map.shared())
+        let used = self.index.checkpoint_bytes(self.space.map.shared())
             + self.forgotten_bytes()
-            + self.space.unapplied_bytes
+            + self.space.claims.unapplied_bytes
             + fences
             + queued;
-        capacity.saturating_sub(used + self.credits.granted() * WORST_BYTES_PER_BLOCK)
+        capacity.saturating_sub(used + self.space.credits.granted() * WORST_BYTES_PER_BLOCK)
     }
 
     fn checkpoint_capacity(&self) -> u64 {
@@ -73,7 +94,7 @@ impl Store {
 
     /// Blocks that the memory of the index could still take.
     fn memory_room_blocks(&self) -> u64 {
-        let unapplied = self.space.unapplied_bytes / WORST_BYTES_PER_BLOCK + self.credits.granted();
+        let unapplied = self.space.claims.unapplied_bytes / WORST_BYTES_PER_BLOCK + self.space.credits.granted();
         let used = self.index.fixed_bytes() + unapplied * WORST_MEMORY_PER_BLOCK;
         self.config.index_bytes.saturating_sub(used) / WORST_MEMORY_PER_BLOCK
     }
@@ -108,25 +129,27 @@ impl Store {
         if !matches!(self.state, State::Serving) {
             return 0;
         }
-        self.credits.turn(self.now);
+        self.space.credits.turn(self.env.now);
         let spare = self.spare_blocks();
         let spare = if buggify(Point::SmallGrant) {
             spare.min(FEW_BLOCKS)
         } else {
             spare
         };
-        self.credits.grant(AccountId::new(asker.link, asker.id), spare, want)
+        self.space
+            .credits
+            .grant(AccountId::new(asker.link, asker.id), spare, want)
     }
 
     /// The asker gives credits back, or wants some.
     pub(super) fn settle(&mut self, asker: Asker, want: u32, back: u32) {
         let account = AccountId::new(asker.link, asker.id);
-        self.credits.give_back(account, back);
+        self.space.credits.give_back(account, back);
         let want = want.min(MAX_PIECES as u32);
         // Who only gives back is not topped up again: both would go on with it for ever.
         let more = if want > 0 { self.grant(&asker, want) } else { 0 };
-        let returning = self.space.unapplied_bytes > 0 || self.space_will_return();
-        let full = self.credits.is_full(self.now, account, want, more, returning);
+        let returning = self.space.claims.unapplied_bytes > 0 || self.space_will_return();
+        let full = self.space.credits.is_full(self.env.now, account, want, more, returning);
         self.answer_granting(asker, AnswerBody::Settled { full }, Slice::default(), more);
     }
 
@@ -134,11 +157,12 @@ impl Store {
     /// lingers is not more than a part of what is left, so that links that come and go again and again do not take all of it.
     pub(super) fn linger(&mut self, in_flight: u64) {
         if in_flight > 0 && !self.config.faults.has(Fault::GrantsEndAtOnce) {
-            self.credits.turn(self.now);
-            let lingering = self.credits.lingering();
+            self.space.credits.turn(self.env.now);
+            let lingering = self.space.credits.lingering();
             let most = (self.spare_blocks() + lingering) / LINGER_SHARE;
-            self.credits
-                .linger(self.now, in_flight.min(most.saturating_sub(lingering)));
+            self.space
+                .credits
+                .linger(self.env.now, in_flight.min(most.saturating_sub(lingering)));
         }
     }
 
@@ -146,14 +170,14 @@ impl Store {
     pub(super) fn charge(&mut self, asker: Asker, blocks: u32) -> bool {
         let account = AccountId::new(asker.link, asker.id);
         let beyond = self.beyond_blocks();
-        let taken = self.credits.take(account, blocks, beyond);
+        let taken = self.space.credits.take(account, blocks, beyond);
         self.reserve_taken(taken, blocks)
     }
 
     /// The same for a roll-forward, for which its sender has no credits.
     pub(super) fn charge_roll(&mut self, blocks: u32) -> bool {
         let beyond = self.beyond_blocks();
-        let taken = self.credits.take_rolled(blocks, beyond);
+        let taken = self.space.credits.take_rolled(blocks, beyond);
         self.reserve_taken(taken, blocks)
     }
 
@@ -166,7 +190,7 @@ impl Store {
 
     fn reserve_taken(&mut self, taken: bool, blocks: u32) -> bool {
         if taken {
-            self.space.reserved += u64::from(blocks);
+            self.space.claims.reserved += u64::from(blocks);
         }
         taken
     }
@@ -174,9 +198,9 @@ impl Store {
     /// Slots that nothing has spoken for: what is granted counts with its leaves, and every leaf that has changed needs a
     /// slot in the next checkpoint.
     fn free_slots(&self) -> u64 {
-        let leaves = u64::from(self.index.dirty()) + self.space.unapplied_leaves;
-        let spoken_for = self.space.reserved + leaves + self.credits.granted() * SLOTS_PER_BLOCK;
-        u64::from(self.allocator.free()).saturating_sub(spoken_for)
+        let leaves = u64::from(self.index.dirty()) + self.space.claims.unapplied_leaves;
+        let spoken_for = self.space.claims.reserved + leaves + self.space.credits.granted() * SLOTS_PER_BLOCK;
+        u64::from(self.space.allocator.free()).saturating_sub(spoken_for)
     }
 
     /// Slots that may be nobody's for a while.
@@ -197,7 +221,7 @@ impl Store {
 
     /// Will slots be free again without anybody giving something up?
     pub(super) fn space_will_return(&self) -> bool {
-        let unused = u64::from(self.freed.slots()) + self.checkpoint.retired() + self.discarding();
+        let unused = u64::from(self.space.freed.slots()) + self.checkpoint.retired() + self.discarding();
         unused > 0 || self.index.dirty() > 0
     }
 
@@ -221,14 +245,14 @@ impl Store {
         let oldest = if self.config.faults.has(Fault::NoPin) {
             u64::MAX
         } else {
-            self.window.oldest()
+            self.space.window.oldest()
         };
-        while let Some(run) = self.freed.pop(mark, oldest) {
+        while let Some(run) = self.space.freed.pop(mark, oldest) {
             if self.config.faults.has(Fault::LosesSlots) && run.slot.0.is_multiple_of(64) {
                 continue;
             }
-            if !self.allocator.give(run) {
-                self.slot_map.wrong = Some(run.slot);
+            if !self.space.allocator.give(run) {
+                self.space.map.wrong = Some(run.slot);
             }
             self.note_free(run);
         }

@@ -19,7 +19,7 @@ use super::{State, Store};
 use crate::faults::Fault;
 use crate::fences::VolumeKey;
 use crate::format::record::Fence;
-use crate::index::{ChunkKey, NO_OP};
+use crate::index::{ChunkKey, OpSlot};
 use crate::memo;
 use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
@@ -114,7 +114,7 @@ impl Store {
     /// What the metadata says that stores may hold: what nothing needs any more is dropped from now on. `None`: the metadata is not
     /// to be believed at present, and nothing is dropped on its word.
     pub fn sweep(&mut self, now: Time, holdings: Option<Arc<Holdings>>) {
-        self.now = now;
+        self.env.now = now;
         let sweep = &mut self.sweep;
         sweep.done = None;
         let Some(holdings) = holdings else {
@@ -148,16 +148,16 @@ impl Store {
     }
 
     pub(super) fn sweep_step(&mut self) {
-        if self.now < self.sweep.due {
+        if self.env.now < self.sweep.due {
             return;
         }
         let Some(holdings) = self.sweep.holdings.clone() else {
             self.sweep.due = NEVER;
             return;
         };
-        self.sweep.due = self.now.plus(PAUSE);
+        self.sweep.due = self.env.now.plus(PAUSE);
         // What was found is durable before chunks are judged by it.
-        if self.space.fences_logged > 0 {
+        if self.space.claims.fences_logged > 0 {
             return;
         }
         let early = self.config.faults.has(Fault::DropUnfenced);
@@ -174,7 +174,7 @@ impl Store {
         self.sweep.due = match std::mem::take(&mut self.sweep.failed) {
             true => {
                 self.sweep.chunks.begin(self.index.end());
-                self.now.plus(AGAIN)
+                self.env.now.plus(AGAIN)
             }
             false => {
                 self.sweep.done = Some(holdings.revision);
@@ -227,7 +227,7 @@ impl Store {
             group: memo::GROUP,
             epoch: memo::EPOCH,
             blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
-            in_sync: [self.id].into_iter().collect(),
+            in_sync: [self.env.id].into_iter().collect(),
             syncing: Default::default(),
         });
         true
@@ -236,7 +236,7 @@ impl Store {
     /// Has a group that the store knows moved on without it? Then its epoch is made durable.
     fn sweep_group(&mut self, holdings: &Holdings, at: u32) -> bool {
         let known = &self.fences.groups()[at as usize];
-        let Some(now) = holdings.group(known.id).filter(|now| !now.names(self.id)) else {
+        let Some(now) = holdings.group(known.id).filter(|now| !now.names(self.env.id)) else {
             return false;
         };
         if now.epoch <= known.epoch {
@@ -275,7 +275,7 @@ impl Store {
             let key = ChunkKey(at);
             let chunk = self.index.chunk(key);
             // What is only accepted will be there.
-            let there = chunk.is_there() || chunk.first_pending != NO_OP;
+            let there = chunk.is_there() || chunk.first_pending != OpSlot::NONE;
             if there && !chunk.deleting && self.is_left(holdings, chunk.id) {
                 self.sweep_chunk(key);
             }
@@ -294,7 +294,7 @@ impl Store {
             self.sweep.undecided |= chunk.volume != memo::VOLUME;
             return false;
         };
-        let Some(now) = holdings.group(group).filter(|now| !now.names(self.id)) else {
+        let Some(now) = holdings.group(group).filter(|now| !now.names(self.env.id)) else {
             return false;
         };
         early || self.has_adopted(now)
@@ -327,7 +327,7 @@ impl Store {
     pub(super) fn sweep_ended(&mut self, gone: bool) {
         self.sweep.going -= 1;
         self.sweep.failed |= !gone;
-        self.counters.swept += u64::from(gone);
+        self.env.counters.swept += u64::from(gone);
     }
 
     /// Is the chunk that a request names on its way out? Then whoever asks comes again, and finds nothing.

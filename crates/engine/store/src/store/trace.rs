@@ -3,6 +3,7 @@
 //! The moments are those of passes, so that nothing reads a clock for it; the core that runs the store refines them in
 //! passes that hold a traced request (`Driver::refresh`).
 
+use super::env::Env;
 use super::{Asker, Store};
 use amita_reactor::Time;
 use amita_reactor::histogram::Histogram;
@@ -41,9 +42,11 @@ impl Store {
     /// How long answers take.
     #[must_use]
     pub fn times(&self) -> &Times {
-        &self.times
+        &self.env.times
     }
+}
 
+impl Env {
     /// Counts an answer that is given now; what a traced one brings along.
     pub(super) fn time_answer(
         &mut self,

@@ -8,7 +8,7 @@ use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::fences::Right;
 use crate::format::PAGE_BYTES;
-use crate::index::{ChunkFilter, LEAF_ENTRIES, NO_OP, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
+use crate::index::{ChunkFilter, LEAF_ENTRIES, OpSlot, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, Problem, Refusal, RequestBody, Scope, Sums};
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkId, MAX_IO_BYTES, SnapshotId, Version};
@@ -40,7 +40,7 @@ enum Admission {
     /// It was applied, and is durable.
     Durable,
     /// It was accepted and is not durable yet.
-    Pending(u32),
+    Pending(OpSlot),
     /// It is neither.
     Wrong(Version),
     /// It names an older snapshot than the chunk's last change, or the volume is deleted.
@@ -120,7 +120,7 @@ impl Store {
                     previous,
                     snapshot,
                     change: RollChange::default(),
-                    at: self.now,
+                    at: self.env.now,
                 };
                 self.roll_part(asker, blocks, staged, &entries, first, last, payload);
             }
@@ -193,7 +193,7 @@ impl Store {
         }
         if version <= chunk.accepted {
             let mut pending = chunk.first_pending;
-            while pending != NO_OP {
+            while pending != OpSlot::NONE {
                 let op = self.ops.get(pending);
                 if (op.version, op.previous, op.length_bytes) == (version, previous, length) {
                     return Admission::Pending(pending);
@@ -219,23 +219,26 @@ impl Store {
         let admission = self.admit(asked, length);
         let mut paid = 0;
         if matches!(admission, Admission::Durable | Admission::Pending(_)) && blocks > 0 {
-            paid = self.credits.give_back(AccountId::new(asker.link, asker.id), blocks);
+            paid = self
+                .space
+                .credits
+                .give_back(AccountId::new(asker.link, asker.id), blocks);
         }
         match admission {
             Admission::Next => return true,
             Admission::Wrong(current) => self.refuse(asker, Refusal::WrongPredecessor { current }),
             Admission::OldSnapshot => self.invalid(asker, Problem::Snapshot),
             Admission::Durable => {
-                self.counters.resends += 1;
+                self.env.counters.resends += 1;
                 self.answer(asker, AnswerBody::Done, Slice::default());
             }
             Admission::Pending(op) => {
-                self.counters.resends += 1;
+                self.env.counters.resends += 1;
                 if self.config.faults.has(Fault::ResendAtOnce) {
                     self.answer(asker, AnswerBody::Done, Slice::default());
                 } else {
                     self.ops.get_mut(op).resent = true;
-                    self.resends.push(Resend { op, asker, paid });
+                    self.ops.resends.push(Resend { op, asker, paid });
                 }
             }
         }
@@ -318,7 +321,7 @@ impl Store {
         if !self.clear_fits(parts_of(range)) {
             // What is under way is counted at its worst, and takes less once it is in the index: the sequencer asks again.
             // To say that there is no space would cost a good store its place (R7).
-            let passing = self.space.unapplied_bytes > 0 || self.space_will_return();
+            let passing = self.space.claims.unapplied_bytes > 0 || self.space_will_return();
             return self.refuse(asker, if passing { Refusal::Busy } else { Refusal::NoSpace });
         }
         let key = self.index.touch(chunk);
@@ -361,8 +364,8 @@ impl Store {
 
     /// Puts a change behind the others of its chunk.
     pub(super) fn queue(&mut self, mut op: Op) {
-        self.space.unapplied_bytes += op.index_bytes;
-        self.space.unapplied_leaves += u64::from(op.leaves);
+        self.space.claims.unapplied_bytes += op.index_bytes;
+        self.space.claims.unapplied_leaves += u64::from(op.leaves);
         if let Some(volume) = op.asker.and_then(|asker| asker.volume) {
             self.fences.volume_mut(volume).unlogged += 1;
         }
@@ -379,19 +382,15 @@ impl Store {
 
     /// The change is in the log, or dropped: a fence need not wait for it any more (rule R6).
     pub(super) fn unlogged_less(&mut self, asker: Option<Asker>) {
-        if let Some(volume) = asker.and_then(|asker| asker.volume) {
-            let volume = self.fences.volume_mut(volume);
-            assert!(volume.unlogged > 0, "each accepted change is counted once");
-            volume.unlogged -= 1;
-        }
+        self.fences.logged(asker.and_then(|asker| asker.volume));
     }
 
     /// Answers all who wait for a change that somebody else asked for.
-    pub(super) fn answer_resends(&mut self, key: u32, mut answer: impl FnMut(&mut Store, Resend)) {
+    pub(super) fn answer_resends(&mut self, key: OpSlot, mut answer: impl FnMut(&mut Store, Resend)) {
         let mut at = 0;
-        while at < self.resends.len() {
-            if self.resends[at].op == key {
-                let resend = self.resends.swap_remove(at);
+        while at < self.ops.resends.len() {
+            if self.ops.resends[at].op == key {
+                let resend = self.ops.resends.swap_remove(at);
                 answer(self, resend);
             } else {
                 at += 1;

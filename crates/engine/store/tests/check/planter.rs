@@ -63,7 +63,6 @@ impl Planter {
                     shared.extend(counts.iter());
                     return;
                 }
-                Item::Entries1(_) => panic!("version 1"),
             });
         });
         assert!(!lines.is_empty(), "the image has a checkpoint");

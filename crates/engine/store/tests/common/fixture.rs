@@ -5,10 +5,10 @@
 //! size 1048576
 //! 0: 414d495441... 3*00 256*'7/0/1@1:2.......'     bytes at an offset; what no line names is zeros
 //! fence volume 7 generation 2 owner 13 group 1/0 epoch 2 blocks 1024 in-sync abcd0001
-//! fence volume 13 ... in-sync abcd0002 syncing abcd0001   (version 3 on)
-//! newest 7 3                                       the newest snapshot of volume 7 (version 2 on)
+//! fence volume 13 ... in-sync abcd0002 syncing abcd0001
+//! newest 7 3                                       the newest snapshot of volume 7
 //! chunk 7/0 version 2:41
-//! chunk 13/1 version 4:9 incomplete 3:2            it was last whole at 3:2 (version 3 on)
+//! chunk 13/1 version 4:9 incomplete 3:2            it was last whole at 3:2
 //! data 7/0/1 version 1:2 sum 0123abcd bytes 256*'7/0/1@1:2.......'
 //! cleared 7/0/64-127 version 1:5                   first and last block
 //! chunk 7@2/0 version 1:7                          the same at snapshot 2

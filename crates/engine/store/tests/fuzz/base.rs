@@ -23,7 +23,7 @@ pub struct Base {
 /// How many there are.
 pub const COUNT: usize = 4;
 
-/// 0: fresh; 1: a log and no checkpoint; 2: a checkpoint and a log that has wrapped; 3: the fixture of version 1.
+/// 0: fresh; 1: a log and no checkpoint; 2: a checkpoint and a log that has wrapped; 3: the fixture of this version.
 pub fn base(which: usize) -> &'static Base {
     static BASES: [OnceLock<Base>; COUNT] = [const { OnceLock::new() }; COUNT];
     BASES[which % COUNT].get_or_init(|| match which % COUNT {

@@ -180,7 +180,7 @@ pub fn checkpoint(input: &[u8]) {
         let Ok(item) = item else { break };
         items.push(item);
     }
-    // What version 1 said otherwise is written no more. A page of short items takes several where long ones leave a rest.
+    // A page of short items takes several where long ones leave a rest.
     let mut out = vec![0; 8 * PAGE_BYTES];
     let mut writer = PageWriter::new(&mut out, STORE, id, 0);
     items.retain(is_written);
@@ -200,11 +200,6 @@ pub fn checkpoint(input: &[u8]) {
 /// Does this version write such an item?
 fn is_written(item: &Item<'_>) -> bool {
     match item {
-        Item::Entries1(entries) => {
-            entries.iter().for_each(drop);
-            false
-        }
-        Item::Cleared { count, .. } => *count == 128,
         Item::Shared(counts) => counts.iter().count() > 0,
         _ => true,
     }
@@ -227,7 +222,6 @@ fn put(writer: &mut PageWriter<'_>, item: &Item<'_>) {
         }
         Item::Shared(counts) => writer.shared(&counts.iter().collect::<Vec<_>>()),
         Item::Past(past) => writer.past(*past),
-        Item::Entries1(_) => unreachable!("not written any more"),
     }
 }
 

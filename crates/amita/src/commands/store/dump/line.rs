@@ -334,12 +334,6 @@ pub(super) fn item(item: &Item<'_>) -> Vec<Line> {
                 json!({ "item": "users", "slots": list }),
             )
         }
-        Item::Entries1(entries) => {
-            let lines = entries.iter();
-            return lines
-                .map(|(block, slot, sum, version)| entry(block as u16, version, (slot.0, None), sum))
-                .collect();
-        }
     };
     vec![Line::new(format!("  {text}"), value)]
 }

@@ -1,12 +1,11 @@
 //! Reading items that came from a disk: everything is checked.
 
 use super::{
-    BITS_BYTES, BLOCKS_PER_PAGE_1, ChunkItem, Head, Header, Leaves, MAGIC, PastItem, RawChunk, RawChunk1, RawCleared,
-    RawCount, RawData1, RawEntries1, RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM,
-    StateItem, get_leaves, kind,
+    BITS_BYTES, ChunkItem, Head, Header, MAGIC, PastItem, RawChunk, RawCleared, RawCount, RawOrigin, RawPast,
+    RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves, kind,
 };
 use crate::format::record::{Fence, get_fence};
-use crate::format::{FORMAT_VERSION, FORMAT_VERSION_1, Sealed, Slot, page, sealed};
+use crate::format::{FORMAT_VERSION, Sealed, Slot, page, sealed};
 use crate::index::LEAF_ENTRIES;
 use amita_types::{ChunkId, ChunkIndex, SnapshotId, StoreId, Version, VolumeId};
 
@@ -45,8 +44,6 @@ pub enum Item<'a> {
     },
     /// Slots of the last part of the map that have more than one user.
     Shared(Counts<'a>),
-    /// Version 1: entries of the last chunk.
-    Entries1(Entries1<'a>),
 }
 
 /// One bit for each of [`SLOTS_PER_ITEM`] slots.
@@ -81,43 +78,10 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// Version 1: entries of 64 blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entries1<'a> {
-    page: u32,
-    data: u64,
-    cleared: u64,
-    bytes: &'a [u8],
-}
-
-impl<'a> Entries1<'a> {
-    /// (block, slot, plain sum, version).
-    pub fn iter(self) -> impl Iterator<Item = (u64, Slot, u32, Version)> + 'a {
-        let first = u64::from(self.page) * u64::from(BLOCKS_PER_PAGE_1);
-        let bits = move |mask: u64| {
-            (0..64)
-                .filter(move |bit| mask >> bit & 1 == 1)
-                .map(move |bit| first + bit)
-        };
-        let (with_data, cleared) = self.bytes.split_at(self.data.count_ones() as usize * RawData1::BYTES);
-        let with_data = bits(self.data)
-            .zip(with_data.chunks_exact(RawData1::BYTES))
-            .filter_map(|(block, bytes)| {
-                RawData1::get(bytes).map(|raw| (block, Slot(raw.slot), raw.sum, Version(raw.version)))
-            });
-        let cleared = bits(self.cleared).zip(cleared.chunks_exact(8)).map(|(block, bytes)| {
-            let version = u64::from_le_bytes(bytes.try_into().expect("cut into 8"));
-            (block, Slot::NONE, 0, Version(version))
-        });
-        with_data.chain(cleared)
-    }
-}
-
 /// Reads the items of a checkpoint's page that came from a disk. What follows an error means nothing.
 #[derive(Clone, Debug)]
 pub struct PageReader<'a> {
     rest: &'a [u8],
-    version: u32,
     /// The page's checksum.
     pub sum: u32,
 }
@@ -139,15 +103,8 @@ impl<'a> PageReader<'a> {
         let items = body.get(Header::BYTES..Header::BYTES + usize::from(header.used));
         Ok(PageReader {
             rest: items.ok_or("its items do not fit it")?,
-            version: header.version,
             sum,
         })
-    }
-
-    /// The version of the format that wrote it.
-    #[must_use]
-    pub fn version(&self) -> u32 {
-        self.version
     }
 
     fn read(&mut self) -> Result<Item<'a>, &'static str> {
@@ -193,11 +150,7 @@ impl<'a> PageReader<'a> {
             }
             kind::CLEARED => {
                 let raw = RawCleared::get(body).ok_or(CUT)?;
-                let count = if self.version == FORMAT_VERSION_1 {
-                    BLOCKS_PER_PAGE_1
-                } else {
-                    LEAF_ENTRIES as u32
-                };
+                let count = LEAF_ENTRIES as u32;
                 Ok(Item::Cleared {
                     first: raw.part.checked_mul(count).ok_or("a part of a chunk is impossible")?,
                     count,
@@ -229,32 +182,6 @@ impl<'a> PageReader<'a> {
                     return Err("counts have the wrong length");
                 }
                 Ok(Item::Shared(Counts(counts)))
-            }
-            kind::CHUNK_1 => {
-                let raw = RawChunk1::get(body).ok_or(CUT)?;
-                Ok(Item::Chunk(ChunkItem {
-                    chunk: id(raw.volume, raw.chunk),
-                    version: Version(raw.version),
-                    position: raw.position,
-                    born: SnapshotId::HEAD,
-                    snapshot: SnapshotId::HEAD,
-                    flags: 0,
-                    leaves: Leaves::new(),
-                }))
-            }
-            kind::ENTRIES_1 => {
-                let raw = RawEntries1::get(body).ok_or(CUT)?;
-                let bytes = &body[RawEntries1::BYTES..];
-                let expected = raw.data.count_ones() as usize * RawData1::BYTES + raw.cleared.count_ones() as usize * 8;
-                if bytes.len() != expected || raw.data & raw.cleared != 0 {
-                    return Err("entries have the wrong length");
-                }
-                Ok(Item::Entries1(Entries1 {
-                    page: raw.page,
-                    data: raw.data,
-                    cleared: raw.cleared,
-                    bytes,
-                }))
             }
             _ => Err("an item is of an unknown kind"),
         }

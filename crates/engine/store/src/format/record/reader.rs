@@ -1,10 +1,10 @@
 //! Reading records that came from a disk: everything is checked.
 
 use super::{
-    BLOCKS_1_BYTES, Blocks, FLAG_LAST, Head, ROLL_1_BYTES, RawClone, RawDrop, RawEntry, RawJoin, RawMend, RawRun,
-    RawWhole, Record, Roll, RollEntry, Run, get_fence, kind,
+    Blocks, FLAG_LAST, Head, RawClone, RawDrop, RawEntry, RawJoin, RawMend, RawRun, RawWhole, Record, Roll, RollEntry,
+    Run, get_fence, kind,
 };
-use crate::format::{Place, Slot};
+use crate::format::Slot;
 use amita_types::message::MAX_PIECES;
 use amita_types::{BlockIndex, BlockRange, ChunkId, ChunkIndex, SnapshotId, Version, VolumeId};
 use arrayvec::ArrayVec;
@@ -67,12 +67,6 @@ impl<'a> RecordReader<'a> {
                     version: Version(raw.version),
                 })
             }
-            kind::WRITE_1 => Self::write(Self::blocks_1(body)?).map(bound),
-            kind::CLEAR_1 => Self::clear(Self::blocks_1(body)?),
-            kind::ROLL_1 => {
-                let raw = body.get(..ROLL_1_BYTES).and_then(|raw| Roll::get(&with_zeros(raw)));
-                Self::roll(raw, body.get(ROLL_1_BYTES..), head.flags & FLAG_LAST != 0).map(bound)
-            }
             _ => Err("a record is of an unknown kind"),
         }
     }
@@ -80,11 +74,6 @@ impl<'a> RecordReader<'a> {
     fn blocks(body: &'a [u8]) -> Result<(Blocks, &'a [u8]), &'static str> {
         let raw = Blocks::get(body).ok_or("a record is cut off")?;
         Ok((raw, body.get(Blocks::BYTES..).unwrap_or_default()))
-    }
-
-    fn blocks_1(body: &'a [u8]) -> Result<(Blocks, &'a [u8]), &'static str> {
-        let (raw, lists) = body.split_at_checked(BLOCKS_1_BYTES).ok_or("a record is cut off")?;
-        Ok((Blocks::get(&with_zeros(raw)).ok_or("a record is cut off")?, lists))
     }
 
     fn range(raw: &Blocks) -> Result<BlockRange, &'static str> {
@@ -169,13 +158,6 @@ fn id(volume: u64, chunk: u64) -> ChunkId {
     }
 }
 
-/// A structure of version 1, with the field at its end that it did not have.
-fn with_zeros(raw: &[u8]) -> Vec<u8> {
-    let mut longer = raw.to_vec();
-    longer.extend_from_slice(&[0; 4]);
-    longer
-}
-
 fn entries(list: Option<&[u8]>, count: u16) -> Result<Vec<RollEntry>, &'static str> {
     let list = list.unwrap_or_default();
     if list.len() != usize::from(count) * RawEntry::BYTES {
@@ -198,27 +180,6 @@ fn entries(list: Option<&[u8]>, count: u16) -> Result<Vec<RollEntry>, &'static s
         return Err("an entry names a block outside a chunk");
     }
     Ok(entries)
-}
-
-/// Version 1 did not bind checksums to their place; it had no clones, so the place is the chunk itself.
-fn bound(mut record: Record) -> Record {
-    match &mut record {
-        Record::Write { chunk, range, sums, .. } => {
-            let place = Place::of(*chunk);
-            for (block, sum) in range.iter().zip(sums) {
-                *sum = place.bind(block, *sum);
-            }
-        }
-        Record::Roll { chunk, entries, .. } => {
-            let place = Place::of(*chunk);
-            for entry in entries.iter_mut().filter(|entry| entry.slot != Slot::NONE) {
-                entry.sum = place.bind(entry.block, entry.sum);
-            }
-        }
-        // Version 1 had no others.
-        _ => {}
-    }
-    record
 }
 
 impl Iterator for RecordReader<'_> {

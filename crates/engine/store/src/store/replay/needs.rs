@@ -13,23 +13,22 @@ use std::collections::VecDeque;
 /// Is what the record says of the chunk in the checkpoint already (rule D5)?
 pub(super) fn is_in_checkpoint(index: &Index, mount: &Mount, chunk: ChunkId, first: u64) -> bool {
     let position = match index.find(chunk) {
-        Some(key) => mount.positions.get(key.0 as usize),
+        Some(key) => mount.loaded.positions.get(key.0 as usize),
         // It went before its turn came in the checkpoint: what was before must not bring it back. (Where it went later, the
         // checkpoint has it, and its records take it away again.)
-        None => mount.gone.get(&chunk),
+        None => mount.loaded.gone.get(&chunk),
     };
     position.is_some_and(|&position| first < position)
 }
 
 /// Is what a record of page `first` does to a slot still to be done in the map of slots?
 pub(super) fn counts(mount: &Mount, slot: Slot, first: u64) -> bool {
-    let positions = mount.slot_positions.as_ref();
-    let position = positions.and_then(|positions| positions.get((slot.0 / SLOTS_PER_ITEM) as usize));
+    let position = mount.loaded.slot_positions.get((slot.0 / SLOTS_PER_ITEM) as usize);
     position.is_some_and(|&position| first >= position)
 }
 
-pub(super) fn release(held: &mut SlotMap, mount: Option<&Mount>, slot: Slot, first: u64) {
-    if mount.is_some_and(|mount| counts(mount, slot, first)) {
+pub(super) fn release(held: &mut SlotMap, mount: &Mount, slot: Slot, first: u64) {
+    if counts(mount, slot, first) {
         held.release(slot);
     }
 }
