@@ -556,6 +556,7 @@ impl Directory {
         effect
     }
 
+    /// What an opener has others do; and its end.
     fn drain(&mut self, number: u32) {
         let Some((name, opener)) = self.openers.get_mut(&number) else {
             return;
@@ -595,48 +596,46 @@ impl Directory {
             result => result,
         };
         match result {
-            Ok(opened) => {
-                let opened = Box::new(opened);
-                self.claims.opened(&opened);
-                self.effects.push_back(Effect::MakeShards { opened: opened.clone() });
-                self.volumes.insert(
-                    name,
-                    State::Making {
-                        opened,
-                        missing: self.cores,
-                        waiting,
-                    },
-                );
-            }
-            Err(why) => {
-                // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
-                let is_trouble = match &why {
-                    OpenError::NoSuchPool { .. }
-                    | OpenError::GenerationsUsedUp { .. }
-                    | OpenError::Metadata { .. }
-                    | OpenError::BadRecord { .. }
-                    | OpenError::Contended => true,
-                    OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. } => false,
-                    _ => true,
-                };
-                if is_trouble && !waiting.fronts.is_empty() {
-                    self.unopened.push((name, why.to_string()));
-                }
-                for (core, volume) in waiting.cores {
-                    let way = match &why {
-                        OpenError::Busy { owner } => Sought::There(*owner),
-                        OpenError::NoSuchVolume { .. } => Sought::Nowhere,
-                        _ => Sought::Later,
-                    };
-                    self.effects.push_back(Effect::Sought { core, volume, way });
-                }
-                for origin in waiting.fronts {
-                    self.effects.push_back(Effect::Opened {
-                        origin,
-                        result: Err(refuse(&why)),
-                    });
-                }
-            }
+            Ok(opened) => self.on_opened(name, opened, waiting),
+            Err(why) => self.on_unopened(name, &why, waiting),
+        }
+    }
+
+    /// A volume is ours: each core makes a sequencer for it.
+    fn on_opened(&mut self, name: String, opened: Opened, waiting: Waiting) {
+        let opened = Box::new(opened);
+        self.claims.opened(&opened);
+        self.effects.push_back(Effect::MakeShards { opened: opened.clone() });
+        let missing = self.cores;
+        let making = State::Making {
+            opened,
+            missing,
+            waiting,
+        };
+        self.volumes.insert(name, making);
+    }
+
+    /// A volume could not be opened: whoever waits for it is told.
+    fn on_unopened(&mut self, name: String, why: &OpenError, waiting: Waiting) {
+        // That another gateway has it is no trouble, and what speaks against the metadata says so itself.
+        let is_none = matches!(
+            why,
+            OpenError::NoSuchVolume { .. } | OpenError::Busy { .. } | OpenError::Suspect { .. }
+        );
+        if !is_none && !waiting.fronts.is_empty() {
+            self.unopened.push((name, why.to_string()));
+        }
+        for (core, volume) in waiting.cores {
+            let way = match why {
+                OpenError::Busy { owner } => Sought::There(*owner),
+                OpenError::NoSuchVolume { .. } => Sought::Nowhere,
+                _ => Sought::Later,
+            };
+            self.effects.push_back(Effect::Sought { core, volume, way });
+        }
+        for origin in waiting.fronts {
+            let result = Err(refuse(why));
+            self.effects.push_back(Effect::Opened { origin, result });
         }
     }
 }

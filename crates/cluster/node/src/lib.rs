@@ -23,6 +23,7 @@ pub mod reservations;
 mod scrubs;
 pub mod serve;
 pub mod shards;
+mod slab;
 pub mod stores;
 pub mod token;
 pub mod trace;

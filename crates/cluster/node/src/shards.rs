@@ -3,6 +3,7 @@
 use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use crate::reservations::Adopted;
+use crate::slab::{Slab, Slot};
 use crate::token;
 use crate::trace::{Ended, TraceConfig, Traces};
 use crate::usage::Usage;
@@ -74,30 +75,6 @@ struct Io {
     op: Op,
 }
 
-/// All of them, by [`IoId`].
-#[derive(Default)]
-struct Ios {
-    slots: Vec<Option<Io>>,
-    free: Vec<u32>,
-}
-
-impl Ios {
-    fn put(&mut self, io: Io) -> IoId {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(io);
-            return IoId(u64::from(slot));
-        }
-        self.slots.push(Some(io));
-        IoId(self.slots.len() as u64 - 1)
-    }
-
-    fn take(&mut self, number: IoId) -> Option<Io> {
-        let io = self.slots.get_mut(number.0 as usize)?.take()?;
-        self.free.push(number.0 as u32);
-        Some(io)
-    }
-}
-
 /// Why a piece of I/O is not begun.
 #[derive(Debug)]
 pub enum Declined {
@@ -138,7 +115,8 @@ pub struct Shards {
     shards: FxHashMap<u16, Shard>,
     by_volume: FxHashMap<VolumeId, u16>,
     next: u16,
-    ios: Ios,
+    /// I/O under way, by [`IoId`].
+    ios: Slab<Io>,
     dirty: Vec<u16>,
     /// When shards are due, the first one on top. One may stand there several times: its own note says which counts.
     due: BinaryHeap<Reverse<(Time, u16)>>,
@@ -181,7 +159,7 @@ impl Shards {
             shards: FxHashMap::default(),
             by_volume: FxHashMap::default(),
             next: 0,
-            ios: Ios::default(),
+            ios: Slab::default(),
             dirty: Vec::new(),
             due: BinaryHeap::new(),
             leaving: 0,
@@ -395,7 +373,7 @@ impl Shards {
         };
         let reserved = self.shards.get(number).and_then(|shard| shard.reserved.as_ref());
         let Some(reserved) = reserved else { return false };
-        let mut under_way = self.ios.slots.iter().flatten().filter(|io| io.shard == *number);
+        let mut under_way = self.ios.iter().filter(|io| io.shard == *number);
         under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op)))
     }
 
@@ -422,12 +400,13 @@ impl Shards {
             return Err(Declined::Reserved);
         }
         shard.under_way += 1;
-        let io = self.ios.put(Io {
+        let slot = self.ios.put(Io {
             origin,
             shard: number,
             began: now,
             op,
         });
+        let io = IoId(slot.number());
         if origin.trace.is_some() {
             self.traces.open(now, &origin, volume, op);
         }
@@ -593,7 +572,9 @@ impl Shards {
                         payload,
                         course,
                     } => {
-                        let Some(io) = self.ios.take(io) else { continue };
+                        let Some(io) = Slot::of(io.0).and_then(|slot| self.ios.take(slot)) else {
+                            continue;
+                        };
                         shard.under_way -= 1;
                         self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());

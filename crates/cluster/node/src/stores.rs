@@ -1,6 +1,7 @@
 //! The stores that one core serves: each a pure state machine, joined here to the driver.
 
 mod care;
+mod host;
 mod node;
 
 pub use care::{HUNG_AFTER, MOST_RETURNS};
@@ -9,16 +10,17 @@ pub use node::NodeStores;
 use crate::control::FromCore;
 use crate::token;
 use amita_reactor::Slice;
-use amita_reactor::driver::{Completion, Driver, FileId, Outcome, Time};
-use amita_store::memo::{Content, Told, Writer};
+use amita_reactor::driver::{Completion, Driver, Outcome, Time};
+use amita_store::memo::{Content, Writer};
 use amita_store::{Config, Effect, IoId, LinkId, State, Store};
 use amita_types::StoreId;
 use amita_types::holdings::Holdings;
 use amita_types::message::{Answer, Refusal, Request};
-use care::{Care, Told as Fate};
+use care::Care;
+use host::{Announced, Host, tell_of_memo};
 use rustc_hash::FxHashMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// An answer of a store, and who had asked.
@@ -26,60 +28,6 @@ pub type Reply = (LinkId, Answer, Slice);
 
 /// The link of whoever writes the copy of the metadata onto a store: nobody else's.
 const MEMO: LinkId = LinkId(u64::MAX);
-
-struct Host {
-    path: PathBuf,
-    file: FileId,
-    store: Store,
-    /// What becomes of it when its device fails.
-    care: Care,
-    announced: Announced,
-    /// It may serve as soon as it is mounted.
-    admitted: bool,
-    /// It may not serve any more, for this reason: to be told.
-    retired: Option<String>,
-    /// Its failure was told of, and it has not served since.
-    failed: bool,
-    /// Writes the copy of the metadata, once the store serves.
-    memo: Option<Writer>,
-    /// Answers to it.
-    memo_answers: Vec<(Answer, Slice)>,
-}
-
-impl Host {
-    /// Lets the writer of the copy ask, and take in what was answered. Did anything happen?
-    fn advance_memo(&mut self, now: Time) -> bool {
-        let Some(memo) = &mut self.memo else { return false };
-        let mut moved = !self.memo_answers.is_empty();
-        for (answer, payload) in self.memo_answers.drain(..) {
-            memo.answer(now, answer, &payload);
-        }
-        if moved && memo.is_idle() {
-            // A copy is seldom made: the space that was granted for it is for others meanwhile.
-            self.store.link_closed(now, MEMO);
-        }
-        if let Some((request, payload)) = memo.next(now) {
-            self.store.request(now, MEMO, request, payload);
-            moved = true;
-        }
-        moved
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        let memo = self.memo.as_ref().and_then(Writer::deadline);
-        let store = self.store.deadline().into_iter().chain(self.care.deadline());
-        store.chain(memo).min()
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Announced {
-    Nothing,
-    /// It is mounted, and waits to be admitted.
-    Mounted,
-    Serving,
-    Failed,
-}
 
 /// The stores of one core.
 #[derive(Default)]
@@ -337,94 +285,35 @@ impl Stores {
     /// that until the store is mounted anew.
     pub fn announce(&mut self, now: Time, tell: &mut Vec<FromCore>) {
         self.news = false;
-        let held = self.held;
         for (index, host) in self.hosts.iter_mut().enumerate() {
             tell_of_memo(host, tell);
-            let path = || host.path.display().to_string();
             if let Some(why) = host.retired.take() {
-                let served = host.announced == Announced::Serving;
+                let store = host.served();
                 host.announced = Announced::Failed;
-                tell.push(FromCore::StoreFailed {
-                    store: served.then(|| host.store.status().id),
-                    path: path(),
-                    why,
-                });
+                tell.push(host.fails(store, why));
             }
             match host.store.state() {
-                State::Serving if host.announced == Announced::Nothing && !host.admitted => {
-                    let status = host.store.status();
-                    host.announced = Announced::Mounted;
-                    tell.push(FromCore::StoreMounted {
-                        store: status.id,
-                        path: path(),
-                        size_bytes: status.capacity_bytes,
-                        mount: host.store.mount_number(),
-                    });
-                }
+                State::Serving if host.announced == Announced::Nothing && !host.admitted => tell.push(host.mounted()),
                 State::Serving
                     if host.admitted && matches!(host.announced, Announced::Nothing | Announced::Mounted) =>
                 {
-                    let status = host.store.status();
-                    // Whoever wrote to the mount before is told nothing by this one.
-                    (host.memo, host.memo_answers) = (None, Vec::new());
-                    self.by_id.insert(status.id, index);
-                    host.announced = Announced::Serving;
-                    host.failed = false;
-                    host.care.serves(now);
-                    tell.push(FromCore::StoreServes {
-                        store: status.id,
-                        path: path(),
-                        size_bytes: status.capacity_bytes,
-                        report: format!(
-                            "{} of {} MiB free; mounted in {} ms ({} records replayed, {} checked against their data)",
-                            status.free_bytes >> 20,
-                            status.capacity_bytes >> 20,
-                            status.mount.duration.as_millis(),
-                            status.mount.records_replayed,
-                            status.mount.records_verified,
-                        ),
-                    });
+                    tell.push(host.serves(now));
+                    self.by_id.insert(host.store.status().id, index);
                 }
                 // It is being mounted anew.
                 State::Mounting if host.announced == Announced::Failed => {
                     host.announced = Announced::Nothing;
-                    if held {
+                    if self.held {
                         self.by_id.retain(|_, own| *own != index);
                     }
                 }
                 State::Refused(error) if host.announced == Announced::Nothing => {
-                    host.announced = Announced::Failed;
-                    host.admitted = !held;
-                    (host.memo, host.memo_answers) = (None, Vec::new());
-                    let mut why = error.to_string();
-                    let mut again = false;
-                    if care::may_pass(error) {
-                        let fate = host.care.fails(now, false, host.store.flush_failed());
-                        again = matches!(fate, Fate::Later(_));
-                        why += &next(&fate);
-                    }
-                    // That it has failed, and is tried again, was told; that it is not any more is news.
-                    let told = std::mem::replace(&mut host.failed, true);
-                    let path = path();
-                    tell.push(match (told, again) {
-                        (false, _) => FromCore::StoreFailed { store: None, path, why },
-                        (true, true) => FromCore::Warning(format!("store {path} does not serve: {why}")),
-                        (true, false) => FromCore::StoreStaysOut { path, why },
-                    });
+                    let (why, may_pass) = (error.to_string(), care::may_pass(error));
+                    tell.push(host.refused(now, why, may_pass, self.held));
                 }
                 State::Poisoned(why) if host.announced != Announced::Failed => {
-                    let served = host.announced == Announced::Serving;
-                    let why = why.clone() + &next(&host.care.fails(now, true, host.store.flush_failed()));
-                    host.announced = Announced::Failed;
-                    // Its claim is given up: the next mount needs one of its own.
-                    host.admitted = !held;
-                    host.failed = true;
-                    (host.memo, host.memo_answers) = (None, Vec::new());
-                    tell.push(FromCore::StoreFailed {
-                        store: served.then(|| host.store.status().id),
-                        path: path(),
-                        why,
-                    });
+                    let why = why.clone();
+                    tell.push(host.poisoned(now, why, self.held));
                 }
                 _ => {}
             }
@@ -439,43 +328,6 @@ impl Stores {
     /// Looks into the stores, for the checkers of the simulator and for status.
     pub fn each(&self) -> impl Iterator<Item = &Store> {
         self.hosts.iter().map(|host| &host.store)
-    }
-}
-
-/// What becomes of a store that has failed, in words.
-fn next(fate: &Fate) -> String {
-    match fate {
-        Fate::Later(pause) => format!(" (tried again in {} s)", pause.as_secs()),
-        Fate::Unknowable => {
-            "; a flush has failed, so it is not mounted anew by itself: format it anew and let its groups \
-                             be copied back from their other members, or start the node again where there are none"
-                .to_owned()
-        }
-        Fate::Never => format!(
-            "; it has failed {MOST_RETURNS} times shortly after it had been mounted anew, and is not tried again: replace \
-             the device, or start the node again when it is sound"
-        ),
-    }
-}
-
-/// What the writer of a store's copy has to tell.
-fn tell_of_memo(host: &mut Host, tell: &mut Vec<FromCore>) {
-    let Some(memo) = &mut host.memo else { return };
-    let store = memo.store();
-    for told in memo.told() {
-        tell.push(match told {
-            Told::Found(found) => FromCore::Recalled {
-                store,
-                newest: found.newest,
-                groups: host.store.known_groups(),
-                volumes: host.store.known_volumes(),
-                deleted: host.store.known_deleted(),
-            },
-            Told::Written { revision, .. } => FromCore::Kept { store, revision },
-            Told::Refused(why) => FromCore::Warning(format!(
-                "store {store} cannot keep a copy of the metadata ({why:?}); an older one stays there; trying again"
-            )),
-        });
     }
 }
 

@@ -1,5 +1,7 @@
 //! One connection: its buffers, its window, and when it is heard of next.
 
+mod sending;
+
 use crate::config::Timeouts;
 use crate::event::Link;
 use crate::limits::{FORWARD_BYTES, FORWARD_REQUESTS, OUTBOX_BYTES, RECEIVE_CLASSES, RECEIVE_QUIET};

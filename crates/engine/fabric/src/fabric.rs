@@ -26,6 +26,21 @@ const SLOT_BITS: u32 = 20;
 const TOKEN_BITS: u32 = 52;
 const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 
+/// A place in the table of connections.
+#[derive(Clone, Copy, Debug)]
+struct Slot(u32);
+
+impl Slot {
+    /// The one that the number of a link, or of a token, names.
+    fn of(number: u64) -> Slot {
+        Slot((number & ((1 << SLOT_BITS) - 1)) as u32)
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What a token was given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -81,7 +96,7 @@ pub struct Fabric {
     config: Config,
     /// Connections, by the low bits of their link.
     slots: Vec<Option<Box<Connection>>>,
-    free: Vec<u32>,
+    free: Vec<Slot>,
     /// The next link's number above its slot.
     serial: u64,
     listener: Option<ListenerId>,
@@ -208,7 +223,7 @@ impl Fabric {
     }
 
     fn connection(&self, link: Link) -> Option<&Connection> {
-        let slot = (link.0 & ((1 << SLOT_BITS) - 1)) as usize;
+        let slot = Slot::of(link.0).index();
         self.slots
             .get(slot)?
             .as_deref()
@@ -216,7 +231,7 @@ impl Fabric {
     }
 
     fn connection_mut(&mut self, link: Link) -> Option<&mut Connection> {
-        let slot = (link.0 & ((1 << SLOT_BITS) - 1)) as usize;
+        let slot = Slot::of(link.0).index();
         self.slots
             .get_mut(slot)?
             .as_deref_mut()
@@ -225,7 +240,7 @@ impl Fabric {
 
     /// The connection that a token names.
     fn link_of(&self, number: u64) -> Option<Link> {
-        let slot = (number & ((1 << SLOT_BITS) - 1)) as usize;
+        let slot = Slot::of(number).index();
         let link = self.slots.get(slot)?.as_deref()?.link;
         (link.0 & TOKEN_MASK == number).then_some(link)
     }
@@ -242,11 +257,11 @@ impl Fabric {
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            self.slots.len() as u32 - 1
+            Slot(self.slots.len() as u32 - 1)
         });
         self.serial += 1;
-        let link = Link(self.serial << SLOT_BITS | u64::from(slot));
-        self.slots[slot as usize] = Some(Box::new(make(link, socket)));
+        let link = Link(self.serial << SLOT_BITS | u64::from(slot.0));
+        self.slots[slot.index()] = Some(Box::new(make(link, socket)));
         Some(link)
     }
 

@@ -117,7 +117,7 @@ fn a_record_that_cannot_be_read_forbids_all() {
     for host in [10, 11] {
         assert_eq!(takes(&mut shards, host), (false, false), "host {host}");
     }
-    assert_eq!(shards.ios.slots.len(), 0, "nothing was begun");
+    assert_eq!(shards.ios.len(), 0, "nothing was begun");
 
     // An older word of the record than what was read does not count; a newer one does.
     let changed = |revision| Adopted {

@@ -1,6 +1,6 @@
 //! Links that come in, and the end of all links.
 
-use super::Fabric;
+use super::{Fabric, Slot};
 use crate::codec::{Hello, Refuse, RefuseCode, encode_hello, encode_refuse};
 use crate::connection::{Connection, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
@@ -182,16 +182,16 @@ impl Fabric {
 
     /// Closes the socket and forgets the connection. What is under way on it ends in completions that find nothing.
     pub(super) fn remove(&mut self, driver: &mut dyn Driver, link: Link) {
-        let slot = (link.0 & ((1 << super::SLOT_BITS) - 1)) as usize;
+        let slot = Slot::of(link.0);
         let Some(connection) = self
             .slots
-            .get_mut(slot)
+            .get_mut(slot.index())
             .and_then(|slot| slot.take_if(|found| found.link == link))
         else {
             return;
         };
         driver.close(connection.socket);
-        self.free.push(slot as u32);
+        self.free.push(slot);
         self.strangers.retain(|other| *other != link);
     }
 }

@@ -1,10 +1,10 @@
 //! What goes out.
 
-use super::{Fabric, Operation, token};
-use crate::codec::{EncodeError, encode, encode_ping};
+use super::{Fabric, Operation, Slot, token};
+use crate::codec::{encode, encode_ping};
 use crate::connection::{Connection, Phase, Waiting};
 use crate::event::{DownReason, Link, SendError};
-use crate::limits::{MAX_RELEASES, RECEIVE_CLASSES, STARVED_RETRY};
+use crate::limits::{RECEIVE_CLASSES, STARVED_RETRY};
 use crate::message::Message;
 use crate::window::{charge, forward_charge};
 use amita_reactor::{Driver, Inbox, Segments, Slice};
@@ -28,7 +28,7 @@ impl Fabric {
         message: Message,
         payload: Slice,
         scratch: &mut Vec<u8>,
-        (queue_requests, queue_bytes): (usize, usize),
+        limits: (usize, usize),
     ) -> Result<(), SendError> {
         let connection = self
             .connection_mut(link)
@@ -37,80 +37,30 @@ impl Fabric {
         encode(scratch, connection.version, &message, payload.len())?;
         match &message {
             Message::Request(request) => {
-                if !connection.outgoing {
-                    return Err(SendError::WrongWay);
-                }
                 let (id, charge) = (request.id.0, charge(request, payload.len()));
-                let other = connection
-                    .window
-                    .charge_of(id)
-                    .is_some_and(|of_first| of_first != charge);
-                if other || !connection.window.could_admit(charge) {
-                    let value = if other { id } else { charge.into() };
-                    let field = if other {
-                        "the id of a different request in flight"
-                    } else {
-                        "bytes of a request"
-                    };
-                    return Err(EncodeError::Field { field, value }.into());
-                }
-                if !connection.queue.is_empty() || !connection.window.admits(charge) {
-                    let bytes = connection.queue_bytes + charge as usize;
-                    if connection.queue.len() >= queue_requests || bytes > queue_bytes {
-                        return Err(SendError::Full);
-                    }
-                    connection.queue_bytes = bytes;
-                    connection.queue.push_back(Waiting {
+                if !connection.take_request(id, charge)? {
+                    let waiting = Waiting {
                         message,
                         payload,
                         id,
                         charge,
-                    });
+                    };
+                    connection.enqueue(waiting, limits)?;
                     self.touch(link);
                     return Ok(());
                 }
-                let taken = connection.window.take(id, charge);
-                debug_assert!(taken, "compared above");
             }
             Message::Answer(answer) => {
-                if connection.outgoing {
-                    return Err(SendError::WrongWay);
-                }
-                let charge = connection.window.settle(answer.id.0).ok_or(SendError::NotAsked)?;
+                let charge = connection.settle_request(answer.id.0)?;
                 self.unanswered -= u64::from(charge);
                 self.resume();
             }
             Message::Forward(forward) => {
-                if !connection.outgoing {
-                    return Err(SendError::WrongWay);
-                }
-                let charge = forward_charge(forward, payload.len());
-                // Whoever forwards keeps what does not fit: it may have to go another way later.
-                if !connection.forwards.admits(charge) {
-                    return Err(SendError::Full);
-                }
-                if !connection.forwards.take(forward.tag, charge) {
-                    let field = "the tag of a different forwarded request in flight";
-                    let value = forward.tag;
-                    return Err(EncodeError::Field { field, value }.into());
-                }
+                connection.take_forward(forward.tag, forward_charge(forward, payload.len()))?;
             }
-            Message::Forwarded(forwarded) => {
-                if connection.outgoing {
-                    return Err(SendError::WrongWay);
-                }
-                connection.forwards.settle(forwarded.tag).ok_or(SendError::NotAsked)?;
-            }
-            Message::Release { .. } => {
-                if connection.releases_sent >= MAX_RELEASES {
-                    return Err(SendError::Full);
-                }
-                connection.releases_sent += 1;
-            }
-            Message::Released { .. } => {
-                connection.releases_received =
-                    connection.releases_received.checked_sub(1).ok_or(SendError::NotAsked)?;
-            }
+            Message::Forwarded(forwarded) => connection.settle_forward(forwarded.tag)?,
+            Message::Release { .. } => connection.take_release()?,
+            Message::Released { .. } => connection.settle_release()?,
         }
         self.append(link, scratch, payload);
         Ok(())
@@ -149,8 +99,10 @@ impl Fabric {
     fn append(&mut self, link: Link, head: &[u8], payload: Slice) {
         self.counters.bytes_sent += (head.len() + payload.len()) as u64;
         let Fabric { slots, config, .. } = self;
-        let slot = (link.0 & ((1 << super::SLOT_BITS) - 1)) as usize;
-        if let Some(connection) = slots.get_mut(slot).and_then(|slot| slot.as_deref_mut()) {
+        if let Some(connection) = slots
+            .get_mut(Slot::of(link.0).index())
+            .and_then(|slot| slot.as_deref_mut())
+        {
             connection.outbox.append(&config.pool, head);
             connection.outbox.push(payload);
         }
@@ -208,7 +160,7 @@ impl Fabric {
             counters,
             ..
         } = self;
-        let slot = (link.0 & ((1 << super::SLOT_BITS) - 1)) as usize;
+        let slot = Slot::of(link.0).index();
         let found = slots
             .get_mut(slot)
             .and_then(|slot| slot.as_deref_mut())

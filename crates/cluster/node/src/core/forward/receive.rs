@@ -1,6 +1,6 @@
 //! The owner's side of forwarding: what other gateways send, and what it is answered.
 
-use super::receiving::{Known, Sender};
+use super::receiving::{Known, Sender, WindowSlot};
 use super::wire::{checksum, code, error_to_wire, form, work_from_wire};
 use crate::core::Core;
 use crate::faults::Fault;
@@ -52,7 +52,7 @@ impl Core {
         link: Link,
         request: &Forward,
         payload: &Slice,
-    ) -> Result<(Work, Option<u32>), Refused> {
+    ) -> Result<(Work, Option<WindowSlot>), Refused> {
         let faults = self.config.faults;
         let sender = self.receiving.peers.get(&link);
         let known = sender.is_some_and(|(node, _)| self.view.session(*node) == Some(request.session));
@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Was a write carried out before, or is it about to be? Else where its end is to be noted.
-    fn judge_write(&mut self, link: Link, request: &Forward, open: Option<Generation>) -> Result<u32, Refused> {
+    fn judge_write(&mut self, link: Link, request: &Forward, open: Option<Generation>) -> Result<WindowSlot, Refused> {
         let view = &self.view;
         let lives = |session| view.living().any(|node| view.session(node) == Some(session));
         let at = match self.receiving.look_up(link, request.session, request.tag, lives) {

@@ -2,6 +2,7 @@
 //! while its owner lives, whatever links break (R9).
 
 use super::wire::code;
+use crate::slab::{Slab, Slot};
 use amita_fabric::Link;
 use amita_types::NodeId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,7 +17,7 @@ pub(super) struct Sender {
     pub(super) link: Link,
     pub(super) tag: u64,
     /// Where it is noted what became of it, if it writes and was taken on.
-    pub(super) window: Option<u32>,
+    pub(super) window: Option<WindowSlot>,
 }
 
 /// What was carried out of one core of another gateway's process, by the requests' tags, which only grow. It outlives links: what was
@@ -33,6 +34,20 @@ struct Window {
     ended: VecDeque<(u64, u8)>,
 }
 
+/// A place among the windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WindowSlot(u32);
+
+impl WindowSlot {
+    fn new(at: usize) -> WindowSlot {
+        WindowSlot(u32::try_from(at).expect("a window for each core of each gateway"))
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What is kept of each core of another gateway: no fewer than a link carries without an answer.
 const WINDOW: usize = 512;
 const _: () = assert!(WINDOW >= amita_fabric::limits::FORWARD_REQUESTS as usize);
@@ -43,7 +58,7 @@ const COUNT_BITS: u64 = (1 << 40) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// It has never taken it on. The place where its end is to be noted.
-    New(u32),
+    New(WindowSlot),
     /// It is under way, and is answered by this link from now on.
     UnderWay,
     /// It has ended so.
@@ -53,32 +68,24 @@ pub(super) enum Known {
 /// What a core has received from other gateways.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Receiving {
-    pub(super) slots: Vec<Option<Sender>>,
-    free: Vec<u32>,
+    senders: Slab<Sender>,
     /// Incoming links by which something was forwarded.
     pub(super) links: FxHashSet<Link>,
     /// Who is at the other end of incoming links, and where it is noted what was carried out for it.
-    pub(super) peers: FxHashMap<Link, (NodeId, Option<u32>)>,
+    pub(super) peers: FxHashMap<Link, (NodeId, Option<WindowSlot>)>,
     windows: Vec<Window>,
 }
 
 impl Receiving {
+    /// Takes in a request; `None`: there are too many. Its number is the tag that it has in this process.
     pub(super) fn put(&mut self, sender: Sender) -> Option<u64> {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(sender);
-            return Some(slot.into());
-        }
-        if self.slots.len() >= MAX_RECEIVED {
-            return None;
-        }
-        self.slots.push(Some(sender));
-        Some(self.slots.len() as u64 - 1)
+        let has_room = self.senders.len() < MAX_RECEIVED;
+        has_room.then(|| self.senders.put(sender).number())
     }
 
     pub(super) fn take(&mut self, tag: u64, code: u8) -> Option<Sender> {
-        let sender = self.slots.get_mut(tag as usize)?.take()?;
-        self.free.push(tag as u32);
-        if let Some(window) = sender.window.and_then(|window| self.windows.get_mut(window as usize)) {
+        let sender = self.senders.take(Slot::of(tag)?)?;
+        if let Some(window) = sender.window.and_then(|window| self.windows.get_mut(window.index())) {
             if window.ended.len() == WINDOW {
                 window.ended.pop_front();
             }
@@ -92,35 +99,15 @@ impl Receiving {
         let base = tag & !COUNT_BITS;
         let known = self.peers.get(&link).and_then(|(_, window)| *window);
         let fits = |window: &Window| window.session == session && window.base == base;
-        let known = known.filter(|at| self.windows.get(*at as usize).is_some_and(fits));
-        let at = match known.or_else(|| self.windows.iter().position(fits).map(|at| at as u32)) {
+        let known = known.filter(|at| self.windows.get(at.index()).is_some_and(fits));
+        let at = match known.or_else(|| self.windows.iter().position(fits).map(WindowSlot::new)) {
             Some(at) => at,
-            None => {
-                let window = Window {
-                    session,
-                    base,
-                    newest: 0,
-                    ended: VecDeque::with_capacity(WINDOW),
-                };
-                // In the place of a process that has ended, if nothing of it is under way.
-                let used = |at: usize| {
-                    self.slots
-                        .iter()
-                        .flatten()
-                        .any(|sender| sender.window == Some(at as u32))
-                };
-                let free = (0..self.windows.len()).find(|at| !lives(self.windows[*at].session) && !used(*at));
-                match free {
-                    Some(at) => self.windows[at] = window,
-                    None => self.windows.push(window),
-                }
-                free.unwrap_or(self.windows.len() - 1) as u32
-            }
+            None => self.make_window(session, base, lives),
         };
         if let Some((_, window)) = self.peers.get_mut(&link) {
             *window = Some(at);
         }
-        let window = &self.windows[at as usize];
+        let window = &self.windows[at.index()];
         if tag > window.newest {
             return Known::New(at);
         }
@@ -128,7 +115,7 @@ impl Receiving {
             return Known::Ended(*code);
         }
         let is_it = |sender: &&mut Sender| sender.window == Some(at) && sender.tag == tag;
-        match self.slots.iter_mut().flatten().find(is_it) {
+        match self.senders.iter_mut().find(is_it) {
             Some(sender) => {
                 sender.link = link;
                 Known::UnderWay
@@ -138,10 +125,32 @@ impl Receiving {
         }
     }
 
+    /// A window of which nothing is known yet: in the place of a process that has ended, if nothing of it is under way.
+    fn make_window(&mut self, session: u64, base: u64, lives: impl Fn(u64) -> bool) -> WindowSlot {
+        let window = Window {
+            session,
+            base,
+            newest: 0,
+            ended: VecDeque::with_capacity(WINDOW),
+        };
+        let is_used = |at: WindowSlot| self.senders.iter().any(|sender| sender.window == Some(at));
+        let is_free = |at: &usize| !lives(self.windows[*at].session) && !is_used(WindowSlot::new(*at));
+        match (0..self.windows.len()).find(is_free) {
+            Some(at) => {
+                self.windows[at] = window;
+                WindowSlot::new(at)
+            }
+            None => {
+                self.windows.push(window);
+                WindowSlot::new(self.windows.len() - 1)
+            }
+        }
+    }
+
     /// A write is taken on.
-    pub(super) fn take_on(&mut self, slot: u64, at: u32) {
-        if let Some(sender) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
-            && let Some(window) = self.windows.get_mut(at as usize)
+    pub(super) fn take_on(&mut self, tag: u64, at: WindowSlot) {
+        if let Some(sender) = Slot::of(tag).and_then(|slot| self.senders.get_mut(slot))
+            && let Some(window) = self.windows.get_mut(at.index())
         {
             sender.window = Some(at);
             window.newest = sender.tag;
@@ -150,7 +159,7 @@ impl Receiving {
 
     /// Does the link still stand by which this came?
     pub(super) fn is_connected(&self, tag: u64) -> bool {
-        let sender = self.slots.get(tag as usize).and_then(Option::as_ref);
+        let sender = Slot::of(tag).and_then(|slot| self.senders.get(slot));
         sender.is_some_and(|sender| self.links.contains(&sender.link))
     }
 
