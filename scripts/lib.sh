@@ -22,3 +22,25 @@ suite_times() {
         printf '%-34s %8d\n' "${suite_names[$i]}" "${suite_seconds[$i]}"
     done
 }
+
+# Of the last run of nextest: what each test binary and the slowest tests took, of one core or of waiting.
+test_times() {
+    local report=target/nextest/default/junit.xml
+    [ -r "$report" ] || return 0
+    local costs
+    costs=$(awk '
+        function attribute(name) {
+            return match($0, " " name "=\"[^\"]*") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) : ""
+        }
+        /<testcase / {
+            binary = attribute("classname"); took = attribute("time")
+            sum[binary] += took; tests[binary]++
+            printf "test %.1f %s %s\n", took, binary, attribute("name")
+        }
+        END { for (binary in sum) printf "binary %.1f %s (%d tests)\n", sum[binary], binary, tests[binary] }
+    ' "$report" | sort -k1,1 -k2,2nr)
+    printf '\n%-34s %8s\n' 'slowest test binaries' seconds
+    awk '$1 == "binary" && ++n <= 12 { printf "%-34s %8.0f  %s %s\n", $3, $2, $4, $5 }' <<<"$costs"
+    printf '\n%-34s %8s\n' 'slowest tests' seconds
+    awk '$1 == "test" && ++n <= 12 { printf "%-34s %8.0f  %s\n", $3, $2, $4 }' <<<"$costs"
+}

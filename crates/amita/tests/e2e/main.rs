@@ -12,6 +12,7 @@ mod nvme;
 mod observe;
 mod operator;
 mod planned;
+mod quickstart;
 mod recover;
 mod stock_clients;
 mod store_tools;

@@ -1,6 +1,6 @@
 //! The metadata: away at the start, going away, coming back; and a real etcd in its place.
 
-use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, World, check_job, scratch, stamped, verify_job};
+use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, World, check_job, eventually, scratch, stamped, verify_job};
 use amita_harness::cluster::Metadata;
 use amita_harness::etcd::Etcd;
 use std::time::Duration;
@@ -56,12 +56,10 @@ fn metadata_that_is_away_at_the_start_is_said_with_its_address() {
     }
     // A node says so too, and either gives up or serves as soon as the metadata is there.
     world.cluster.start_node(0).expect("it starts");
-    std::thread::sleep(Duration::from_secs(2));
-    let log = std::fs::read_to_string(world.cluster.node_log(0)).expect("a log");
-    assert!(
-        log.contains(endpoint.trim_start_matches("http://")),
-        "the node does not say what is away:\n{log}"
-    );
+    eventually("the node says what is away", || {
+        let log = std::fs::read_to_string(world.cluster.node_log(0)).unwrap_or_default();
+        log.contains(endpoint.trim_start_matches("http://"))
+    });
     world.cluster.start_metadata().expect("the metadata is there");
     let gave_up = world.cluster.await_node(0).is_err();
     if gave_up {

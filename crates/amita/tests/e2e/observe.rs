@@ -130,10 +130,13 @@ fn a_slow_io_is_kept_with_the_store_that_was_slow() {
     let mut client = world.open(0);
     client.write(0, &[1; 4096]).expect("written");
     world.cluster.freeze_node(2).expect("frozen");
+    let (begins, begun) = std::sync::mpsc::channel();
     let writer = std::thread::spawn(move || {
+        begins.send(()).expect("it is waited for");
         client.write(4096, &[2; 4096]).expect("written in the end");
         client
     });
+    begun.recv().expect("the writer begins");
     std::thread::sleep(Duration::from_millis(300));
     world.cluster.thaw_node(2).expect("thawed");
     let client = writer.join().expect("the writer ends");

@@ -8,7 +8,7 @@ use amita_harness::scratch::Scratch;
 use amita_harness::shipped;
 use amita_harness::tool::{self, Output};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The binary that these tests drive.
 pub fn binary() -> &'static str {
@@ -44,7 +44,6 @@ impl World {
         World::on(Metadata::Embedded)
     }
 
-    /// So many nodes.
     pub fn of(nodes: usize) -> World {
         let scratch = scratch(2 * nodes as u64 * STORE_BYTES);
         World::from(config(&scratch, nodes, Metadata::Embedded), scratch)
@@ -168,6 +167,15 @@ impl Drop for World {
         if std::thread::panicking() {
             eprintln!("what the processes said last:\n{}", self.cluster.last_words());
         }
+    }
+}
+
+/// Waits until something holds, at most as long as [`PATIENCE`].
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -247,7 +247,7 @@ fn an_agent_shows_its_node_alive_and_tells_every_record() {
     // The lease is renewed for longer than it lives.
     std::thread::sleep(Duration::from_secs(2 * TTL_S));
     assert!(there(&client, &map::live_key(node.id)).is_some());
-    assert!(node.leads() && there(&client, &election_key()).is_some());
+    eventually("it leads", || node.leads() && there(&client, &election_key()).is_some());
 
     // Stopped in good order, it says so, makes room for another coordinator, and may start again at once.
     let id = node.id;
@@ -369,6 +369,7 @@ fn an_outage_of_the_metadata_is_said_once_and_passes() {
             .any(|(number, result)| *number == 7 && matches!(result, Err(Error::Unavailable { .. })))
     });
     for node in &nodes {
+        eventually("it is said", || node.warnings("lease cannot be renewed") > 0);
         assert_eq!(
             node.warnings("lease cannot be renewed"),
             1,

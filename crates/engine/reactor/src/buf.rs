@@ -22,5 +22,7 @@ pub const BLOCK_ALIGNMENT: usize = 4096;
 /// The largest run of [`Pool::zeros`], in bytes: the largest payload of one message.
 pub const MAX_ZEROS_BYTES: usize = 128 << 10;
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod interleavings;
+#[cfg(all(test, not(loom)))]
 mod tests;

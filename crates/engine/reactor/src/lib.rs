@@ -17,6 +17,7 @@ pub mod histogram;
 pub mod mailbox;
 pub mod sim;
 pub mod stream;
+mod sync;
 pub mod timer;
 pub mod uring;
 pub mod waker;

@@ -3,12 +3,10 @@
 //! Each side keeps the other's position as it last saw it and looks again only when that says full (or empty), so a
 //! busy ring moves few cache lines between the cores. A send wakes the receiving core only if it is asleep.
 
+use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell, fence};
 use crate::waker::Waker;
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Alone in its cache line (two of them: processors fetch them in pairs).
 #[repr(align(128))]
@@ -29,11 +27,14 @@ unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        let (from, to) = (*self.received.0.get_mut(), *self.sent.0.get_mut());
+        let (from, to) = (
+            self.received.0.load(Ordering::Relaxed),
+            self.sent.0.load(Ordering::Relaxed),
+        );
         let mask = self.slots.len() - 1;
         for position in (0..to.wrapping_sub(from)).map(|at| from.wrapping_add(at)) {
             // SAFETY: these were sent and not received, and nobody else has the ring any more.
-            unsafe { self.slots[position & mask].get_mut().assume_init_drop() };
+            self.slots[position & mask].with_mut(|slot| unsafe { (*slot).assume_init_drop() });
         }
     }
 }
@@ -89,7 +90,7 @@ impl<T: Send> Sender<T> {
             }
         }
         // SAFETY: the receiver has passed this slot (Acquire above) and does not touch it before `sent` moves on.
-        unsafe { (*self.ring.slots[self.sent & (capacity - 1)].get()).write(message) };
+        self.ring.slots[self.sent & (capacity - 1)].with_mut(|slot| unsafe { (*slot).write(message) });
         self.sent = self.sent.wrapping_add(1);
         self.ring.sent.0.store(self.sent, Ordering::Release);
         self.waker.wake();
@@ -114,7 +115,7 @@ impl<T: Send> Receiver<T> {
         }
         let slot = &self.ring.slots[self.received & (self.ring.slots.len() - 1)];
         // SAFETY: the sender wrote this slot before `sent` passed it (Acquire above), and it is read once.
-        let message = unsafe { (*slot.get()).assume_init_read() };
+        let message = slot.with_mut(|slot| unsafe { (*slot).assume_init_read() });
         self.received = self.received.wrapping_add(1);
         self.ring.received.0.store(self.received, Ordering::Release);
         Some(message)
@@ -133,10 +134,12 @@ impl<T: Send> Receiver<T> {
         std::iter::from_fn(|| self.pop())
     }
 
-    /// Has the sender gone? Messages may still be there.
+    /// Has the sender gone? Messages may still be there; all of them are seen after this said yes.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        Arc::strong_count(&self.ring) == 1
+        let closed = Arc::strong_count(&self.ring) == 1;
+        fence(Ordering::Acquire);
+        closed
     }
 }
 
@@ -152,5 +155,7 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod interleavings;
+#[cfg(all(test, not(loom)))]
 mod tests;

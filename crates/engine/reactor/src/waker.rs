@@ -4,9 +4,8 @@
 //! event file), one that finds it awake only leaves a note. Each side changes the word by an atomic exchange, so one
 //! of the two comes first: either the core sees the note and does not block, or the waker sees the core asleep.
 
+use crate::sync::{Arc, AtomicU32, Ordering, fence};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -62,9 +61,17 @@ impl Waker {
         }
     }
 
-    /// Of the core: takes the note; true if there was one.
+    /// Of the core: takes the note; true if there was one. To be followed by a look at all that may have been sent.
     pub(crate) fn take_note(&self) -> bool {
-        self.shared.state.load(Ordering::Relaxed) == NOTED && self.shared.state.swap(AWAKE, Ordering::SeqCst) == NOTED
+        if self.shared.state.load(Ordering::Relaxed) != NOTED {
+            return false;
+        }
+        // Only the core takes a note, so nothing is lost that another writes meanwhile: it could only be the same note.
+        self.shared.state.store(AWAKE, Ordering::Relaxed);
+        // The other half of the fence in `wake`: a waker that still sees the note it did not have to leave wrote its
+        // message before the core looks.
+        fence(Ordering::SeqCst);
+        true
     }
 
     /// Of the core: is there a note?

@@ -40,8 +40,8 @@ impl StoreSpace {
     #[must_use]
     pub fn used_percent(&self) -> u8 {
         let used = u128::from(self.used_bytes()) * 100;
-        used.checked_div(u128::from(self.capacity_bytes))
-            .map_or(0, |percent| percent.min(100) as u8)
+        let percent = used.checked_div(u128::from(self.capacity_bytes)).unwrap_or(0);
+        u8::try_from(percent).unwrap_or(u8::MAX).min(100)
     }
 }
 

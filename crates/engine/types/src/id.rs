@@ -106,10 +106,10 @@ macro_rules! uuid {
                 write!(
                     f,
                     "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-                    (v >> 96) as u32,
-                    (v >> 80) as u16,
-                    (v >> 64) as u16,
-                    (v >> 48) as u16,
+                    v >> 96,
+                    v >> 80 & 0xffff,
+                    v >> 64 & 0xffff,
+                    v >> 48 & 0xffff,
                     v & 0xffff_ffff_ffff
                 )
             }

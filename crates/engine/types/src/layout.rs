@@ -46,13 +46,16 @@ impl ChunkId {
             groups.is_power_of_two(),
             "the number of groups is a power of two, not {groups}"
         );
-        GroupIndex((self.hash() & u64::from(groups - 1)) as u32)
+        // The mask has 32 bits.
+        #[expect(clippy::cast_possible_truncation)]
+        let index = (self.hash() & u64::from(groups - 1)) as u32;
+        GroupIndex(index)
     }
 
     /// The core that sequences the chunk among `cores` of its gateway: other bits of the hash than the group's.
     #[must_use]
     pub fn core(self, cores: usize) -> usize {
-        ((self.hash() >> 32) % cores.max(1) as u64) as usize
+        (self.hash() >> 32) as usize % cores.max(1)
     }
 }
 
@@ -104,7 +107,9 @@ impl BlockRange {
     pub fn of_bytes(offset: u32, length: u32) -> BlockRange {
         let first = offset / BLOCK_BYTES;
         let end = (offset + length).div_ceil(BLOCK_BYTES);
-        BlockRange::new(first as u16, (end - first) as u16)
+        // What is beyond any chunk stays so.
+        let block = |blocks: u32| u16::try_from(blocks).unwrap_or(u16::MAX);
+        BlockRange::new(block(first), block(end - first))
     }
 
     /// Is the run not empty and inside a chunk of `blocks` blocks?
@@ -115,6 +120,6 @@ impl BlockRange {
 
     /// The blocks in order.
     pub fn iter(self) -> impl Iterator<Item = BlockIndex> {
-        (self.first.0..(self.end() as u16)).map(BlockIndex)
+        (self.first.0..self.first.0.saturating_add(self.count)).map(BlockIndex)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Every other crate speaks in these types, so that no
 //! bare integer crosses a module's border.
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::cast_possible_truncation)]
+#![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod condition;

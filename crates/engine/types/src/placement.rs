@@ -202,15 +202,21 @@ pub fn place(
 /// When `groups` are not the `2^n` groups of a pool in their order.
 #[must_use]
 pub fn split(groups: &[map::Group]) -> Vec<map::Group> {
-    assert!(groups.len().is_power_of_two() && groups.iter().map(|group| group.index.0).eq(0..groups.len() as u32));
+    let count = group_at(groups.len()).0;
+    assert!(count.is_power_of_two() && groups.iter().map(|group| group.index.0).eq(0..count));
     let children = groups.iter().map(|parent| {
-        let index = GroupIndex(parent.index.0 + groups.len() as u32);
+        let index = GroupIndex(parent.index.0 + count);
         map::Group {
             index,
             ..parent.clone()
         }
     });
     groups.iter().cloned().chain(children).collect()
+}
+
+/// The group at this place of a list of all groups of a pool.
+fn group_at(position: usize) -> GroupIndex {
+    GroupIndex(u32::try_from(position).expect("a pool has fewer than 2^32 groups"))
 }
 
 fn check(candidates: &[Candidate], copies: usize, level: Level) -> Result<(), PlacementError> {
@@ -235,8 +241,15 @@ fn check(candidates: &[Candidate], copies: usize, level: Level) -> Result<(), Pl
 /// How much a group wants a store, apart from the store's weight: the less the more.
 fn want(pool: PoolId, group: GroupIndex, store: StoreId) -> u64 {
     let seed = mix(mix(u64::from(pool.0) ^ 0x706f_6f6c_0000_0000) ^ u64::from(group.0));
-    let draw = mix(mix(seed ^ (store.0 >> 64) as u64) ^ store.0 as u64);
+    let (high, low) = halves(store.0);
+    let draw = mix(mix(seed ^ high) ^ low);
     minus_log2(draw)
+}
+
+/// The upper and the lower 64 bits.
+#[expect(clippy::cast_possible_truncation)]
+fn halves(wide: u128) -> (u64, u64) {
+    ((wide >> 64) as u64, wide as u64)
 }
 
 /// The indices of the candidates in the order in which the group wants them.
@@ -272,9 +285,9 @@ fn minus_log2(draw: u64) -> u64 {
         log <<= 1;
         if square >> 127 == 1 {
             log |= 1;
-            mantissa = (square >> 64) as u64;
+            mantissa = halves(square).0;
         } else {
-            mantissa = (square >> 63) as u64;
+            mantissa = halves(square << 1).0;
         }
     }
     // log2(draw / 2^64) = -whole - 1 + log2(mantissa); at least 1, so that no score is infinite.
@@ -291,13 +304,18 @@ struct Share {
 impl Share {
     /// So many of these groups, rounded down.
     fn due(self, groups: u64) -> u64 {
-        (u128::from(groups) * self.part / self.of) as u64
+        whole(u128::from(groups) * self.part / self.of)
     }
 
     /// The most groups that the store gets: its share, and a tenth on top.
     fn limit(self, groups: u64) -> u64 {
-        (u128::from(groups) * self.part * 11).div_ceil(self.of * 10) as u64
+        whole((u128::from(groups) * self.part * 11).div_ceil(self.of * 10))
     }
+}
+
+/// A number of groups.
+fn whole(groups: u128) -> u64 {
+    u64::try_from(groups).expect("a share is at most the whole")
 }
 
 /// The share of each store, by its weight.

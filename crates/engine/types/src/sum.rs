@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn every_length_equals_the_slow_way() {
         let bytes: Vec<u8> = (0..1024_u32)
-            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0])
             .collect();
         for length in 0..600 {
             for start in [0, 1, 7] {

@@ -2,11 +2,10 @@
 
 use super::block::{Block, BufMut, Slice};
 use super::{BLOCK_ALIGNMENT, MAX_ZEROS_BYTES};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 use std::fmt;
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What a pool is made of.
 #[derive(Clone, Debug)]
@@ -89,13 +88,15 @@ impl Arena {
         if total == 0 || count >= u32::MAX as usize {
             return invalid(format!("pool: {count} blocks; there must be some, and fewer than 2^32"));
         }
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // Miri knows mappings, and no advice about them.
+        let no_reserve = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | no_reserve;
         // SAFETY: a fresh private mapping, no address asked for.
         let base = unsafe { libc::mmap(ptr::null_mut(), total, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        if config.huge_pages {
+        if config.huge_pages && !cfg!(miri) {
             // SAFETY: the mapping that was just made. A refusal costs speed only.
             unsafe { libc::madvise(base, total, libc::MADV_HUGEPAGE) };
         }

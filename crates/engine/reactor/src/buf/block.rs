@@ -7,11 +7,11 @@
 
 use super::BLOCK_ALIGNMENT;
 use super::arena::Arena;
+use crate::sync::{AtomicU32, Ordering, fence};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Payload in several pieces, in order.
 pub type Segments = Vec<Slice>;

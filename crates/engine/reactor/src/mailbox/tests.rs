@@ -37,9 +37,22 @@ fn each_end_knows_when_the_other_has_gone_and_no_message_leaks() {
 }
 
 #[test]
+fn who_sees_that_the_sender_has_gone_sees_all_that_it_sent() {
+    for _ in 0..if cfg!(miri) { 20 } else { 1_000 } {
+        let (mut sender, mut receiver) = channel::<u64>(2, Waker::idle());
+        let thread = thread::spawn(move || sender.send(7).unwrap());
+        while !receiver.is_closed() {
+            thread::yield_now();
+        }
+        assert_eq!(receiver.pop(), Some(7));
+        thread.join().unwrap();
+    }
+}
+
+#[test]
 fn millions_of_messages_cross_between_threads_in_order() {
     let (mut sender, mut receiver) = channel::<Box<u64>>(64, Waker::idle());
-    const MESSAGES: u64 = 300_000;
+    const MESSAGES: u64 = if cfg!(miri) { 300 } else { 300_000 };
     let thread = thread::spawn(move || {
         for number in 0..MESSAGES {
             let mut message = Box::new(number);
@@ -97,7 +110,7 @@ fn no_wake_is_lost_between_the_last_look_and_falling_asleep() {
     let waker = Waker::new(Box::new(bell.clone()));
     let (mut sender, mut receiver) = channel::<u64>(4, waker.clone());
     let done = Arc::new(AtomicBool::new(false));
-    const MESSAGES: u64 = 20_000;
+    const MESSAGES: u64 = if cfg!(miri) { 100 } else { 20_000 };
     let over = done.clone();
     let thread = thread::spawn(move || {
         for number in 0..MESSAGES {

@@ -9,7 +9,7 @@
 //! Each move of the third step lessens a lack and a surplus at once, so that no more copies move than the difference
 //! between what is and what is due.
 
-use super::{Candidate, Domain, Level, PlacementError, Share, check, ranking, shares, want};
+use super::{Candidate, Domain, Level, PlacementError, Share, check, group_at, ranking, shares, want};
 use crate::id::{GroupIndex, PoolId, StoreId};
 use crate::message::MAX_MEMBERS;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,7 +149,7 @@ impl Planner<'_> {
             if self.plan[group].len() >= self.copies {
                 continue;
             }
-            let ranking = ranking(self.pool, GroupIndex(group as u32), self.candidates);
+            let ranking = ranking(self.pool, group_at(group), self.candidates);
             while self.plan[group].len() < self.copies {
                 let free = |index: &usize| self.accepts(*index) && self.is_free(&self.plan[group], *index, None);
                 let open = ranking.iter().copied().filter(free);
@@ -177,7 +177,7 @@ impl Planner<'_> {
     fn wanting(&self, index: usize) -> Vec<usize> {
         let store = self.candidates[index].store;
         let mut groups: Vec<(u64, usize)> = (0..self.plan.len())
-            .map(|group| (want(self.pool, GroupIndex(group as u32), store), group))
+            .map(|group| (want(self.pool, group_at(group), store), group))
             .collect();
         groups.sort_unstable();
         groups.into_iter().map(|(_, group)| group).collect()
@@ -234,7 +234,7 @@ impl Planner<'_> {
                         && !members.contains(&other)
                         && self.is_free(members, other, Some(index))
                 };
-                let ranking = ranking(self.pool, GroupIndex(group as u32), self.candidates);
+                let ranking = ranking(self.pool, group_at(group), self.candidates);
                 if let Some(taker) = ranking.into_iter().find(takes) {
                     self.replace(group, index, taker);
                     moves += 1;
@@ -250,7 +250,7 @@ impl Planner<'_> {
         for (group, chosen) in self.plan.iter().enumerate() {
             let mut members: Vec<StoreId> = chosen.iter().map(|index| self.candidates[*index].store).collect();
             if members.len() < self.copies {
-                result.unmet.push(GroupIndex(group as u32));
+                result.unmet.push(group_at(group));
                 for store in &present[group] {
                     if members.len() < self.copies.min(MAX_MEMBERS) && !members.contains(store) {
                         members.push(*store);

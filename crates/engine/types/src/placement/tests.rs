@@ -158,7 +158,7 @@ fn children_of_a_split_inherit_and_get_their_parents_chunks() {
         .enumerate()
         .map(|(index, members)| map::Group {
             syncing: Vec::new(),
-            index: GroupIndex(index as u32),
+            index: group_at(index),
             epoch: Epoch(index as u64 + 1),
             in_sync: members[1..].to_vec(),
             members,

@@ -1,5 +1,4 @@
 //! A server to test against: the embedded one, or a real etcd that is always stopped.
-#![allow(dead_code)]
 
 use amita_metadata::server::{self, Config};
 use amita_metadata::{Call, Client, Options};

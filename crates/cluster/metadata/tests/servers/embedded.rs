@@ -1,11 +1,9 @@
 //! What only the embedded server must do, and what the client does with servers that misbehave.
 
-mod common;
-
+use crate::common::{Kind, Server};
 use amita_metadata::model::State;
 use amita_metadata::server::{self, Config, StartError};
 use amita_metadata::{Call, Client, Compare, Error, LeaseId, Op, Options, Refusal, Waited};
-use common::{Kind, Server};
 use proptest::prelude::*;
 use redb::ReadableDatabase;
 use std::collections::BTreeMap;
@@ -227,7 +225,7 @@ fn a_server_that_breaks_off_leaves_writes_unknown() {
 fn another_endpoint_serves_when_one_does_not() {
     let server = Server::start(Kind::Embedded);
     let silent = TcpListener::bind(ANY).unwrap();
-    let closed = common::free_address();
+    let closed = crate::common::free_address();
     let endpoints = [
         closed.to_string(),
         silent.local_addr().unwrap().to_string(),
@@ -348,7 +346,7 @@ fn what_was_answered_survives_sigkill() {
     for life in 0..4_u64 {
         let _ = std::fs::remove_file(&port);
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "serves_until_killed", "--ignored"])
+            .args(["--exact", "embedded::serves_until_killed", "--ignored"])
             .env("AMITA_TEST_FOLDER", folder.path())
             .stdout(std::process::Stdio::null())
             .spawn()

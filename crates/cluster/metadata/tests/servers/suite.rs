@@ -1,9 +1,7 @@
 //! One suite for the embedded server and a real etcd: what Amita relies on, both must do.
 
-mod common;
-
+use crate::common::{Kind, Server};
 use amita_metadata::{Batch, Call, Client, Compare, Error, Event, LeaseId, Op, OpReply, Refusal, Waited, Watch};
-use common::{Kind, Server};
 use std::time::{Duration, Instant};
 
 macro_rules! both {
