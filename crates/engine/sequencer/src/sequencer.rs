@@ -11,7 +11,7 @@
 //! * [`submit`](self): I/O is checked and queued at its chunk.
 //! * `group`: a group is fenced on first touch, after every change of epoch and after every reconnection.
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
-//! * `write`, `read`: the path of an I/O.
+//! * `write`, `read`: the life of an I/O; `pipeline`: whose turn it is in a chunk; `resend`: what members have not got.
 //! * `sync`, `join`, `mend`: members that have missed something are brought up to date; `progress`: how far they have come.
 //! * `catch_up`: a member whose block has rotted under a write of a part of it.
 //! * `care`: clients are spared, and slow stores noticed.
@@ -32,8 +32,10 @@ mod join;
 mod mend;
 mod metadata;
 mod open;
+mod pipeline;
 mod progress;
 mod read;
+mod resend;
 mod roll;
 mod scrub;
 mod state;

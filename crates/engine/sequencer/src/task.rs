@@ -10,8 +10,8 @@ use crate::members::{ByPosition, Members};
 use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Table, TaskSlot};
 use amita_reactor::{Slice, Time};
 use amita_types::io::Op;
-use amita_types::message::Sums;
-use amita_types::{BlockRange, Epoch, RequestId, TraceId, Version};
+use amita_types::message::{RequestBody, Sums};
+use amita_types::{BlockRange, ChunkIndex, Epoch, RequestId, TraceId, Version};
 
 /// A client's write or clear.
 #[derive(Debug)]
@@ -40,6 +40,51 @@ pub struct Write {
     pub told: bool,
 }
 
+impl Write {
+    /// One that has no version yet. Where it is in the chunk: offset and length in bytes.
+    pub fn new(io: IoId, clear: bool, bytes: (u32, u32), range: BlockRange, payload: Slice) -> Write {
+        let (offset_bytes, length_bytes) = bytes;
+        Write {
+            io,
+            clear,
+            offset_bytes,
+            length_bytes,
+            range,
+            version: Version::NONE,
+            previous: Version::NONE,
+            sums: Sums::new(),
+            payload,
+            charged: Members::NONE,
+            taken: ByPosition::filled(0),
+            asked: Members::NONE,
+            short_since: None,
+            refusals: 0,
+            told: false,
+        }
+    }
+
+    /// What a store is asked to do.
+    pub fn request(&self, chunk: ChunkIndex) -> RequestBody {
+        if self.clear {
+            RequestBody::Clear {
+                chunk,
+                range: self.range,
+                version: self.version,
+                previous: self.previous,
+            }
+        } else {
+            RequestBody::Write {
+                chunk,
+                offset_bytes: self.offset_bytes,
+                length_bytes: self.length_bytes,
+                version: self.version,
+                previous: self.previous,
+                sums: self.sums.clone(),
+            }
+        }
+    }
+}
+
 /// A client's read, or its question for the allocation.
 #[derive(Debug)]
 pub struct Read {
@@ -56,6 +101,22 @@ pub struct Read {
     pub promised: bool,
     /// Of a compare-and-write: what is expected, and what is written then.
     pub compare: Slice,
+}
+
+impl Read {
+    /// One that was not sent to anybody yet.
+    pub fn new(io: IoId, op: Op, range: BlockRange, compare: Slice) -> Read {
+        Read {
+            io,
+            op,
+            range,
+            tried: Members::NONE,
+            damaged: Members::NONE,
+            found: None,
+            promised: false,
+            compare,
+        }
+    }
 }
 
 /// What a store said to a read.

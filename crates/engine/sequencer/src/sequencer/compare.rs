@@ -9,7 +9,7 @@
 use super::Sequencer;
 use crate::io::Course;
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
-use crate::task::{Kind, Read};
+use crate::task::{Kind, Read, Write};
 use amita_reactor::Time;
 use amita_types::TraceId;
 use amita_types::io::{IoError, Payload};
@@ -73,8 +73,8 @@ impl Sequencer {
             return self.done(read.io, Err(IoError::Miscompare), Payload::None, course);
         }
         let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
-        let kind = self.write_kind(read.io, false, offset_bytes, half as u32, read.range, new);
-        let slot = self.tasks.add(kind, group, Some(chunk));
+        let write = Write::new(read.io, false, (offset_bytes, half as u32), read.range, new);
+        let slot = self.tasks.add(Kind::Write(write), group, Some(chunk));
         self.tasks[slot].trace = trace;
         self.tasks[slot].asked_at = asked_at;
         let state = &mut self.chunks[chunk];

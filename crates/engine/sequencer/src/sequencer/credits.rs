@@ -10,12 +10,13 @@
 //! sent behind it rests on the rest.
 
 use super::state::{Ask, Store};
-use super::{NEVER, Sequencer, write};
+use super::{NEVER, Sequencer};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{GroupSlot, StoreSlot, TaskSlot};
-use crate::task::Kind;
+use crate::task::{Kind, Write};
 use amita_reactor::{Slice, Time};
+use amita_types::RequestId;
 use amita_types::message::{MAX_PIECES, RequestBody};
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ impl Sequencer {
     pub(super) fn ask_for_credits(&mut self, now: Time, slot: TaskSlot, group: GroupSlot, short: Members) -> bool {
         let asked_at = self.tasks[slot].asked_at;
         let write = self.tasks[slot].write();
-        let want = write::charge(write);
+        let want = charge(write);
         if write.short_since.is_none() {
             self.counters.credit_waits += 1;
         }
@@ -235,4 +236,45 @@ impl Sequencer {
             }
         }
     }
+
+    /// Takes a write's blocks from what a member has granted, as far as there are so many.
+    pub(super) fn charge_to(&mut self, now: Time, slot: TaskSlot, position: Position) {
+        let number = self.groups[self.tasks[slot].group].members[position];
+        let write = self.tasks[slot].write();
+        let store = &mut self.stores[number];
+        let blocks = charge(write).min(store.credit);
+        write.charged.add(position);
+        write.taken[position] = blocks as u16;
+        store.credit -= blocks;
+        store.charged_at = now;
+    }
+
+    /// A store takes nothing from the account for what it refuses.
+    pub(super) fn uncharge(&mut self, slot: TaskSlot, position: Position) {
+        let number = self.groups[self.tasks[slot].group].members[position];
+        let write = self.tasks[slot].write();
+        if write.charged.has(position) {
+            write.charged.remove(position);
+            self.stores[number].credit += u64::from(write.taken[position]);
+            self.note_credits(number);
+        }
+    }
+
+    /// An answer to what the store was sent while it was a member.
+    pub(super) fn answered_late(&mut self, id: RequestId, store: StoreSlot, refused: bool) {
+        let number = store;
+        let store = &mut self.stores[number];
+        if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
+            let (_, blocks) = store.in_doubt.swap_remove(at);
+            if refused {
+                store.credit += blocks;
+                self.note_credits(number);
+            }
+        }
+    }
+}
+
+/// Blocks of credit that a write takes.
+pub(super) fn charge(write: &Write) -> u64 {
+    if write.clear { 0 } else { u64::from(write.range.count) }
 }

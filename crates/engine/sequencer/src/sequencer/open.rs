@@ -298,7 +298,7 @@ impl Sequencer {
             state.issued = version;
             state.committed = version;
         }
-        self.kick(now, chunk);
+        self.advance_chunk(now, chunk);
     }
 
     fn leave_opening(&mut self, chunk: ChunkSlot) {

@@ -6,7 +6,7 @@ use crate::faults::Fault;
 use crate::io::{Course, StopReason};
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, Key, TaskSlot};
-use crate::task::{Found, Kind, Read};
+use crate::task::{Found, Kind, Read, Write};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
@@ -14,6 +14,19 @@ use amita_types::message::{Refusal, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, TraceId, Version};
 
 impl Sequencer {
+    /// Submitted, and found valid: queued at its chunk.
+    pub(super) fn queue_read(&mut self, chunk: ChunkSlot, read: Read, trace: TraceId) {
+        let compares = matches!(read.op, Op::CompareAndWrite { .. });
+        let slot = self.tasks.add(Kind::Read(read), self.chunks[chunk].group, Some(chunk));
+        self.tasks[slot].trace = trace;
+        let state = &mut self.chunks[chunk];
+        let queue = match compares {
+            true => &mut state.queued_compares,
+            false => &mut state.queued_reads,
+        };
+        self.tasks.push(queue, slot);
+    }
+
     /// Sends a read that stands in no list to a member; false when none can be asked now.
     pub(super) fn try_read(&mut self, now: Time, slot: TaskSlot) -> bool {
         let group = self.tasks[slot].group;
@@ -296,16 +309,7 @@ impl Sequencer {
             offset: offset + u64::from(write.offset_bytes),
             length: u64::from(write.length_bytes),
         };
-        self.tasks[slot].kind = Kind::Read(Read {
-            io,
-            op,
-            range,
-            tried: Members::NONE,
-            damaged: Members::NONE,
-            found: None,
-            promised: false,
-            compare: Slice::default(),
-        });
+        self.tasks[slot].kind = Kind::Read(Read::new(io, op, range, Slice::default()));
         if !self.try_read(now, slot) {
             self.tasks.push(&mut self.chunks[chunk].queued_reads, slot);
         }
@@ -327,8 +331,14 @@ impl Sequencer {
         }
         let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
         let length_bytes = read.op.length() as u32;
-        let kind = self.write_kind(read.io, true, offset_bytes, length_bytes, read.range, Slice::default());
-        let slot = self.tasks.add(kind, group, Some(chunk));
+        let write = Write::new(
+            read.io,
+            true,
+            (offset_bytes, length_bytes),
+            read.range,
+            Slice::default(),
+        );
+        let slot = self.tasks.add(Kind::Write(write), group, Some(chunk));
         self.tasks[slot].trace = trace;
         self.tasks.push(&mut self.chunks[chunk].queued_clears, slot);
         self.block(chunk);

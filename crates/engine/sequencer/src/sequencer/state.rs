@@ -193,6 +193,51 @@ pub(super) struct Chunk {
     pub held_back: bool,
 }
 
+impl Chunk {
+    /// A chunk on its first touch.
+    pub fn new(index: ChunkIndex, group: GroupSlot) -> Chunk {
+        Chunk {
+            index,
+            group,
+            state: ChunkState::Closed,
+            issued: Version::NONE,
+            committed: Version::NONE,
+            writes: List::default(),
+            write_count: 0,
+            queued_writes: List::default(),
+            queued_clears: List::default(),
+            queued_reads: List::default(),
+            queued_compares: List::default(),
+            comparing: None,
+            compared: List::default(),
+            held: List::default(),
+            stalled: Members::NONE,
+            behind: Members::NONE,
+            catching: false,
+            busy_at: None,
+            opening_at: None,
+            blocked: false,
+            bad_sources: Members::NONE,
+            joined: Members::NONE,
+            joining: Members::NONE,
+            implausible: false,
+            held_back: false,
+        }
+    }
+
+    /// Does anything wait in its queues?
+    pub fn waits(&self) -> bool {
+        let queues = [
+            &self.queued_reads,
+            &self.queued_clears,
+            &self.queued_writes,
+            &self.queued_compares,
+            &self.compared,
+        ];
+        !queues.iter().all(|queue| queue.is_empty())
+    }
+}
+
 impl Group {
     /// Who must adopt the epoch.
     pub fn all(&self) -> Members {

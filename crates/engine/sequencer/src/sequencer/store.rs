@@ -1,11 +1,10 @@
 //! Links, silence and promises: what belongs to a store and not to a group.
 
-use super::state::ChunkState;
 use super::{NEVER, Sequencer};
 use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE, PROMISE_PERCENT};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
-use crate::table::{ChunkSlot, GroupSlot, StoreSlot, TaskSlot};
+use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
@@ -509,26 +508,5 @@ impl Sequencer {
     pub(super) fn can_send(&self, group: GroupSlot, position: Position) -> bool {
         let group = &self.groups[group];
         group.ready.and(group.all()).without(group.paused).has(position) && self.stores[group.members[position]].up
-    }
-
-    /// Chunks of which something waits are looked at again.
-    pub(super) fn block(&mut self, chunk: ChunkSlot) {
-        if !self.chunks[chunk].blocked {
-            self.chunks[chunk].blocked = true;
-            self.blocked.push_back(chunk);
-        }
-    }
-
-    pub(super) fn retry_blocked(&mut self, now: Time) {
-        // A retry may bring news that calls for another; each pass looks once at each chunk.
-        while std::mem::take(&mut self.retry_blocked) && !self.stopped {
-            for _ in 0..self.blocked.len() {
-                let Some(chunk) = self.blocked.pop_front() else { break };
-                self.chunks[chunk].blocked = false;
-                if matches!(self.chunks[chunk].state, ChunkState::Open) {
-                    self.kick(now, chunk);
-                }
-            }
-        }
     }
 }

@@ -1,16 +1,12 @@
 //! I/O comes in: it is checked, made a task, and queued at its chunk.
 
 use super::Sequencer;
-use super::state::{Chunk, ChunkState};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoId};
-use crate::members::{ByPosition, Members};
-use crate::table::{ChunkSlot, GroupSlot};
-use crate::task::{Kind, List, Read, Write};
+use crate::task::{Read, Write};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::Sums;
-use amita_types::{BLOCK_BYTES, BlockRange, ChunkId, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, TraceId, Version};
+use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, TraceId};
 
 /// Where an I/O goes.
 struct Place {
@@ -49,66 +45,18 @@ impl Sequencer {
             return Err(IoError::Busy);
         }
         let chunk = self.chunk_number(place.chunk);
-        let group = self.chunks[chunk].group;
-        let kind = match op {
+        match op {
             Op::Write { .. } | Op::Clear { .. } => {
                 let clear = matches!(op, Op::Clear { .. });
-                self.write_kind(io, clear, place.offset_bytes, place.length_bytes, place.range, data)
+                let write = Write::new(io, clear, (place.offset_bytes, place.length_bytes), place.range, data);
+                self.queue_write(now, chunk, write, trace);
             }
-            Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => Kind::Read(Read {
-                io,
-                op,
-                range: place.range,
-                tried: Members::NONE,
-                damaged: Members::NONE,
-                found: None,
-                promised: false,
-                compare: data,
-            }),
-        };
-        let slot = self.tasks.add(kind, group, Some(chunk));
-        self.tasks[slot].trace = trace;
-        if matches!(op, Op::Write { .. } | Op::Clear { .. }) {
-            self.tasks[slot].asked_at = now;
+            Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => {
+                self.queue_read(chunk, Read::new(io, op, place.range, data), trace);
+            }
         }
-        let state = &mut self.chunks[chunk];
-        let queue = match op {
-            Op::Write { .. } => &mut state.queued_writes,
-            Op::Clear { .. } => &mut state.queued_clears,
-            Op::CompareAndWrite { .. } => &mut state.queued_compares,
-            Op::Read { .. } | Op::Allocation { .. } => &mut state.queued_reads,
-        };
-        self.tasks.push(queue, slot);
-        self.kick(now, chunk);
+        self.advance_chunk(now, chunk);
         Ok(())
-    }
-
-    pub(super) fn write_kind(
-        &self,
-        io: IoId,
-        clear: bool,
-        offset_bytes: u32,
-        length_bytes: u32,
-        range: BlockRange,
-        payload: Slice,
-    ) -> Kind {
-        Kind::Write(Write {
-            io,
-            clear,
-            offset_bytes,
-            length_bytes,
-            range,
-            version: Version::NONE,
-            previous: Version::NONE,
-            sums: Sums::new(),
-            payload,
-            charged: Members::NONE,
-            taken: ByPosition::filled(0),
-            asked: Members::NONE,
-            short_since: None,
-            refusals: 0,
-            told: false,
-        })
     }
 
     /// Checks an I/O. The fronts have cut it to pieces that fit; what does not is answered, never asserted.
@@ -149,91 +97,5 @@ impl Sequencer {
             length_bytes,
             range,
         })
-    }
-
-    pub(super) fn chunk_number(&mut self, index: ChunkIndex) -> ChunkSlot {
-        if let Some(&number) = self.chunk_index.get(&index) {
-            return number;
-        }
-        let id = ChunkId {
-            volume: self.volume.id,
-            index,
-        };
-        let group = GroupSlot::of(id.group(self.pool.groups));
-        let number = self.chunks.push(Chunk {
-            index,
-            group,
-            state: ChunkState::Closed,
-            issued: Version::NONE,
-            committed: Version::NONE,
-            writes: List::default(),
-            write_count: 0,
-            queued_writes: List::default(),
-            queued_clears: List::default(),
-            queued_reads: List::default(),
-            queued_compares: List::default(),
-            comparing: None,
-            compared: List::default(),
-            held: List::default(),
-            stalled: Members::NONE,
-            behind: Members::NONE,
-            catching: false,
-            busy_at: None,
-            opening_at: None,
-            blocked: false,
-            bad_sources: Members::NONE,
-            joined: Members::NONE,
-            joining: Members::NONE,
-            implausible: false,
-            held_back: false,
-        });
-        self.groups[group].chunks.push(number);
-        self.chunk_index.insert(index, number);
-        number
-    }
-
-    /// Starts what can be started of a chunk's queues.
-    pub(super) fn kick(&mut self, now: Time, chunk: ChunkSlot) {
-        match self.chunks[chunk].state {
-            ChunkState::Closed => return self.want_open(now, chunk),
-            ChunkState::Waiting | ChunkState::Opening(_) => return,
-            ChunkState::Open => {}
-        }
-        self.kick_compare(now, chunk);
-        while let Some(slot) = self.chunks[chunk].queued_reads.head() {
-            self.tasks.unlink(&mut self.chunks[chunk].queued_reads, slot);
-            if !self.try_read(now, slot) {
-                // Back to where it stood would be the head; reads have no order among them.
-                self.tasks.push(&mut self.chunks[chunk].queued_reads, slot);
-                break;
-            }
-        }
-        // Clears first: they need no space, and may be what brings some (R7).
-        while let Some(slot) = self.chunks[chunk].queued_clears.head() {
-            if self.is_never_written(chunk) {
-                self.look_instead(now, slot, chunk);
-                continue;
-            }
-            if !self.try_write(now, slot) {
-                break;
-            }
-        }
-        while let Some(slot) = self.chunks[chunk].queued_writes.head() {
-            if !self.try_write(now, slot) {
-                break;
-            }
-        }
-        let state = &self.chunks[chunk];
-        let queues = [
-            &state.queued_reads,
-            &state.queued_clears,
-            &state.queued_writes,
-            &state.queued_compares,
-            &state.compared,
-        ];
-        let waits = !queues.iter().all(|queue| queue.is_empty());
-        if waits {
-            self.block(chunk);
-        }
     }
 }

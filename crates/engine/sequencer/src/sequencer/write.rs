@@ -1,17 +1,27 @@
-//! The path of a write: settled (R7), given its version (R1), sent to every in-sync member at once, acknowledged when
-//! all have answered, in the order of versions. Until then its payload is kept and sent again where a link broke (R8).
+//! The whole life of a write, or of a clear, from submitted to acknowledged. The rules are those of `docs/protocol.md`.
+//!
+//! * *Submitted* (`submit.rs` checks it) and *queued* at its chunk: [`Sequencer::queue_write`]. The chunk is opened first where
+//!   it is not (R6, `open.rs`).
+//! * *Ready*: its turn comes by the chunk's pipeline (`pipeline.rs`), [`Sequencer::try_write`]. Limits are kept and space is
+//!   settled before it has a version, because a version that was given out must be applied (R7, `credits.rs`).
+//! * *Sequenced*: it gets the version after the last one, and names that one (R1).
+//! * *Sent* to every member at once, behind everything that the member was sent before. Its payload is kept until the end
+//!   and sent again where a link broke, or where it was refused (R8, `resend.rs`).
+//! * *Answered*: [`Sequencer::written`], member by member. Who never answers is evicted (R12, `store.rs`, `metadata.rs`).
+//! * *Committed* when all have answered (R2), in the order of versions, and *acknowledged*: [`Sequencer::commit`].
 
 use super::Sequencer;
-use crate::config::{MAX_REFUSALS, MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
+use super::credits::charge;
+use crate::config::{MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
-use crate::table::{ChunkSlot, GroupSlot, Key, ListPlace, StoreSlot, TaskSlot};
+use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::{Kind, Write};
 use amita_reactor::Time;
 use amita_reactor::buggify::{Point, narrow};
 use amita_types::io::{IoError, Payload};
-use amita_types::message::{Refusal, RequestBody, Sums};
-use amita_types::{BLOCK_BYTES, ChunkIndex, RequestId, Version};
+use amita_types::message::Sums;
+use amita_types::{BLOCK_BYTES, TraceId, Version};
 
 /// May a write be given its version?
 enum Gate {
@@ -21,6 +31,22 @@ enum Gate {
 }
 
 impl Sequencer {
+    /// Submitted, and found valid: queued at its chunk.
+    pub(super) fn queue_write(&mut self, now: Time, chunk: ChunkSlot, write: Write, trace: TraceId) {
+        let clear = write.clear;
+        let slot = self
+            .tasks
+            .add(Kind::Write(write), self.chunks[chunk].group, Some(chunk));
+        self.tasks[slot].trace = trace;
+        self.tasks[slot].asked_at = now;
+        let state = &mut self.chunks[chunk];
+        let queue = match clear {
+            true => &mut state.queued_clears,
+            false => &mut state.queued_writes,
+        };
+        self.tasks.push(queue, slot);
+    }
+
     /// Sequences the first write of its queue, or fails it; false when it must wait.
     pub(super) fn try_write(&mut self, now: Time, slot: TaskSlot) -> bool {
         let chunk = self.tasks[slot].chunk();
@@ -43,44 +69,13 @@ impl Sequencer {
         true
     }
 
-    fn fail_write(&mut self, slot: TaskSlot, chunk: ChunkSlot, error: IoError) {
-        self.dequeue(slot, chunk);
-        let io = self.tasks[slot].write().io;
-        let course = self.course(slot);
-        self.tasks.remove(slot);
-        self.end_compare(chunk, slot);
-        self.done(io, Err(error), Payload::None, course);
-    }
-
-    /// The chunk has no further version. No client writes a chunk 2^40 times; a member that lies claims it in one message.
-    /// The chunk can be read, and the process has nothing to do with it.
-    fn counter_ended(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
-        let issued = self.chunks[chunk].issued;
-        let why = format!("its version {issued} is the last that there is, so that it cannot be written any more");
-        self.warn_implausible(chunk, why);
-        self.fail_write(slot, chunk, IoError::Damaged);
-    }
-
-    fn dequeue(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
-        let state = &mut self.chunks[chunk];
-        let clear = self.tasks[slot].write().clear;
-        let queue = if state.comparing == Some(slot) {
-            &mut state.compared
-        } else if clear {
-            &mut state.queued_clears
-        } else {
-            &mut state.queued_writes
-        };
-        self.tasks.unlink(queue, slot);
-    }
-
     /// Space and limits, before a version is given out (R7).
     fn gate(&mut self, now: Time, slot: TaskSlot, chunk: ChunkSlot) -> Gate {
         let number = self.chunks[chunk].group;
         let group = &self.groups[number];
         let write = self.tasks[slot].write();
         let bytes = write.payload.len() as u64;
-        let blocks = if write.clear { 0 } else { u64::from(write.range.count) };
+        let blocks = charge(write);
         let current = group.current;
         if current.count() < self.min_copies && !self.config.faults.has(Fault::IgnoreMinCopies) {
             return Gate::Wait;
@@ -89,12 +84,7 @@ impl Sequencer {
         if state.held_back || state.comparing.is_some_and(|comparing| comparing != slot) {
             return Gate::Wait;
         }
-        let most = if narrow(Point::OneWrite) {
-            1
-        } else {
-            MAX_WRITES_PER_CHUNK
-        };
-        if self.chunks[chunk].write_count >= most || self.bytes + bytes > MAX_SHARD_BYTES {
+        if state.write_count >= most_writes() || self.bytes + bytes > MAX_SHARD_BYTES {
             return Gate::Wait;
         }
         let mut short = Members::NONE;
@@ -117,7 +107,21 @@ impl Sequencer {
         }
     }
 
-    /// Gives the write its version and sends it.
+    fn dequeue(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
+        let state = &mut self.chunks[chunk];
+        let clear = self.tasks[slot].write().clear;
+        let queue = if state.comparing == Some(slot) {
+            &mut state.compared
+        } else if clear {
+            &mut state.queued_clears
+        } else {
+            &mut state.queued_writes
+        };
+        self.tasks.unlink(queue, slot);
+    }
+
+    /// Gives the write its version and sends it to all who must have it: the in-sync members, and the syncing ones that were
+    /// fenced (R2). One that cannot be sent anything now gets it when it can (R8).
     fn sequence(&mut self, now: Time, slot: TaskSlot, chunk: ChunkSlot, version: Version) {
         let group = self.chunks[chunk].group;
         let state = &mut self.chunks[chunk];
@@ -147,77 +151,14 @@ impl Sequencer {
         }
     }
 
-    fn mark_busy(&mut self, chunk: ChunkSlot) {
-        let state = &mut self.chunks[chunk];
-        if state.busy_at.is_none() {
-            let busy = &mut self.groups[state.group].busy;
-            state.busy_at = Some(ListPlace::new(busy.len()));
-            busy.push(chunk);
-        }
-    }
-
-    fn mark_quiet(&mut self, chunk: ChunkSlot) {
-        let state = &mut self.chunks[chunk];
-        let at = state.busy_at.take().expect("a chunk with writes is in the list");
-        let busy = &mut self.groups[state.group].busy;
-        assert_eq!(busy.swap_remove(at.at()), chunk);
-        if let Some(&moved) = busy.get(at.at()) {
-            self.chunks[moved].busy_at = Some(at);
-        }
-    }
-
-    fn send_write(&mut self, now: Time, slot: TaskSlot, position: Position) {
+    pub(super) fn send_write(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let index = self.chunks[self.tasks[slot].chunk()].index;
         let write = self.tasks[slot].write();
-        let body = body(write, index);
-        let payload = write.payload.clone();
+        let (body, payload) = (write.request(index), write.payload.clone());
         self.send(now, slot, position, body, payload);
     }
 
-    /// Sends a member, in the order of versions, what it has not been sent on its present link, of all chunks.
-    pub(super) fn resend(&mut self, now: Time, group: GroupSlot, position: Position) {
-        if !self.can_send(group, position) {
-            return;
-        }
-        for index in 0..self.groups[group].busy.len() {
-            let chunk = self.groups[group].busy[index];
-            self.resend_chunk(now, chunk, position);
-        }
-    }
-
-    pub(super) fn resend_chunk(&mut self, now: Time, chunk: ChunkSlot, position: Position) {
-        let state = &self.chunks[chunk];
-        let group = state.group;
-        if !self.can_send(group, position) || state.stalled.has(position) {
-            return;
-        }
-        let backwards = self.config.faults.has(Fault::ResendOutOfOrder);
-        let writes = state.writes;
-        let mut cursor = if backwards { writes.tail() } else { writes.head() };
-        while let Some(slot) = cursor {
-            cursor = if backwards {
-                self.tasks.previous(slot)
-            } else {
-                self.tasks.next(slot)
-            };
-            let task = &mut self.tasks[slot];
-            if !task.waiting.has(position) || task.sent.has(position) {
-                continue;
-            }
-            let again = task.sent_at[position] != Time(0);
-            let write = task.write();
-            let previous = write.previous;
-            if !write.charged.has(position) {
-                // A new link counts anew. Whether there is space was settled before the version was given out.
-                self.charge_to(now, slot, position);
-            }
-            self.counters.resent += u64::from(again);
-            self.join_first(now, chunk, position, previous);
-            self.send_write(now, slot, position);
-        }
-    }
-
-    /// A member has the write durable. An answer under an older epoch of ours counts as well.
+    /// Answered: a member has the write durable. An answer under an older epoch of ours counts as well.
     pub(super) fn written(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let chunk = self.tasks[slot].chunk();
         self.settle(slot, position);
@@ -237,6 +178,63 @@ impl Sequencer {
         self.commit(chunk);
     }
 
+    /// Acknowledges what every in-sync member has, in the order of versions.
+    pub(super) fn commit(&mut self, chunk: ChunkSlot) {
+        if self.config.faults.has(Fault::ForgetClaimed) {
+            self.forget_claimed(chunk);
+        }
+        let mut any = false;
+        while let Some(slot) = self.chunks[chunk].writes.head()
+            && self.is_everywhere(slot)
+        {
+            self.acknowledge(chunk, slot);
+            any = true;
+        }
+        if !any {
+            return;
+        }
+        self.retry_blocked = true;
+        if self.chunks[chunk].writes.is_empty() {
+            self.mark_quiet(chunk);
+        }
+        // R3: what reads have found up to here may be given out.
+        self.release_held(chunk);
+    }
+
+    /// Has every member answered that is in sync, or syncing and gets all writes (R2)? Are they enough (R10)?
+    fn is_everywhere(&mut self, slot: TaskSlot) -> bool {
+        if self.config.faults.has(Fault::IgnoreLost) {
+            self.forget_lost(slot);
+        }
+        if self.config.faults.has(Fault::SkipSyncing) {
+            self.forget_syncing(slot);
+        }
+        let task = &self.tasks[slot];
+        let current = self.groups[task.group].current.count();
+        task.waiting.is_empty() && (current >= self.min_copies || self.config.faults.has(Fault::IgnoreMinCopies))
+    }
+
+    /// The client is told. The payload is kept no longer.
+    fn acknowledge(&mut self, chunk: ChunkSlot, slot: TaskSlot) {
+        let state = &mut self.chunks[chunk];
+        self.tasks.unlink(&mut state.writes, slot);
+        let course = self.course(slot);
+        let Kind::Write(write) = self.tasks.remove(slot) else {
+            unreachable!("a chunk's writes are writes")
+        };
+        let state = &mut self.chunks[chunk];
+        assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
+        state.committed = write.version;
+        assert!(state.committed <= state.issued);
+        state.write_count -= 1;
+        self.bytes -= write.payload.len() as u64;
+        self.counters.writes += 1;
+        if !write.told {
+            self.done(write.io, Ok(()), Payload::None, course);
+        }
+    }
+
+    /// Members have left the group: writes may have nobody to wait for any more.
     pub(super) fn commit_group(&mut self, group: GroupSlot) {
         let mut index = 0;
         while let Some(&chunk) = self.groups[group].busy.get(index) {
@@ -248,195 +246,32 @@ impl Sequencer {
         }
     }
 
-    /// Acknowledges what every in-sync member has, in the order of versions.
-    pub(super) fn commit(&mut self, chunk: ChunkSlot) {
-        let group = self.chunks[chunk].group;
-        let mut any = false;
-        if self.config.faults.has(Fault::ForgetClaimed) {
-            self.forget_claimed(chunk);
-        }
-        while let Some(slot) = self.chunks[chunk].writes.head() {
-            if self.config.faults.has(Fault::IgnoreLost) {
-                self.forget_lost(slot);
-            }
-            if self.config.faults.has(Fault::SkipSyncing) {
-                self.forget_syncing(slot);
-            }
-            if !self.tasks[slot].waiting.is_empty() {
-                break;
-            }
-            let current = self.groups[group].current.count();
-            if current < self.min_copies && !self.config.faults.has(Fault::IgnoreMinCopies) {
-                break;
-            }
-            any = true;
-            let state = &mut self.chunks[chunk];
-            self.tasks.unlink(&mut state.writes, slot);
-            let course = self.course(slot);
-            let Kind::Write(write) = self.tasks.remove(slot) else {
-                unreachable!("a chunk's writes are writes")
-            };
-            let state = &mut self.chunks[chunk];
-            assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
-            state.committed = write.version;
-            assert!(state.committed <= state.issued);
-            state.write_count -= 1;
-            self.bytes -= write.payload.len() as u64;
-            self.counters.writes += 1;
-            if !write.told {
-                self.done(write.io, Ok(()), Payload::None, course);
-            }
-        }
-        if !any {
-            return;
-        }
-        self.retry_blocked = true;
-        if self.chunks[chunk].writes.is_empty() {
-            self.mark_quiet(chunk);
-        }
-        self.release_held(chunk);
+    fn fail_write(&mut self, slot: TaskSlot, chunk: ChunkSlot, error: IoError) {
+        self.dequeue(slot, chunk);
+        let io = self.tasks[slot].write().io;
+        let course = self.course(slot);
+        self.tasks.remove(slot);
+        self.end_compare(chunk, slot);
+        self.done(io, Err(error), Payload::None, course);
     }
 
-    pub(super) fn write_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
-        let chunk = self.tasks[slot].chunk();
-        let group = self.tasks[slot].group;
-        let store = self.groups[group].members[position];
-        self.tasks[slot].sent.remove(position);
-        self.uncharge(slot, position);
-        // What was sent behind it is refused as well: once all of that is in, everything is sent again in order.
-        self.chunks[chunk].stalled.add(position);
-        let unfit = match refusal {
-            Refusal::StaleEpoch { .. }
-            | Refusal::NotFenced
-            | Refusal::Fenced { .. }
-            | Refusal::Busy
-            | Refusal::Poisoned
-            | Refusal::NoSuchStore => false,
-            // It has not joined the chunk's history: that is asked again before the write.
-            Refusal::WrongPredecessor { .. } if self.must_join(chunk, position) => false,
-            Refusal::WrongPredecessor { .. } => self.first_awaited(chunk, position) == Some(slot),
-            Refusal::Invalid { .. } => {
-                let write = self.tasks[slot].write();
-                write.refusals += 1;
-                let unfit = write.refusals > MAX_REFUSALS;
-                self.pause(now, group, position, self.config.busy_pause);
-                unfit
-            }
-            // D7: one that cannot be spared is brought up to date without the write.
-            Refusal::Damaged { .. } if self.must_catch_up(group, position) => {
-                self.warn_rotten(slot, position, refusal);
-                self.chunks[chunk].behind.add(position);
-                false
-            }
-            // R7: who cannot apply the next valid version is evicted.
-            _ => true,
-        };
-        if unfit {
-            self.warn_refused(group, store, refusal);
-            self.evict_soon(group, position);
-            self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
-        }
-        self.unstall(now, chunk, position);
-    }
-
-    /// Says that a block under a write has rotted, where that is where the refusal says.
-    fn warn_rotten(&mut self, slot: TaskSlot, position: Position, refusal: &Refusal) {
-        let task = &self.tasks[slot];
-        if let &Refusal::Damaged { block } = refusal {
-            self.found_damage(task.group, position, task.chunk(), block);
-        }
-    }
-
-    /// A member that leaves owes no answer any more. What it was not sent it does not count; of what it was sent, its
-    /// answer tells.
-    pub(super) fn forget_write(&mut self, slot: TaskSlot, position: Position) {
-        if self.tasks[slot].sent.has(position) {
-            let id = self.tasks.id(slot);
-            let write = self.tasks[slot].write();
-            let blocks = u64::from(write.taken[position]);
-            if write.charged.has(position) && blocks > 0 {
-                let number = self.groups[self.tasks[slot].group].members[position];
-                self.stores[number].in_doubt.push((id, blocks));
-            }
-        } else {
-            self.uncharge(slot, position);
-        }
-        self.tasks[slot].missed = Some(self.groups[self.tasks[slot].group].members[position]);
-        self.settle(slot, position);
-    }
-
-    /// An answer to what the store was sent while it was a member.
-    pub(super) fn answered_late(&mut self, id: RequestId, store: StoreSlot, refused: bool) {
-        let number = store;
-        let store = &mut self.stores[number];
-        if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
-            let (_, blocks) = store.in_doubt.swap_remove(at);
-            if refused {
-                store.credit += blocks;
-                self.note_credits(number);
-            }
-        }
-    }
-
-    /// Takes a write's blocks from what a member has granted, as far as there are so many.
-    fn charge_to(&mut self, now: Time, slot: TaskSlot, position: Position) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        let write = self.tasks[slot].write();
-        let store = &mut self.stores[number];
-        let blocks = charge(write).min(store.credit);
-        write.charged.add(position);
-        write.taken[position] = blocks as u16;
-        store.credit -= blocks;
-        store.charged_at = now;
-    }
-
-    /// A store takes nothing from the account for what it refuses.
-    pub(super) fn uncharge(&mut self, slot: TaskSlot, position: Position) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        let write = self.tasks[slot].write();
-        if write.charged.has(position) {
-            write.charged.remove(position);
-            self.stores[number].credit += u64::from(write.taken[position]);
-            self.note_credits(number);
-        }
-    }
-
-    /// The oldest write of the chunk that the member has not answered.
-    fn first_awaited(&self, chunk: ChunkSlot, position: Position) -> Option<TaskSlot> {
-        self.awaited_writes(chunk)
-            .find(|&slot| self.tasks[slot].waiting.has(position))
-    }
-
-    pub(super) fn awaited_writes(&self, chunk: ChunkSlot) -> impl Iterator<Item = TaskSlot> + '_ {
-        let mut cursor = self.chunks[chunk].writes.head();
-        std::iter::from_fn(move || {
-            let slot = cursor?;
-            cursor = self.tasks.next(slot);
-            Some(slot)
-        })
-    }
-
-    /// Sends again what a member refused, once everything that it was sent of the chunk is answered.
-    pub(super) fn unstall(&mut self, now: Time, chunk: ChunkSlot, position: Position) {
-        if !self.chunks[chunk].stalled.has(position) {
-            return;
-        }
-        let outstanding = self.awaited_writes(chunk).any(|slot| {
-            let task = &self.tasks[slot];
-            task.waiting.has(position) && task.sent.has(position)
-        });
-        if !outstanding && self.chunks[chunk].behind.has(position) {
-            self.catch_up(now, chunk);
-        } else if !outstanding {
-            self.chunks[chunk].stalled.remove(position);
-            self.resend_chunk(now, chunk, position);
-        }
+    /// The chunk has no further version. No client writes a chunk 2^40 times; a member that lies claims it in one message.
+    /// The chunk can be read, and the process has nothing to do with it.
+    fn counter_ended(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
+        let issued = self.chunks[chunk].issued;
+        let why = format!("its version {issued} is the last that there is, so that it cannot be written any more");
+        self.warn_implausible(chunk, why);
+        self.fail_write(slot, chunk, IoError::Damaged);
     }
 }
 
-/// Blocks of credit that a write takes.
-pub(super) fn charge(write: &Write) -> u64 {
-    if write.clear { 0 } else { u64::from(write.range.count) }
+/// Writes of one chunk with a version and without an acknowledgement, at most.
+fn most_writes() -> u32 {
+    if narrow(Point::OneWrite) {
+        1
+    } else {
+        MAX_WRITES_PER_CHUNK
+    }
 }
 
 /// CRC-32C of each piece of the payload: computed once, when the write is sequenced, and checked at every step on.
@@ -451,24 +286,4 @@ fn sums(write: &Write) -> Sums {
         room = BLOCK_BYTES as usize;
     }
     sums
-}
-
-fn body(write: &Write, chunk: ChunkIndex) -> RequestBody {
-    if write.clear {
-        RequestBody::Clear {
-            chunk,
-            range: write.range,
-            version: write.version,
-            previous: write.previous,
-        }
-    } else {
-        RequestBody::Write {
-            chunk,
-            offset_bytes: write.offset_bytes,
-            length_bytes: write.length_bytes,
-            version: write.version,
-            previous: write.previous,
-            sums: write.sums.clone(),
-        }
-    }
 }
