@@ -82,6 +82,12 @@ impl Pieces {
         self.next >= self.end
     }
 
+    /// How many bytes are left.
+    #[must_use]
+    pub fn left_bytes(&self) -> u64 {
+        self.end.saturating_sub(self.next)
+    }
+
     /// The next piece, which stays the next.
     #[must_use]
     pub fn peek(&self) -> Option<Piece> {
