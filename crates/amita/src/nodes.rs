@@ -20,7 +20,6 @@ const MAX_ANSWER_BYTES: u64 = 64 << 20;
 pub struct Asked<T> {
     /// The node's name.
     pub node: String,
-    /// Its answer.
     pub answer: std::result::Result<T, String>,
 }
 
@@ -117,7 +116,6 @@ impl Nodes {
 pub trait Paged {
     /// The node's cluster.
     fn cluster(&self) -> &str;
-    /// The node's name.
     fn node_name(&self) -> &str;
 }
 

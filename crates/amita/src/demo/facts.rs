@@ -13,18 +13,13 @@ pub const FILE: &str = "cluster.json";
 pub struct Facts {
     /// Its nodes, the volume's owner first.
     pub nodes: Vec<NodeFacts>,
-    /// Its metadata.
     pub metadata: MetadataFacts,
-    /// Its volume.
     pub volume: VolumeFacts,
 }
 
-/// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
-    /// Its name.
     pub name: String,
-    /// Its process.
     pub pid: u32,
     /// Its stores' files.
     pub disks: Vec<PathBuf>,
@@ -38,18 +33,14 @@ pub struct NodeFacts {
 /// The metadata server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataFacts {
-    /// Its process.
     pub pid: u32,
     /// Its URL.
     pub endpoint: String,
 }
 
-/// The volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeFacts {
-    /// Its name.
     pub name: String,
-    /// Its size.
     pub size_bytes: u64,
     /// A URI for each gateway, the owner's first.
     pub nbd: Vec<String>,

@@ -206,7 +206,6 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Starts them.
     pub fn start(recorder: &Arc<Recorder>, gateways: &[SocketAddr], export: &str, seed: u64) -> Crowd {
         let stop = Arc::new(AtomicBool::new(false));
         let gateway = Arc::new(AtomicUsize::new(0));

@@ -77,11 +77,8 @@ impl Fault {
 /// One fault with its times, counted from the start of the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strike {
-    /// When.
     pub at: Duration,
-    /// What.
     pub fault: Fault,
-    /// How long.
     pub length: Duration,
 }
 

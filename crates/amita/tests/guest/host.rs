@@ -66,7 +66,6 @@ impl Host {
         Ok(output.text)
     }
 
-    /// Starts a script.
     pub fn start(&self, script: &str) -> Result<Running<'_>> {
         self.guest.start(&with_library(script))
     }

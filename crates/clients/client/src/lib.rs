@@ -11,6 +11,7 @@
 //!
 //! One that names [stores](Config::stores) holds copies itself: reads of those are a call.
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod client;

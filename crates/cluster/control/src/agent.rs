@@ -41,7 +41,6 @@ pub const STOPPED: u32 = 0;
 /// What an agent is told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The node.
     pub node: NodeId,
     /// Made anew at each start of the process.
     pub session: u64,
@@ -81,7 +80,6 @@ impl Config {
 pub enum Notice {
     /// A record is there, changed, or is gone.
     Record {
-        /// The key.
         key: String,
         /// The value, or `None` where it is gone.
         value: Option<Vec<u8>>,
@@ -96,12 +94,7 @@ pub enum Notice {
     /// All that has changed together was told.
     Seen,
     /// A call of [`Agent::call`] ended.
-    Reply {
-        /// Its number.
-        call: u64,
-        /// How.
-        result: Result<Reply, Error>,
-    },
+    Reply { call: u64, result: Result<Reply, Error> },
     /// The lease has ended, and a new one is taken when all clones of the sender are gone: before, hosts are to be dropped, which may
     /// have gone on by other gateways meanwhile.
     Lapsed {
@@ -120,7 +113,6 @@ pub type Sink = Arc<dyn Fn(Notice) + Send + Sync>;
 /// Another process serves as this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameTaken {
-    /// The node.
     pub node: NodeId,
     /// The other process.
     pub pid: u32,

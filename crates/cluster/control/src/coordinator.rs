@@ -113,14 +113,12 @@ impl Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallNumber(pub u64);
 
-/// What happened.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A record of the metadata as it is now: each one at the start, and each one that was written since.
     Record(KeyValue),
     /// A record was deleted.
     Gone {
-        /// Its key.
         key: String,
         /// The revision of the deletion.
         revision: u64,
@@ -139,25 +137,17 @@ pub enum Event {
     Deposed,
     /// A call has ended.
     Ended {
-        /// Which.
         call: CallNumber,
-        /// How.
         result: Result<Reply, Error>,
     },
     /// Time has passed.
     Tick,
 }
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Carry out a transaction and hand its result to [`Event::Ended`].
-    Call {
-        /// Which.
-        number: CallNumber,
-        /// What.
-        call: Call,
-    },
+    Call { number: CallNumber, call: Call },
     /// Tell the operator.
     Warn(Warning),
 }

@@ -181,7 +181,6 @@ pub struct Event {
 /// What is to be written: the writer adds when and who.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// What happened.
     pub kind: Kind,
     /// What it is about.
     pub objects: Vec<String>,

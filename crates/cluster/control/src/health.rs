@@ -140,13 +140,9 @@ pub fn word(facts: &[Fact]) -> &'static str {
 /// What a cluster's health follows from.
 #[derive(Debug, Default)]
 pub struct Picture<'a> {
-    /// The nodes.
     pub nodes: &'a [NodeStatus],
-    /// The stores.
     pub stores: &'a [StoreStatus],
-    /// The pools.
     pub pools: &'a [PoolStatus],
-    /// The volumes.
     pub volumes: &'a [VolumeStatus],
     /// What hosts connect to.
     pub subsystems: &'a [Subsystem],

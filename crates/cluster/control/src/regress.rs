@@ -149,7 +149,6 @@ pub(crate) fn all<T: DeserializeOwned>(records: &Records, kind: &str) -> Vec<T> 
         .collect()
 }
 
-/// All groups.
 pub(crate) fn groups(records: &Records) -> BTreeMap<GroupId, Group> {
     let mut groups = BTreeMap::new();
     for pool in all::<Pool>(records, "pools/").into_iter().map(|pool| pool.id) {

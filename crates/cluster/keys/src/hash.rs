@@ -6,16 +6,12 @@ use ring::{digest, hmac};
 /// identifiers; the same numbers stand in the texts of keys).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
-    /// SHA-256.
     Sha256 = 1,
-    /// SHA-384.
     Sha384 = 2,
-    /// SHA-512.
     Sha512 = 3,
 }
 
 impl Hash {
-    /// All of them.
     pub const ALL: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 
     /// The one of that number.
@@ -24,7 +20,6 @@ impl Hash {
         Hash::ALL.into_iter().find(|hash| hash.id() == id)
     }
 
-    /// Its number.
     #[must_use]
     pub fn id(self) -> u8 {
         self as u8

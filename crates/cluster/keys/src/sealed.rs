@@ -41,7 +41,6 @@ pub enum SealError {
     /// The file cannot be read or written.
     #[error("the sealing key {}: {source}", path.display())]
     File {
-        /// Where.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -52,7 +51,6 @@ pub enum SealError {
         path.display()
     )]
     Permissions {
-        /// Where.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
@@ -60,25 +58,18 @@ pub enum SealError {
     /// The file has something else in it.
     #[error("the sealing key {}, line {line}: not of the form `amita-seal-1:BASE64:` with 32 bytes", path.display())]
     Content {
-        /// Where.
         path: PathBuf,
         /// The line, from 1 on.
         line: usize,
     },
     /// The file has no key in it, or is no regular file, or is too long for one.
     #[error("the sealing key {}: {what}", path.display())]
-    NoKey {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
+    NoKey { path: PathBuf, what: &'static str },
     /// The text is not of the form of a sealed one.
     #[error("the {field} of {nqn} is not sealed (`sealed:1:...`): set it again")]
     NotSealed {
         /// The record.
         nqn: String,
-        /// The field.
         field: String,
     },
     /// It was sealed with a key that is not in the file.
@@ -86,7 +77,6 @@ pub enum SealError {
     OtherKey {
         /// The record.
         nqn: String,
-        /// The field.
         field: String,
         /// What the key is called, in hexadecimal digits.
         key_id: String,
@@ -96,7 +86,6 @@ pub enum SealError {
     Damaged {
         /// The record.
         nqn: String,
-        /// The field.
         field: String,
     },
     /// It is too long to be a key.
@@ -104,7 +93,6 @@ pub enum SealError {
     TooLong {
         /// The record.
         nqn: String,
-        /// The field.
         field: String,
     },
 }

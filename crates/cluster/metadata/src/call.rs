@@ -38,28 +38,24 @@ pub struct Call {
 pub enum Compare {
     /// The key was last changed at this revision. Zero: the key does not exist.
     ModRevision {
-        /// The key.
         key: String,
         /// The revision.
         equals: u64,
     },
     /// The key was created at this revision. Zero: the key does not exist.
     CreateRevision {
-        /// The key.
         key: String,
         /// The revision.
         equals: u64,
     },
     /// The key was written this many times since its creation. Zero: the key does not exist.
     Version {
-        /// The key.
         key: String,
         /// How many times.
         equals: u64,
     },
     /// The key exists and has this value.
     Value {
-        /// The key.
         key: String,
         /// The value.
         equals: Vec<u8>,
@@ -84,10 +80,7 @@ impl Compare {
 #[non_exhaustive]
 pub enum Op {
     /// Reads one key.
-    Get {
-        /// The key.
-        key: String,
-    },
+    Get { key: String },
     /// Reads all keys that start with `key`, in their order. The empty prefix is every key.
     Prefix {
         /// The prefix.
@@ -95,18 +88,13 @@ pub enum Op {
     },
     /// Writes a key. A lease binds the key to it (the key is deleted with the lease); none frees it from an earlier one.
     Put {
-        /// The key.
         key: String,
-        /// The value.
         value: Vec<u8>,
         /// The lease, if any.
         lease: Option<LeaseId>,
     },
     /// Deletes a key, if it exists.
-    Delete {
-        /// The key.
-        key: String,
-    },
+    Delete { key: String },
     /// Deletes all keys that start with `key`. The empty prefix is every key.
     DeletePrefix {
         /// The prefix.
@@ -305,9 +293,7 @@ pub enum OpReply {
 /// A key, its value, and where in the history it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
-    /// The key.
     pub key: String,
-    /// The value.
     pub value: Vec<u8>,
     /// The revision of its last change: what a compare-and-set names.
     pub mod_revision: u64,
@@ -339,7 +325,6 @@ pub enum Event {
     Put(KeyValue),
     /// The key was deleted, by a call or with its lease.
     Delete {
-        /// The key.
         key: String,
         /// The revision of the deletion.
         mod_revision: u64,
@@ -347,7 +332,6 @@ pub enum Event {
 }
 
 impl Event {
-    /// The key.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {

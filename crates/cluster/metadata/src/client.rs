@@ -56,7 +56,6 @@ impl Default for Options {
 /// A lease as the server granted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Its number.
     pub id: LeaseId,
     /// Its time to live: what was asked for, or more (etcd has a least one of about 2 s).
     pub ttl_s: u64,

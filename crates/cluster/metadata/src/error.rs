@@ -9,7 +9,6 @@ pub enum Error {
     /// The call was surely *not* done: no server could be reached, or it said so before doing anything. Try again later.
     #[error("the metadata service is not available: {what}; nothing was changed. Check that it runs at {endpoints}")]
     Unavailable {
-        /// What happened.
         what: String,
         /// The endpoints that were tried.
         endpoints: String,
@@ -18,17 +17,13 @@ pub enum Error {
     /// anything is built on either outcome (rule R6: a timed-out compare-and-set is read back).
     #[error("no answer from the metadata service at {endpoint}: {what}; the change may or may not have been made")]
     Unknown {
-        /// What happened.
         what: String,
         /// Whom it was sent to.
         endpoint: String,
     },
     /// The server refused it, and would again: nothing was changed.
     #[error("the metadata service refused: {reason}")]
-    Refused {
-        /// Why.
-        reason: Refusal,
-    },
+    Refused { reason: Refusal },
 }
 
 impl From<Refusal> for Error {
@@ -83,33 +78,19 @@ pub enum Refusal {
     },
     /// A branch writes the key twice.
     #[error("the transaction changes key {key:?} twice; merge the two")]
-    DuplicateKey {
-        /// The key.
-        key: String,
-    },
+    DuplicateKey { key: String },
     /// A key of no bytes.
     #[error("an empty key")]
     EmptyKey,
     /// More compares or operations than a transaction may have.
     #[error("{ops} operations in one transaction; at most {MAX_OPS}: cut it in parts")]
-    TooManyOps {
-        /// How many.
-        ops: usize,
-    },
+    TooManyOps { ops: usize },
     /// More bytes than a transaction may have.
     #[error("{bytes} bytes in one transaction; at most {MAX_CALL_BYTES}: cut it in parts")]
-    TooLarge {
-        /// How many.
-        bytes: usize,
-    },
+    TooLarge { bytes: usize },
     /// A record that this build cannot read.
     #[error("the record {key} is not readable: {what}; it was written by a newer version or by hand")]
-    BadRecord {
-        /// Its key.
-        key: String,
-        /// What is wrong.
-        what: String,
-    },
+    BadRecord { key: String, what: String },
     /// Anything else that a server says.
     #[error("{code}: {message}")]
     Server {

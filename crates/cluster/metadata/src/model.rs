@@ -50,7 +50,6 @@ pub struct Saved {
     pub compacted: u64,
     /// The newest lease number that the state itself chose.
     pub last_lease: i64,
-    /// All keys.
     pub keys: Vec<KeyValue>,
     /// The changes of the revisions after `compacted`, in order.
     pub history: Vec<Batch>,
@@ -167,13 +166,11 @@ impl State {
         self.leases.iter().map(|(id, lease)| (*id, lease))
     }
 
-    /// One lease.
     #[must_use]
     pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
         self.leases.get(&id)
     }
 
-    /// One key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&KeyValue> {
         self.keys.get(key)

@@ -68,51 +68,29 @@ impl Config {
 pub enum StartError {
     /// Somebody listens there already.
     #[error("{address} is in use by another program; stop it or choose another address")]
-    PortOccupied {
-        /// The address.
-        address: SocketAddr,
-    },
+    PortOccupied { address: SocketAddr },
     /// It cannot listen there.
     #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
     /// Another process has the file open.
     #[error("{path} is in use by another process; a metadata file has one server at a time")]
-    Locked {
-        /// The file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// The file is something else.
     #[error("{path} is no metadata file of Amita: {what}; name another file (it was not changed)")]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-        /// What it is.
-        what: String,
-    },
+    NotOurs { path: PathBuf, what: String },
     /// The file is damaged.
     #[error(
         "the metadata file {path} is damaged: {what}; restore it from a copy, or rebuild it from what the stores know: move it \
          away, start an empty server, and run `amita recover --from-stores`"
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// What contradicts what.
         what: String,
     },
     /// The file cannot be read or written.
     #[error("cannot open the metadata file {path}: {what}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        what: String,
-    },
+    File { path: PathBuf, what: String },
     /// No thread or event loop.
     #[error("cannot start the metadata server: {0}")]
     Resources(io::Error),

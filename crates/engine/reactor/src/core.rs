@@ -60,7 +60,6 @@ impl Stop {
         }
     }
 
-    /// Was it stopped?
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.stopped.load(Ordering::Relaxed)
@@ -115,7 +114,6 @@ pub struct Core {
 /// A core ended by a panic, which is a fault of the program.
 #[derive(Debug)]
 pub struct Panicked {
-    /// Which core.
     pub core: usize,
     /// What it said.
     pub message: String,

@@ -4,6 +4,7 @@
 //! An operation is started with a [`Token`] and ends in exactly one [`Completion`] that carries the token and gives
 //! back the buffers (an accept ends once per connection, until its listener is closed). Started operations go to the
 //! kernel together, at the next [`Driver::poll`]: that is where a pass ends and the next begins.
+#![warn(missing_docs)]
 
 use crate::buf::{BufMut, Pool, Segments};
 use std::io;

@@ -12,7 +12,6 @@ const UNIT_BITS: u32 = 7;
 /// Up to 2^37 units: five hours. What took longer counts as that.
 const BUCKETS: usize = 36 * FINE as usize;
 
-/// The histogram.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Box<[u64; BUCKETS]>,

@@ -16,9 +16,7 @@ pub struct Top {
     /// Volumes, by the node that owns them and the kind of I/O; kinds of which there was none are left out, but for reads and
     /// writes.
     pub volumes: Vec<VolumeRate>,
-    /// Stores.
     pub stores: Vec<StoreRate>,
-    /// Cores.
     pub cores: Vec<CoreRate>,
     /// Nodes that did not answer.
     pub silent: Vec<Silent>,
@@ -54,11 +52,9 @@ pub struct VolumeRate {
 pub struct StoreRate {
     /// Its UUID.
     pub store: String,
-    /// Its node.
     pub node: String,
     /// Its path there.
     pub path: String,
-    /// Does it serve?
     pub serves: bool,
     /// Reads a second.
     pub reads_per_s: f64,
@@ -81,7 +77,6 @@ pub struct StoreRate {
 /// What a core did.
 #[derive(Debug, Serialize)]
 pub struct CoreRate {
-    /// Its node.
     pub node: String,
     /// Its number there.
     pub core: usize,

@@ -36,7 +36,6 @@ pub struct Proofs {
     pub dhchap: bool,
     /// Controllers prove that they have theirs.
     pub dhchap_controller: bool,
-    /// TLS.
     pub tls: bool,
 }
 

@@ -18,9 +18,7 @@ pub enum AdminError {
     BadName {
         /// Of what.
         what: &'static str,
-        /// The name.
         name: String,
-        /// What is wrong.
         why: String,
     },
     /// A setting that cannot be.
@@ -28,41 +26,26 @@ pub enum AdminError {
     BadSetting {
         /// Of what.
         what: &'static str,
-        /// Its name.
         name: String,
         /// What is wrong, and what would be right.
         why: String,
     },
     /// The name is taken.
     #[error("a {what} named {name} exists already; choose another name, or use it")]
-    Exists {
-        /// What.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
+    Exists { what: &'static str, name: String },
     /// There is none of that name.
     #[error("there is no {what} named {name}; {}", there_is(what, there))]
     NoSuch {
-        /// What.
         what: &'static str,
-        /// The name.
         name: String,
-        /// What there is.
         there: Vec<String>,
     },
     /// The copies cannot be placed.
     #[error("pool {pool}: {why}")]
-    Placement {
-        /// The pool.
-        pool: String,
-        /// Why.
-        why: PlacementError,
-    },
+    Placement { pool: String, why: PlacementError },
     /// The copies could be placed if all nodes were alive.
     #[error("pool {pool}: {why}. More have stores but are not alive: start {}", away.join(", "))]
     NodesAway {
-        /// The pool.
         pool: String,
         /// Why those that are alive do not do.
         why: PlacementError,
@@ -74,7 +57,6 @@ pub enum AdminError {
     Damaged {
         /// Where.
         key: String,
-        /// What is wrong.
         what: &'static str,
     },
     /// A volume that is in use somewhere.
@@ -108,19 +90,14 @@ pub enum AdminError {
     },
     /// The metadata is not to be relied on.
     #[error("no volume is made or deleted while the metadata is suspected: {why}")]
-    Suspected {
-        /// What was found.
-        why: String,
-    },
+    Suspected { why: String },
     /// A volume that hosts may use.
     #[error(
         "volume {volume} is namespace {nsid} of subsystem {subsystem}: hosts may use it; take it out first \
          (`amita namespace remove {subsystem} {nsid}`), or use --force"
     )]
     Attached {
-        /// The volume.
         volume: String,
-        /// The subsystem.
         subsystem: String,
         /// The namespace's number.
         nsid: u32,
@@ -130,18 +107,12 @@ pub enum AdminError {
         "subsystem {subsystem} has {namespaces} namespaces, and hosts may use them; take them out first \
          (`amita namespace remove {subsystem} NSID`), or use --force: the volumes stay"
     )]
-    HasNamespaces {
-        /// The subsystem.
-        subsystem: String,
-        /// How many.
-        namespaces: usize,
-    },
+    HasNamespaces { subsystem: String, namespaces: usize },
     /// A host that may connect.
     #[error(
         "host {host} is allowed in {}; deny it there first (`amita host deny SUBSYSTEM {host}`), or use --force", subsystems.join(", ")
     )]
     Allowed {
-        /// The host.
         host: String,
         /// Where.
         subsystems: Vec<String>,
@@ -149,7 +120,6 @@ pub enum AdminError {
     /// A host that may not connect anyway.
     #[error("host {host} is not allowed in subsystem {subsystem}; {}", those_are(allowed))]
     NotAllowed {
-        /// The host.
         host: String,
         /// Where.
         subsystem: String,
@@ -159,9 +129,7 @@ pub enum AdminError {
     /// No more of them.
     #[error("{what} {name} has {most} {of}, and more are not possible")]
     Full {
-        /// What.
         what: &'static str,
-        /// Its name.
         name: String,
         /// Of what.
         of: &'static str,
@@ -174,7 +142,6 @@ pub enum AdminError {
          are elsewhere and in sync; let them be brought up to date first (`amita status`), or use --force"
     )]
     WouldWait {
-        /// The node.
         node: String,
         /// The first pool of which that is so.
         pool: String,
@@ -188,7 +155,6 @@ pub enum AdminError {
         "pool {pool}: with the stores that there are, {groups} groups could not obey that rule; add stores, or use --force"
     )]
     RuleUnmet {
-        /// The pool.
         pool: String,
         /// How many of its groups.
         groups: usize,
@@ -197,12 +163,7 @@ pub enum AdminError {
     #[error(
         "store {store} is still needed by {groups} groups; drain it first (`amita disk drain {store}`), and wait for it"
     )]
-    StillNeeded {
-        /// The store.
-        store: StoreId,
-        /// How many groups.
-        groups: usize,
-    },
+    StillNeeded { store: StoreId, groups: usize },
     /// The metadata is not to be believed: what needs a volume to be opened cannot be done.
     #[error("no volume is opened, so none can be moved: {why}")]
     NothingOpens {
@@ -241,7 +202,6 @@ pub enum AdminError {
          serve one store: take this one away, or stop that node if its disk has moved here"
     )]
     StoreServed {
-        /// The store.
         store: StoreId,
         /// The node's name.
         by: String,
@@ -255,7 +215,6 @@ pub enum AdminError {
          in, without what it has missed"
     )]
     StoreOutdated {
-        /// The store.
         store: StoreId,
         /// The newest mount that was claimed.
         known: u64,
@@ -263,7 +222,6 @@ pub enum AdminError {
         mount: u64,
         /// Who had it.
         by: String,
-        /// Where.
         path: String,
     },
     /// Others changed the record each time.

@@ -17,7 +17,6 @@ pub const DEFAULT_CHUNK_BYTES: u32 = BLOCK_BYTES * MAX_BLOCKS_PER_CHUNK;
 /// What a new pool is to be.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
-    /// Its name.
     pub name: String,
     /// Copies of each block.
     pub copies: u8,

@@ -64,7 +64,6 @@ fn check(settings: &Recovery) -> Result<()> {
 /// How far a store has come, all volumes and nodes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RecoveryStatus {
-    /// The store.
     pub store: StoreId,
     /// Groups of volumes in which it is being brought up to date.
     pub groups: u64,
@@ -86,7 +85,6 @@ pub struct RecoveryStatus {
 /// A store that nodes find slow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlowStatus {
-    /// The store.
     pub store: StoreId,
     /// Nodes that find it slow.
     pub slow: Vec<NodeId>,

@@ -12,10 +12,8 @@ use amita_types::{ClusterId, NodeId, StoreId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// The cluster.
     pub cluster: ClusterId,
     /// In one word: `ok`, `degraded` (something is not as it should be, I/O goes on), `blocked` (I/O of some hosts waits or
     /// fails). It follows from the facts: see [`health::word`].
@@ -24,7 +22,6 @@ pub struct Status {
     pub facts: Vec<Fact>,
     /// Nodes by name.
     pub nodes: Vec<NodeStatus>,
-    /// Stores.
     pub stores: Vec<StoreStatus>,
     /// Pools by name.
     pub pools: Vec<PoolStatus>,
@@ -47,7 +44,6 @@ pub struct NvmeCounts {
     pub gateways: usize,
     /// Of them, those that live.
     pub alive: usize,
-    /// Subsystems.
     pub subsystems: usize,
     /// Namespaces of all of them.
     pub namespaces: usize,
@@ -55,7 +51,6 @@ pub struct NvmeCounts {
     pub hosts: usize,
 }
 
-/// A node.
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeStatus {
     /// Its record.
@@ -65,13 +60,11 @@ pub struct NodeStatus {
     pub alive: bool,
 }
 
-/// A store.
 #[derive(Clone, Debug, Serialize)]
 pub struct StoreStatus {
     /// Its record.
     #[serde(flatten)]
     pub store: Store,
-    /// Its node's name.
     pub node_name: String,
     /// Does its node hold its lease, and serve it?
     pub alive: bool,
@@ -107,13 +100,11 @@ pub struct GroupCounts {
     pub moving: usize,
 }
 
-/// A pool.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolStatus {
     /// Its record.
     #[serde(flatten)]
     pub pool: Pool,
-    /// Its groups.
     pub group_counts: GroupCounts,
     /// What the coordinator still has to do with it.
     pub outlook: Outlook,
@@ -128,13 +119,11 @@ pub struct PoolStatus {
     pub fullest_percent: Option<u8>,
 }
 
-/// A volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct VolumeStatus {
     /// Its record.
     #[serde(flatten)]
     pub volume: Volume,
-    /// Its owner's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_name: Option<String>,
     /// Does its owner hold its lease?

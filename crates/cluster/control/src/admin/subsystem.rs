@@ -17,7 +17,6 @@ const MAX_SUBSYSTEM_NAME_BYTES: usize = 128;
 /// What a subsystem is made as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubsystemSpec {
-    /// Its name.
     pub name: String,
     /// Its qualified name; none: [`default_nqn`].
     pub nqn: Option<String>,

@@ -10,60 +10,47 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Warning {
     /// A node's lease is gone.
-    NodeGone {
-        /// The node.
-        node: NodeId,
-    },
+    NodeGone { node: NodeId },
     /// It is there again.
-    NodeBack {
-        /// The node.
-        node: NodeId,
-    },
+    NodeBack { node: NodeId },
     /// Stores of dead nodes were taken out of in-sync sets.
     Evicted {
-        /// The nodes.
         nodes: Vec<NodeId>,
         /// From how many groups.
         groups: usize,
     },
     /// Stores that their living nodes do not serve were taken out of in-sync sets.
     StoresEvicted {
-        /// The stores.
         stores: Vec<StoreId>,
         /// From how many groups.
         groups: usize,
     },
     /// Stores are being brought up to date.
     Syncing {
-        /// The stores.
         stores: Vec<StoreId>,
         /// In how many groups.
         groups: usize,
     },
     /// They no longer are: they are gone, or not wanted any more.
     Dropped {
-        /// The stores.
         stores: Vec<StoreId>,
         /// In how many groups.
         groups: usize,
     },
     /// They are up to date, and in sync from now on.
     Promoted {
-        /// The stores.
         stores: Vec<StoreId>,
         /// In how many groups.
         groups: usize,
     },
     /// Stores that others have replaced were taken out of in-sync sets.
     Left {
-        /// The stores.
         stores: Vec<StoreId>,
         /// From how many groups.
         groups: usize,
     },
     /// Nodes find a store much slower than its peers.
     SlowStore {
-        /// The store.
         store: StoreId,
         /// How many nodes find it slow.
         slow: usize,
@@ -109,14 +96,12 @@ pub enum Warning {
     },
     /// Volumes' owners took stores out of in-sync sets: they did not answer, or could not do what they must (R12).
     EvictedByOwners {
-        /// The stores.
         stores: Vec<StoreId>,
         /// From how many groups.
         groups: usize,
     },
     /// Volumes' owners no longer bring stores up to date: they failed at it.
     DroppedByOwners {
-        /// The stores.
         stores: Vec<StoreId>,
         /// In how many groups.
         groups: usize,
@@ -131,18 +116,11 @@ pub enum Warning {
         to: NodeId,
     },
     /// A store is being drained.
-    DrainBegun {
-        /// The store.
-        store: StoreId,
-    },
+    DrainBegun { store: StoreId },
     /// A store that drains holds nothing any more.
-    Drained {
-        /// The store.
-        store: StoreId,
-    },
+    Drained { store: StoreId },
     /// A store has got over a threshold of its space, or has come back below it.
     StoreFills {
-        /// The store.
         store: StoreId,
         /// How much of it is used.
         percent: u8,
@@ -151,7 +129,6 @@ pub enum Warning {
     },
     /// A record that this build does not understand is left alone.
     Unreadable {
-        /// Its key.
         key: String,
         /// What is wrong with it.
         what: String,

@@ -32,7 +32,6 @@ pub enum RecoverError {
          older one out"
     )]
     Twice {
-        /// The store.
         store: StoreId,
         /// Where.
         first: String,
@@ -42,11 +41,8 @@ pub enum RecoverError {
     /// Stores of several clusters.
     #[error("store {store} at {path} belongs to cluster {found}, the others to {expected}; leave it out")]
     OtherCluster {
-        /// The store.
         store: StoreId,
-        /// Where.
         path: String,
-        /// Its cluster.
         found: ClusterId,
         /// That of the first one.
         expected: ClusterId,
@@ -62,7 +58,6 @@ pub enum RecoverError {
     BadCopy {
         /// Whose.
         store: StoreId,
-        /// What is wrong.
         why: String,
     },
     /// Two stores disagree on who was in sync.
@@ -70,12 +65,7 @@ pub enum RecoverError {
         "stores disagree on who is in sync in group {group} since epoch {epoch}: one of them has lived by other metadata. \
          Leave the stores out that were not in use last"
     )]
-    Split {
-        /// The group.
-        group: GroupId,
-        /// The epoch.
-        epoch: Epoch,
-    },
+    Split { group: GroupId, epoch: Epoch },
     /// Two copies are each ahead of the other.
     #[error(
         "the copies of the metadata on the stores {first} and {second} are of two histories: it was restored from an older \
@@ -96,24 +86,13 @@ pub enum RecoverError {
     },
     /// A loss that is none.
     #[error("store {store} is not lost, it was looked at ({path}); accept only the loss of stores that are gone")]
-    NotLost {
-        /// The store.
-        store: StoreId,
-        /// Where.
-        path: String,
-    },
+    NotLost { store: StoreId, path: String },
     /// A loss that nobody needs to accept.
     #[error("the loss of store {store} need not be accepted: no group needs it; leave --accept-loss out")]
-    NotNeeded {
-        /// The store.
-        store: StoreId,
-    },
+    NotNeeded { store: StoreId },
     /// A volume would count as deleted.
     #[error("volume {volume} is known to a store and would be left without a record: it would count as deleted")]
-    Unrecorded {
-        /// Which.
-        volume: VolumeId,
-    },
+    Unrecorded { volume: VolumeId },
     /// Numbers are used up.
     #[error("volume {name} has used all its generations")]
     GenerationsUsedUp {
@@ -125,7 +104,6 @@ pub enum RecoverError {
 /// An in-sync store that was not looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MissingStore {
-    /// The store.
     pub store: StoreId,
     /// The node that served it, and the path there, as far as known.
     pub place: String,
@@ -157,7 +135,6 @@ fn missing_text(stores: &[MissingStore]) -> String {
 /// What was rebuilt, for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The cluster.
     pub cluster: ClusterId,
     /// The store whose copy of the records was the newest.
     pub copy_of: StoreId,
@@ -167,7 +144,6 @@ pub struct Report {
     pub revision: u64,
     /// How many stores were looked at.
     pub stores: usize,
-    /// Groups.
     pub groups: usize,
     /// Groups of which a store knew a newer epoch than the copy.
     pub groups_ahead: usize,

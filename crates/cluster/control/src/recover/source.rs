@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 /// What one store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The store.
     pub store: StoreId,
     /// The cluster that it belongs to.
     pub cluster: ClusterId,
@@ -35,7 +34,6 @@ impl Source {
 /// A group, as a store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownGroup {
-    /// The pool.
     pub pool: PoolId,
     /// The index inside the pool.
     pub index: GroupIndex,
@@ -59,7 +57,6 @@ impl KnownGroup {
 /// A volume, as a store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownVolume {
-    /// The volume.
     pub volume: VolumeId,
     /// The generation that the store has adopted last.
     pub generation: Generation,
@@ -73,7 +70,6 @@ pub struct KnownVolume {
 pub struct Bundle {
     /// The form of the file: [`Bundle::FORM`].
     pub form: String,
-    /// The stores.
     pub stores: Vec<Packed>,
 }
 

@@ -22,7 +22,6 @@ pub enum WriteError {
     #[error("the metadata is not empty: it holds {records} records{}; to write over all of them, pass --replace",
         .cluster.as_ref().map_or(String::new(), |id| format!(", of cluster {id}")))]
     NotEmpty {
-        /// How many.
         records: usize,
         /// Whose.
         cluster: Option<String>,

@@ -59,7 +59,6 @@ struct Current {
 enum Verdict {
     /// Surely not done; another endpoint may do it.
     NotDone,
-    /// Perhaps done.
     PerhapsDone,
     /// Surely not done, and nobody will.
     Refused(Refusal),

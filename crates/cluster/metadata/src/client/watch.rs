@@ -49,7 +49,6 @@ impl WatchStop {
 pub enum Waited {
     /// Changes, or the error that ends the watch.
     Item(Result<Batch, Error>),
-    /// Nothing.
     Nothing,
     /// The watch has ended.
     Ended,

@@ -64,7 +64,6 @@ pub(super) enum Told {
     Compacted(u64),
 }
 
-/// A lease's facts.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseFacts {
     pub(super) ttl_s: u64,

@@ -24,7 +24,6 @@ pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
 /// What a pair of key and range end names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
-    /// One key.
     Key(String),
     /// All keys with a prefix.
     Prefix(String),

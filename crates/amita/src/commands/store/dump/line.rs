@@ -8,7 +8,6 @@ use amita_store::offline::{AnyPage, LogPlace};
 use amita_types::Version;
 use serde_json::{Value, json};
 
-/// A line.
 pub(super) struct Line {
     pub text: String,
     pub value: Value,
@@ -338,7 +337,6 @@ pub(super) fn item(item: &Item<'_>) -> Vec<Line> {
     vec![Line::new(format!("  {text}"), value)]
 }
 
-/// A block's entry.
 pub(super) fn entry(block: u16, version: Version, (slot, offset): (u32, Option<u64>), sum: u32) -> Line {
     let has_data = Slot(slot) != Slot::NONE;
     let place = offset.map_or_else(String::new, |offset| format!(" at byte {offset}"));

@@ -283,7 +283,6 @@ impl Disk {
         }
     }
 
-    /// Flips one bit.
     pub(super) fn flip(&mut self, engine: &mut Engine, offset: u64, bit: u8) {
         engine.coverage.count(Fault::DiskBitFlipped);
         self.destage();

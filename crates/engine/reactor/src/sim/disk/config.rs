@@ -18,7 +18,6 @@ pub enum Backing {
 /// A new disk.
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
-    /// Bytes.
     pub size_bytes: u64,
     /// Offsets and lengths are multiples of this, in bytes.
     pub alignment: u32,
