@@ -83,7 +83,7 @@ fn of_stores() -> Vec<Mutant> {
 
 fn of_clusters() -> Vec<Mutant> {
     vec![
-        cluster("skip-generation-check", "R2", of_volume!(skip_generation_check), &[59]),
+        cluster("skip-generation-check", "R2", of_volume!(skip_generation_check), &[5]),
         cluster("old-epoch-let-in", "R2", of_store!(OldEpochLetIn), &[]),
         cluster(
             "blind-eviction",
@@ -100,6 +100,15 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("skip-syncing", "R2", of_volume!(skip_syncing), &[]),
         cluster("compare-versions-only", "R1", of_volume!(compare_versions), &[]),
         cluster("no-settling", "R1", of_volume!(no_settling), &[]),
+        cluster("trust-lists", "R1", of_volume!(trust_lists), &[]),
+        cluster("compare-unsettled", "R1", of_volume!(compare_unsettled), &[]),
+        cluster("resend-out-of-order", "R1", of_volume!(resend_out_of_order), &[]),
+        cluster("raise-silently", "R2", of_volume!(raise_silently), &[]),
+        cluster("forget-claimed", "R2", of_volume!(forget_claimed), &[]),
+        cluster("no-claimed-promises", "R4", of_volume!(no_claimed_promises), &[]),
+        cluster("claim-early", "R5", of_volume!(claim_early), &[0]),
+        cluster("no-join", "R5", of_volume!(no_join), &[0]),
+        cluster("trust-mends", "R5", of_volume!(trust_mends), &[]),
         cluster("whole-at-once", "R5", of_volume!(whole_at_once), &[0]),
         cluster("trust-base", "R5", of_volume!(trust_base), &[48]),
         cluster("mends-anything", "R5", of_store!(MendsAnything), &[87]),
@@ -112,7 +121,7 @@ fn of_clusters() -> Vec<Mutant> {
             }),
             &[17],
         ),
-        cluster("no-hold", "R3", of_volume!(no_hold), &[29]),
+        cluster("no-hold", "R3", of_volume!(no_hold), &[21]),
         cluster("no-promises", "R4", of_volume!(no_promises), &[]),
         cluster("give-back-unasked", "R4", of_volume!(give_back_unasked), &[5060]),
         cluster("promise-from-arrival", "R4", of_volume!(promise_from_arrival), &[]),
