@@ -12,7 +12,6 @@ pub mod compare;
 pub mod counting;
 pub mod curve;
 pub mod ground;
-pub mod histogram;
 pub mod idle;
 pub mod load;
 pub mod machine;

@@ -1,11 +1,11 @@
 //! What one case came to: a line of the table.
 
 use crate::case::Case;
-use crate::histogram::Histogram;
 use crate::units::Units;
 use crate::usage::{Foreign, Usage};
 use amita_harness::fio;
 use amita_terminal::table::Table;
+use amita_testkit::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The tree says who may lean on whom; this reads what cargo knows, and fails on an arrow that the tree forbids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -58,8 +58,11 @@ const ORDER: &[&str] = &[
 /// One protocol knows nothing of another.
 const PROTOCOLS: &[&str] = &["amita-nbd", "amita-nvme"];
 
-/// Crates that depend on nothing of ours, so that they can be wrong in other ways than the product.
-const ALONE: &[&str] = &["amita-model", "amita-nvme-host", "amita-keys", "amita-reactor"];
+/// Crates that depend on nothing of the product's, so that they can be wrong in other ways than it.
+const ALONE: &[&str] = &["amita-model", "amita-nvme-host", "amita-keys", "amita-reactor", TESTKIT];
+
+/// What tests and tools share: nothing that ships is built from it.
+const TESTKIT: &str = "amita-testkit";
 
 struct Crate {
     folder: String,
@@ -114,6 +117,10 @@ fn forbidden(crates: &BTreeMap<String, Crate>, from: &str, to: &str) -> Option<S
         return None;
     }
     let (source, target) = (&crates[from], &crates[to]);
+    let tools = |found: &Crate| lies_in(&found.folder, "tools");
+    if to == TESTKIT && tools(source) {
+        return None;
+    }
     if ALONE.contains(&from) {
         return Some(format!("{from} depends on {to}, and is to depend on nothing of ours"));
     }
@@ -170,6 +177,31 @@ fn no_crate_depends_on_one_that_the_tree_keeps_from_it() {
     }
 }
 
+/// Everything that a crate is built from, at any remove.
+fn built_from<'a>(crates: &'a BTreeMap<String, Crate>, from: &'a str) -> BTreeSet<&'a str> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(name) = open.pop() {
+        let of_ours = crates[name].depends_on.iter().filter(|to| crates.contains_key(*to));
+        open.extend(of_ours.filter_map(|to| found.insert(to.as_str()).then_some(to.as_str())));
+    }
+    found
+}
+
+#[test]
+fn nothing_that_ships_is_built_from_the_testkit() {
+    let mut crates = crates();
+    let ships = |crates: &BTreeMap<String, Crate>| {
+        let product = crates.iter().filter(|(_, found)| lies_in(&found.folder, "crates"));
+        let with = |name: &&String| built_from(crates, name).contains(TESTKIT);
+        product.map(|(name, _)| name).filter(with).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(ships(&crates), Vec::<String>::new());
+    // The demo is built from the harness: what that takes in ships.
+    let harness = crates.get_mut("amita-harness").expect("the harness");
+    harness.depends_on.push(TESTKIT.to_owned());
+    assert!(ships(&crates).contains(&"amita".to_owned()));
+}
+
 #[test]
 fn every_crate_says_what_it_is() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -208,6 +240,9 @@ fn an_arrow_from_the_product_to_a_tool_is_found() {
         "against the order"
     );
     assert!(forbidden(&crates, "amita-fabric", "amita-types").is_none());
+    assert!(forbidden(&crates, "amita-fabric", TESTKIT).is_some(), "not in a test");
+    assert!(forbidden(&crates, "amita-nvme-host", TESTKIT).is_none());
+    assert!(forbidden(&crates, TESTKIT, "amita-types").is_some());
 }
 
 /// The documents of the repository, but for what was said at its time and stays.

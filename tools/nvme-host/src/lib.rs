@@ -41,6 +41,6 @@ pub mod wire;
 pub use connection::{Connection, Initialize, Initialized};
 pub use controller::{Controller, Host, Settings, discovery_log};
 pub use error::Error;
-pub use load::{Latency, Load, Loaded, load};
+pub use load::{Load, Loaded, load};
 pub use queue::{Completion, Queue, Request, Transfer};
 pub use stream::Stream;

@@ -5,13 +5,11 @@
 //! of a queue has its capsule (with its data) ready, of which only the block's number changes, and data that were read
 //! are counted, not kept. With one queue it sleeps in `recv` itself, as a plain client does; with several in `poll`.
 
-mod histogram;
 mod queue;
-
-pub use histogram::Latency;
 
 use crate::wire::Digests;
 use crate::{Controller, Error, Host, Settings, commands};
+use amita_testkit::histogram::Histogram;
 use queue::Lane;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -54,7 +52,7 @@ pub struct Loaded {
     /// CPU time of the thread that made the load.
     pub cpu: Duration,
     /// Of the commands.
-    pub latency: Latency,
+    pub latency: Histogram,
 }
 
 /// Runs a load, on the calling thread.
@@ -106,7 +104,7 @@ fn run(load: &Load, lanes: &mut [Lane]) -> Result<Loaded, Error> {
     let cpu = thread_cpu();
     let start = Instant::now();
     let end = start + load.duration;
-    let mut latency = Latency::default();
+    let mut latency = Histogram::default();
     for lane in lanes.iter_mut() {
         lane.fill(Instant::now());
         lane.send()?;

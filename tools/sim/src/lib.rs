@@ -24,9 +24,10 @@ pub mod linear;
 pub mod metadata;
 pub mod mutants;
 pub mod paths;
-pub mod random;
 pub mod scale;
 pub mod scenarios;
 pub mod solo;
 pub mod stamp;
 pub mod workload;
+
+pub use amita_testkit::random;

@@ -14,7 +14,6 @@ pub mod calibrate;
 pub mod command;
 pub mod costs;
 pub mod engine;
-pub mod histogram;
 pub mod machine;
 pub mod memory;
 pub mod path;

@@ -7,6 +7,7 @@
 
 mod cluster_plays;
 mod machine_plays;
+mod resync;
 mod store_plays;
 
 use crate::campaign::{Run, Summary, run_all};
@@ -111,6 +112,7 @@ pub fn all() -> Vec<Scenario> {
     let mut all = store_plays::all();
     all.extend(cluster_plays::all());
     all.extend(machine_plays::all());
+    all.extend(resync::all());
     all.sort_by_key(|scenario| scenario.name);
     all
 }

@@ -3,30 +3,8 @@
 mod world;
 
 use amita_client::{Done, Local, Volume};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use amita_testkit::allocations::{self, Counting};
 use world::{World, reap};
-
-struct Counting;
-
-thread_local! {
-    /// Of the test's own thread: those of the nodes and of the harness allocate when they like.
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -55,7 +33,7 @@ fn take(local: &mut Local, done: &mut Vec<Done>) {
     }
 }
 
-fn allocations(bytes: usize, depth: u64) -> usize {
+fn allocations(bytes: usize, depth: u64) -> u64 {
     let world = World::new(3);
     let mut local = world.local();
     let volume = local.open("v").unwrap();
@@ -65,21 +43,21 @@ fn allocations(bytes: usize, depth: u64) -> usize {
     for _ in 0..100 {
         round(&mut local, &volume, bytes, depth, &mut done);
     }
-    let before = COUNT.get();
-    const ROUNDS: usize = 50;
+    let before = allocations::count();
+    const ROUNDS: u64 = 50;
     for _ in 0..ROUNDS {
         round(&mut local, &volume, bytes, depth, &mut done);
     }
-    let count = COUNT.get() - before;
+    let count = allocations::count() - before;
     eprintln!(
         "{count} allocations for {} requests of {bytes} bytes",
-        2 * ROUNDS * depth as usize
+        2 * ROUNDS * depth
     );
     count
 }
 
 /// What goes on beside I/O: a record that changes, a lease that is renewed, are told to the core and allocate.
-const BESIDE: usize = 100;
+const BESIDE: u64 = 100;
 
 #[test]
 fn a_warm_client_does_not_allocate() {
@@ -93,7 +71,7 @@ fn a_warm_client_does_not_allocate() {
 /// that it is sent to, and the answer to a read has one. The session itself adds none.
 #[test]
 fn a_long_request_allocates_for_the_checksums_of_its_pieces_alone() {
-    const PIECES: usize = 2 * 50 * 4 * (512 / 128);
+    const PIECES: u64 = 2 * 50 * 4 * (512 / 128);
     let count = allocations(512 << 10, 4);
     assert!(count < PIECES * 4 + BESIDE, "{count} allocations for {PIECES} pieces");
 }

@@ -5,9 +5,10 @@ use amita_control::admin::{self, PoolSpec};
 use amita_metadata::Client;
 use amita_node::serve::{Level as LogLevel, Log, Running, ServeConfig, serve};
 use amita_store::{FormatParams, format};
+use amita_testkit::loopback;
 use amita_types::placement::Level;
 use amita_types::{ClusterId, StoreId};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,20 +27,6 @@ struct Trial {
     errors: Arc<Mutex<Vec<String>>>,
 }
 
-/// Ports that are free, `count` in a row, of a loopback address that only this process uses: those of 127.0.0.1 may be the
-/// source of somebody's connection by the time that a node listens.
-fn free_ports(count: u16) -> SocketAddr {
-    let [_, a, b, c] = std::process::id().to_be_bytes();
-    let own = IpAddr::from([127, 64 | a & 0x3f, b, c]);
-    for _ in 0..100 {
-        let first = TcpListener::bind((own, 0)).unwrap().local_addr().unwrap().port();
-        if first < u16::MAX - count && (first..first + count).all(|p| TcpListener::bind((own, p)).is_ok()) {
-            return SocketAddr::new(own, first);
-        }
-    }
-    panic!("no {count} free ports in a row");
-}
-
 fn make_store(path: &Path, number: u128) {
     let file = std::fs::File::create(path).unwrap();
     let params = FormatParams {
@@ -55,12 +42,7 @@ fn make_store(path: &Path, number: u128) {
 
 impl Trial {
     fn new(cores: usize) -> Trial {
-        let folder = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() {
-            "/dev/shm"
-        } else {
-            "/tmp"
-        })
-        .unwrap();
+        let folder = amita_testkit::folder::in_memory();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let metadata =
             amita_metadata::server::start(amita_metadata::server::Config::new(any, folder.path().join("metadata")))
@@ -71,7 +53,7 @@ impl Trial {
         for index in 1..=3_u128 {
             let path = folder.path().join(format!("store{index}"));
             make_store(&path, 0x1000 + index);
-            let fabric = free_ports(cores as u16);
+            let fabric = loopback::free_row(cores as u16);
             let mut config = ServeConfig::new(format!("n{index}"), vec![endpoint.clone()], fabric);
             config.nbd = Some(any);
             config.stores = vec![path];

@@ -1,5 +1,4 @@
 //! What the fabric allocates: nothing for a message once warm, and nothing large for whatever a peer sends.
-#![allow(unsafe_code)]
 
 mod common;
 
@@ -7,43 +6,10 @@ use amita_fabric::codec::{self, Kind};
 use amita_fabric::{Event, Fabric, Message};
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, Pool, PoolConfig, Slice, Wait};
+use amita_testkit::allocations::{self, Counting};
 use amita_types::message::{Answer, AnswerBody};
 use amita_types::{NodeId, RequestId};
 use common::{STORE, config, write};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn note(bytes: usize) {
-    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-    LARGEST.set(LARGEST.get().max(bytes));
-}
-
-// SAFETY: everything is passed on to the system's allocator; the counters are thread-local and do not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        note(bytes);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(pointer, layout, bytes) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -119,7 +85,7 @@ fn a_warm_exchange_of_writes_and_answers_allocates_nothing() {
         answered += one.came.len() as u64;
         one.came.clear();
         if allocated_before == 0 && answered >= WARM {
-            allocated_before = ALLOCATIONS.get();
+            allocated_before = allocations::count();
         }
         if let Some(link) = one.fabric.link_to(NodeId(2)) {
             while next < answered + 64 {
@@ -149,7 +115,7 @@ fn a_warm_exchange_of_writes_and_answers_allocates_nothing() {
         two.fabric.flush(&mut two.driver);
     }
     assert!(one.up && two.up);
-    let allocated = ALLOCATIONS.get() - allocated_before;
+    let allocated = allocations::count() - allocated_before;
     assert!(allocated_before > 0, "the counter counts");
     assert_eq!(allocated, 0, "allocations in {MEASURED} writes and answers");
 }
@@ -166,7 +132,7 @@ fn nothing_that_a_peer_sends_makes_the_decoder_allocate_much() {
     };
     let mut head = Vec::with_capacity(2048);
     let mut decoded = 0;
-    LARGEST.set(0);
+    allocations::forget_largest();
     for round in 0..200_000u64 {
         head.clear();
         head.extend((0..16 + random() % 1009).map(|_| random() as u8));
@@ -189,6 +155,10 @@ fn nothing_that_a_peer_sends_makes_the_decoder_allocate_much() {
             decoded += u64::from(codec::decode(prefix, &head).is_ok());
         }
     }
-    assert!(LARGEST.get() <= 4096, "{} bytes at once", LARGEST.get());
+    assert!(
+        allocations::largest() <= 4096,
+        "{} bytes at once",
+        allocations::largest()
+    );
     assert!(decoded > 100, "{decoded}: some of it made sense");
 }

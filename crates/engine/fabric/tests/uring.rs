@@ -6,6 +6,7 @@ use amita_fabric::{DownReason, Event};
 use amita_reactor::core::Service;
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Driver, Pool, PoolConfig, Wait};
+use amita_testkit::loopback;
 use amita_types::{ClusterId, NodeId};
 use common::{Node, config, confirm, read, write};
 use std::io::{Read, Write};
@@ -18,17 +19,8 @@ struct Running {
     address: SocketAddr,
 }
 
-/// A free port of a loopback address that no other process uses: bound once and given back. (The fabric sets
-/// `SO_REUSEADDR` like any server, so it can be taken at once.)
-fn free_port() -> SocketAddr {
-    let [_, a, b, c] = std::process::id().to_be_bytes();
-    let own = std::net::Ipv4Addr::new(127, 64 | a & 0x3f, b, c);
-    let listener = std::net::TcpListener::bind((own, 0)).expect("loopback has ports");
-    listener.local_addr().expect("bound")
-}
-
 fn start(config: amita_fabric::Config) -> Running {
-    start_at(config, free_port())
+    start_at(config, loopback::free_address())
 }
 
 fn start_at(mut config: amita_fabric::Config, address: SocketAddr) -> Running {

@@ -5,35 +5,9 @@ use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{
     Completion, Driver, FileId, Inbox, Outbox, Outcome, Pool, PoolConfig, Segments, SocketId, Token, Wait, mailbox,
 };
-use std::alloc::{GlobalAlloc, Layout, System};
+use amita_testkit::allocations::{self, Counting};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Counts what is asked of the system's allocator.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: it hands everything through.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -147,7 +121,7 @@ fn allocations_of_warm_rounds(config: &UringConfig, folder: &Path, rounds: u64) 
     const WARM: u64 = 500;
     for round in 0..WARM + rounds {
         if round == WARM {
-            warm = ALLOCATIONS.load(Ordering::Relaxed);
+            warm = allocations::count();
         }
         client.outbox.append(&client.pool, &[2; 64]);
         client.outbox.push(client.pool.zeros(4096));
@@ -174,7 +148,7 @@ fn allocations_of_warm_rounds(config: &UringConfig, folder: &Path, rounds: u64) 
         client.inbox.skip(64);
         assert!(client.inbox.take(4096).iter().all(|byte| *byte == 0));
     }
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - warm;
+    let allocations = allocations::count() - warm;
     assert_eq!((server.written, server.read), (WARM + rounds, WARM + rounds));
     allocations
 }

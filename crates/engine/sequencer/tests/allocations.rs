@@ -2,33 +2,11 @@
 
 use amita_reactor::{Slice, Time};
 use amita_sequencer::{Config, Effect, IoId, Opened, Sequencer};
+use amita_testkit::allocations::{self, Counting};
 use amita_types::io::Op;
 use amita_types::map::{self, PoolKind};
 use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    /// Of the test's own thread: the harness has one that allocates when it likes.
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -190,11 +168,11 @@ fn a_warm_sequencer_allocates_nothing() {
     for _ in 0..3 {
         round(&mut sequencer, &mut stores);
     }
-    let before = COUNT.get();
+    let before = allocations::count();
     for _ in 0..50 {
         round(&mut sequencer, &mut stores);
     }
-    let allocated = COUNT.get() - before;
+    let allocated = allocations::count() - before;
     assert_eq!(stores.done, 53 * 64);
     assert_eq!(allocated, 0, "{allocated} allocations for {} I/Os", 50 * 64);
 }

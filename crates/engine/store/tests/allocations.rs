@@ -6,39 +6,10 @@ mod common;
 
 use amita_reactor::{FileInfo, Pool, PoolConfig, Segments, Slice, Time};
 use amita_store::{Config, Effect, LinkId, State, Store};
+use amita_testkit::allocations::{self, Counting};
 use amita_types::message::{AnswerBody, Request, RequestBody};
 use amita_types::{BlockRange, ChunkIndex, Version};
 use common::{Asker, BLOCK, Rng, image, params, version};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-/// Counts what is asked of the system's allocator.
-struct Counting;
-
-thread_local! {
-    /// Of the test's own thread: the harness has one that allocates when it likes.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: it hands everything through.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -209,14 +180,14 @@ fn a_warm_store_allocates_nothing() {
             }
         }
         let checkpoints = bench.store.status().counters.checkpoints;
-        let before = ALLOCATIONS.get();
+        let before = allocations::count();
         for _ in 0..2_000 {
             bench.round(&mut rng, 1);
         }
         for _ in 0..200 {
             bench.round(&mut rng, 32);
         }
-        let after = ALLOCATIONS.get();
+        let after = allocations::count();
         let counters = bench.store.status().counters;
         assert_eq!(counters.checkpoints, checkpoints);
         assert!(counters.merges > 500 && counters.reads > 1_000 && counters.clears > 500);

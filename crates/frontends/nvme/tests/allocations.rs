@@ -5,32 +5,10 @@ use amita_frontend::{Flow, Front, FrontId};
 use amita_nvme::memory::Board;
 use amita_nvme::{Ana, Catalog, Config, Namespace, NvmeFront, Port, Subsystem};
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Time};
+use amita_testkit::allocations::{self, Counting};
 use amita_types::NodeId;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-
-struct Counting;
-
-thread_local! {
-    /// Of the test's own thread: the harness has one that allocates when it likes.
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -224,10 +202,10 @@ fn a_warm_queue_does_not_allocate() {
     for _ in 0..40 {
         host.pass(&batch, &mut service);
     }
-    let (before, sent) = (COUNT.get(), host.sent);
+    let (before, sent) = (allocations::count(), host.sent);
     for _ in 0..10 {
         host.pass(&batch, &mut service);
     }
-    assert_eq!(COUNT.get() - before, 0);
+    assert_eq!(allocations::count() - before, 0);
     assert!(host.sent - sent > 10 << 20, "the answers were sent");
 }

@@ -2,36 +2,7 @@
 
 use crate::case::Order;
 use crate::load::protocol::Job;
-
-/// A small generator of random numbers (xorshift64*): quick, and the same for the same seed everywhere.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// Starts at a seed; neighbouring seeds are far apart.
-    #[must_use]
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    /// Any number.
-    pub fn number(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// A number below a bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// A share, 0 included and 1 not.
-    pub fn share(&mut self) -> f64 {
-        (self.number() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
+use amita_testkit::Random;
 
 /// One I/O on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What is said between the benchmark and its load generators.
 
 use crate::case::{Mix, Order};
-use crate::histogram::Histogram;
+use amita_testkit::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// A line to the load generator.
@@ -81,7 +81,7 @@ impl Outcome {
     /// I/Os a second.
     #[must_use]
     pub fn iops(&self) -> f64 {
-        let all = self.read.total() + self.write.total();
+        let all = self.read.count() + self.write.count();
         all.saturating_sub(self.unserved) as f64 / self.seconds.max(1e-9)
     }
 

@@ -1,10 +1,11 @@
 //! The load generator's side: one core of the client library, in this thread.
 
-use crate::load::plan::{Arrivals, Ios, Random};
+use crate::load::plan::{Arrivals, Ios};
 use crate::load::protocol::{Answer, Command, Job, Outcome};
 use amita::cli::Endpoints;
 use amita_client::{Config, Done, Local, Slice, Volume};
 use amita_terminal::error::{Context, Failure, Result};
+use amita_testkit::Random;
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -352,7 +353,7 @@ fn data(worker: &mut Worker, job: &Job) -> Result<Vec<Slice>> {
             .buffer(job.block_bytes as usize)
             .ok_or_else(|| Failure::new("no memory left for the data of writes: give more with --buffers"))?;
         for eight in buffer.chunks_exact_mut(8) {
-            eight.copy_from_slice(&random.number().to_le_bytes());
+            eight.copy_from_slice(&random.bits().to_le_bytes());
         }
         all.push(buffer.freeze());
     }

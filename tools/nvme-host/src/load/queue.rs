@@ -1,8 +1,9 @@
 //! One queue of a load.
 
-use super::{Latency, Load};
+use super::Load;
 use crate::wire::{Command, Descriptor, Digests, Pdu, Status, flag, io, kind, u16_at, u32_at};
 use crate::{Controller, Error, Settings};
+use amita_testkit::histogram::Histogram;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::io::IoSlice;
 use std::net::TcpStream;
@@ -203,7 +204,7 @@ impl Lane {
     }
 
     /// Goes through what was received.
-    pub fn take(&mut self, now: Instant, latency: &mut Latency) -> Result<(), Error> {
+    pub fn take(&mut self, now: Instant, latency: &mut Histogram) -> Result<(), Error> {
         loop {
             let there = self.end - self.start;
             if self.skip > 0 {
@@ -252,7 +253,7 @@ impl Lane {
         }
     }
 
-    fn ended(&mut self, id: u16, good: bool, now: Instant, latency: &mut Latency) -> Result<(), Error> {
+    fn ended(&mut self, id: u16, good: bool, now: Instant, latency: &mut Histogram) -> Result<(), Error> {
         let started = self
             .places
             .get_mut(usize::from(id))
@@ -263,7 +264,8 @@ impl Lane {
             )));
         };
         self.free.push(id);
-        latency.record(now.checked_duration_since(started).unwrap_or(Duration::ZERO));
+        let took = now.checked_duration_since(started).unwrap_or(Duration::ZERO);
+        latency.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         if good {
             self.operations += 1;
         } else {

@@ -83,7 +83,7 @@ fn of_stores() -> Vec<Mutant> {
 
 fn of_clusters() -> Vec<Mutant> {
     vec![
-        cluster("skip-generation-check", "R2", of_volume!(SkipGenerationCheck), &[59]),
+        cluster("skip-generation-check", "R2", of_volume!(SkipGenerationCheck), &[5]),
         cluster("old-epoch-let-in", "R2", of_store!(OldEpochLetIn), &[]),
         cluster(
             "blind-eviction",
@@ -100,6 +100,15 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("skip-syncing", "R2", of_volume!(SkipSyncing), &[]),
         cluster("compare-versions-only", "R1", of_volume!(CompareVersions), &[]),
         cluster("no-settling", "R1", of_volume!(NoSettling), &[]),
+        cluster("trust-lists", "R1", of_volume!(TrustLists), &[]),
+        cluster("compare-unsettled", "R1", of_volume!(CompareUnsettled), &[]),
+        cluster("resend-out-of-order", "R1", of_volume!(ResendOutOfOrder), &[]),
+        cluster("raise-silently", "R2", of_volume!(RaiseSilently), &[]),
+        cluster("forget-claimed", "R2", of_volume!(ForgetClaimed), &[]),
+        cluster("no-claimed-promises", "R4", of_volume!(NoClaimedPromises), &[]),
+        cluster("claim-early", "R5", of_volume!(ClaimEarly), &[0]),
+        cluster("no-join", "R5", of_volume!(NoJoin), &[0]),
+        cluster("trust-mends", "R5", of_volume!(TrustMends), &[]),
         cluster("whole-at-once", "R5", of_volume!(WholeAtOnce), &[0]),
         cluster("trust-base", "R5", of_volume!(TrustBase), &[48]),
         cluster("mends-anything", "R5", of_store!(MendsAnything), &[87]),
@@ -112,7 +121,7 @@ fn of_clusters() -> Vec<Mutant> {
             }),
             &[17],
         ),
-        cluster("no-hold", "R3", of_volume!(NoHold), &[29]),
+        cluster("no-hold", "R3", of_volume!(NoHold), &[21]),
         cluster("no-promises", "R4", of_volume!(NoPromises), &[]),
         cluster("give-back-unasked", "R4", of_volume!(GiveBackUnasked), &[5060]),
         cluster("promise-from-arrival", "R4", of_volume!(PromiseFromArrival), &[]),

@@ -5,9 +5,9 @@
 
 use super::costs::Part;
 use super::engine::{Pass, Request, ServiceId, Work};
-use super::histogram::Histogram;
 use super::machine::{Fronts, MAX_COPIES, Machine, Nanos, Place, Placement, Processors};
 use crate::random::Random;
+use amita_testkit::histogram::Histogram;
 use amita_types::{ChunkId, ChunkIndex, VolumeId};
 
 /// The head of a message between nodes, or of a host's, in bytes.
@@ -290,7 +290,7 @@ impl<'a> Path<'a> {
     fn ended(&mut self, now: Nanos, place: u32) {
         let io = self.ios[place as usize];
         if now >= self.window.0 && now < self.window.1 {
-            self.latency.add(now - io.began);
+            self.latency.record(now - io.began);
         }
         self.count(now, -1);
         self.ios[place as usize].done = true;

@@ -4,6 +4,7 @@ use super::costs::{Costs, PARTS};
 use super::engine::{Counts, Engine, Use};
 use super::machine::{Machine, Nanos, Placement, Processors};
 use super::path::{Asking, Load, Path};
+use std::time::Duration;
 
 /// How long a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +74,14 @@ pub fn run(machine: &Machine, placement: &Placement, costs: &Costs, load: Load, 
     let services = machine.slice * machine.cores + usize::from(has_host);
     let busy: u64 = (0..services).map(|service| engine.busy(service)).sum();
     let host = if has_host { engine.busy(services - 1) } else { 0 };
-    let us = |ns: u64| ns as f64 / 1000.0;
+    let us = |latency: Duration| latency.as_nanos() as f64 / 1000.0;
     Outcome {
         iops: ios as f64 * 1e9 / span.measured_ns as f64,
         cpu_us: per_io(busy as f64),
         work_us: usage.work.iter().sum::<f64>() * span.measured_ns as f64 / 1000.0 / ios.max(1) as f64,
         host_us: per_io(host as f64),
         parts_us: engine.spent().map(per_io),
-        mean_us: path.latency.mean() / 1000.0,
+        mean_us: path.latency.mean_ns() / 1000.0,
         p50_us: us(path.latency.quantile(0.5)),
         p99_us: us(path.latency.quantile(0.99)),
         in_flight: path.mean_in_flight(),

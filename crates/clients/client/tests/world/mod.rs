@@ -46,8 +46,7 @@ fn make_store(path: &Path, number: u128) {
 impl World {
     /// So many nodes with a store each, and a formatted store that nobody serves yet.
     pub fn without_pool(nodes: usize) -> World {
-        let memory = Path::new("/dev/shm");
-        let folder = tempfile::tempdir_in(if memory.is_dir() { memory } else { Path::new("/tmp") }).unwrap();
+        let folder = amita_testkit::folder::in_memory();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let config = amita_metadata::server::Config::new(any, folder.path().join("metadata"));
         let metadata = amita_metadata::server::start(config).unwrap();

@@ -2,7 +2,8 @@
 
 use amita_metadata::server::{self, Config};
 use amita_metadata::{Call, Client, Options};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use amita_testkit::loopback;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -44,14 +45,6 @@ pub struct Server {
     pub address: SocketAddr,
 }
 
-/// A free port of a loopback address that only this process uses: a port of 127.0.0.1 may be the source of somebody's
-/// connection by the time that the server listens.
-pub fn free_address() -> SocketAddr {
-    let [_, a, b, c] = std::process::id().to_be_bytes();
-    let own = Ipv4Addr::new(127, 64 | a & 0x3f, b, c);
-    TcpListener::bind((own, 0)).unwrap().local_addr().unwrap()
-}
-
 impl Server {
     pub fn start(kind: Kind) -> Server {
         let folder = tempfile::tempdir().unwrap();
@@ -59,7 +52,7 @@ impl Server {
             running: Running::Stopped,
             kind,
             folder,
-            address: free_address(),
+            address: loopback::free_address(),
         };
         server.resume();
         server
@@ -102,9 +95,9 @@ fn start_etcd(folder: &Path, address: SocketAddr) -> Process {
         binary.exists(),
         "this test needs a real etcd: apt-get install etcd-server"
     );
-    let mut other = free_address();
+    let mut other = loopback::free_address();
     while other == address {
-        other = free_address();
+        other = loopback::free_address();
     }
     let (clients, peers) = (format!("http://{address}"), format!("http://{other}"));
     let child = Command::new(binary)

@@ -225,7 +225,7 @@ fn a_server_that_breaks_off_leaves_writes_unknown() {
 fn another_endpoint_serves_when_one_does_not() {
     let server = Server::start(Kind::Embedded);
     let silent = TcpListener::bind(ANY).unwrap();
-    let closed = crate::common::free_address();
+    let closed = amita_testkit::loopback::free_address();
     let endpoints = [
         closed.to_string(),
         silent.local_addr().unwrap().to_string(),

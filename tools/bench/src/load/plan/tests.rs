@@ -1,4 +1,4 @@
-use super::{Arrivals, Io, Ios, Random};
+use super::{Arrivals, Io, Ios};
 use crate::case::{Mix, Order};
 use crate::load::protocol::{Job, Outcome};
 
@@ -61,13 +61,6 @@ fn arrivals_come_at_their_rate_and_by_chance() {
     let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
     // What marks chance: the gaps deviate by as much as they are long.
     assert!((deviation / mean - 1.0).abs() < 0.05, "{deviation} of {mean}");
-}
-
-#[test]
-fn random_numbers_are_even() {
-    let mut random = Random::new(0);
-    let mean = (0..10_000).map(|_| random.share()).sum::<f64>() / 10_000.0;
-    assert!((mean - 0.5).abs() < 0.02, "{mean}");
 }
 
 #[test]

@@ -208,6 +208,20 @@ fn a_claim_of_an_earlier_stay_does_not_count() {
 }
 
 #[test]
+fn one_that_was_claimed_is_waited_for() {
+    let mut rig = claimed();
+    let io = rig.write(0, &BLOCK);
+    let sent = rig.sent_to(3);
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    assert_eq!(rig.result(io), None, "R2: it may be in sync by now, and alone");
+    joined(&mut rig, &sent);
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
 fn promises_of_one_that_was_claimed_are_counted() {
     let mut rig = claimed();
     // Any answer promises.

@@ -22,8 +22,9 @@ fn quantiles_mean_and_maximum_are_those_of_the_values() {
     for us in 1..=1000u64 {
         histogram.record(us * 1000);
     }
-    assert_eq!(histogram.total(), 1000);
+    assert_eq!(histogram.count(), 1000);
     assert_eq!(histogram.mean(), Duration::from_nanos(500_500));
+    assert!((histogram.mean_ns() - 500_500.0).abs() < 1e-6);
     assert_eq!(histogram.max(), Duration::from_millis(1));
     for (share, us) in [(0.5, 500.0), (0.99, 990.0), (0.999, 999.0), (1.0, 1000.0)] {
         let found = histogram.quantile(share).as_secs_f64() * 1e6;
@@ -42,7 +43,7 @@ fn what_is_too_long_for_the_last_bucket_keeps_its_maximum() {
     let mut histogram = Histogram::new();
     histogram.record(u64::MAX);
     assert_eq!(histogram.max(), Duration::from_nanos(u64::MAX));
-    assert_eq!(histogram.total(), 1);
+    assert_eq!(histogram.count(), 1);
 }
 
 #[test]
@@ -55,7 +56,8 @@ fn it_travels_as_json_and_adds_up() {
     let back: Histogram = serde_json::from_str(&text).expect("read back");
     assert_eq!(back, two);
     one.add(&back);
-    assert_eq!((one.total(), one.max()), (3, Duration::from_millis(1)));
+    assert_eq!((one.count(), one.max()), (3, Duration::from_millis(1)));
+    assert_eq!(one.quantile(1.0), one.max());
     let broken = r#"{"buckets":[[999999,1]],"sum_ns":1,"max_ns":1}"#;
     assert!(serde_json::from_str::<Histogram>(broken).is_err());
 }

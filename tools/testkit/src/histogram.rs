@@ -17,7 +17,7 @@ const BUCKETS: usize = ((OCTAVES + 1) * STEPS) as usize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
-    total: u64,
+    count: u64,
     sum_ns: u128,
     max_ns: u64,
 }
@@ -34,7 +34,7 @@ impl Histogram {
     pub fn new() -> Histogram {
         Histogram {
             counts: vec![0; BUCKETS],
-            total: 0,
+            count: 0,
             sum_ns: 0,
             max_ns: 0,
         }
@@ -43,22 +43,28 @@ impl Histogram {
     /// Counts one, in nanoseconds. What is longer than the last bucket is counted there; the maximum stays exact.
     pub fn record(&mut self, ns: u64) {
         self.counts[bucket(ns)] += 1;
-        self.total += 1;
+        self.count += 1;
         self.sum_ns += u128::from(ns);
         self.max_ns = self.max_ns.max(ns);
     }
 
     /// How many were counted.
     #[must_use]
-    pub fn total(&self) -> u64 {
-        self.total
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// The mean, exactly; zero of nothing.
     #[must_use]
     pub fn mean(&self) -> Duration {
-        let mean = self.sum_ns.checked_div(u128::from(self.total)).unwrap_or_default();
+        let mean = self.sum_ns.checked_div(u128::from(self.count)).unwrap_or_default();
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+
+    /// The same with its fraction, in nanoseconds.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        self.sum_ns as f64 / self.count.max(1) as f64
     }
 
     /// The largest, exactly.
@@ -70,7 +76,7 @@ impl Histogram {
     /// The value that this share (0 to 1) of all is not above, as the upper end of its bucket; zero of nothing.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
-        let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
+        let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {
             seen += count;
@@ -86,7 +92,7 @@ impl Histogram {
         for (mine, its) in self.counts.iter_mut().zip(&other.counts) {
             *mine += its;
         }
-        self.total += other.total;
+        self.count += other.count;
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
@@ -138,7 +144,7 @@ impl<'de> Deserialize<'de> for Histogram {
         for (bucket, count) in sparse.buckets {
             let place = histogram.counts.get_mut(bucket);
             *place.ok_or_else(|| serde::de::Error::custom("no such bucket"))? += count;
-            histogram.total += count;
+            histogram.count += count;
         }
         (histogram.sum_ns, histogram.max_ns) = (sparse.sum_ns, sparse.max_ns);
         Ok(histogram)
