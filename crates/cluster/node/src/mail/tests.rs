@@ -70,3 +70,8 @@ fn the_rings_of_many_cores_are_small() {
         assert!((cores - 1) * each <= 2 * MAIL_MESSAGES, "{cores} cores: {each}");
     }
 }
+
+#[test]
+fn that_messages_are_of_several_kinds_takes_no_room() {
+    assert_eq!(size_of::<CoreMessage>(), size_of::<IoMessage>());
+}
