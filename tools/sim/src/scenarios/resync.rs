@@ -79,19 +79,19 @@ pub fn all() -> Vec<Scenario> {
             "R5: what was skipped is compared again",
             "b at 40 is to be replaced, and a part of b is written at 41 before that: b at 41 lies on what was wrong.",
             slow_return,
-            plant!(plants => plants.volume.trust_mends = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::TrustMends)),
         ),
         scenario(
             "R1: blocks are the same when their checksums are",
             "A part of b is written at 41 to all members, one of which had another b: both say 41, and differ.",
             slow_return,
-            plant!(plants => plants.volume.compare_versions = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::CompareVersions)),
         ),
         scenario(
             "R2: a raise of the generation stops promotions",
             "The coordinator has read that all owners call a member whole; a new owner comes, which has never heard of it.",
             relay,
-            plant!(plants => plants.volume.raise_silently = true),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RaiseSilently)),
         ),
     ]
 }
