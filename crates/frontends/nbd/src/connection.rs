@@ -4,6 +4,7 @@ use super::handshake::{self, Handshake, Step};
 use super::session::Session;
 use super::tls::TlsStream;
 use super::{Config, Cx, TlsAcceptor, TlsMode};
+use amita_frontend::Protocol as _;
 use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::service::{Event, FrontId, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Slice, Time};
@@ -105,7 +106,12 @@ impl NbdFront {
                 Ok(true)
             }
             Step::Transmit(agreed) => {
-                self.phase = Phase::Transmission(Box::new(Session::new(self.id, agreed, self.config.limits)));
+                self.phase = Phase::Transmission(Box::new(Session::new(
+                    self.id,
+                    cx.pool.clone(),
+                    agreed,
+                    self.config.limits,
+                )));
                 Ok(true)
             }
             Step::StartTls => {
@@ -384,7 +390,7 @@ impl Front for NbdFront {
         }
         let mut result = self.with_plain_outbox(now, outbox, pool, service, |front, cx| match &mut front.phase {
             Phase::Handshake(_) => Ok(()),
-            Phase::Transmission(session) => session.pump(cx),
+            Phase::Transmission(session) => session.end_pass(cx),
         });
         // Input that was left lying, or that came behind an option which has been answered since.
         if result.is_ok() {

@@ -6,6 +6,7 @@
 mod answer;
 mod option;
 
+use super::reply::Reply as _;
 use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, INIT_PASSWD, MAX_STRING_BYTES, OPTION_BYTES, OPTION_MAGIC, REQUEST_MAGIC,
     Reader, handshake_flag, option as opt, reply,

@@ -31,10 +31,8 @@ pub use connection::NbdFront;
 pub use session::GATHER_BYTES;
 pub use tls::{TlsAcceptor, TlsError, TlsFiles};
 
-use amita_frontend::service::StorageService;
+use amita_frontend::Cx;
 use amita_frontend::slots::MAX_SLOTS;
-use amita_reactor::{Outbox, Pool, Time};
-use reply::Replies;
 use std::time::Duration;
 use wire::transmission_flag as flag;
 
@@ -125,29 +123,6 @@ impl Default for Config {
             handshake_timeout: Duration::from_secs(10),
             tls: None,
         }
-    }
-}
-
-/// What a step may use.
-struct Cx<'a> {
-    now: Time,
-    outbox: &'a mut Outbox,
-    pool: &'a Pool,
-    service: &'a mut dyn StorageService,
-    /// Bytes that wait behind the outbox (encrypted ones).
-    backlog: usize,
-}
-
-impl Cx<'_> {
-    fn replies(&mut self) -> Replies<'_> {
-        Replies {
-            outbox: &mut *self.outbox,
-            pool: self.pool,
-        }
-    }
-
-    fn queued_bytes(&self) -> usize {
-        self.outbox.queued_bytes() + self.backlog
     }
 }
 

@@ -4,6 +4,7 @@ use super::wire::{
     BASE_ALLOCATION_ID, Errno, MAX_STRING_BYTES, OPTION_REPLY_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
     Writer, chunk,
 };
+use amita_frontend::Cx;
 use amita_reactor::{Outbox, Pool};
 
 /// Why a request failed: the number, and a sentence for people where the reply has room for it.
@@ -25,6 +26,21 @@ impl Failure {
 pub(super) struct Replies<'a> {
     pub outbox: &'a mut Outbox,
     pub pool: &'a Pool,
+}
+
+/// A step that can reply.
+pub(super) trait Reply {
+    /// Its replies.
+    fn replies(&mut self) -> Replies<'_>;
+}
+
+impl Reply for Cx<'_> {
+    fn replies(&mut self) -> Replies<'_> {
+        Replies {
+            outbox: &mut *self.outbox,
+            pool: self.pool,
+        }
+    }
 }
 
 impl Replies<'_> {

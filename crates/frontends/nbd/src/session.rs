@@ -1,8 +1,6 @@
 //! The transmission phase: requests in, replies out ("Transmission").
 //!
-//! A request takes a slot; its pieces carry the slot in their tags. What is read and what is written is counted, so
-//! that one connection can never hold more memory than [`Limits`] say, whatever the client asks for and however slowly
-//! it takes the answers:
+//! The [request engine](amita_frontend::engine) holds the requests and their limits. What is NBD's own:
 //!
 //! * A *write* is cut into pieces while it arrives, and each goes to the volume as a slice of the receive buffer. When
 //!   too much is under way, parsing stops, and so does receiving.
@@ -15,26 +13,29 @@
 //!   all other replies wait.
 //! * Zeroing, trimming and asking for allocation are cut as well and submitted a few at a time.
 
-mod done;
-mod issue;
+mod answer;
 mod request;
 mod status;
+mod stream;
 
 use super::reply::Failure;
 use super::wire::{Errno, REQUEST_BYTES, RequestHeader, command, command_flag as flag};
 use super::{Cx, Limits, MAX_BLOCK_BYTES};
 use crate::handshake::Agreed;
+use amita_frontend::engine::{self, Delivery, Engine, Plan, Protocol, Submission};
 use amita_frontend::front::CloseReason;
-use amita_frontend::pieces::{Pieces, clears, has_partial_blocks, pieces, zeroes};
+use amita_frontend::pieces::{Piece, Pieces, clears, has_partial_blocks, pieces, zeroes};
 use amita_frontend::service::{FrontId, VolumeInfo};
-use amita_frontend::slots::{SlotId, Slots};
-use amita_reactor::{Inbox, Time};
-use amita_types::io::{Op, Payload};
-use request::{Request, Work};
+use amita_frontend::slots::SlotId;
+use amita_reactor::{Inbox, Pool, Time};
+use amita_types::io::Op;
+use request::Kind;
 use std::collections::VecDeque;
 
 /// The longest read that is gathered before its reply begins, in bytes.
 pub const GATHER_BYTES: u32 = 1 << 20;
+/// How many clears, writes of zeros or allocation queries of one request are under way at once.
+const WINDOW: u32 = 8;
 
 /// What the parser is in the middle of.
 enum Input {
@@ -50,55 +51,43 @@ enum Input {
 
 /// One connection in the transmission phase.
 pub(super) struct Session {
-    front: FrontId,
     volume: VolumeInfo,
-    limits: Limits,
     structured: bool,
     allocation: bool,
     input: Input,
-    slots: Slots<Request>,
-    /// Requests with pieces that are not submitted yet.
-    waiting: VecDeque<SlotId>,
+    engine: Engine<Session>,
+    /// What the pieces of a stream may hold, in bytes.
+    stream_bytes: usize,
     /// Streamed reads in their order; only the first one is submitted.
     streams: VecDeque<SlotId>,
     /// The stream whose reply has begun: nothing else may be sent.
     wire: Option<SlotId>,
     /// Requests whose reply waits for the wire.
     ready: VecDeque<SlotId>,
-    /// Pieces that the volume was too busy for.
-    retries: VecDeque<u64>,
-    /// When to try them again.
-    retry_at: Option<Time>,
-    /// Bytes of reads (other than the stream) under way or held.
-    reading_bytes: usize,
-    /// Bytes of writes under way.
-    writing_bytes: usize,
-    /// Pieces under way.
-    pieces_under_way: usize,
     /// Is input left lying because of the limits?
     blocked: bool,
 }
 
 impl Session {
-    pub fn new(front: FrontId, agreed: Agreed, limits: Limits) -> Session {
+    pub fn new(front: FrontId, pool: Pool, agreed: Agreed, limits: Limits) -> Session {
+        let engine_limits = engine::Limits {
+            requests: limits.requests,
+            read_bytes: limits.read_bytes,
+            write_bytes: limits.write_bytes,
+            pieces: limits.pieces,
+            window: WINDOW,
+        };
         Session {
-            front,
             volume: agreed.volume,
             structured: agreed.structured,
             allocation: agreed.allocation,
             input: Input::Header,
-            slots: Slots::new(limits.requests),
-            waiting: VecDeque::new(),
+            engine: Engine::new(front, pool, engine_limits),
+            stream_bytes: limits.stream_bytes,
             streams: VecDeque::new(),
             wire: None,
             ready: VecDeque::new(),
-            retries: VecDeque::new(),
-            retry_at: None,
-            reading_bytes: 0,
-            writing_bytes: 0,
-            pieces_under_way: 0,
             blocked: false,
-            limits,
         }
     }
 
@@ -117,11 +106,17 @@ impl Session {
 
     /// Is nothing under way?
     pub fn is_idle(&self) -> bool {
-        self.slots.is_empty()
+        self.engine.is_empty()
     }
 
     pub fn deadline(&self) -> Option<Time> {
-        self.retry_at
+        self.engine.retry_at()
+    }
+
+    /// Starts what waited for room. Called once at the end of a pass.
+    pub fn end_pass(&mut self, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        self.issue_stream(cx);
+        self.pump(cx)
     }
 
     /// Handles what is in the inbox, as far as the limits allow.
@@ -150,15 +145,15 @@ impl Session {
                         continue;
                     };
                     let length = piece.length as usize;
-                    if self.slots.get_mut(slot).failure.is_some() {
+                    let request = self.engine.request(slot);
+                    if request.failure.is_some() {
                         // The write has failed already: what follows of it is not wanted.
-                        let left = self.slots.get_mut(slot);
-                        let left = (left.offset + u64::from(left.length) - piece.offset) as u32;
+                        let left = (request.offset + u64::from(request.own.length) - piece.offset) as u32;
                         self.input = Input::Skip { left };
                         self.write_is_in(slot, cx)?;
                         continue;
                     }
-                    if self.writing_bytes > 0 && self.writing_bytes + length > self.limits.write_bytes {
+                    if !self.engine.may_write(length, cx) {
                         self.blocked = true;
                         return Ok(());
                     }
@@ -171,19 +166,10 @@ impl Session {
                     if last {
                         self.input = Input::Header;
                     }
-                    let data = inbox.take(length);
-                    self.writing_bytes += length;
-                    let number = (piece.offset - self.slots.get_mut(slot).offset) as u32;
-                    self.submit(
-                        slot,
-                        number,
-                        Op::Write {
-                            offset: piece.offset,
-                            length: piece.length,
-                        },
-                        data,
-                        cx,
-                    );
+                    let Piece { offset, length } = piece;
+                    let data = inbox.take(length as usize);
+                    self.engine.charge(slot, length as usize);
+                    self.submit(slot, Submission::with_data(Op::Write { offset, length }, data), cx);
                     if last {
                         self.write_is_in(slot, cx)?;
                     }
@@ -210,7 +196,7 @@ impl Session {
     /// May no further request be taken? (Replies that the client does not fetch count as well: a client that only
     /// sends would otherwise fill our memory with them.)
     fn is_full(&self, cx: &Cx<'_>) -> bool {
-        self.slots.is_full() || cx.queued_bytes() > self.limits.read_bytes
+        self.engine.is_full() || cx.queued_bytes() > self.engine.limits().read_bytes
     }
 
     /// Takes a request ("Request types").
@@ -230,74 +216,56 @@ impl Session {
             return self.answer(cookie, header.command, Some(failure), cx);
         }
         let chunk_bytes = self.volume.chunk_bytes;
-        let work = match header.command {
+        let cut = || pieces(offset, length.into(), chunk_bytes);
+        let (kind, plan, delivery) = match header.command {
             // All that was answered is durable: a flush has nothing to do. Caching is left to those below.
             command::FLUSH | command::CACHE => return self.answer(cookie, header.command, None, cx),
             // "The client SHOULD NOT request a length of 0": nothing is what it gets.
             _ if length == 0 => return self.answer(cookie, header.command, None, cx),
-            command::READ => {
-                let cursor = pieces(offset, length.into(), chunk_bytes);
-                if self.structured && header.flags & flag::DF == 0 {
-                    Work::Chunks { cursor }
-                } else if length <= GATHER_BYTES {
-                    Work::Gather { cursor }
-                } else {
-                    Work::Stream { cursor }
-                }
+            command::READ if self.structured && header.flags & flag::DF == 0 => {
+                (Kind::Chunks, Plan::Read(cut()), Delivery::AnyOrder)
             }
-            command::WRITE => Work::Write,
-            command::TRIM => Work::Trim {
-                cursor: clears(offset, length.into(), chunk_bytes),
-            },
+            command::READ if length <= GATHER_BYTES => (Kind::Gather, Plan::ReadWhole(cut()), Delivery::Whole),
+            command::READ => (Kind::Stream { cursor: cut() }, Plan::Hold, Delivery::InOrder),
+            command::WRITE => (Kind::Verdict, Plan::Hold, Delivery::Verdict),
+            command::TRIM => {
+                let cursor = clears(offset, length.into(), chunk_bytes);
+                (Kind::Verdict, Plan::Clear(cursor), Delivery::Verdict)
+            }
             command::WRITE_ZEROES => {
                 let holes = header.flags & flag::NO_HOLE == 0;
-                Work::Zeroes {
-                    cursor: zeroes(offset, length.into(), chunk_bytes, holes),
-                }
+                let cursor = zeroes(offset, length.into(), chunk_bytes, holes);
+                (Kind::Verdict, Plan::Zero(cursor), Delivery::Verdict)
             }
             _ => {
-                let one = header.flags & flag::REQ_ONE != 0;
-                Work::Status {
-                    one,
+                let status = Kind::Status {
+                    one: header.flags & flag::REQ_ONE != 0,
                     next: offset,
                     known: offset,
                     end: self.status_end(offset, length),
-                }
+                };
+                (status, Plan::Steps, Delivery::InOrder)
             }
         };
-        let Some((slot, request)) = self.slots.take() else {
+        let Some((slot, request)) = self.engine.begin(self.volume.id, offset, plan, delivery) else {
             // `is_full` was asked before.
-            return self.answer(
-                cookie,
-                header.command,
-                Some(Failure::new(Errno::Io, "too many requests")),
-                cx,
-            );
+            let failure = Failure::new(Errno::Io, "too many requests");
+            return self.answer(cookie, header.command, Some(failure), cx);
         };
-        request.begin(work, cookie, offset, length);
-        match work {
-            Work::Write => {
-                self.input = Input::Payload {
-                    slot,
-                    cursor: pieces(offset, length.into(), chunk_bytes),
-                };
+        request.own.begin(kind, cookie, length);
+        match header.command {
+            command::WRITE => {
+                // It does not end before its payload is in.
+                request.owed = 1;
+                self.input = Input::Payload { slot, cursor: cut() };
                 Ok(())
             }
-            Work::Stream { .. } => {
+            _ if matches!(kind, Kind::Stream { .. }) => {
                 self.streams.push_back(slot);
                 self.issue_stream(cx);
                 Ok(())
             }
-            _ if self.waiting.is_empty() => {
-                if !self.issue(slot, cx) {
-                    self.waiting.push_back(slot);
-                }
-                self.finish_if_complete(slot, cx)
-            }
-            _ => {
-                self.waiting.push_back(slot);
-                Ok(())
-            }
+            _ => self.start(slot, cx),
         }
     }
 
@@ -376,10 +344,11 @@ impl Session {
             return Ok(());
         }
         // A stream has the wire. There is a slot: `is_full` was asked before.
-        let Some((slot, request)) = self.slots.take() else {
+        let begun = self.engine.begin(self.volume.id, 0, Plan::Hold, Delivery::Verdict);
+        let Some((slot, request)) = begun else {
             return Err(CloseReason::Storage("no slot for a reply"));
         };
-        request.begin(Work::Reply, cookie, 0, 0);
+        request.own.begin(Kind::Verdict, cookie, 0);
         request.failure = failure;
         self.ready.push_back(slot);
         Ok(())
@@ -387,32 +356,9 @@ impl Session {
 
     /// The last piece of a write is in, or what follows of it is not wanted.
     fn write_is_in(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
-        self.slots.get_mut(slot).issued = true;
+        let request = self.engine.request(slot);
+        request.issued = true;
+        request.owed = 0;
         self.finish_if_complete(slot, cx)
-    }
-
-    /// A reply without data: success or failure.
-    fn verdict(&self, cookie: u64, read: bool, failure: Option<Failure>, cx: &mut Cx<'_>) {
-        let mut replies = cx.replies();
-        match failure {
-            // "The server SHOULD prefer sending errors via a structured reply."
-            Some(failure) if self.structured => replies.error(cookie, true, failure, None),
-            Some(failure) => replies.simple(cookie, failure.errno as u32),
-            // "The server MUST NOT use a simple reply for NBD_CMD_READ."
-            None if self.structured && read => replies.none(cookie),
-            None => replies.simple(cookie, 0),
-        }
-    }
-
-    /// The volume's memory of a payload, to be put on the wire.
-    fn push_payload(payload: Payload, cx: &mut Cx<'_>) {
-        match payload {
-            Payload::Data(data) => cx.outbox.push(data),
-            Payload::Zeros(length) => {
-                let zeros = cx.pool.zeros(length as usize);
-                cx.outbox.push(zeros);
-            }
-            Payload::None | Payload::Allocation(_) => {}
-        }
     }
 }

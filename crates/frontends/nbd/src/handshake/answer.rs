@@ -2,6 +2,7 @@
 
 use super::{Agreed, Handshake, InfoRequest, Question, State, Step};
 use crate::reply::Replies;
+use crate::reply::Reply as _;
 use crate::wire::{Writer, info, option as opt, reply};
 use crate::{Cx, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, PREFERRED_BLOCK_BYTES, transmission_flags};
 use amita_frontend::front::CloseReason;

@@ -1,10 +1,10 @@
 //! `NBD_CMD_BLOCK_STATUS` for `base:allocation`: bitmaps of chunks become extents.
 
-use super::request::{Request, Work};
+use super::request::{Kind, Request};
 use super::{Cx, Session};
 use crate::wire::state;
+use amita_frontend::engine::{Protocol, Step, Submission};
 use amita_frontend::slots::SlotId;
-use amita_reactor::Slice;
 use amita_types::BLOCK_BYTES;
 use amita_types::io::{Op, Payload};
 
@@ -21,46 +21,54 @@ impl Session {
         (offset + u64::from(length)).min(most)
     }
 
-    /// Asks for the allocation of the chunk that holds `next`.
-    pub(super) fn submit_status(&mut self, slot: SlotId, next: u64, cx: &mut Cx<'_>) {
+    /// Asks for the allocation of the next chunk.
+    pub(super) fn step_status(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
         let chunk = u64::from(self.volume.chunk_bytes);
-        let request = self.slots.get_mut(slot);
-        let number = (next / chunk - request.offset / chunk) as u32;
-        if let Work::Status { next, .. } = &mut request.work {
-            *next = (*next / chunk + 1) * chunk;
-        }
-        self.submit(slot, number, Op::Allocation { offset: next }, Slice::default(), cx);
+        let may_step = self.engine.may_step(slot);
+        let request = self.engine.request(slot);
+        let offset = match &mut request.own.kind {
+            Kind::Status { next, end, .. } if *next < *end => {
+                if !may_step {
+                    return Step::Window;
+                }
+                let offset = *next;
+                *next = (offset / chunk + 1) * chunk;
+                offset
+            }
+            _ => {
+                request.issued = true;
+                return Step::Through;
+            }
+        };
+        self.submit(slot, Submission::of(Op::Allocation { offset }), cx);
+        Step::Again
     }
 
     /// Turns what has come, in order, into extents.
-    pub(super) fn add_status(&mut self, slot: SlotId) {
+    pub(super) fn add_status(&mut self, slot: SlotId, payload: &Payload) {
         let chunk_bytes = u64::from(self.volume.chunk_bytes);
-        let request = self.slots.get_mut(slot);
-        while let Some(piece) = request.pieces.pop_front_if(|piece| piece.done) {
-            let Payload::Allocation(allocated) = piece.payload else {
-                continue;
-            };
-            if !is_enough(request) {
-                add_chunk(request, &allocated, chunk_bytes);
-            }
-            if is_enough(request) {
-                request.issued = true;
-            }
+        let Payload::Allocation(allocated) = payload else {
+            return;
+        };
+        let request = self.engine.request(slot);
+        if !is_enough(&request.own) {
+            add_chunk(&mut request.own, allocated, chunk_bytes);
         }
+        request.issued |= is_enough(&request.own);
     }
 }
 
 /// Do the extents answer the request, whatever follows?
 fn is_enough(request: &Request) -> bool {
-    match request.work {
-        Work::Status { one: true, .. } => request.extents.len() > 1,
+    match request.kind {
+        Kind::Status { one: true, .. } => request.extents.len() > 1,
         _ => request.extents.len() >= MAX_EXTENTS,
     }
 }
 
 /// Adds the extents of the chunk in which those that are known end.
 fn add_chunk(request: &mut Request, allocated: &[u64; 16], chunk_bytes: u64) {
-    let Work::Status { known, end, .. } = &mut request.work else {
+    let Kind::Status { known, end, .. } = &mut request.kind else {
         return;
     };
     let block = u64::from(BLOCK_BYTES);
