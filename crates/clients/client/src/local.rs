@@ -265,7 +265,7 @@ impl Local {
 
     /// Moves what has ended to the caller; was there anything?
     fn hand_out(&mut self, done: &mut Vec<Done>) -> bool {
-        let ended = &mut self.session.borrow_mut().done;
+        let ended = &mut self.session.borrow_mut().ended;
         let any = !ended.is_empty();
         done.append(ended);
         any

@@ -1,24 +1,23 @@
 //! The session of a client: its open volumes and its requests under way, as a state machine over the storage service.
 //!
-//! A request is cut into pieces that lie in one chunk ([`amita_frontend::pieces()`]); it ends when the last of them has. What
-//! bounds it: the slots for requests, the pieces under way (below what a sequencer queues, so that it never answers
-//! `Busy`), and the bytes that reads may bring at one time (they take the pool's memory). What does not fit waits in
-//! order. Discards and zeroings of any length go by windows, so that they hold up nobody.
+//! The [request engine](amita_frontend::engine) cuts requests into pieces and ends them when the last piece has. What bounds
+//! them: the slots for requests, the pieces under way (below what a sequencer queues, so that it never answers `Busy`),
+//! and the bytes that reads may bring at one time (they take the pool's memory). What does not fit waits in order.
+//! Discards and zeroings of any length go by windows, so that they hold up nobody.
 
-mod request;
+mod answer;
 #[cfg(test)]
 mod tests;
 
 use crate::error::Error;
 use crate::payload::{Done, Payload};
-use amita_frontend::slots::{MAX_SLOTS, SlotId, Slots};
+use amita_frontend::engine::{Delivery, Engine, Limits, Plan, Protocol};
+use amita_frontend::slots::MAX_SLOTS;
 use amita_frontend::{Event, FrontId, OpenError, StorageService, VolumeInfo, clears, pieces, zeroes};
 use amita_reactor::{Pool, Slice};
 use amita_sequencer::MAX_IOS;
-use amita_types::io::{IoError, Op, Payload as Found};
 use amita_types::{MAX_IO_BYTES, VolumeId};
-use request::{Request, Work};
-use std::collections::VecDeque;
+use answer::Asks;
 
 /// The most requests of one client under way.
 pub const MAX_REQUESTS: usize = MAX_SLOTS;
@@ -28,7 +27,7 @@ pub const MAX_READ_WRITE_BYTES: u32 = 1 << 20;
 /// Pieces of one client under way: far below what one sequencer queues, and far above what saturates anything.
 const MAX_PIECES: usize = MAX_IOS / 4;
 /// Pieces of one discard or zeroing under way.
-const WINDOW: usize = 16;
+const WINDOW: u32 = 16;
 /// The most pieces of one request under way: a read or write of full length that begins inside a block, and crosses
 /// chunks of one block each, has one for each block and one more.
 const MOST_AT_ONCE: usize = (MAX_READ_WRITE_BYTES / amita_types::BLOCK_BYTES) as usize + 2;
@@ -93,17 +92,10 @@ struct OpenVolume {
 
 /// The session: see the module.
 pub(crate) struct Session {
-    front: FrontId,
-    pool: Pool,
     volumes: Vec<Option<OpenVolume>>,
-    slots: Slots<Request>,
-    /// Requests of which no piece has been submitted.
-    backlog: VecDeque<SlotId>,
-    pieces: usize,
-    reading_bytes: usize,
-    most_reading_bytes: usize,
+    engine: Engine<Session>,
     /// What has ended, for the caller to take.
-    pub(crate) done: Vec<Done>,
+    pub(crate) ended: Vec<Done>,
     spare: Vec<Vec<Slice>>,
     /// The opening that is waited for.
     opening: u64,
@@ -113,16 +105,18 @@ pub(crate) struct Session {
 impl Session {
     /// Nothing is open. `most_reading_bytes`: what reads may bring at one time.
     pub(crate) fn new(front: FrontId, pool: Pool, most_reading_bytes: usize) -> Session {
+        let limits = Limits {
+            requests: MAX_REQUESTS,
+            read_bytes: most_reading_bytes,
+            // The caller has the data already.
+            write_bytes: usize::MAX,
+            pieces: MAX_PIECES,
+            window: WINDOW,
+        };
         Session {
-            front,
-            pool,
             volumes: Vec::new(),
-            slots: Slots::new(MAX_REQUESTS),
-            backlog: VecDeque::new(),
-            pieces: 0,
-            reading_bytes: 0,
-            most_reading_bytes,
-            done: Vec::new(),
+            engine: Engine::new(front, pool, limits),
+            ended: Vec::new(),
             spare: Vec::new(),
             opening: 0,
             opened: None,
@@ -131,14 +125,14 @@ impl Session {
 
     /// Requests under way, ended ones that were not taken included.
     pub(crate) fn under_way(&self) -> usize {
-        self.slots.len() + self.done.len()
+        self.engine.len() + self.ended.len()
     }
 
     /// Asks for a volume; [`Session::opened`] tells the end.
     pub(crate) fn open(&mut self, service: &mut dyn StorageService, name: &str) {
         self.opening += 1;
         self.opened = None;
-        service.open(self.front, self.opening, name);
+        service.open(self.engine.front(), self.opening, name);
     }
 
     /// The opening is waited for no longer: should it succeed after all, the volume is closed again.
@@ -176,7 +170,7 @@ impl Session {
         let open = place.and_then(|place| place.take_if(|open| open.serial == volume.serial));
         let open = open.ok_or(Error::NotOpen)?;
         if open.lost.is_none() {
-            service.close(self.front, open.info.id);
+            service.close(self.engine.front(), open.info.id);
         }
         Ok(())
     }
@@ -209,7 +203,7 @@ impl Session {
         check_length(bytes.into())?;
         let id = self.check(volume, offset, bytes.into())?;
         let cut = pieces(offset, bytes.into(), volume.chunk_bytes);
-        self.start(service, id, tag, offset, Work::Read { bytes, cut }, Slice::default());
+        self.run(service, id, tag, offset, Plan::ReadWhole(cut), Slice::default());
         Ok(())
     }
 
@@ -226,7 +220,7 @@ impl Session {
         check_length(bytes)?;
         let id = self.check(volume, offset, bytes)?;
         let cut = pieces(offset, bytes, volume.chunk_bytes);
-        self.start(service, id, tag, offset, Work::Write { cut }, data);
+        self.run(service, id, tag, offset, Plan::Write(cut), data);
         Ok(())
     }
 
@@ -241,7 +235,7 @@ impl Session {
     ) -> Result<(), Error> {
         let id = self.check(volume, offset, bytes)?;
         let cut = clears(offset, bytes, volume.chunk_bytes);
-        self.start(service, id, tag, offset, Work::Discard { cut }, Slice::default());
+        self.run(service, id, tag, offset, Plan::Clear(cut), Slice::default());
         Ok(())
     }
 
@@ -256,14 +250,14 @@ impl Session {
     ) -> Result<(), Error> {
         let id = self.check(volume, offset, bytes)?;
         let cut = zeroes(offset, bytes, volume.chunk_bytes, true);
-        self.start(service, id, tag, offset, Work::Zero { cut }, Slice::default());
+        self.run(service, id, tag, offset, Plan::Zero(cut), Slice::default());
         Ok(())
     }
 
     /// Writes that have ended are durable, so that there is nothing to be done for them.
     pub(crate) fn flush(&mut self, volume: &Volume, tag: u64) -> Result<(), Error> {
         self.check(volume, 0, 0)?;
-        self.done.push(Done {
+        self.ended.push(Done {
             tag,
             result: Ok(()),
             payload: Payload::default(),
@@ -271,68 +265,36 @@ impl Session {
         Ok(())
     }
 
-    fn start(
+    fn run(
         &mut self,
         service: &mut dyn StorageService,
         volume: VolumeId,
         tag: u64,
         offset: u64,
-        work: Work,
+        plan: Plan,
         data: Slice,
     ) {
+        let delivery = match plan {
+            Plan::ReadWhole(_) => Delivery::Whole,
+            _ => Delivery::Verdict,
+        };
         // There is room: `check` has looked.
-        let Some((slot, request)) = self.slots.take() else {
+        let Some((slot, request)) = self.engine.begin(volume, offset, plan, delivery) else {
             return;
         };
-        request.begin(volume, tag, offset, work, data);
-        if !self.backlog.is_empty() || !self.issue(service, slot) {
-            self.backlog.push_back(slot);
-        }
-    }
-
-    /// Submits what may be submitted of a request; false: nothing, for want of room.
-    fn issue(&mut self, service: &mut dyn StorageService, slot: SlotId) -> bool {
-        let room = MAX_PIECES - self.pieces;
-        let request = self.slots.get_mut(slot);
-        if room < request.pieces_at_once() {
-            return false;
-        }
-        if let Work::Read { bytes, .. } = request.work {
-            let bytes = bytes as usize;
-            if self.reading_bytes > 0 && self.reading_bytes + bytes > self.most_reading_bytes {
-                return false;
-            }
-            self.reading_bytes += bytes;
-        }
-        self.submit_window(service, slot);
-        self.end_if_complete(slot);
-        true
-    }
-
-    /// Submits pieces of a request until its window is full.
-    fn submit_window(&mut self, service: &mut dyn StorageService, slot: SlotId) {
-        loop {
-            let request = self.slots.get_mut(slot);
-            let Some(op) = request.next_op() else { return };
-            let number = request.take_off(op);
-            let volume = request.volume;
-            let data = match (op, request.work) {
-                (Op::Write { offset, length }, Work::Write { .. }) => request.data_of(offset, length),
-                (Op::Write { length, .. }, _) => self.pool.zeros(length as usize),
-                _ => Slice::default(),
-            };
-            self.pieces += 1;
-            let tag = self.slots.tag(slot, number);
-            service.submit(self.front, tag, volume, op, data);
-        }
+        request.own = tag;
+        request.data = data;
+        let Ok(()) = self.start(slot, &mut Asks(service));
     }
 
     /// Something came back from the service.
     pub(crate) fn event(&mut self, service: &mut dyn StorageService, event: Event) {
         match event {
-            Event::Done { tag, result, payload } => self.piece_done(service, tag, result, payload),
+            Event::Done { tag, result, payload } => {
+                let Ok(()) = self.done(tag, result, payload, &mut Asks(service));
+            }
             Event::Opened { tag, result } if tag == self.opening => self.opened = Some(result),
-            Event::Opened { result: Ok(info), .. } => service.close(self.front, info.id),
+            Event::Opened { result: Ok(info), .. } => service.close(self.engine.front(), info.id),
             Event::Opened { .. }
             | Event::Listed { .. }
             | Event::Reserved { .. }
@@ -344,38 +306,6 @@ impl Session {
                 }
             }
         }
-    }
-
-    fn piece_done(&mut self, service: &mut dyn StorageService, tag: u64, result: Result<(), IoError>, found: Found) {
-        let Some((slot, number)) = self.slots.find(tag) else {
-            return;
-        };
-        let request = self.slots.get_mut(slot);
-        self.pieces -= 1;
-        request.land(number, result, found, &self.pool);
-        if request.is_windowed() {
-            self.submit_window(service, slot);
-        }
-        self.end_if_complete(slot);
-        while let Some(&waiting) = self.backlog.front() {
-            if !self.issue(service, waiting) {
-                break;
-            }
-            self.backlog.pop_front();
-        }
-    }
-
-    fn end_if_complete(&mut self, slot: SlotId) {
-        let request = self.slots.get_mut(slot);
-        if !request.is_complete() {
-            return;
-        }
-        if let Work::Read { bytes, .. } = request.work {
-            self.reading_bytes -= bytes as usize;
-        }
-        let done = request.end(&mut self.spare);
-        self.slots.free(slot);
-        self.done.push(done);
     }
 
     /// Takes the memory of a payload back for the next long read.

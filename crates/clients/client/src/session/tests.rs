@@ -1,5 +1,7 @@
 use super::*;
+use amita_frontend::engine::Usage;
 use amita_frontend::memory::{MemoryService, Volumes};
+use amita_types::io::IoError;
 
 const CHUNK: u32 = 1 << 20;
 const SIZE: u64 = 64 << 20;
@@ -59,8 +61,8 @@ impl Scene {
     }
 
     fn one(&mut self) -> Done {
-        assert_eq!(self.session.done.len(), 1);
-        self.session.done.remove(0)
+        assert_eq!(self.session.ended.len(), 1);
+        self.session.ended.remove(0)
     }
 }
 
@@ -76,7 +78,7 @@ fn a_request_of_many_pieces_ends_once_in_whatever_order_they_end() {
     assert!(scene.service.queue.len() > 5, "it is cut");
     while !scene.service.queue.is_empty() {
         scene.service.run_one(scene.service.queue.len() - 1);
-        assert!(scene.session.done.is_empty());
+        assert!(scene.session.ended.is_empty());
     }
     scene.deliver();
     let done = scene.one();
@@ -112,7 +114,7 @@ fn one_piece_that_fails_fails_the_request_once_all_have_ended() {
         .unwrap();
     scene.run();
     assert_eq!(scene.one().result, Err(IoError::NoSpace));
-    assert_eq!((scene.session.pieces, scene.session.reading_bytes), (0, 0));
+    assert_eq!(*scene.session.engine.usage(), Usage::default());
 }
 
 #[test]
@@ -122,13 +124,13 @@ fn reads_wait_for_memory_in_order_and_writes_behind_them() {
         scene.read(tag << 20, 1 << 20, tag).unwrap();
     }
     scene.write(0, &noise(4096, 1), 16).unwrap();
-    assert_eq!(scene.session.reading_bytes, 8 << 20);
-    assert_eq!(scene.session.backlog.len(), 9);
+    assert_eq!(scene.session.engine.usage().reading, 8 << 20);
+    assert_eq!(scene.session.engine.waiting(), 9);
     scene.run();
-    let mut tags: Vec<u64> = scene.session.done.drain(..).map(|done| done.tag).collect();
+    let mut tags: Vec<u64> = scene.session.ended.drain(..).map(|done| done.tag).collect();
     tags.sort_unstable();
     assert_eq!(tags, (0..17).collect::<Vec<_>>());
-    assert_eq!((scene.session.pieces, scene.session.reading_bytes), (0, 0));
+    assert_eq!(*scene.session.engine.usage(), Usage::default());
 }
 
 #[test]
@@ -142,11 +144,11 @@ fn a_discard_of_everything_goes_by_a_window_and_holds_up_nobody() {
         .session
         .discard(&mut scene.service, &scene.volume, everything.0, everything.1, 2)
         .unwrap();
-    assert_eq!(scene.service.queue.len(), WINDOW);
+    assert_eq!(scene.service.queue.len(), WINDOW as usize);
     scene.read(4096, 4096, 3).unwrap();
-    assert_eq!(scene.service.queue.len(), WINDOW + 1);
+    assert_eq!(scene.service.queue.len(), WINDOW as usize + 1);
     scene.run();
-    let tags: Vec<u64> = scene.session.done.iter().map(|done| done.tag).collect();
+    let tags: Vec<u64> = scene.session.ended.iter().map(|done| done.tag).collect();
     assert_eq!(tags, [3, 2], "the read ends among the pieces of the first window");
     assert_eq!(scene.volumes.allocated_bytes(VolumeId(1)), 0);
 }
@@ -186,6 +188,6 @@ fn slots_are_bounded_and_used_again() {
         scene.run();
         // Ended ones count until they are taken.
         assert!(matches!(scene.read(0, 512, 0), Err(Error::Full { .. })), "{round}");
-        scene.session.done.clear();
+        scene.session.ended.clear();
     }
 }
