@@ -15,16 +15,16 @@
 
 mod event;
 mod feature;
-mod heart;
 mod identify;
 mod log;
 mod page;
 mod property;
+mod shared;
 pub(crate) mod status;
 #[cfg(test)]
 mod tests;
 
-pub use heart::{ControllerShared, Counters};
+pub use shared::{ControllerShared, Counters};
 
 use super::catalog::{Catalog, Namespace, Subsystem};
 use super::command::{Command, Reply, Status};
@@ -131,7 +131,7 @@ pub struct Session {
     /// What the transport can do.
     pub limits: Limits,
     /// What the controller's queues share.
-    pub heart: Arc<ControllerShared>,
+    pub shared: Arc<ControllerShared>,
 }
 
 /// How much data a command moves, and where to.
@@ -223,7 +223,7 @@ impl Admin {
             session,
         };
         admin.begin_logs();
-        admin.session.heart.set_kato_ms(admin.features.kato_ms());
+        admin.session.shared.set_kato_ms(admin.features.kato_ms());
         // What was so before the host came is no news for it.
         admin.reservations_changed();
         admin
@@ -255,7 +255,7 @@ impl Admin {
     /// Sets a property. Look at [`Admin::is_ready`] before and after: a controller that ceases to be ready drops its I/O
     /// queues.
     pub fn property_set(&mut self, now: Time, offset: u32, size: usize, value: u64) -> Result<(), Status> {
-        self.session.heart.beat();
+        self.session.shared.beat();
         match self.properties.set(offset, size, value)? {
             Change::Nothing => {}
             Change::Enabled => self.since = now,
@@ -266,7 +266,7 @@ impl Admin {
             Change::Reset => {
                 self.since = now;
                 self.features = Features::new(&self.session);
-                self.session.heart.set_kato_ms(self.features.kato_ms());
+                self.session.shared.set_kato_ms(self.features.kato_ms());
                 self.events.reset();
                 self.begin_logs();
             }
@@ -291,7 +291,7 @@ impl Admin {
 
     /// Carries out a command; `data` is what [`Admin::data_bytes`] has asked for.
     pub fn execute(&mut self, now: Time, command: &Command, data: &[u8]) -> Turn {
-        self.session.heart.beat();
+        self.session.shared.beat();
         if self.features.kato_ms() == 0 {
             // A discovery controller without a keep alive time is closed when it is not used.
             self.since = now;

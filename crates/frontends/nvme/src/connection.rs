@@ -98,7 +98,7 @@ impl NvmeFront {
                 }
                 Phase::Hello(login) => {
                     let Some(link) = hello(inbox, cx)? else { return Ok(()) };
-                    let queue = Queue::new(self.id, self.port.clone(), link, login.clone());
+                    let queue = Queue::new(self.id, cx.pool.clone(), self.port.clone(), link, login.clone());
                     self.phase = Phase::Queue(Box::new(queue));
                 }
             }
@@ -383,7 +383,7 @@ impl Front for NvmeFront {
             return Flow::Close { reason };
         }
         let mut flow = self.step(now, outbox, pool, &mut *service, |front, cx| {
-            front.with_queue(|queue| queue.pump(cx))
+            front.with_queue(|queue| queue.end_pass(cx))
         });
         if flow == Flow::Go {
             // Input that was left lying.

@@ -60,7 +60,7 @@ impl Gate {
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     /// Signs of life, and counters.
-    pub heart: Arc<ControllerShared>,
+    pub controller: Arc<ControllerShared>,
     /// May I/O be done?
     pub gate: Arc<Gate>,
 }

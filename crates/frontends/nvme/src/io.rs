@@ -2,17 +2,17 @@
 
 mod copy;
 mod dataset;
-mod done;
 mod fused;
-mod issue;
+mod protocol;
 mod reserve;
 
 use super::Cx;
 use super::catalog::{Ana, Namespace};
 use super::command::{Command, Status};
 use super::port;
-use super::queue::{Gathering, Queue, Refusal, Target, Work};
+use super::queue::{End, Gathering, Queue, Refusal, Target, Work};
 use super::wire::{Carrier, Sgl, status};
+use amita_frontend::engine::{Delivery, Plan, Protocol as _, Submission};
 use amita_frontend::pieces::piece_end;
 use amita_reactor::Slice;
 use amita_types::io::Op;
@@ -61,8 +61,8 @@ impl Queue {
                 if sgl.length != length {
                     return Err(status::SGL_LENGTH.into());
                 }
-                let cursor = target.pieces(length);
-                self.run(command, Work::Read { cursor }, target, length, cx)
+                let plan = Plan::Read(target.pieces(length));
+                self.run(command, Work::Read, plan, target, length, cx)
             }
             opcode::WRITE | opcode::COMPARE => {
                 let (target, length) = range(command, &namespace, true)?;
@@ -81,13 +81,13 @@ impl Queue {
             opcode::WRITE_ZEROES => {
                 let (target, length) = range(command, &namespace, false)?;
                 let holes = command.dword(12) & DEALLOCATE != 0;
-                let cursor = target.zeroes(length, holes);
-                self.run(command, Work::Zeroes { cursor }, target, length, cx)
+                let plan = Plan::Zero(target.zeroes(length, holes));
+                self.run(command, Work::Zeroes, plan, target, length, cx)
             }
             opcode::VERIFY => {
                 let (target, length) = range(command, &namespace, true)?;
-                let cursor = target.pieces(length);
-                self.run(command, Work::Verify { cursor }, target, length, cx)
+                let plan = Plan::Read(target.pieces(length));
+                self.run(command, Work::Verify, plan, target, length, cx)
             }
             opcode::DATASET => self.dataset_command(command, &namespace, data, cx),
             opcode::COPY => self.copy_command(command, &namespace, data, cx),
@@ -104,10 +104,9 @@ impl Queue {
     /// write). The volume's owner knows: it is asked by a write of nothing. Hosts that heed VWC never come here.
     fn flush(&mut self, command: &Command, namespace: &Namespace, cx: &mut Cx<'_>) -> Result<(), Refusal> {
         let slot = self.begin(command, Work::Wait)?;
-        let request = self.slots.get_mut(slot);
-        request.target = target(namespace, 0);
-        request.issued = true;
-        self.submit(slot, 0, Op::Clear { offset: 0, length: 0 }, Slice::default(), cx);
+        self.aim(slot, target(namespace, 0), 0);
+        self.engine.request(slot).issued = true;
+        self.submit(slot, Submission::of(Op::Clear { offset: 0, length: 0 }), cx);
         Ok(())
     }
 
@@ -116,14 +115,18 @@ impl Queue {
         &mut self,
         command: &Command,
         work: Work,
+        plan: Plan,
         target: Target,
         length: u32,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refusal> {
         let slot = self.begin(command, work)?;
-        let request = self.slots.get_mut(slot);
-        request.target = target;
-        request.length = length;
+        self.aim(slot, target, length);
+        let request = self.engine.request(slot);
+        request.plan = plan;
+        if matches!(work, Work::Read) {
+            request.delivery = Delivery::InOrder;
+        }
         self.start(slot, cx)?;
         Ok(())
     }

@@ -33,38 +33,11 @@ pub use connection::NvmeFront;
 pub use hub::{Answer, Call, Gate, Hub, MAX_CONTROLLERS, Party, Question, Reply, Shared};
 pub use port::{Config, MAX_ENTRIES, MAX_QUEUES, MAX_TRANSFER_BYTES, Port};
 
+use amita_frontend::Cx;
 use amita_frontend::front::CloseReason;
-use amita_frontend::service::StorageService;
-use amita_reactor::{Outbox, Pool, Time};
 
 #[cfg(test)]
 mod tests;
-
-/// What a step may use.
-struct Cx<'a> {
-    now: Time,
-    outbox: &'a mut Outbox,
-    pool: &'a Pool,
-    service: &'a mut dyn StorageService,
-    /// Bytes that wait behind the outbox (encrypted ones).
-    backlog: usize,
-}
-
-impl<'a> Cx<'a> {
-    fn new(now: Time, outbox: &'a mut Outbox, pool: &'a Pool, service: &'a mut dyn StorageService) -> Cx<'a> {
-        Cx {
-            now,
-            outbox,
-            pool,
-            service,
-            backlog: 0,
-        }
-    }
-
-    fn queued_bytes(&self) -> usize {
-        self.outbox.queued_bytes() + self.backlog
-    }
-}
 
 /// A fatal error, as the log tells it.
 fn fatal_reason(fatal: &wire::Fatal) -> CloseReason {

@@ -1,7 +1,6 @@
 //! A queue: capsules in, responses out, and the data between.
 //!
-//! A command takes a slot; its pieces carry the slot in their tags. What is read and what is written is counted, so that
-//! one connection can never hold more memory than the [`Config`](super::Config) says:
+//! The [request engine](amita_frontend::engine) holds the commands and their limits. What is NVMe's own:
 //!
 //! * Data of a *write* in a *capsule* is taken as long as there is room; else the capsule is left lying in the inbox. That
 //!   room comes back without any further input, so that nothing can wait for what lies behind such a capsule.
@@ -23,7 +22,7 @@ mod target;
 mod transfer;
 
 pub(super) use fabrics::Login;
-pub(super) use request::{Gathering, PieceState, Request, Work};
+pub(super) use request::{Gathering, Request, Work};
 pub(super) use target::{Target, atom_bytes};
 
 use super::admin::Counters;
@@ -32,17 +31,21 @@ use super::command::{COMPLETION_BYTES, Command, MORE, Status};
 use super::port::Port;
 use super::wire::{Carrier, Fatal, Link, Sgl, fatal, flag, kind, status, u16_at, u32_at};
 use super::{Config, Cx};
+use amita_frontend::engine::{Charge, Delivery, Engine, Limits, Plan, Protocol, Submission};
 use amita_frontend::front::CloseReason;
 use amita_frontend::pieces::Piece;
 use amita_frontend::service::FrontId;
-use amita_frontend::slots::{SlotId, Slots};
-use amita_reactor::{Inbox, Slice, Time};
+use amita_frontend::slots::SlotId;
+use amita_reactor::{Inbox, Pool, Slice, Time};
+use amita_types::VolumeId;
 use amita_types::io::Op;
 use fabrics::Role;
-use std::collections::VecDeque;
 use std::rc::Rc;
-use submission::{Ids, Submission};
+use submission::{Ids, Submission as SqCounts};
 use transfer::Transfers;
+
+/// How many pieces of one command are under way at once, for commands that move no data over the network.
+const WINDOW: u32 = 8;
 
 /// Why a queue's connection ends.
 #[derive(Debug)]
@@ -57,32 +60,18 @@ pub(super) enum End {
 
 /// One queue.
 pub(super) struct Queue {
-    pub(super) front: FrontId,
     pub(super) port: Rc<Port>,
     pub(super) link: Link,
     role: Role,
     login: Login,
     /// What the host has to go through, if it has to.
     auth: Option<Box<Authenticator>>,
-    sq: Submission,
+    sq: SqCounts,
     ids: Ids,
-    pub(super) slots: Slots<Request>,
+    pub(super) engine: Engine<Queue>,
     transfers: Transfers,
     /// The first of a fused pair, whose second has not come.
     pub(super) fused: Option<SlotId>,
-    /// Commands with pieces that are not submitted, or data that is not asked for, for want of room.
-    pub(super) waiting: VecDeque<SlotId>,
-    /// Pieces that the volume was too busy for.
-    pub(super) retries: VecDeque<u64>,
-    pub(super) retry_at: Option<Time>,
-    /// Bytes of reads under way or held.
-    pub(super) reading_bytes: usize,
-    /// Bytes asked for, or being written after they were.
-    pub(super) asked_bytes: usize,
-    /// Bytes of capsules being written.
-    pub(super) capsule_bytes: usize,
-    /// Pieces without data under way.
-    pub(super) pieces_under_way: usize,
     /// Whether the host is there while a command of it grows old.
     watch: silence::Watch,
     /// What has been done since then.
@@ -92,26 +81,26 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn new(front: FrontId, port: Rc<Port>, link: Link, login: Login) -> Queue {
+    pub fn new(front: FrontId, pool: Pool, port: Rc<Port>, link: Link, login: Login) -> Queue {
+        let config = port.config();
+        let limits = Limits {
+            requests: usize::from(config.entries),
+            read_bytes: config.read_bytes,
+            write_bytes: config.write_bytes,
+            pieces: config.pieces,
+            window: WINDOW,
+        };
         Queue {
-            front,
             link,
             role: Role::New,
             login,
             auth: None,
             // Until it is connected there is the one command that connects it.
-            sq: Submission::new(2, true),
+            sq: SqCounts::new(2, true),
             ids: Ids::default(),
-            slots: Slots::new(usize::from(port.config().entries)),
+            engine: Engine::new(front, pool, limits),
             transfers: Transfers::default(),
             fused: None,
-            waiting: VecDeque::new(),
-            retries: VecDeque::new(),
-            retry_at: None,
-            reading_bytes: 0,
-            asked_bytes: 0,
-            capsule_bytes: 0,
-            pieces_under_way: 0,
             watch: silence::Watch::default(),
             counts: Counters::default(),
             blocked: false,
@@ -129,7 +118,7 @@ impl Queue {
 
     /// Does data come soon that deserves a large receive block?
     pub fn is_busy(&self) -> bool {
-        self.asked_bytes > 0 || self.ids.len() > 1
+        self.engine.usage().writing > 0 || self.ids.len() > 1
     }
 
     /// Is no command under way?
@@ -139,13 +128,16 @@ impl Queue {
 
     /// When [`Queue::tick`] wants to be called.
     pub fn deadline(&self) -> Option<Time> {
-        [self.retry_at, self.role_deadline()].into_iter().flatten().min()
+        [self.engine.retry_at(), self.role_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Handles what is in the inbox, as far as the limits allow.
     pub fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), End> {
         self.blocked = false;
-        self.check_heart()?;
+        self.check_gate()?;
         loop {
             let frame = match self.link.frame(inbox) {
                 Ok(Some(frame)) => frame,
@@ -155,9 +147,7 @@ impl Queue {
             match frame.kind {
                 kind::COMMAND => {
                     // A host that does not fetch its answers is not listened to.
-                    let room = self.capsule_bytes == 0
-                        || self.capsule_bytes + frame.data_bytes <= self.config().write_bytes
-                        || frame.data_bytes == 0;
+                    let room = self.engine.may_take_unasked(frame.data_bytes);
                     if cx.queued_bytes() > self.config().read_bytes || !room {
                         self.blocked = true;
                         return Ok(());
@@ -228,10 +218,21 @@ impl Queue {
     /// Gives a command a slot.
     pub(super) fn begin(&mut self, command: &Command, work: Work) -> Result<SlotId, Status> {
         // The queue has as many slots as entries.
-        let (slot, request) = self.slots.take().ok_or(status::INTERNAL)?;
-        request.begin(command, work);
-        request.since = self.watch.heard_at;
+        let begun = self
+            .engine
+            .begin(VolumeId::default(), 0, Plan::Steps, Delivery::Verdict);
+        let (slot, request) = begun.ok_or(status::INTERNAL)?;
+        request.own.begin(command, work, self.watch.heard_at);
         Ok(slot)
+    }
+
+    /// Says what a command is about.
+    pub(super) fn aim(&mut self, slot: SlotId, target: Target, length: u32) {
+        let request = self.engine.request(slot);
+        request.volume = target.volume;
+        request.offset = target.offset;
+        request.own.target = target;
+        request.own.length = length;
     }
 
     /// Starts the transfer of `length` bytes of data from the host: those of the capsule are here, others are asked for.
@@ -262,20 +263,18 @@ impl Queue {
             data = data.split_to(length as usize);
         }
         let slot = self.begin(command, work)?;
-        let request = self.slots.get_mut(slot);
-        request.target = target;
-        request.length = length;
-        request.in_capsule = matches!(carrier, Carrier::Capsule { .. });
-        if request.in_capsule {
-            self.charge(slot, length as usize);
-            match self.slots.get_mut(slot).work {
+        self.aim(slot, target, length);
+        if matches!(carrier, Carrier::Capsule { .. }) {
+            self.engine.request(slot).unasked = true;
+            self.engine.charge(slot, length as usize);
+            match self.engine.request(slot).own.work {
                 Work::Gather { .. } => self.arrived(slot, 0, data, cx)?,
                 Work::Write { cursor } | Work::Compare { cursor } => {
                     for Piece { offset, length } in cursor {
                         let piece = data.split_to(length as usize);
                         self.arrived(slot, (offset - target.offset) as u32, piece, cx)?;
                     }
-                    self.slots.get_mut(slot).issued = true;
+                    self.engine.request(slot).issued = true;
                 }
                 _ => {}
             }
@@ -286,64 +285,35 @@ impl Queue {
         Ok(slot)
     }
 
-    /// Starts a command's work, unless others have waited for longer.
-    pub(super) fn start(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
-        if !self.waiting.is_empty() || !self.issue(slot, cx) {
-            self.waiting.push_back(slot);
-        }
-        self.finish_if_complete(slot, cx)
-    }
-
     /// Starts what waited for room. Called once at the end of a pass.
-    pub fn pump(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
-        self.check_heart()?;
-        for _ in 0..self.waiting.len() {
-            let Some(slot) = self.waiting.pop_front() else { break };
-            if !self.issue(slot, cx) {
-                self.waiting.push_back(slot);
-            }
-            self.finish_if_complete(slot, cx)?;
-        }
-        self.tell_heart();
+    pub fn end_pass(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        self.check_gate()?;
+        self.pump(cx)?;
+        self.tell_counters();
         Ok(())
-    }
-
-    /// Counts memory that a command holds.
-    pub(super) fn charge(&mut self, slot: SlotId, bytes: usize) {
-        let request = self.slots.get_mut(slot);
-        request.charged += bytes;
-        match request.in_capsule {
-            true => self.capsule_bytes += bytes,
-            false => self.asked_bytes += bytes,
-        }
-    }
-
-    /// A command gives memory back.
-    pub(super) fn release(&mut self, slot: SlotId, bytes: usize) {
-        let request = self.slots.get_mut(slot);
-        let bytes = bytes.min(request.charged);
-        request.charged -= bytes;
-        match request.in_capsule {
-            true => self.capsule_bytes -= bytes,
-            false => self.asked_bytes -= bytes,
-        }
     }
 
     /// Data of a command has come: `offset` bytes into it.
     pub(super) fn arrived(&mut self, slot: SlotId, offset: u32, data: Slice, cx: &mut Cx<'_>) -> Result<(), End> {
-        let request = self.slots.get_mut(slot);
-        let at = request.target.offset + u64::from(offset);
+        let request = self.engine.request(slot);
+        let at = request.own.target.offset + u64::from(offset);
         let length = data.len() as u32;
-        match request.work {
+        match request.own.work {
             Work::Write { .. } => {
-                self.submit(slot, offset, Op::Write { offset: at, length }, data, cx);
+                let op = Op::Write { offset: at, length };
+                self.submit(slot, Submission::with_data(op, data), cx);
             }
             Work::Compare { .. } => {
                 // The host's data stays with the piece until the volume's has come.
-                self.submit_compare(slot, offset, Op::Read { offset: at, length }, data, cx);
+                let submission = Submission {
+                    data,
+                    charge: Charge::Write,
+                    ..Submission::of(Op::Read { offset: at, length })
+                };
+                self.submit(slot, submission, cx);
             }
             Work::Gather { .. } => {
-                request.buffer = data;
+                request.own.buffer = data;
                 return self.gathered(slot, cx);
             }
             _ => {}
@@ -353,11 +323,11 @@ impl Queue {
 
     /// All data of a command that needs it as a whole has come.
     fn gathered(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
-        let request = self.slots.get_mut(slot);
-        let Work::Gather { what, .. } = request.work else {
+        let request = self.engine.request(slot);
+        let Work::Gather { what, .. } = request.own.work else {
             return Ok(());
         };
-        request.gathered = true;
+        request.own.gathered = true;
         if request.failure.is_some() {
             request.issued = true;
             return self.finish_if_complete(slot, cx);
@@ -374,44 +344,14 @@ impl Queue {
         }
     }
 
-    /// Ends a command that is complete.
-    pub(super) fn finish_if_complete(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
-        let Some(request) = self.slots.busy_mut(slot) else {
-            return Ok(());
-        };
-        // What has failed starts nothing more; but data that was asked for must come before its command may end.
-        request.issued |= request.failure.is_some();
-        if !request.is_complete() {
-            return Ok(());
-        }
-        let (work, partner) = (request.work, request.partner.take());
-        if let Work::Pair { first } = work {
-            self.finish_pair(slot, first, cx);
-            return Ok(());
-        }
-        self.count_command(slot);
-        let request = self.slots.get_mut(slot);
-        let status = request.failure.unwrap_or(Status::SUCCESS);
-        let result = request.result;
-        match request.told {
-            true => self.forget(slot),
-            false => self.finish(slot, status, result, cx),
-        }
-        if let Some(partner) = partner {
-            // One of a pair has failed before the two could be done.
-            self.fail_partner(partner, cx)?;
-        }
-        Ok(())
-    }
-
     /// Ends a command: answers it and frees its slot.
-    pub(super) fn finish(&mut self, slot: SlotId, status: Status, result: u64, cx: &mut Cx<'_>) {
-        let request = self.slots.get_mut(slot);
+    pub(super) fn complete(&mut self, slot: SlotId, status: Status, result: u64, cx: &mut Cx<'_>) {
+        let request = self.engine.request(slot);
         if status == Status::SUCCESS {
-            let id = request.id;
+            let id = request.own.id;
             self.respond(id, status, result, cx);
         } else {
-            let (command, at) = (request.command, request.failed_at);
+            let (command, at) = (request.own.command, request.failed_at);
             self.respond_failed(&command, status, at, result, cx);
         }
         self.forget(slot);
@@ -419,17 +359,14 @@ impl Queue {
 
     /// Frees a command's slot.
     pub(super) fn forget(&mut self, slot: SlotId) {
-        let all = self.slots.get_mut(slot).charged;
-        self.release(slot, all);
-        self.waiting.retain(|waiting| *waiting != slot);
         if self.fused == Some(slot) {
             self.fused = None;
         }
-        let request = self.slots.get_mut(slot);
-        let id = request.id;
-        request.clear();
+        let request = self.engine.request(slot);
+        let id = request.own.id;
+        request.own.clear();
         self.ids.remove(id);
-        self.slots.free(slot);
+        self.engine.free(slot);
     }
 
     /// Answers a command that is done when it comes.

@@ -106,7 +106,7 @@ pub(super) fn session(kind: Kind) -> Session {
         kato_ms: 0,
         portal: "192.0.2.1:4420".parse().unwrap(),
         limits: Limits::default(),
-        heart: Arc::default(),
+        shared: Arc::default(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Copy: ranges of a namespace to another place in it, without the host (NVM Command Set 1.1, 3.3.2; descriptor format 0).
 
-use super::issue::Step;
 use super::*;
 use crate::wire::{u16_at, u64_at};
+use amita_frontend::engine::{Charge, PieceState, Step};
 use amita_frontend::slots::SlotId;
+use amita_reactor::Pool;
 use amita_types::io::{Op, Payload};
 
 /// Bytes of a descriptor of format 0.
@@ -33,10 +34,10 @@ impl Queue {
     }
 
     /// The descriptors are here.
-    pub(crate) fn copy(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
-        let request = self.slots.get_mut(slot);
-        let (command, data) = (request.command, std::mem::take(&mut request.buffer));
-        let mut ranges = std::mem::take(&mut request.ranges);
+    pub(crate) fn copy(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        let request = self.engine.request(slot);
+        let (command, data) = (request.own.command, std::mem::take(&mut request.own.buffer));
+        let mut ranges = std::mem::take(&mut request.own.ranges);
         let checked = self.namespace(&command).and_then(|namespace| {
             let mut blocks = 0;
             for range in data.chunks_exact(RANGE_BYTES as usize) {
@@ -59,11 +60,11 @@ impl Queue {
                 false => Ok(destination),
             }
         });
-        let request = self.slots.get_mut(slot);
-        request.ranges = ranges;
+        let request = self.engine.request(slot);
+        request.own.ranges = ranges;
         match checked {
             Ok(destination) => {
-                request.work = Work::Copy {
+                request.own.work = Work::Copy {
                     source: 0,
                     source_end: 0,
                     destination,
@@ -71,78 +72,76 @@ impl Queue {
                 };
             }
             Err(status) => {
-                request.work = Work::Wait;
-                request.fail(status);
+                request.own.work = Work::Wait;
+                request.fail(status, None);
             }
         }
         self.start(slot, cx)
     }
 
-    /// Submits the next piece: a read, which becomes a write when it is done. `Some`: what [`Queue::issue`] returns.
-    pub(super) fn issue_copy(&mut self, slot: SlotId, window: u32, cx: &mut Cx<'_>) -> Option<bool> {
-        let request = self.slots.get_mut(slot);
+    /// Submits the next piece: a read, which becomes a write when it is done.
+    pub(super) fn step_copy(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
+        let window = self.engine.limits().window;
+        let request = self.engine.request(slot);
         let Work::Copy {
             source,
             source_end,
             destination,
             next,
-        } = request.work
+        } = request.own.work
         else {
-            return Some(true);
+            return Step::Through;
         };
         if source >= source_end {
-            let Some(&(offset, length)) = request.ranges.get(next) else {
+            let Some(&(offset, length)) = request.own.ranges.get(next) else {
                 request.issued = true;
-                return Some(true);
+                return Step::Through;
             };
-            request.work = Work::Copy {
+            request.own.work = Work::Copy {
                 source: offset,
                 source_end: offset + length,
                 destination,
                 next: next + 1,
             };
-            return None;
+            return Step::Again;
         }
         // A piece lies in one chunk where it comes from and where it goes.
-        let chunk_bytes = request.target.chunk_bytes;
+        let chunk_bytes = request.own.target.chunk_bytes;
         let readable = piece_end(source, source_end, chunk_bytes) - source;
         let writable = piece_end(destination, destination + readable, chunk_bytes) - destination;
-        let length = writable as u32;
-        let under_way = request.under_way;
-        if under_way >= window || !self.may_read(length as usize, cx) {
-            return Some(false);
+        if request.under_way() >= window {
+            return Step::Window;
         }
-        self.reading_bytes += length as usize;
-        let request = self.slots.get_mut(slot);
-        request.work = Work::Copy {
+        if !self.engine.may_read(writable as usize, cx) {
+            return Step::Full;
+        }
+        self.engine.request(slot).own.work = Work::Copy {
             source: source + writable,
             source_end,
             destination: destination + writable,
             next,
         };
-        let number = self.next_number(slot);
-        let op = Op::Read { offset: source, length };
-        self.submit_piece(slot, number, op, Slice::default(), Slice::default(), destination, cx);
-        None
+        let length = writable as u32;
+        let submission = Submission {
+            charge: Charge::Read,
+            note: destination,
+            ..Submission::of(Op::Read { offset: source, length })
+        };
+        self.submit(slot, submission, cx);
+        Step::Again
     }
+}
 
-    /// A piece has been read: it is written.
-    pub(super) fn copy_read(&mut self, slot: SlotId, number: u32, payload: Payload, cx: &mut Cx<'_>) -> Step {
-        let tag = self.slots.tag(slot, number);
-        let request = self.slots.get_mut(slot);
-        let volume = request.target.volume;
-        let Some(piece) = request.piece(number) else {
-            return Ok(());
-        };
-        let length = piece.op.length() as u32;
-        let data = match payload {
-            Payload::Data(data) => data,
-            _ => cx.pool.zeros(length as usize),
-        };
-        let offset = piece.destination;
-        piece.op = Op::Write { offset, length };
-        piece.data = data.clone();
-        cx.service.submit(self.front, tag, volume, piece.op, data);
-        Ok(())
-    }
+/// A piece of a copy has been read: it is written.
+pub(super) fn write_what_was_read(piece: &mut PieceState, payload: &mut Payload, pool: &Pool) -> bool {
+    let Op::Read { length, .. } = piece.op else {
+        return false;
+    };
+    piece.data = match std::mem::take(payload) {
+        Payload::Data(data) => data,
+        _ => pool.zeros(length as usize),
+    };
+    let offset = piece.note;
+    piece.op = Op::Write { offset, length };
+    true
 }

@@ -1,6 +1,5 @@
 //! Dataset Management: what is deallocated reads as zeros (NVM Command Set 1.1, 3.3.3).
 
-use super::issue::Step;
 use super::*;
 use crate::wire::{u32_at, u64_at};
 use amita_frontend::pieces::Pieces;
@@ -27,12 +26,13 @@ impl Queue {
     }
 
     /// The ranges are here.
-    pub(crate) fn dataset(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
-        let request = self.slots.get_mut(slot);
-        let (command, data) = (request.command, std::mem::take(&mut request.buffer));
-        let cursor = Pieces::default();
-        request.work = Work::Dataset { cursor, next: 0 };
-        let mut ranges = std::mem::take(&mut request.ranges);
+    pub(crate) fn dataset(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        let request = self.engine.request(slot);
+        let (command, data) = (request.own.command, std::mem::take(&mut request.own.buffer));
+        request.own.work = Work::Dataset { next: 0 };
+        // What the ranges hold is cut one by one.
+        request.plan = Plan::Clear(Pieces::default());
+        let mut ranges = std::mem::take(&mut request.own.ranges);
         let checked = self.namespace(&command).and_then(|namespace| {
             for range in data.chunks_exact(RANGE_BYTES as usize) {
                 // All ranges are looked at before anything is done.
@@ -44,10 +44,10 @@ impl Queue {
             // "Integral dataset for read" and "for write" are hints.
             ranges.clear();
         }
-        let request = self.slots.get_mut(slot);
-        request.ranges = ranges;
+        let request = self.engine.request(slot);
+        request.own.ranges = ranges;
         if let Err(status) = checked {
-            request.fail(status);
+            request.fail(status, None);
         }
         self.start(slot, cx)
     }

@@ -1,7 +1,6 @@
 //! Compare and Write, fused: two commands that follow each other in one queue and are done as one (NVM Command Set 1.1,
 //! 2.1.4 and 3.3.1; NVM Express Base 2.1, 3.4.2).
 
-use super::issue::Step;
 use super::*;
 use amita_frontend::slots::SlotId;
 use amita_types::io::Op;
@@ -41,19 +40,19 @@ impl Queue {
 
     fn second(&mut self, command: &Command, first: SlotId, data: Slice, cx: &mut Cx<'_>) -> Result<(), Refusal> {
         let (target, length) = self.fused_range(command)?;
-        let compare = self.slots.get_mut(first);
+        let compare = self.engine.request(first);
         // "If the LBA ranges do not match, the commands should be aborted with [...] Invalid Field."
-        if compare.target != target || compare.length != length {
+        if compare.own.target != target || compare.own.length != length {
             return Err(status::INVALID_FIELD.into());
         }
         let what = Gathering::Write { first };
         let work = Work::Gather { what, asked: false };
         let second = self.bring(command, work, target, length, data, cx)?;
-        if let Some(write) = self.slots.busy_mut(second)
-            && matches!(write.work, Work::Gather { .. })
+        if let Some(write) = self.engine.busy(second)
+            && matches!(write.own.work, Work::Gather { .. })
         {
-            write.partner = Some(first);
-            self.slots.get_mut(first).partner = Some(second);
+            write.own.partner = Some(first);
+            self.engine.request(first).own.partner = Some(second);
         }
         Ok(())
     }
@@ -68,26 +67,26 @@ impl Queue {
     }
 
     /// Another command has come where the second of a pair should have.
-    pub(crate) fn break_fused(&mut self, cx: &mut Cx<'_>) -> Step {
+    pub(crate) fn break_fused(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
         let Some(first) = self.fused.take() else { return Ok(()) };
-        self.slots.get_mut(first).fail(status::MISSING_FUSED);
+        self.engine.request(first).fail(status::MISSING_FUSED, None);
         self.finish_if_complete(first, cx)
     }
 
     /// The other one of a pair has failed.
-    pub(crate) fn fail_partner(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
-        let Some(request) = self.slots.busy_mut(slot) else {
+    pub(crate) fn fail_partner(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        let Some(request) = self.engine.busy(slot) else {
             return Ok(());
         };
-        request.partner = None;
-        request.fail(status::FAILED_FUSED);
+        request.own.partner = None;
+        request.fail(status::FAILED_FUSED, None);
         self.finish_if_complete(slot, cx)
     }
 
     /// The data of the first is here.
-    pub(crate) fn compare_gathered(&mut self, first: SlotId, cx: &mut Cx<'_>) -> Step {
-        let second = self.slots.get_mut(first).partner;
-        let second = second.filter(|second| self.slots.get_mut(*second).gathered);
+    pub(crate) fn compare_gathered(&mut self, first: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        let second = self.engine.request(first).own.partner;
+        let second = second.filter(|second| self.engine.request(*second).own.gathered);
         match second {
             Some(second) => self.run_pair(first, second, cx),
             None => Ok(()),
@@ -95,50 +94,54 @@ impl Queue {
     }
 
     /// The data of the second is here.
-    pub(crate) fn write_gathered(&mut self, second: SlotId, first: SlotId, cx: &mut Cx<'_>) -> Step {
-        match self.slots.get_mut(first).gathered {
+    pub(crate) fn write_gathered(&mut self, second: SlotId, first: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        match self.engine.request(first).own.gathered {
             true => self.run_pair(first, second, cx),
             false => Ok(()),
         }
     }
 
     /// Does both as one.
-    fn run_pair(&mut self, first: SlotId, second: SlotId, cx: &mut Cx<'_>) -> Step {
-        let compare = self.slots.get_mut(first);
-        compare.partner = None;
-        compare.work = Work::Wait;
-        let expected = std::mem::take(&mut compare.buffer);
-        let write = self.slots.get_mut(second);
-        write.partner = None;
-        write.work = Work::Pair { first };
+    fn run_pair(&mut self, first: SlotId, second: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        let compare = self.engine.request(first);
+        compare.own.partner = None;
+        compare.own.work = Work::Wait;
+        let expected = std::mem::take(&mut compare.own.buffer);
+        let write = self.engine.request(second);
+        write.own.partner = None;
+        write.own.work = Work::Pair { first };
         write.issued = true;
-        let new = std::mem::take(&mut write.buffer);
-        let (offset, length) = (write.target.offset, write.length);
+        let new = std::mem::take(&mut write.own.buffer);
+        let (offset, length) = (write.own.target.offset, write.own.length);
         let Some(mut both) = cx.pool.take(expected.len() + new.len()) else {
             // Memory is short; the host may try again.
-            write.fail(status::INTERNAL);
+            write.fail(status::INTERNAL, None);
             return self.finish_if_complete(second, cx);
         };
         both[..expected.len()].copy_from_slice(&expected);
         both[expected.len()..].copy_from_slice(&new);
-        self.submit(second, 0, Op::CompareAndWrite { offset, length }, both.freeze(), cx);
+        let submission = Submission {
+            data: both.freeze(),
+            ..Submission::of(Op::CompareAndWrite { offset, length })
+        };
+        self.submit(second, submission, cx);
         Ok(())
     }
 
     /// Answers both of a pair, the first one first.
     pub(crate) fn finish_pair(&mut self, second: SlotId, first: SlotId, cx: &mut Cx<'_>) {
         // When one of the two fails, the other is aborted because of that.
-        let (compared, written) = match self.slots.get_mut(second).failure {
+        let (compared, written) = match self.engine.request(second).failure {
             None => (Status::SUCCESS, Status::SUCCESS),
             Some(status::COMPARE_FAILURE) => {
                 // It is the first that did not find what it looked for.
-                let at = self.slots.get_mut(second).failed_at.take();
-                self.slots.get_mut(first).failed_at = at;
+                let at = self.engine.request(second).failed_at.take();
+                self.engine.request(first).failed_at = at;
                 (status::COMPARE_FAILURE, status::FAILED_FUSED)
             }
             Some(failure) => (status::FAILED_FUSED, failure),
         };
-        self.finish(first, compared, 0, cx);
-        self.finish(second, written, 0, cx);
+        self.complete(first, compared, 0, cx);
+        self.complete(second, written, 0, cx);
     }
 }

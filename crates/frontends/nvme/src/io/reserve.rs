@@ -1,6 +1,5 @@
 //! Reservations: kept by the storage service for all gateways (NVM Express Base 2.1, 7.2 to 7.5 and 8.1.24).
 
-use super::issue::Step;
 use super::*;
 use crate::reservations;
 use crate::wire::flag;
@@ -33,9 +32,7 @@ impl Queue {
                     return Err(status::SGL_LENGTH.into());
                 }
                 let slot = self.begin(command, Work::Wait)?;
-                let request = self.slots.get_mut(slot);
-                request.target = target;
-                request.length = sgl.length;
+                self.aim(slot, target, sgl.length);
                 self.reserve(slot, cx)?;
             }
             length => {
@@ -47,50 +44,50 @@ impl Queue {
     }
 
     /// All that a reservation command needs is here.
-    pub(crate) fn reserve(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
-        let tag = self.slots.tag(slot, 0);
+    pub(crate) fn reserve(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
+        let tag = self.engine.tag(slot);
         let host = self.host();
         let host_id = self.host_id();
-        let request = self.slots.get_mut(slot);
-        let data = std::mem::take(&mut request.buffer);
-        request.work = Work::Wait;
-        match reservations::decode(&request.command, &data, &host_id) {
+        let request = self.engine.request(slot);
+        let data = std::mem::take(&mut request.own.buffer);
+        request.own.work = Work::Wait;
+        match reservations::decode(&request.own.command, &data, &host_id) {
             Ok(command) => {
-                let volume = request.target.volume;
-                cx.service.reserve(self.front, tag, volume, host, command);
+                let volume = request.own.target.volume;
+                cx.service.reserve(self.engine.front(), tag, volume, host, command);
                 Ok(())
             }
             Err(status) => {
-                request.fail(status);
+                request.fail(status, None);
                 self.finish_if_complete(slot, cx)
             }
         }
     }
 
     /// What became of a reservation command.
-    pub(crate) fn reserved(&mut self, tag: u64, result: Result<State, Refused>, cx: &mut Cx<'_>) -> Step {
-        let Some((slot, _)) = self.slots.find(tag) else {
+    pub(crate) fn reserved(&mut self, tag: u64, result: Result<State, Refused>, cx: &mut Cx<'_>) -> Result<(), End> {
+        let Some(slot) = self.engine.find(tag) else {
             return Ok(());
         };
         if self.is_admin() {
             self.admin_reserved(slot, result.as_ref().map_err(Clone::clone), cx);
             return Ok(());
         }
-        let request = self.slots.get_mut(slot);
-        let command = request.command;
+        let request = self.engine.request(slot);
+        let command = request.own.command;
         match result {
             Ok(state) if command.opcode() == opcode::RESERVATION_REPORT => {
                 let extended = command.dword(11) & EXTENDED != 0;
                 let mut page = reservations::encode_report(&state, extended);
-                page.resize(request.length as usize, 0);
-                let id = request.id;
+                page.resize(request.own.length as usize, 0);
+                let id = request.own.id;
                 self.link
                     .send_data(id, 0, Slice::copy_from(&page), flag::LAST, cx.outbox, cx.pool);
             }
             Ok(_) => {}
-            Err(refused) => request.fail(reservations::status(&refused)),
+            Err(refused) => request.fail(reservations::status(&refused), None),
         }
-        self.slots.get_mut(slot).issued = true;
+        self.engine.request(slot).issued = true;
         self.finish_if_complete(slot, cx)
     }
 }

@@ -130,14 +130,14 @@ impl Queue {
 
     /// A message of the authentication is here.
     pub(super) fn authentication_gathered(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
-        let request = self.slots.get_mut(slot);
-        let message = std::mem::take(&mut request.buffer);
-        request.work = Work::Wait;
+        let request = self.engine.request(slot);
+        let message = std::mem::take(&mut request.own.buffer);
+        request.own.work = Work::Wait;
         if let Some(auth) = &mut self.auth {
             // What is wrong with it the host learns when it asks for the answer.
             let _ = auth.receive(&message);
         }
-        self.finish(slot, Status::SUCCESS, 0, cx);
+        self.complete(slot, Status::SUCCESS, 0, cx);
         self.check_authentication()
     }
 

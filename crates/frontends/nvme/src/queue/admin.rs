@@ -17,7 +17,7 @@ impl Queue {
         let Role::Admin(role) = &mut self.role else {
             return Err(status::SEQUENCE.into());
         };
-        role.heart.beat();
+        role.shared.beat();
         match role.admin.data_bytes(command)? {
             Transfer::FromHost(length) if length > 0 => {
                 let work = Work::Gather {
@@ -45,10 +45,10 @@ impl Queue {
 
     /// Carries out a command whose data is here.
     pub(super) fn execute_admin(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
-        let request = self.slots.get_mut(slot);
-        let data = std::mem::take(&mut request.buffer);
-        request.work = Work::Wait;
-        let command = request.command;
+        let request = self.engine.request(slot);
+        let data = std::mem::take(&mut request.own.buffer);
+        request.own.work = Work::Wait;
+        let command = request.own.command;
         let Role::Admin(role) = &mut self.role else {
             return Ok(());
         };
@@ -57,12 +57,13 @@ impl Queue {
             Turn::Reply(reply) => self.admin_reply(slot, reply, cx),
             Turn::Later => {}
             Turn::Reserve { volume, command } => {
-                let tag = self.slots.tag(slot, 0);
-                cx.service.reserve(self.front, tag, volume, host, command);
+                let tag = self.engine.tag(slot);
+                cx.service.reserve(self.engine.front(), tag, volume, host, command);
             }
             Turn::Ask(question) => {
-                let tag = self.slots.tag(slot, 0);
-                cx.service.register(self.front, tag, Box::new(Call::Ask(question)));
+                let tag = self.engine.tag(slot);
+                cx.service
+                    .register(self.engine.front(), tag, Box::new(Call::Ask(question)));
             }
         }
         self.admin_events(cx);
@@ -71,10 +72,10 @@ impl Queue {
 
     /// The register has answered what an admin command has asked.
     pub(super) fn admin_answer(&mut self, tag: u64, answer: Answer, cx: &mut Cx<'_>) {
-        let Some((slot, _)) = self.slots.find(tag) else {
+        let Some(slot) = self.engine.find(tag) else {
             return;
         };
-        let command = self.slots.get_mut(slot).command;
+        let command = self.engine.request(slot).own.command;
         let Role::Admin(role) = &mut self.role else {
             return;
         };
@@ -85,7 +86,7 @@ impl Queue {
 
     /// What became of a reservation that an admin command has asked about.
     pub(crate) fn admin_reserved(&mut self, slot: SlotId, result: Result<&State, Refused>, cx: &mut Cx<'_>) {
-        let command = self.slots.get_mut(slot).command;
+        let command = self.engine.request(slot).own.command;
         let Role::Admin(role) = &mut self.role else {
             return;
         };
@@ -96,7 +97,7 @@ impl Queue {
 
     /// Answers a command, with data if there is any.
     pub(super) fn admin_reply(&mut self, slot: SlotId, reply: Reply, cx: &mut Cx<'_>) {
-        let id = self.slots.get_mut(slot).id;
+        let id = self.engine.request(slot).own.id;
         if reply.status == Status::SUCCESS {
             let count = reply.data.chunks(PIECE_BYTES).len();
             for (index, piece) in reply.data.chunks(PIECE_BYTES).enumerate() {
@@ -112,7 +113,7 @@ impl Queue {
                 self.link.send_data(id, offset, data, flags, cx.outbox, cx.pool);
             }
         }
-        self.finish(slot, reply.status, reply.result, cx);
+        self.complete(slot, reply.status, reply.result, cx);
     }
 
     /// Ends Asynchronous Event Requests for which something has happened.
@@ -124,7 +125,7 @@ impl Queue {
             let Some((id, reply)) = role.admin.take_event() else {
                 return;
             };
-            let Some(slot) = self.slots.position(|request| request.id == id) else {
+            let Some(slot) = self.engine.position(|request| request.own.id == id) else {
                 continue;
             };
             // That a request was aborted is no error of it.

@@ -47,7 +47,7 @@ pub(super) enum Role {
 /// The admin queue.
 pub(super) struct AdminRole {
     pub admin: Admin,
-    pub heart: Arc<ControllerShared>,
+    pub shared: Arc<ControllerShared>,
     /// That of the I/O queues, while the controller is enabled.
     pub gate: Option<Arc<Gate>>,
     pub host: HostKey,
@@ -104,7 +104,7 @@ impl Queue {
             _ if !authenticated => Err(status::AUTH_REQUIRED.into()),
             (Role::Admin(role), kind_of::PROPERTY_GET) => {
                 let (size, offset) = (property_bytes(command)?, command.dword(11));
-                role.heart.beat();
+                role.shared.beat();
                 let value = role.admin.property_get(offset, size)?;
                 self.ids.remove(command.id());
                 self.respond(command.id(), Status::SUCCESS, value, cx);
@@ -120,7 +120,7 @@ impl Queue {
     fn property_set(&mut self, command: &Command, cx: &mut Cx<'_>) -> Result<(), Refusal> {
         let (size, offset) = (property_bytes(command)?, command.dword(11));
         let slot = self.begin(command, Work::Wait)?;
-        let tag = self.slots.tag(slot, 0);
+        let tag = self.engine.tag(slot);
         let Role::Admin(role) = &mut self.role else {
             return Ok(());
         };
@@ -130,11 +130,11 @@ impl Queue {
             (false, true) => {
                 let gate = Arc::<Gate>::default();
                 role.gate = Some(gate.clone());
-                let heart = role.heart.clone();
+                let controller = role.shared.clone();
                 let queues = self.port.config().queues;
                 Some(Call::Enable {
                     queues,
-                    shared: Shared { heart, gate },
+                    shared: Shared { controller, gate },
                 })
             }
             (true, false) => {
@@ -148,10 +148,10 @@ impl Queue {
         let status = result.err().unwrap_or(Status::SUCCESS);
         match call {
             Some(call) => {
-                self.slots.get_mut(slot).failure = (status != Status::SUCCESS).then_some(status);
-                cx.service.register(self.front, tag, Box::new(call));
+                self.engine.request(slot).failure = (status != Status::SUCCESS).then_some(status);
+                cx.service.register(self.engine.front(), tag, Box::new(call));
             }
-            None => self.finish(slot, status, 0, cx),
+            None => self.complete(slot, status, 0, cx),
         }
         self.admin_events(cx);
         Ok(())
@@ -161,15 +161,15 @@ impl Queue {
     pub(super) fn connect(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
         if !matches!(self.role, Role::New) {
             // The data of two Connect commands was asked for: the first that came counts.
-            self.finish(slot, status::SEQUENCE, 0, cx);
+            self.complete(slot, status::SEQUENCE, 0, cx);
             return Ok(());
         }
         let catalog = self.port.catalog();
-        let tag = self.slots.tag(slot, 0);
-        let request = self.slots.get_mut(slot);
-        let data = std::mem::take(&mut request.buffer);
-        let command = request.command;
-        request.work = Work::Wait;
+        let tag = self.engine.tag(slot);
+        let request = self.engine.request(slot);
+        let data = std::mem::take(&mut request.own.buffer);
+        let command = request.own.command;
+        request.own.work = Work::Wait;
         let connect = match connect::check(&command, &data, &catalog, self.port.config()) {
             Ok(connect) => Box::new(connect),
             Err((status, result)) => return self.connect_refused(slot, status, result, cx),
@@ -185,7 +185,7 @@ impl Queue {
                 return self.connect_denied(slot, status::CONNECT_HOST, result, why.into(), cx);
             }
         };
-        self.slots.get_mut(slot).result = authreq.into();
+        self.engine.request(slot).own.result = authreq.into();
         let party = Box::new(connect.party.clone());
         let call = match connect.queue {
             0 => Call::Create {
@@ -199,7 +199,7 @@ impl Queue {
             },
         };
         self.role = Role::Connecting { slot, connect };
-        cx.service.register(self.front, tag, Box::new(call));
+        cx.service.register(self.engine.front(), tag, Box::new(call));
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl Queue {
         cx: &mut Cx<'_>,
     ) -> Result<(), End> {
         self.role = Role::New;
-        self.finish(slot, status, result.into(), cx);
+        self.complete(slot, status, result.into(), cx);
         Err(End::After(CloseReason::Refused(why)))
     }
 
@@ -236,8 +236,8 @@ impl Queue {
                 Ok(())
             }
             Reply::Enabled | Reply::Disabled => {
-                if let Some((slot, _)) = self.slots.find(tag) {
-                    self.slots.get_mut(slot).issued = true;
+                if let Some(slot) = self.engine.find(tag) {
+                    self.engine.request(slot).issued = true;
                     self.finish_if_complete(slot, cx)?;
                 }
                 Ok(())
@@ -260,7 +260,7 @@ impl Queue {
         let (entries, flow_control) = (connect.entries, connect.flow_control);
         let controller = match word {
             Reply::Created { controller } => {
-                let heart = Arc::new(ControllerShared::default());
+                let shared = Arc::new(ControllerShared::default());
                 let session = admin::Session {
                     kind: match connect.discovery {
                         true => admin::Kind::Discovery,
@@ -273,19 +273,19 @@ impl Queue {
                     kato_ms: connect.kato_ms,
                     portal: self.login.local,
                     limits: connect::limits(self.port.config()),
-                    heart: heart.clone(),
+                    shared: shared.clone(),
                 };
                 let admin = Admin::new(session, cx.now, &catalog);
                 self.role = Role::Admin(Box::new(AdminRole {
                     admin,
-                    heart,
+                    shared,
                     gate: None,
                     host,
                 }));
                 controller
             }
             Reply::Joined { shared } => {
-                cx.service.identify(self.front, host);
+                cx.service.identify(self.engine.front(), host);
                 let controller = connect.controller;
                 self.link.max_capsule_bytes = crate::port::IO_CAPSULE_BYTES as usize;
                 self.role = Role::Io(Box::new(IoRole {
@@ -303,8 +303,8 @@ impl Queue {
         };
         self.sq.resize(entries, flow_control);
         // The number, and whether the host has to authenticate itself.
-        let authreq = self.slots.get_mut(slot).result;
-        self.finish(slot, Status::SUCCESS, u64::from(controller) | authreq, cx);
+        let authreq = self.engine.request(slot).own.result;
+        self.complete(slot, Status::SUCCESS, u64::from(controller) | authreq, cx);
         Ok(())
     }
 
@@ -414,7 +414,7 @@ impl Queue {
     }
 
     /// An I/O queue whose controller is gone does nothing any more.
-    pub(super) fn check_heart(&self) -> Result<(), End> {
+    pub(super) fn check_gate(&self) -> Result<(), End> {
         match &self.role {
             Role::Io(role) if role.shared.gate.is_shut() => {
                 Err(End::Now(CloseReason::Refused("the controller is gone".into())))
@@ -424,10 +424,10 @@ impl Queue {
     }
 
     /// Adds what was counted to the controller's counters. Once a pass.
-    pub(super) fn tell_heart(&mut self) {
+    pub(super) fn tell_counters(&mut self) {
         let Role::Io(role) = &self.role else { return };
         if self.counts != Counters::default() {
-            role.shared.heart.count(std::mem::take(&mut self.counts));
+            role.shared.controller.count(std::mem::take(&mut self.counts));
         }
     }
 
@@ -464,19 +464,19 @@ impl Queue {
                 if let Some(gate) = role.gate.take() {
                     gate.shut();
                 }
-                role.heart.kill();
+                role.shared.kill();
             }
             Role::Io(role) => {
                 // Nobody waits for this one's answer.
                 let failures = std::mem::take(&mut role.failures);
                 if !failures.is_empty() {
-                    cx_service.register(self.front, 0, Box::new(Call::Failed(failures)));
+                    cx_service.register(self.engine.front(), 0, Box::new(Call::Failed(failures)));
                 }
-                self.tell_heart();
+                self.tell_counters();
             }
             Role::Connecting { .. } => {}
         }
-        cx_service.register(self.front, 0, Box::new(Call::Leave));
+        cx_service.register(self.engine.front(), 0, Box::new(Call::Leave));
     }
 }
 

@@ -54,7 +54,8 @@ impl Queue {
         }
         role.telling = true;
         let failures = std::mem::take(&mut role.failures);
-        cx.service.register(self.front, 0, Box::new(Call::Failed(failures)));
+        cx.service
+            .register(self.engine.front(), 0, Box::new(Call::Failed(failures)));
     }
 
     /// The register has taken what failed.

@@ -54,7 +54,7 @@ impl Queue {
             return Ok(());
         }
         let Role::Io(role) = &self.role else { return Ok(()) };
-        let (beats, kato_ms) = (role.shared.heart.beats(), role.shared.heart.kato_ms());
+        let (beats, kato_ms) = (role.shared.controller.beats(), role.shared.controller.kato_ms());
         let watch = &mut self.watch;
         let moved = std::mem::replace(&mut watch.beats, beats) != beats;
         // It has moved since the last look: at that time at the earliest.
@@ -63,7 +63,7 @@ impl Queue {
         {
             watch.heard_at = watch.heard_at.max(before);
         }
-        let Some(oldest) = self.slots.oldest(|request| request.since) else {
+        let Some(oldest) = self.engine.oldest(|request| request.own.since) else {
             self.watch.look_at = None;
             self.watch.looked_at = None;
             return Ok(());

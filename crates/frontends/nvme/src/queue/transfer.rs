@@ -3,6 +3,7 @@
 use super::{End, Queue, Work};
 use crate::Cx;
 use crate::wire::{Fatal, fatal, status};
+use amita_frontend::Protocol as _;
 use amita_frontend::slots::SlotId;
 use amita_reactor::{BufMut, Slice};
 
@@ -100,10 +101,10 @@ impl Transfers {
 impl Queue {
     /// Asks for `length` bytes of a command's data, `offset` into it.
     pub(crate) fn ask(&mut self, slot: SlotId, offset: u32, length: u32, cx: &mut Cx<'_>) {
-        self.charge(slot, length as usize);
-        let request = self.slots.get_mut(slot);
-        request.asked += 1;
-        let id = request.id;
+        self.engine.charge(slot, length as usize);
+        let request = self.engine.request(slot);
+        request.owed += 1;
+        let id = request.own.id;
         let tag = self.transfers.begin(Asked {
             slot,
             id,
@@ -113,12 +114,6 @@ impl Queue {
             buffer: None,
         });
         self.link.ask(id, tag, offset, length, cx.outbox, cx.pool);
-    }
-
-    /// May that many bytes more be asked for?
-    pub(crate) fn may_ask(&self, bytes: usize, cx: &Cx<'_>) -> bool {
-        let fits = self.asked_bytes == 0 || self.asked_bytes + bytes <= self.config().write_bytes;
-        fits && cx.queued_bytes() <= self.config().read_bytes
     }
 
     /// Takes data that was asked for; `data` is `None` when its digest was wrong. The header has been checked.
@@ -131,11 +126,11 @@ impl Queue {
         asked.received += header.length;
         let whole = asked.received == asked.length;
         let at = (header.offset - asked.offset) as usize;
-        let request = self.slots.get_mut(slot);
+        let request = self.engine.request(slot);
         let data = match data {
             // "[...] the controller shall [...] complete the command with Transient Transport Error."
             None => {
-                request.fail(status::TRANSIENT_TRANSPORT);
+                request.fail(status::TRANSIENT_TRANSPORT, None);
                 None
             }
             Some(data) if whole && first => Some(data),
@@ -147,7 +142,7 @@ impl Queue {
                 match &mut asked.buffer {
                     Some(buffer) => buffer[at..at + data.len()].copy_from_slice(&data),
                     // Memory is short; the host may try again.
-                    None => request.fail(status::INTERNAL),
+                    None => request.fail(status::INTERNAL, None),
                 }
                 None
             }
@@ -158,23 +153,23 @@ impl Queue {
         let Some(asked) = self.transfers.end(header.tag) else {
             return Ok(());
         };
-        let request = self.slots.get_mut(slot);
-        request.asked -= 1;
+        let request = self.engine.request(slot);
+        request.owed -= 1;
         let data = data.or(asked.buffer.map(BufMut::freeze));
         match (request.failure, data) {
             (None, Some(data)) => {
                 self.arrived(slot, asked.offset, data, cx)?;
                 // The R2T that is answered makes room for the next.
-                if let Some(request) = self.slots.busy_mut(slot)
+                if let Some(request) = self.engine.busy(slot)
                     && !request.issued
-                    && matches!(request.work, Work::Write { .. } | Work::Compare { .. })
-                    && !self.waiting.contains(&slot)
+                    && matches!(request.own.work, Work::Write { .. } | Work::Compare { .. })
+                    && !self.engine.is_waiting(slot)
                     && !self.issue(slot, cx)
                 {
-                    self.waiting.push_back(slot);
+                    self.engine.wait(slot);
                 }
             }
-            _ => self.release(slot, asked.length as usize),
+            _ => self.engine.release(slot, asked.length as usize),
         }
         self.finish_if_complete(slot, cx)
     }

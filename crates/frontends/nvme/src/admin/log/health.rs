@@ -48,7 +48,7 @@ impl Admin {
     /// The volumes lie on many disks: there is no temperature, wear or time in use that would be the controller's. What it
     /// has done for its host is counted.
     pub(super) fn health_page(&self) -> Page {
-        let counters = self.session.heart.counters();
+        let counters = self.session.shared.counters();
         // "In thousands of 512 byte units, rounded up."
         let data_units = |bytes: u64| u128::from(bytes.div_ceil(512 * 1000));
         let mut page = Page::new(512);

@@ -182,10 +182,10 @@ fn only_keep_alive_commands_count_and_the_time_runs_once() {
         Turn::Reply(plain(Status::SUCCESS, 0))
     );
     assert_eq!(admin.deadline(), Some(after(9)));
-    let beats = admin.session().heart.beats();
+    let beats = admin.session().shared.beats();
     // Any other command is none.
     let _ = admin.execute(after(8), &command(0x06, 0, &[(10, 1)]), &[]);
-    assert_eq!(admin.session().heart.beats(), beats + 1, "but the host was heard");
+    assert_eq!(admin.session().shared.beats(), beats + 1, "but the host was heard");
     assert_eq!(admin.deadline(), Some(after(9)));
     assert_eq!(admin.tick(after(8)), Life::Alive);
     assert_eq!(admin.tick(after(9)), Life::KeepAliveLost);
@@ -229,14 +229,14 @@ fn a_discovery_controller_without_keep_alive_may_be_silent_for_two_minutes() {
 }
 
 #[test]
-fn a_heart_counts() {
-    let heart = ControllerShared::default();
-    assert!(heart.beats() == 0 && !heart.is_dead());
-    heart.beat();
-    heart.set_kato_ms(5000);
-    assert_eq!((heart.beats(), heart.kato_ms()), (1, 5000));
-    heart.kill();
-    assert!(heart.is_dead());
+fn what_queues_share_is_counted() {
+    let shared = ControllerShared::default();
+    assert!(shared.beats() == 0 && !shared.is_dead());
+    shared.beat();
+    shared.set_kato_ms(5000);
+    assert_eq!((shared.beats(), shared.kato_ms()), (1, 5000));
+    shared.kill();
+    assert!(shared.is_dead());
     let some = Counters {
         reads: 1,
         read_bytes: 2,
@@ -244,6 +244,6 @@ fn a_heart_counts() {
         written_bytes: 4,
         media_errors: 5,
     };
-    heart.count(some);
-    assert_eq!(heart.counters(), some);
+    shared.count(some);
+    assert_eq!(shared.counters(), some);
 }

@@ -182,7 +182,7 @@ fn health_counts_what_was_done() {
     let mut admin = ready(Kind::Io);
     let page = data(&mut admin, &log(2, ALL, 512, 0));
     smart().assert_only(&page, &["avail_spare"]);
-    admin.session().heart.count(Counters {
+    admin.session().shared.count(Counters {
         reads: 3,
         read_bytes: 512_001,
         writes: 2,
