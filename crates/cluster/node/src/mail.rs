@@ -37,6 +37,8 @@ pub struct Mail {
     own: VecDeque<CoreMessage>,
     /// The room for the mail of a pass.
     taken: Vec<CoreMessage>,
+    /// The last pass took in as much as it may: there may be more, which nobody will wake this core for.
+    is_behind: bool,
     /// The ring to take from: until it is empty, then the next, so that with many cores a message does not cost a look at
     /// the rings of all.
     turn: usize,
@@ -56,6 +58,7 @@ impl Mail {
             overflow: vec![VecDeque::new()],
             own: VecDeque::new(),
             taken: Vec::new(),
+            is_behind: false,
             turn: 0,
             held: Vec::new(),
             now: Time(0),
@@ -77,6 +80,7 @@ impl Mail {
             overflow,
             own: VecDeque::new(),
             taken: Vec::new(),
+            is_behind: false,
             turn: 0,
             held: Vec::new(),
             now: Time(0),
@@ -138,6 +142,7 @@ impl Mail {
         {
             taken.push(message);
         }
+        self.is_behind = taken.len() >= most;
         taken
     }
 
@@ -178,7 +183,7 @@ impl Mail {
 
     /// Tries again to send what did not fit; true when something is still waiting.
     pub fn retry(&mut self) -> bool {
-        let mut waiting = !self.own.is_empty();
+        let mut waiting = !self.own.is_empty() || self.is_behind;
         for (core, queue) in self.overflow.iter_mut().enumerate() {
             let Some(sender) = self.senders[core].as_mut() else {
                 continue;

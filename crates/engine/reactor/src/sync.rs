@@ -1,5 +1,5 @@
 //! What cores share is made of these: the standard library's atomics, counted references and cells; built with
-//! `--cfg loom`, those of loom, which runs a test through every interleaving and every value that a read may lawfully see.
+//! `--cfg loom`, those of loom, which runs a test through its interleavings and the values that a read may lawfully see.
 
 #[cfg(loom)]
 pub(crate) use loom::{

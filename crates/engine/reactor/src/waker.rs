@@ -1,8 +1,9 @@
 //! Waking a core from another thread, at no cost while it is awake.
 //!
 //! The state is one word. A core that is about to block says so; a waker that finds it asleep kicks it (writes its
-//! event file), one that finds it awake only leaves a note. Each side changes the word by an atomic exchange, so one
-//! of the two comes first: either the core sees the note and does not block, or the waker sees the core asleep.
+//! event file), one that finds it awake only leaves a note. Each side changes the word by an atomic exchange (but for
+//! taking a note, which only the core does: a store and a fence), so one of the two comes first: either the core sees
+//! the note and does not block, or the waker sees the core asleep.
 
 use crate::sync::{Arc, AtomicU32, Ordering, fence};
 use std::fmt;

@@ -164,7 +164,6 @@ pub(crate) struct Chunk {
     parts: [LeafRef; PARTS],
 }
 
-/// No operation.
 /// The place of an accepted change among all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OpSlot(pub u32);
@@ -173,6 +172,7 @@ impl OpSlot {
     /// No change.
     pub const NONE: OpSlot = OpSlot(u32::MAX);
 }
+
 const NO_LAST: u32 = u32::MAX;
 
 impl Chunk {

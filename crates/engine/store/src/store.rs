@@ -2,8 +2,9 @@
 //!
 //! | file | what |
 //! | --- | --- |
+//! | `env` | what surrounds the decisions: time, device, memory, effects, figures |
 //! | `io` | device operations under way |
-//! | `op` | accepted changes: from request to durable |
+//! | `op` | accepted changes, from request to durable; what waits to become one |
 //! | `write` | what changes a chunk is checked and put in the order of its chunk |
 //! | `leaf` | leaves of the index are read and dropped |
 //! | `snapshot` | snapshots are dropped, chunks deleted and cloned |

@@ -15,15 +15,17 @@
 //! 3. **It names its [`Capabilities`]**, and implements those hooks of [`Protocol`] of which it needs more than the default.
 //!
 //! What is peculiar to a protocol stays with it, in hooks: NVMe's R2Ts and copies and NBD's block status are
-//! [`Plan::Steps`] whose pieces [`Protocol::step`] makes up; a fused pair is one request that another waits for
-//! ([`Plan::Hold`]); a compare is a read whose data is judged ([`Protocol::judge`]).
+//! [`Plan::Steps`] whose pieces [`Protocol::step`] makes up; of a fused pair the one waits for the other, its steps are
+//! through until then; a compare is a read whose data is judged ([`Protocol::judge`]).
 //!
 //! For the protocols to come that gives:
 //!
 //! * **iSCSI**: SCSI READ is [`Plan::Read`] by [`Delivery::InOrder`], a Data-In PDU a piece; WRITE is [`Plan::Steps`], where
-//!   a step sends an R2T and adds to [`Request::owed`], and immediate or unsolicited data is charged as
-//!   [unasked](Engine::may_take_unasked); UNMAP is [`Plan::Clear`], with its further ranges by [`Protocol::step`]; WRITE
-//!   SAME of zeros [`Plan::Zero`]; ABORT TASK is [`Engine::free`]. `Context` is the connection's [`Cx`](crate::Cx).
+//!   a step sends an R2T and adds to [`Request::owed`]; one whose data is all immediate or unsolicited is charged as
+//!   [unasked](Engine::may_take_unasked) (one that has both would need a charge for each: a request has one); UNMAP is
+//!   [`Plan::Clear`], with its further ranges by [`Protocol::step`]; WRITE SAME of zeros [`Plan::Zero`]; ABORT TASK is
+//!   [`Request::fail`]: what is under way lands first, and nothing is answered. `Context` is the connection's
+//!   [`Cx`](crate::Cx).
 //! * **vhost-user**: a descriptor chain is a request with its data at hand: [`Plan::Write`] and [`Plan::ReadWhole`] by
 //!   [`Delivery::Whole`], which `finish` copies into the guest's buffers before it puts the chain on the used ring. No
 //!   outbox: its context says that nothing is queued.
@@ -56,7 +58,9 @@ pub struct Limits {
     pub read_bytes: usize,
     /// Bytes being written; and as much again of what came unasked, where that is counted apart.
     pub write_bytes: usize,
-    /// Pieces.
+    /// Pieces under way, of those that [are counted](Capabilities::counts_all_pieces). They hold up requests that move by
+    /// a window, and the beginning of what needs room for [several](Protocol::room_to_begin); reads and writes are held up
+    /// by their bytes.
     pub pieces: usize,
     /// Pieces of one request that clears, writes zeros, or steps.
     pub window: u32,
@@ -206,8 +210,9 @@ impl<P: Protocol> Engine<P> {
         self.slots.oldest(key)
     }
 
-    /// Ends a request: gives back all that it was charged for. Answers to pieces that are still under way find nothing, so
-    /// that this is also how a request is given up.
+    /// Ends a request: gives back all that it was charged for. Answers to pieces that are still under way find nothing;
+    /// but they are still carried out and hold their memory, which nobody counts from then on. So it is for requests with
+    /// nothing under way, or whose connection ends.
     pub fn free(&mut self, slot: SlotId) {
         self.stop_waiting(slot);
         let request = self.slots.get_mut(slot);
@@ -224,14 +229,18 @@ impl<P: Protocol> Engine<P> {
     }
 
     /// Has a request wait for room, behind all others.
+    ///
+    /// # Panics
+    /// When it waits already.
     pub fn wait(&mut self, slot: SlotId) {
+        let waits = &mut self.slots.get_mut(slot).waits;
+        assert!(!std::mem::replace(waits, true), "a request waits once");
         self.waiting.push_back(slot);
     }
 
     /// Does it?
-    #[must_use]
-    pub fn is_waiting(&self, slot: SlotId) -> bool {
-        self.waiting.contains(&slot)
+    pub fn is_waiting(&mut self, slot: SlotId) -> bool {
+        self.slots.get_mut(slot).waits
     }
 
     /// Requests that wait for room.
@@ -240,8 +249,17 @@ impl<P: Protocol> Engine<P> {
         self.waiting.len()
     }
 
+    /// The request that has waited longest, which waits no more.
+    fn next_waiting(&mut self) -> Option<SlotId> {
+        let slot = self.waiting.pop_front()?;
+        self.slots.get_mut(slot).waits = false;
+        Some(slot)
+    }
+
     fn stop_waiting(&mut self, slot: SlotId) {
-        self.waiting.retain(|waiting| *waiting != slot);
+        if std::mem::take(&mut self.slots.get_mut(slot).waits) {
+            self.waiting.retain(|waiting| *waiting != slot);
+        }
     }
 
     /// May that many bytes more be read? What the host does not fetch counts.
@@ -266,6 +284,14 @@ impl<P: Protocol> Engine<P> {
     /// May a request that moves by a window submit another piece?
     pub fn may_step(&mut self, slot: SlotId) -> bool {
         self.slots.get_mut(slot).under_way < self.limits.window && self.may_add_piece(slot)
+    }
+
+    /// What keeps a request that moves by a window from submitting another piece.
+    fn lacks_room_to_step(&mut self, slot: SlotId) -> Option<Step> {
+        if !self.may_add_piece(slot) {
+            return Some(Step::Full);
+        }
+        (self.slots.get_mut(slot).under_way >= self.limits.window).then_some(Step::Window)
     }
 
     fn may_add_piece(&mut self, slot: SlotId) -> bool {
@@ -351,7 +377,7 @@ impl<P: Protocol> Engine<P> {
     /// Takes the next step of a request's plan; `None`: [`Protocol::step`] has to say what it is.
     fn advance(&mut self, slot: SlotId, cx: &mut P::Context<'_>) -> Option<Step> {
         let request = self.slots.get_mut(slot);
-        if request.failure.is_some() {
+        if request.failure.is_some() || request.issued {
             request.issued = true;
             return Some(Step::Through);
         }
@@ -394,8 +420,8 @@ impl<P: Protocol> Engine<P> {
             }
             Plan::Clear(mut cursor) => {
                 let piece = cursor.next()?;
-                if !self.may_step(slot) {
-                    return Some(Step::Window);
+                if let Some(lack) = self.lacks_room_to_step(slot) {
+                    return Some(lack);
                 }
                 self.slots.get_mut(slot).plan = Plan::Clear(cursor);
                 self.submit_clear(slot, piece, cx);
@@ -406,8 +432,8 @@ impl<P: Protocol> Engine<P> {
 
     /// Writes zeros or clears blocks; `rest` is what is left to do after that.
     fn advance_zero(&mut self, slot: SlotId, step: ZeroStep, rest: Zeroes, cx: &mut P::Context<'_>) -> Step {
-        if !self.may_step(slot) {
-            return Step::Window;
+        if let Some(lack) = self.lacks_room_to_step(slot) {
+            return lack;
         }
         // Zeros are shared and take no memory here, but they load the stores like any write.
         let bytes = match step {

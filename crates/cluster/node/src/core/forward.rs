@@ -38,6 +38,8 @@ enum Step {
     Went,
     /// It was not to go, and has ended.
     Ended,
+    /// Nothing waits.
+    Nothing,
     /// The way to the owner has no room now.
     Full,
 }
@@ -256,17 +258,20 @@ impl Core {
             return Turn::Nothing;
         };
         let mut went = 0;
-        while self.forwarder.front(volume).is_some() {
+        loop {
             if went == most {
-                return Turn::Went;
+                return match self.forwarder.front(volume) {
+                    Some(_) => Turn::Went,
+                    None => Turn::Nothing,
+                };
             }
             match self.forward_front(now, volume, node, generation, route) {
                 Step::Went => went += 1,
                 Step::Ended => {}
+                Step::Nothing => return Turn::Nothing,
                 Step::Full => return Turn::Full,
             }
         }
-        Turn::Nothing
     }
 
     /// Sends what waits first for a volume to its owner, by this core's link or by way of the core that holds it.
@@ -279,7 +284,7 @@ impl Core {
         (link, holder): (Link, usize),
     ) -> Step {
         let Some(front) = self.forwarder.front(volume) else {
-            return Step::Ended;
+            return Step::Nothing;
         };
         let origin = front.origin;
         if self.is_old_of_another_core(now, &origin) {

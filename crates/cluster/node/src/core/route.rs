@@ -406,7 +406,7 @@ impl Core {
             Effect::Meta { call, request } => self.control.call(call, request),
             Effect::Warn(warning) => self.control.warn(warning.to_string()),
             Effect::Done { .. } | Effect::Whole { .. } | Effect::Scrubbed { .. } | Effect::Stop { .. } => {
-                unreachable!("taken out by Shards::run")
+                unreachable!("taken out by Shards::take_effects")
             }
         }
     }

@@ -142,7 +142,7 @@ pub enum VolumeMessage {
         /// Why.
         why: String,
     },
-    /// From the directory: there.
+    /// From the directory: where a volume's I/O goes (asked by `Seek`).
     Sought {
         /// The volume.
         volume: VolumeId,
@@ -163,7 +163,7 @@ pub enum VolumeMessage {
         /// The volume.
         volume: VolumeId,
     },
-    /// An answer to that, to be sent over a link of the receiving core.
+    /// The answer to another gateway's `Release`, to be sent over a link of the receiving core.
     Reply {
         /// The link.
         link: Link,
@@ -200,7 +200,7 @@ pub enum DirectoryMessage {
         /// The volume.
         volume: VolumeId,
     },
-    /// Made.
+    /// A core has made its sequencer (`MakeShard`).
     ShardMade {
         /// The volume.
         volume: VolumeId,
@@ -267,7 +267,7 @@ pub enum DirectoryMessage {
         /// Which store of which group.
         member: amita_types::map::WholeMember,
     },
-    /// A core's sequencer has done so.
+    /// A core's sequencer has looked at all copies (`Scrub`).
     Scrubbed {
         /// The volume.
         volume: VolumeId,

@@ -75,3 +75,17 @@ fn the_rings_of_many_cores_are_small() {
 fn that_messages_are_of_several_kinds_takes_no_room() {
     assert_eq!(size_of::<CoreMessage>(), size_of::<IoMessage>());
 }
+
+#[test]
+fn what_a_pass_left_behind_keeps_the_core_awake() {
+    let (mut mail, mut senders) = mail(2, 8);
+    for at in 0..3 {
+        senders[0].send(close(at)).expect("room");
+    }
+    // Who sent it has woken the core once: nobody does so again for what is left.
+    let taken = mail.take_at_most(2);
+    assert_eq!(taken.len(), 2);
+    assert!(mail.retry(), "one is left");
+    assert_eq!(mail.take_at_most(2).len(), 1);
+    assert!(!mail.retry());
+}

@@ -48,7 +48,7 @@ on_disk! {
     }
 }
 
-/// Kinds of items.
+/// Kinds of items. 3 and 5 stood for what was dropped before the first release, and are not used again.
 mod kind {
     pub const GROUP: u16 = 1;
     pub const VOLUME: u16 = 2;

@@ -15,7 +15,7 @@ mod reader;
 
 pub use reader::RecordReader;
 
-/// Kinds of records.
+/// Kinds of records. 1 to 3 stood for what was dropped before the first release, and are not used again.
 pub mod kind {
     /// A fence was adopted.
     pub const FENCE: u8 = 4;

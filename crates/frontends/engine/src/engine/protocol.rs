@@ -169,7 +169,7 @@ pub trait Protocol: Sized {
     /// The connection is over.
     fn start(&mut self, slot: SlotId, cx: &mut Self::Context<'_>) -> Result<(), Self::End> {
         if !self.engine().waiting.is_empty() || !self.issue(slot, cx) {
-            self.engine().waiting.push_back(slot);
+            self.engine().wait(slot);
         }
         self.finish_if_complete(slot, cx)
     }
@@ -200,11 +200,11 @@ pub trait Protocol: Sized {
     /// The connection is over.
     fn pump(&mut self, cx: &mut Self::Context<'_>) -> Result<(), Self::End> {
         for _ in 0..self.engine().waiting.len() {
-            let Some(slot) = self.engine().waiting.pop_front() else {
+            let Some(slot) = self.engine().next_waiting() else {
                 break;
             };
             if !self.issue(slot, cx) {
-                self.engine().waiting.push_back(slot);
+                self.engine().wait(slot);
             }
             self.finish_if_complete(slot, cx)?;
         }
@@ -263,15 +263,16 @@ pub trait Protocol: Sized {
     /// # Errors
     /// The connection is over.
     fn go_on(&mut self, slot: SlotId, cx: &mut Self::Context<'_>) -> Result<(), Self::End> {
-        if !self.engine().request(slot).issued {
-            self.issue(slot, cx);
+        // What finds no room though nothing of it is under way would be woken by nobody.
+        if !self.engine().request(slot).issued && !self.issue(slot, cx) && !self.engine().is_waiting(slot) {
+            self.engine().wait(slot);
         }
         self.finish_if_complete(slot, cx)?;
         while let Some(&first) = self.engine().waiting.front() {
             if !self.issue(first, cx) {
                 break;
             }
-            self.engine().waiting.pop_front();
+            self.engine().next_waiting();
             self.finish_if_complete(first, cx)?;
         }
         Ok(())

@@ -180,6 +180,8 @@ pub struct Request<P: Protocol> {
     pub(super) under_way: u32,
     /// Has anything of it been submitted?
     pub(super) begun: bool,
+    /// Stands in the list of those that wait for room.
+    pub(super) waits: bool,
     /// Pieces submitted and still of interest, in the order of their numbers.
     pub(super) pieces: VecDeque<PieceState>,
     /// The number of the first of them. Numbers go round.
@@ -203,6 +205,7 @@ impl<P: Protocol> Default for Request<P> {
             charged: 0,
             under_way: 0,
             begun: false,
+            waits: false,
             pieces: VecDeque::new(),
             first: 0,
         }
@@ -224,6 +227,7 @@ impl<P: Protocol> Request<P> {
         self.failed_at = None;
         self.under_way = 0;
         self.begun = false;
+        self.waits = false;
         self.first = 0;
     }
 
