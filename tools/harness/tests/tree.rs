@@ -240,7 +240,10 @@ fn an_arrow_from_the_product_to_a_tool_is_found() {
         "against the order"
     );
     assert!(forbidden(&crates, "amita-fabric", "amita-types").is_none());
-    assert!(forbidden(&crates, "amita-fabric", TESTKIT).is_some(), "not in a test");
+    assert!(
+        forbidden(&crates, "amita-fabric", TESTKIT).is_some(),
+        "not built from it"
+    );
     assert!(forbidden(&crates, "amita-nvme-host", TESTKIT).is_none());
     assert!(forbidden(&crates, TESTKIT, "amita-types").is_some());
 }

@@ -44,7 +44,7 @@ mod tests {
     fn a_row_is_free_and_nobody_elses() {
         let first = free_row(4);
         assert!(first.ip().is_loopback() && first.ip() != IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let listeners: Vec<_> = (first.port()..first.port() + 4)
+        let listeners: Vec<_> = (first.port()..=first.port() + 3)
             .map(|port| TcpListener::bind((first.ip(), port)))
             .collect();
         assert!(listeners.iter().all(Result::is_ok), "{listeners:?}");

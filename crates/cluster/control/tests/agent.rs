@@ -245,9 +245,10 @@ fn an_agent_shows_its_node_alive_and_tells_every_record() {
     eventually("a record that is gone", || told("/amita/volumes/v") == Some(None));
     assert!(told("/other/x").is_none());
     // The lease is renewed for longer than it lives.
+    eventually("it leads", || node.leads() && there(&client, &election_key()).is_some());
     std::thread::sleep(Duration::from_secs(2 * TTL_S));
     assert!(there(&client, &map::live_key(node.id)).is_some());
-    eventually("it leads", || node.leads() && there(&client, &election_key()).is_some());
+    assert!(node.leads() && there(&client, &election_key()).is_some());
 
     // Stopped in good order, it says so, makes room for another coordinator, and may start again at once.
     let id = node.id;

@@ -66,31 +66,34 @@ fn relay(seed: u64) -> Setup {
 
 /// The histories of members that are brought up to date.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, play, broken| Scenario {
+    let scenario = |name, story, play, seeds, broken| Scenario {
         name,
         story,
         play: Play::Cluster(play),
         hostile: |_| {},
         broken: Some(broken),
-        seeds: 100,
+        seeds,
     };
     vec![
         scenario(
             "R5: what was skipped is compared again",
             "b at 40 is to be replaced, and a part of b is written at 41 before that: b at 41 lies on what was wrong.",
             slow_return,
+            400,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::TrustMends)),
         ),
         scenario(
             "R1: blocks are the same when their checksums are",
             "A part of b is written at 41 to all members, one of which had another b: both say 41, and differ.",
             slow_return,
+            100,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::CompareVersions)),
         ),
         scenario(
             "R2: a raise of the generation stops promotions",
             "The coordinator has read that all owners call a member whole; a new owner comes, which has never heard of it.",
             relay,
+            100,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RaiseSilently)),
         ),
     ]
