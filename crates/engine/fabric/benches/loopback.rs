@@ -7,7 +7,7 @@ use amita_fabric::{Config, Counters, Event, Fabric, Message};
 use amita_reactor::core::{Service, placement};
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, Pool, PoolConfig, Slice, Wait};
-use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Scope};
+use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Scope, WriteRequest};
 use amita_types::{
     ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId, Version, VolumeId,
 };
@@ -40,14 +40,14 @@ struct Asker {
 impl Asker {
     fn new(fabric: Fabric, batch: u64) -> Asker {
         let bytes: Vec<u8> = (0..LENGTH).map(|at| (at * 7) as u8).collect();
-        let body = RequestBody::Write {
+        let body = RequestBody::Write(WriteRequest {
             chunk: ChunkIndex(1),
             offset_bytes: 0,
             length_bytes: LENGTH,
             version: Version(2),
             previous: Version(1),
             sums: [amita_types::crc32c(&bytes)].into_iter().collect(),
-        };
+        });
         let scope = Scope {
             volume: VolumeId(1),
             generation: Generation(1),

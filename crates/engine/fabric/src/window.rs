@@ -3,7 +3,7 @@
 use crate::limits::{CHUNKS_CHARGE_BYTES, LIST_CHARGE_BYTES, REQUEST_CHARGE_BYTES, RESERVATION_CHARGE_BYTES};
 use crate::message::{Forward, ForwardOp};
 use amita_types::BLOCK_BYTES;
-use amita_types::message::{Request, RequestBody};
+use amita_types::message::{ReadRequest, Request, RequestBody};
 use rustc_hash::FxHashMap;
 
 /// What a request costs of a link's window, in bytes: what travels with it, and what its answer may bring. Both ends
@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 #[must_use]
 pub fn charge(request: &Request, payload_bytes: usize) -> u32 {
     let answer = match &request.body {
-        RequestBody::Read { range, .. } => u32::from(range.count).saturating_mul(BLOCK_BYTES),
-        RequestBody::Changes { .. } | RequestBody::Allocation { .. } | RequestBody::Verify { .. } => LIST_CHARGE_BYTES,
-        RequestBody::Chunks { .. } => CHUNKS_CHARGE_BYTES,
+        RequestBody::Read(ReadRequest { range, .. }) => u32::from(range.count).saturating_mul(BLOCK_BYTES),
+        RequestBody::Changes(_) | RequestBody::Allocation(_) | RequestBody::Verify(_) => LIST_CHARGE_BYTES,
+        RequestBody::Chunks(_) => CHUNKS_CHARGE_BYTES,
         _ => 0,
     };
     REQUEST_CHARGE_BYTES

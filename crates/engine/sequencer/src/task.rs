@@ -10,7 +10,7 @@ use crate::members::{ByPosition, Members};
 use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Table, TaskSlot};
 use amita_reactor::{Slice, Time};
 use amita_types::io::Op;
-use amita_types::message::{RequestBody, Sums};
+use amita_types::message::{ClearRequest, RequestBody, Sums, WriteRequest};
 use amita_types::{BlockRange, ChunkIndex, Epoch, RequestId, TraceId, Version};
 
 /// A client's write or clear.
@@ -66,21 +66,21 @@ impl Write {
     /// What a store is asked to do.
     pub fn request(&self, chunk: ChunkIndex) -> RequestBody {
         if self.clear {
-            RequestBody::Clear {
+            RequestBody::Clear(ClearRequest {
                 chunk,
                 range: self.range,
                 version: self.version,
                 previous: self.previous,
-            }
+            })
         } else {
-            RequestBody::Write {
+            RequestBody::Write(WriteRequest {
                 chunk,
                 offset_bytes: self.offset_bytes,
                 length_bytes: self.length_bytes,
                 version: self.version,
                 previous: self.previous,
                 sums: self.sums.clone(),
-            }
+            })
         }
     }
 }

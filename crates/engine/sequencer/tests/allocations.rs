@@ -5,7 +5,9 @@ use amita_sequencer::{Config, Effect, IoId, Opened, Sequencer};
 use amita_testkit::allocations::{self, Counting};
 use amita_types::io::Op;
 use amita_types::map::{self, PoolKind};
-use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Sums};
+use amita_types::message::{
+    AllocationAnswer, Answer, AnswerBody, DataAnswer, OpenedAnswer, Request, RequestBody, SettledAnswer, Sums,
+};
 use amita_types::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
 
 #[global_allocator]
@@ -85,25 +87,25 @@ impl Stores {
             for request in self.requests.drain(..) {
                 let mut payload = Slice::default();
                 let body = match request.body {
-                    RequestBody::Fence { .. } => AnswerBody::Fenced,
-                    RequestBody::Open { .. } => AnswerBody::Opened {
+                    RequestBody::Fence(_) => AnswerBody::Fenced,
+                    RequestBody::Open(_) => AnswerBody::Opened(OpenedAnswer {
                         version: Version::NONE,
                         incomplete: None,
-                    },
-                    RequestBody::Read { .. } => {
+                    }),
+                    RequestBody::Read(_) => {
                         payload = self.block.clone();
                         let mut sums = Sums::new();
                         sums.push(self.sum);
-                        AnswerBody::Data {
+                        AnswerBody::Data(DataAnswer {
                             version: Version::NONE,
                             sums,
-                        }
+                        })
                     }
                     RequestBody::Confirm => AnswerBody::Confirmed,
-                    RequestBody::Settle { .. } => AnswerBody::Settled { full: false },
-                    RequestBody::Allocation { .. } => AnswerBody::Allocation {
+                    RequestBody::Settle(_) => AnswerBody::Settled(SettledAnswer { full: false }),
+                    RequestBody::Allocation(_) => AnswerBody::Allocation(AllocationAnswer {
                         allocated: Box::default(),
-                    },
+                    }),
                     _ => AnswerBody::Done,
                 };
                 let answer = Answer {

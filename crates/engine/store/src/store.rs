@@ -62,7 +62,7 @@ use crate::index::Index;
 use crate::status::{MountReport, State, Status};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
-use amita_types::message::{Answer, AnswerBody, Refusal, Request, RequestBody};
+use amita_types::message::{Answer, AnswerBody, FenceRequest, Refusal, Request, RequestBody};
 use amita_types::{ClusterId, Generation, RequestId, StoreId, TraceId};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
@@ -225,23 +225,23 @@ impl Store {
         if let Some(refusal) = refusal {
             return self.refuse(asker, refusal);
         }
-        let room =
-            if matches!(request.body, RequestBody::Fence { .. }) && !self.config.faults.has(Fault::FenceWaitsForRoom) {
-                // Whoever takes over is let in whatever the old owners ask for: fences have room of their own.
-                self.ops.fences.len() < self.config.max_requests
-            } else {
-                self.waiting_requests() < self.config.max_requests
-            };
+        let room = if matches!(request.body, RequestBody::Fence(_)) && !self.config.faults.has(Fault::FenceWaitsForRoom)
+        {
+            // Whoever takes over is let in whatever the old owners ask for: fences have room of their own.
+            self.ops.fences.len() < self.config.max_requests
+        } else {
+            self.waiting_requests() < self.config.max_requests
+        };
         if !room || buggify(Point::StoreBusy) {
             return self.refuse(asker, Refusal::Busy);
         }
-        if let RequestBody::Fence {
+        if let RequestBody::Fence(FenceRequest {
             owner,
             in_sync,
             syncing,
             blocks_per_chunk,
             given_back,
-        } = request.body
+        }) = request.body
         {
             let fence = Fence {
                 volume: scope.volume,

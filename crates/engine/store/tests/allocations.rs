@@ -7,7 +7,7 @@ mod common;
 use amita_reactor::{FileInfo, Pool, PoolConfig, Segments, Slice, Time};
 use amita_store::{Config, Effect, LinkId, State, Store};
 use amita_testkit::allocations::{self, Counting};
-use amita_types::message::{AnswerBody, Request, RequestBody};
+use amita_types::message::{AnswerBody, ClearRequest, Request, RequestBody};
 use amita_types::{BlockRange, ChunkIndex, Version};
 use common::{Asker, BLOCK, Rng, image, params, version};
 
@@ -86,7 +86,7 @@ impl Bench {
                     assert!(
                         matches!(
                             answer.result,
-                            Ok(AnswerBody::Done | AnswerBody::Data { .. } | AnswerBody::Fenced)
+                            Ok(AnswerBody::Done | AnswerBody::Data(_) | AnswerBody::Fenced)
                         ),
                         "{answer:?}"
                     );
@@ -143,12 +143,12 @@ impl Bench {
                 }
                 5 => {
                     self.versions[chunk as usize] = next;
-                    self.asker.request(RequestBody::Clear {
+                    self.asker.request(RequestBody::Clear(ClearRequest {
                         chunk: ChunkIndex(chunk),
                         range: BlockRange::new(first, 1),
                         version: next,
                         previous,
-                    })
+                    }))
                 }
                 _ => {
                     let count = (1 + rng.below(4)).min((BLOCKS - u64::from(first)) as usize);

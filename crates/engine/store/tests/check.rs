@@ -13,7 +13,7 @@ use amita_store::format::superblock::{Fault, OFFSETS, Superblock};
 use amita_store::format::{Geometry, Place, Slot, seal};
 use amita_store::offline::{CheckOptions, DataFault, LeafFault, Offline, Problem, ReadAt, Report, User, check};
 use amita_store::{Config, MountError, State};
-use amita_types::message::{AnswerBody, RequestBody};
+use amita_types::message::{AnswerBody, CloneRequest, RequestBody};
 use amita_types::{BlockIndex, ChunkId, ChunkIndex, SnapshotId, Version, VolumeId};
 use common::fixture::Fixture;
 use common::{Asker, BLOCK, CLUSTER, Disk, Rig, STORE, VOLUME, params, version};
@@ -85,11 +85,11 @@ fn base() -> Vec<u8> {
     fence.scope.volume = CLONE;
     let told = base.asker.ask(&mut base.rig, fence, Slice::default());
     assert_eq!(told.answer.result, Ok(AnswerBody::Fenced));
-    let body = RequestBody::Clone {
+    let body = RequestBody::Clone(CloneRequest {
         chunk: ChunkIndex(0),
         origin: VOLUME,
         at: SnapshotId(1),
-    };
+    });
     base.ask(CLONE, 0, body, &[]);
     for counter in 1.. {
         if base.rig.store.status().counters.checkpoints > 0 {

@@ -6,7 +6,7 @@ mod common;
 
 use amita_reactor::{Pool, Slice};
 use amita_store::{Config, MountError, State};
-use amita_types::message::{AnswerBody, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, ChangesRequest, OpenRequest, ReadRequest, Refusal, RequestBody};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Version};
 use common::check::passes_check;
 use common::faults::{Fault, FaultyRun, Kind, Served, Target, inspect, kind};
@@ -44,18 +44,18 @@ fn is_poisoned(run: &mut FaultyRun, outcome: Outcome) {
     let mut asker = run.owner.asker.clone();
     let chunk = ChunkIndex(0);
     let bodies = [
-        RequestBody::Read {
+        RequestBody::Read(ReadRequest {
             chunk,
             range: BlockRange::new(0, 1),
             least: Version::NONE,
-        },
-        RequestBody::Open { chunk },
+        }),
+        RequestBody::Open(OpenRequest { chunk }),
         RequestBody::Confirm,
-        RequestBody::Changes {
+        RequestBody::Changes(ChangesRequest {
             chunk,
             since: Version::NONE,
             from: BlockIndex(0),
-        },
+        }),
     ];
     for body in bodies {
         let request = asker.request(body);

@@ -5,7 +5,7 @@ mod common;
 use amita_reactor::{FileInfo, Pool, Slice, Time};
 use amita_store::{Config, Discard, State};
 use amita_types::BlockRange;
-use amita_types::message::{AnswerBody, RequestBody};
+use amita_types::message::{AnswerBody, ClearRequest, RequestBody, SettleRequest};
 use amita_types::{ChunkIndex, Version};
 use common::{Asker, BLOCK, Disk, Flight, Rig, Rng, image, params, version};
 
@@ -57,12 +57,12 @@ impl Test {
             let count = 64.min(BLOCKS - first);
             let range = BlockRange::new(first, count);
             self.model[chunk][usize::from(first)..][..usize::from(count)].fill(0);
-            let body = RequestBody::Clear {
+            let body = RequestBody::Clear(ClearRequest {
                 chunk: ChunkIndex(chunk as u64),
                 range,
                 version: next,
                 previous,
-            };
+            });
             (self.asker.request(body), Slice::default())
         } else {
             let fill = 1 + self.rng.below(255) as u8;
@@ -250,14 +250,14 @@ fn what_is_granted_is_not_discarded() {
             .unwrap();
         at += 1;
     }
-    let back = asker.request(RequestBody::Settle { want: 0, back: 4096 });
+    let back = asker.request(RequestBody::Settle(SettleRequest { want: 0, back: 4096 }));
     asker.ask(rig, back, Slice::default());
-    let clear = asker.request(RequestBody::Clear {
+    let clear = asker.request(RequestBody::Clear(ClearRequest {
         chunk: ChunkIndex(0),
         range: BlockRange::new(0, 320),
         version: version(1, 11),
         previous: version(1, 10),
-    });
+    }));
     rig.send(asker.link, clear, Slice::default());
     // Others take all that there is before a discard of what was cleared begins.
     let mut others: Vec<(Asker, u32)> = (10..30).map(|link| (Asker::new(link), 0)).collect();
@@ -268,7 +268,7 @@ fn what_is_granted_is_not_discarded() {
     };
     for _ in 0..100 {
         for (other, granted) in &mut others {
-            let want = other.request(RequestBody::Settle { want: 32, back: 0 });
+            let want = other.request(RequestBody::Settle(SettleRequest { want: 32, back: 0 }));
             let id = want.id;
             rig.send(other.link, want, Slice::default());
             *granted += rig.take(other.link, id).expect("at once").answer.credit_blocks;

@@ -18,7 +18,7 @@ mod story;
 use amita_reactor::{Pool, Time};
 use amita_store::format::FORMAT_VERSION;
 use amita_store::{Config, State};
-use amita_types::message::{AnswerBody, RequestBody};
+use amita_types::message::{AnswerBody, ClearRequest, ReadRequest, RequestBody, WriteRequest};
 use amita_types::{BlockRange, ChunkIndex};
 use common::fixture::{Expected, Fixture};
 use common::{BLOCK, CLUSTER, Disk, Rig, Rng, STORE, sums};
@@ -127,12 +127,12 @@ fn every_version_goes_on() {
                 let block = (round % 3) * 5;
                 let next = chunk.version.next(owner.asker.generation).expect("few writes");
                 if round % 4 == 3 {
-                    let body = RequestBody::Clear {
+                    let body = RequestBody::Clear(ClearRequest {
                         chunk: ChunkIndex(place.chunk),
                         range: BlockRange::new(block, 2),
                         version: next,
                         previous: chunk.version,
-                    };
+                    });
                     assert_eq!(owner.ask(&mut rig, body, &[]).0, Ok(AnswerBody::Done));
                     for block in [block, block + 1] {
                         let cleared = Expected {
@@ -143,14 +143,14 @@ fn every_version_goes_on() {
                     }
                 } else {
                     let bytes = story::pattern(place.volume, place.chunk, block.into(), next).repeat(BLOCK / 16);
-                    let body = RequestBody::Write {
+                    let body = RequestBody::Write(WriteRequest {
                         chunk: ChunkIndex(place.chunk),
                         offset_bytes: u32::from(block) * BLOCK as u32,
                         length_bytes: BLOCK as u32,
                         version: next,
                         previous: chunk.version,
                         sums: sums(0, &bytes),
-                    };
+                    });
                     assert_eq!(owner.ask(&mut rig, body, &bytes).0, Ok(AnswerBody::Done));
                     let data = Some((amita_types::crc32c(&bytes), bytes));
                     chunk.blocks.insert(block, Expected { version: next, data });
@@ -192,11 +192,11 @@ fn rot_in_an_older_store_is_not_served() {
                     .cloned();
                 let owner = owner.as_mut().expect("each volume has one");
                 owner.reading = place.snapshot;
-                let body = RequestBody::Read {
+                let body = RequestBody::Read(ReadRequest {
                     chunk: ChunkIndex(place.chunk),
                     range: BlockRange::new(*block, 1),
                     least: expected.version,
-                };
+                });
                 let (result, payload) = owner.ask(&mut rig, body, &[]);
                 assert!(result.is_err() && payload.is_empty(), "{place}/{block}");
             }

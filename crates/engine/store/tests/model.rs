@@ -3,7 +3,7 @@
 mod common;
 
 use amita_reactor::Slice;
-use amita_types::message::{Answer, AnswerBody, Problem, Refusal, RequestBody};
+use amita_types::message::{Answer, AnswerBody, Problem, ReadRequest, Refusal, RequestBody, RetainRequest};
 use amita_types::{BlockRange, ChunkIndex, RequestId, SnapshotId, Version};
 use common::{Asker, BLOCK, Rig, version};
 use std::time::Duration;
@@ -51,22 +51,22 @@ impl Used {
     }
 
     fn keep(&mut self, head: bool, to: u32, live: &[u32]) -> RequestId {
-        let body = RequestBody::Keep {
+        let body = RequestBody::Keep(RetainRequest {
             chunk: ChunkIndex(0),
             head,
             above: SnapshotId::HEAD,
             to: SnapshotId(to),
             live: live.iter().copied().map(SnapshotId).collect(),
-        };
+        });
         self.send(to, body, &[])
     }
 
     fn read(&mut self, snapshot: u32, least: Version) -> RequestId {
-        let body = RequestBody::Read {
+        let body = RequestBody::Read(ReadRequest {
             chunk: ChunkIndex(0),
             range: BlockRange::new(0, 1),
             least,
-        };
+        });
         self.send(snapshot, body, &[])
     }
 

@@ -3,7 +3,11 @@
 mod common;
 
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, ChunkState, Expect, MAX_LISTED_CHUNKS, Mend, Problem, Refusal, RequestBody};
+use amita_types::message::{
+    AllocationRequest, AnswerBody, ChunkState, ChunksAnswer, ChunksRequest, ClearRequest, Expect, FenceRequest,
+    JoinRequest, JoinedAnswer, MAX_LISTED_CHUNKS, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem,
+    Refusal, RequestBody, RetainRequest, RollRequest, VerifiedAnswer, VerifyRequest, WholeRequest,
+};
 use amita_types::{
     BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupIndex, SnapshotId, Version, crc32c,
 };
@@ -116,28 +120,28 @@ impl Test {
     }
 
     fn open(&mut self) -> (Version, Option<Version>) {
-        match self.ask(RequestBody::Open { chunk: CHUNK }, &[]) {
-            Ok(AnswerBody::Opened { version, incomplete }) => (version, incomplete),
+        match self.ask(RequestBody::Open(OpenRequest { chunk: CHUNK }), &[]) {
+            Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete })) => (version, incomplete),
             other => panic!("{other:?}"),
         }
     }
 
     fn join(&mut self, at: Version) -> std::result::Result<Option<Version>, Refusal> {
-        match self.ask(RequestBody::Join { chunk: CHUNK, at }, &[])? {
-            AnswerBody::Joined { incomplete } => Ok(incomplete),
+        match self.ask(RequestBody::Join(JoinRequest { chunk: CHUNK, at }), &[])? {
+            AnswerBody::Joined(JoinedAnswer { incomplete }) => Ok(incomplete),
             other => panic!("{other:?}"),
         }
     }
 
     fn whole(&mut self, version: Version) -> Result {
-        self.ask(RequestBody::Whole { chunk: CHUNK, version }, &[])
+        self.ask(RequestBody::Whole(WholeRequest { chunk: CHUNK, version }), &[])
     }
 
     /// (block, expected, version, byte): the blocks that were skipped.
     fn mend(&mut self, entries: &[(u16, Expect, Version, Option<u8>)]) -> std::result::Result<Vec<u16>, Refusal> {
         let (body, payload) = mend(CHUNK, entries);
         match self.ask(body, &payload)? {
-            AnswerBody::Mended { skipped } => Ok(skipped.into_iter().map(|block| block.0).collect()),
+            AnswerBody::Mended(MendedAnswer { skipped }) => Ok(skipped.into_iter().map(|block| block.0).collect()),
             other => panic!("{other:?}"),
         }
     }
@@ -147,16 +151,16 @@ impl Test {
         let (mut entries, mut bad) = (Vec::new(), Vec::new());
         let mut from = Some(BlockIndex(0));
         while let Some(at) = from {
-            let request = RequestBody::Verify {
+            let request = RequestBody::Verify(VerifyRequest {
                 chunk: CHUNK,
                 from: at,
                 least: Version::NONE,
-            };
-            let Ok(AnswerBody::Verified {
+            });
+            let Ok(AnswerBody::Verified(VerifiedAnswer {
                 entries: found,
                 damaged,
                 more,
-            }) = self.ask(request, &[])
+            })) = self.ask(request, &[])
             else {
                 panic!("a store always says what it has")
             };
@@ -180,26 +184,26 @@ fn mend(chunk: ChunkIndex, entries: &[(u16, Expect, Version, Option<u8>)]) -> (R
             sum: byte.map(|byte| crc32c(&block(byte))),
         })
         .collect();
-    (RequestBody::Mend { chunk, entries }, payload)
+    (RequestBody::Mend(MendRequest { chunk, entries }), payload)
 }
 
 #[test]
 fn a_syncing_store_takes_writes_and_serves_nothing() {
     let mut test = Test::new().away();
     assert_eq!(test.read(0), Err(Refusal::Incomplete));
-    let allocation = RequestBody::Allocation {
+    let allocation = RequestBody::Allocation(AllocationRequest {
         chunk: CHUNK,
         least: Version::NONE,
-    };
+    });
     assert_eq!(test.ask(allocation.clone(), &[]), Err(Refusal::Incomplete));
-    let roll = RequestBody::Roll {
+    let roll = RequestBody::Roll(RollRequest {
         chunk: CHUNK,
         version: version(1, 5),
         previous: version(1, 4),
         entries: Vec::new(),
         first: true,
         last: true,
-    };
+    });
     assert_eq!(test.ask(roll, &[]), Err(Refusal::Incomplete));
     assert_eq!(test.open(), (version(1, 4), None));
     assert_eq!(test.write(0, 9, version(2, 5), version(1, 4)), Ok(AnswerBody::Done));
@@ -222,13 +226,13 @@ fn a_fence_names_the_store_somewhere_and_not_too_many() {
     let fence = |test: &mut Test, in_sync: &[u128], syncing: &[u128]| {
         test.owner.epoch = Epoch(test.owner.epoch.0 + 1);
         let ids = |list: &[u128]| list.iter().map(|&id| amita_types::StoreId(id)).collect::<Vec<_>>();
-        let body = RequestBody::Fence {
+        let body = RequestBody::Fence(FenceRequest {
             owner: amita_types::NodeId(1),
             in_sync: ids(in_sync).into_iter().collect(),
             syncing: ids(syncing),
             blocks_per_chunk: 1024,
             given_back: None,
-        };
+        });
         test.ask(body, &[])
     };
     let own = common::STORE.0;
@@ -250,11 +254,14 @@ fn a_chunk_that_is_where_it_should_be_stays_whole() {
     assert_eq!(test.join(version(2, 5)), Ok(None));
     assert_eq!(test.open(), (version(2, 5), None));
     // What was never there is whole at no version.
-    let none = RequestBody::Join {
+    let none = RequestBody::Join(JoinRequest {
         chunk: ChunkIndex(9),
         at: Version::NONE,
-    };
-    assert_eq!(test.ask(none, &[]), Ok(AnswerBody::Joined { incomplete: None }));
+    });
+    assert_eq!(
+        test.ask(none, &[]),
+        Ok(AnswerBody::Joined(JoinedAnswer { incomplete: None }))
+    );
 }
 
 #[test]
@@ -340,17 +347,20 @@ fn a_chunk_that_was_never_there_joins_with_nothing() {
     let mut test = Test::new().away();
     let chunk = ChunkIndex(8);
     let at = version(1, 5);
-    let join = RequestBody::Join { chunk, at };
-    let joined = Ok(AnswerBody::Joined {
+    let join = RequestBody::Join(JoinRequest { chunk, at });
+    let joined = Ok(AnswerBody::Joined(JoinedAnswer {
         incomplete: Some(Version::NONE),
-    });
+    }));
     assert_eq!(test.ask(join.clone(), &[]), joined);
     let mut test = test.crashed();
     assert_eq!(test.ask(join, &[]), joined);
     let (body, payload) = mend(chunk, &[(9, NEVER, version(1, 5), Some(7))]);
-    assert_eq!(test.ask(body, &payload), Ok(AnswerBody::Mended { skipped: vec![] }));
     assert_eq!(
-        test.ask(RequestBody::Whole { chunk, version: at }, &[]),
+        test.ask(body, &payload),
+        Ok(AnswerBody::Mended(MendedAnswer { skipped: vec![] }))
+    );
+    assert_eq!(
+        test.ask(RequestBody::Whole(WholeRequest { chunk, version: at }), &[]),
         Ok(AnswerBody::Done)
     );
     test.epoch(false);
@@ -409,7 +419,10 @@ fn what_is_wrong_with_a_mend_is_said() {
         ],
     );
     let skipped = vec![];
-    assert_eq!(test.ask(body, &payload), Ok(AnswerBody::Mended { skipped }));
+    assert_eq!(
+        test.ask(body, &payload),
+        Ok(AnswerBody::Mended(MendedAnswer { skipped }))
+    );
 }
 
 /// Changes that are accepted and not durable count, in their order.
@@ -458,13 +471,13 @@ fn a_mend_sees_what_was_accepted_before_it() {
     send(&mut test, request.body, &bytes);
     send(
         &mut test,
-        RequestBody::Whole {
+        RequestBody::Whole(WholeRequest {
             chunk: CHUNK,
             version: version(2, 9),
-        },
+        }),
         &[],
     );
-    send(&mut test, RequestBody::Open { chunk: CHUNK }, &[]);
+    send(&mut test, RequestBody::Open(OpenRequest { chunk: CHUNK }), &[]);
     test.rig.run();
     let mut told = ids.iter().map(|&id| {
         test.rig
@@ -475,17 +488,19 @@ fn a_mend_sees_what_was_accepted_before_it() {
             .unwrap()
     });
     assert_eq!(told.next(), Some(AnswerBody::Done));
-    let skipped = |blocks: &[u16]| AnswerBody::Mended {
-        skipped: blocks.iter().map(|&block| BlockIndex(block)).collect(),
+    let skipped = |blocks: &[u16]| {
+        AnswerBody::Mended(MendedAnswer {
+            skipped: blocks.iter().map(|&block| BlockIndex(block)).collect(),
+        })
     };
     assert_eq!(told.next(), Some(skipped(&[0])));
     assert_eq!(told.next(), Some(skipped(&[])));
     assert_eq!(told.next(), Some(AnswerBody::Done));
     assert_eq!(told.next(), Some(AnswerBody::Done));
-    let opened = AnswerBody::Opened {
+    let opened = AnswerBody::Opened(OpenedAnswer {
         version: version(2, 9),
         incomplete: None,
-    };
+    });
     assert_eq!(told.next(), Some(opened));
     test.epoch(false);
     let (bytes, _) = test.owner.read(&mut test.rig, CHUNK.0, 0, 2).unwrap();
@@ -554,13 +569,13 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
         let mut all = Vec::new();
         let mut from = Some(ChunkIndex(0));
         while let Some(at) = from {
-            let body = RequestBody::Chunks {
+            let body = RequestBody::Chunks(ChunksRequest {
                 from: at,
                 core,
                 cores,
                 groups,
-            };
-            let Ok(AnswerBody::Chunks { chunks, more }) = test.ask(body, &[]) else {
+            });
+            let Ok(AnswerBody::Chunks(ChunksAnswer { chunks, more })) = test.ask(body, &[]) else {
                 panic!("a list is always given")
             };
             assert!(chunks.len() <= MAX_LISTED_CHUNKS);
@@ -577,12 +592,12 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
     let mut expected = vec![state(CHUNK, version(1, 4))];
     let mut make = |test: &mut Test, index: u64| {
         let chunk = ChunkIndex(index);
-        let clear = RequestBody::Clear {
+        let clear = RequestBody::Clear(ClearRequest {
             chunk,
             range: BlockRange::new(0, 1),
             version: version(1, 1),
             previous: Version::NONE,
-        };
+        });
         assert_eq!(test.ask(clear, &[]), Ok(AnswerBody::Done));
         expected.push(state(chunk, version(1, 1)));
     };
@@ -610,23 +625,23 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
         assert_eq!(found, of_core);
     }
     // A deleted one is not listed.
-    let keep = RequestBody::Keep {
+    let keep = RequestBody::Keep(RetainRequest {
         chunk: expected[3].chunk,
         head: false,
         above: SnapshotId::HEAD,
         to: SnapshotId(u32::MAX),
         live: Vec::new(),
-    };
+    });
     assert_eq!(test.ask(keep, &[]), Ok(AnswerBody::Done));
     expected.remove(3);
     assert_eq!(list(&mut test, (0, 1, 1)), expected);
     for (core, cores, groups) in [(0, 0, 4), (3, 3, 4), (0, 1, 3), (0, 1, 0)] {
-        let body = RequestBody::Chunks {
+        let body = RequestBody::Chunks(ChunksRequest {
             from: ChunkIndex(0),
             core,
             cores,
             groups,
-        };
+        });
         let what = Problem::Range;
         assert_eq!(test.ask(body, &[]), Err(Refusal::Invalid { what }));
     }
@@ -673,13 +688,13 @@ fn snapshots_of_another_history_are_not_served() {
     assert_eq!(read(&mut test, 3, 0), Ok(33));
     common::check::is_clean(&test.rig.disk.durable, true);
     // All of it goes, and nothing is left.
-    let keep = RequestBody::Keep {
+    let keep = RequestBody::Keep(RetainRequest {
         chunk: CHUNK,
         head: false,
         above: SnapshotId::HEAD,
         to: SnapshotId(u32::MAX),
         live: Vec::new(),
-    };
+    });
     assert_eq!(test.ask(keep, &[]), Ok(AnswerBody::Done));
     assert_eq!(test.rig.store.status().blocks, 0);
 }

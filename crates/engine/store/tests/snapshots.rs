@@ -4,7 +4,9 @@ mod common;
 
 use amita_reactor::Slice;
 use amita_store::State;
-use amita_types::message::{AnswerBody, Problem, Refusal, RequestBody};
+use amita_types::message::{
+    AnswerBody, ClearRequest, CloneRequest, Problem, ReadRequest, Refusal, RequestBody, RetainRequest,
+};
 use amita_types::{BlockRange, ChunkIndex, SnapshotId, Version, VolumeId};
 use common::{Asker, BLOCK, Rig, VOLUME, version};
 
@@ -71,35 +73,35 @@ impl Test {
     }
 
     fn clear(&mut self, first: u16, count: u16) {
-        let body = RequestBody::Clear {
+        let body = RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(0),
             range: BlockRange::new(first, count),
             version: version(1, self.counter + 1),
             previous: version(1, self.counter),
-        };
+        });
         self.ask(self.snapshot, body, &[]).unwrap();
         self.counter += 1;
     }
 
     fn read(&mut self, at: u32, block: u16) -> Result<u8, Refusal> {
-        let body = RequestBody::Read {
+        let body = RequestBody::Read(ReadRequest {
             chunk: ChunkIndex(0),
             range: BlockRange::new(block, 1),
             least: Version::NONE,
-        };
+        });
         let (_, bytes) = self.ask(SnapshotId(at), body, &[])?;
         assert!(bytes.iter().all(|&byte| Some(&byte) == bytes.first()));
         Ok(bytes.first().copied().unwrap_or(0))
     }
 
     fn keep(&mut self, head: bool, to: u32, live: &[u32]) -> Result<(), Refusal> {
-        let body = RequestBody::Keep {
+        let body = RequestBody::Keep(RetainRequest {
             chunk: ChunkIndex(0),
             head,
             above: SnapshotId(0),
             to: SnapshotId(to),
             live: live.iter().copied().map(SnapshotId).collect(),
-        };
+        });
         self.ask(SnapshotId::HEAD, body, &[]).map(|_| ())
     }
 
@@ -204,11 +206,11 @@ fn a_clone_shares_slots_and_goes_its_own_way() {
         test.volume = CLONE;
         test.fence();
         let clone = |test: &mut Test, at: u32| {
-            let body = RequestBody::Clone {
+            let body = RequestBody::Clone(CloneRequest {
                 chunk: ChunkIndex(0),
                 origin,
                 at: SnapshotId(at),
-            };
+            });
             test.ask(SnapshotId::HEAD, body, &[]).map(|_| ())
         };
         if checkpoints {

@@ -3,7 +3,7 @@
 mod common;
 
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, ClearRequest, Refusal, RequestBody};
 use amita_types::{BlockRange, ChunkIndex, Version};
 use common::{Asker, BLOCK, Rig, Rng};
 use std::collections::BTreeMap;
@@ -60,12 +60,12 @@ impl Used {
 
     fn clear(&mut self, chunk: u64, first: u16, count: u16) -> Result<(), Refusal> {
         let (version, previous) = self.next(chunk);
-        let request = self.asker.request(RequestBody::Clear {
+        let request = self.asker.request(RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(chunk),
             range: BlockRange::new(first, count),
             version,
             previous,
-        });
+        }));
         let done = self.asker.ask(&mut self.rig, request, Slice::default()).answer.result?;
         assert_eq!(done, AnswerBody::Done);
         self.versions.insert(chunk, version);

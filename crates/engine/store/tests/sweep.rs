@@ -8,7 +8,9 @@ use amita_reactor::{Pool, Slice, Time};
 use amita_store::offline::{CheckOptions, check};
 use amita_store::{Config, Faults, State};
 use amita_types::holdings::{HeldGroup, HeldVolume, Holdings};
-use amita_types::message::{AnswerBody, Refusal, RequestBody};
+use amita_types::message::{
+    AnswerBody, ChunksAnswer, ChunksRequest, JoinRequest, OpenRequest, Refusal, RequestBody, RollRequest,
+};
 use amita_types::{ChunkIndex, Epoch, Generation, GroupId, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId};
 use common::{Asker, BLOCK, Disk, Rig, Rng, STORE, image, params, version};
 use std::sync::Arc;
@@ -128,14 +130,16 @@ fn used(rig: &Rig) -> u64 {
 }
 
 fn listed(rig: &mut Rig, owner: &mut Asker) -> Vec<u64> {
-    let request = owner.request(RequestBody::Chunks {
+    let request = owner.request(RequestBody::Chunks(ChunksRequest {
         from: ChunkIndex(0),
         core: 0,
         cores: 1,
         groups: 1,
-    });
+    }));
     match owner.ask(rig, request, Slice::default()).answer.result {
-        Ok(AnswerBody::Chunks { chunks, more: None }) => chunks.iter().map(|chunk| chunk.chunk.0).collect(),
+        Ok(AnswerBody::Chunks(ChunksAnswer { chunks, more: None })) => {
+            chunks.iter().map(|chunk| chunk.chunk.0).collect()
+        }
         other => panic!("a list was answered with {other:?}"),
     }
 }
@@ -248,14 +252,14 @@ fn a_group_that_moved_away_leaves_no_parts_of_roll_forwards() {
     let mut rig = rig(Faults::NONE);
     let mut owner = fill(&mut rig, 3, 1);
     let part = |rig: &mut Rig, owner: &mut Asker, chunk, epoch, index| {
-        let mut part = owner.request(RequestBody::Roll {
+        let mut part = owner.request(RequestBody::Roll(RollRequest {
             chunk: ChunkIndex(chunk),
             version: version(1, 1),
             previous: Version::NONE,
             entries: Vec::new(),
             first: true,
             last: false,
-        });
+        }));
         part.scope.epoch = epoch;
         part.scope.group.index = index;
         owner.ask(rig, part, Slice::default()).answer.result
@@ -424,12 +428,12 @@ fn listed_while_it_goes(faults: Faults) {
     let fence = owner.fence_request();
     let (link, fence_id) = (owner.link, fence.id);
     rig.send(link, fence, Slice::default());
-    let list = owner.request(RequestBody::Chunks {
+    let list = owner.request(RequestBody::Chunks(ChunksRequest {
         from: ChunkIndex(0),
         core: 0,
         cores: 1,
         groups: 1,
-    });
+    }));
     let list_id = list.id;
     let mut held = Vec::new();
     let mut list = Some(list);
@@ -449,7 +453,7 @@ fn listed_while_it_goes(faults: Faults) {
                 rig.send(link, list.take().expect("once"), Slice::default());
             }
             if let Some(told) = rig.take(link, list_id) {
-                let Ok(AnswerBody::Chunks { chunks, more: None }) = told.answer.result else {
+                let Ok(AnswerBody::Chunks(ChunksAnswer { chunks, more: None })) = told.answer.result else {
                     panic!("a list was answered with {:?}", told.answer.result);
                 };
                 break 'found chunks;
@@ -465,9 +469,9 @@ fn listed_while_it_goes(faults: Faults) {
     // What a chunk is that is on its way out cannot be asked; those that are gone already are not there.
     let mut going = 0;
     for chunk in (0..10).filter(|chunk| !found.iter().any(|state| state.chunk.0 == *chunk)) {
-        let open = owner.request(RequestBody::Open {
+        let open = owner.request(RequestBody::Open(OpenRequest {
             chunk: ChunkIndex(chunk),
-        });
+        }));
         let open_id = open.id;
         rig.send(link, open, Slice::default());
         let told = rig.take(link, open_id).expect("at once");
@@ -579,10 +583,10 @@ fn a_chunk_that_goes_and_comes_again_while_a_checkpoint_is_written_is_there_once
     (0..3).for_each(|_| pass(&mut rig));
     // New ones take the places that came free last, then the first ones come again.
     for chunk in (5000..5000 + swept).chain(0..8) {
-        let join = owner.request(RequestBody::Join {
+        let join = owner.request(RequestBody::Join(JoinRequest {
             chunk: ChunkIndex(chunk),
             at: version(1, 1),
-        });
+        }));
         rig.send(owner.link, join, Slice::default());
     }
     pass(&mut rig);

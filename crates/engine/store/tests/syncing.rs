@@ -7,7 +7,11 @@ mod common;
 
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, State};
-use amita_types::message::{AnswerBody, Expect, Mend, Problem, Refusal, RequestBody};
+use amita_types::message::{
+    AnswerBody, ClearRequest, Expect, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest,
+    OpenedAnswer, Problem, ReadRequest, Refusal, RequestBody, RetainRequest, VerifiedAnswer, VerifyRequest,
+    WholeRequest,
+};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, RequestId, SnapshotId, Version, crc32c};
 use common::check::is_clean;
 use common::cuts::{Effort, Tally, cut_everywhere};
@@ -236,12 +240,12 @@ impl Game {
         for block in first..first + count {
             next.blocks[usize::from(block)] = (next.version, None);
         }
-        let body = RequestBody::Clear {
+        let body = RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(chunk as u64),
             range: BlockRange::new(first, count),
             version: next.version,
             previous,
-        };
+        });
         self.send(rig, chunk, body, &[], Some(next), Ok(AnswerBody::Done));
     }
 
@@ -261,15 +265,22 @@ impl Game {
     fn join(&mut self, rig: &mut Rig, chunk: usize) {
         let last = self.histories[chunk].last().clone();
         let at = self.any_version(last.version);
-        let body = RequestBody::Join {
+        let body = RequestBody::Join(JoinRequest {
             chunk: ChunkIndex(chunk as u64),
             at,
-        };
+        });
         let own =
             last.version > Version::NONE && last.version.generation() == self.asker.generation && at <= last.version;
         if at == last.version || own {
             let incomplete = last.incomplete;
-            return self.send(rig, chunk, body, &[], None, Ok(AnswerBody::Joined { incomplete }));
+            return self.send(
+                rig,
+                chunk,
+                body,
+                &[],
+                None,
+                Ok(AnswerBody::Joined(JoinedAnswer { incomplete })),
+            );
         }
         if !self.asker.syncing && last.incomplete.is_none() {
             let what = Problem::Members;
@@ -283,7 +294,14 @@ impl Game {
             incomplete,
             ..last
         };
-        self.send(rig, chunk, body, &[], Some(next), Ok(AnswerBody::Joined { incomplete }));
+        self.send(
+            rig,
+            chunk,
+            body,
+            &[],
+            Some(next),
+            Ok(AnswerBody::Joined(JoinedAnswer { incomplete })),
+        );
     }
 
     fn mend(&mut self, rig: &mut Rig, chunk: usize) {
@@ -339,12 +357,19 @@ impl Game {
         if entries.is_empty() {
             return;
         }
-        let body = RequestBody::Mend {
+        let body = RequestBody::Mend(MendRequest {
             chunk: ChunkIndex(chunk as u64),
             entries,
-        };
+        });
         let next = changed.then_some(next);
-        self.send(rig, chunk, body, &payload, next, Ok(AnswerBody::Mended { skipped }));
+        self.send(
+            rig,
+            chunk,
+            body,
+            &payload,
+            next,
+            Ok(AnswerBody::Mended(MendedAnswer { skipped })),
+        );
     }
 
     fn whole(&mut self, rig: &mut Rig, chunk: usize) {
@@ -354,10 +379,10 @@ impl Game {
         } else {
             last.version
         };
-        let body = RequestBody::Whole {
+        let body = RequestBody::Whole(WholeRequest {
             chunk: ChunkIndex(chunk as u64),
             version,
-        };
+        });
         if version != last.version {
             let current = last.version;
             return self.send(rig, chunk, body, &[], None, Err(Refusal::WrongPredecessor { current }));
@@ -373,11 +398,11 @@ impl Game {
     /// A store that is away serves nothing.
     fn read(&mut self, rig: &mut Rig, chunk: usize) {
         if self.asker.syncing {
-            let body = RequestBody::Read {
+            let body = RequestBody::Read(ReadRequest {
                 chunk: ChunkIndex(chunk as u64),
                 range: BlockRange::new(0, 1),
                 least: Version::NONE,
-            };
+            });
             self.send(rig, chunk, body, &[], None, Err(Refusal::Incomplete));
         }
     }
@@ -388,13 +413,13 @@ impl Game {
             self.newest += 1;
             return;
         }
-        let body = RequestBody::Keep {
+        let body = RequestBody::Keep(RetainRequest {
             chunk: ChunkIndex(chunk as u64),
             head: true,
             above: SnapshotId::HEAD,
             to: SnapshotId(self.newest),
             live: Vec::new(),
-        };
+        });
         self.send(rig, chunk, body, &[], None, Ok(AnswerBody::Done));
     }
 
@@ -523,21 +548,21 @@ fn content(host: &mut impl Host, asker: &mut Asker) -> Vec<Found> {
     (0..CHUNKS as u64)
         .map(|chunk| {
             let chunk = ChunkIndex(chunk);
-            let request = asker.request(RequestBody::Open { chunk });
+            let request = asker.request(RequestBody::Open(OpenRequest { chunk }));
             let opened = asker.ask(host, request, Slice::default()).answer.result;
-            let Ok(AnswerBody::Opened { version, incomplete }) = opened else {
+            let Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete })) = opened else {
                 panic!("{opened:?}")
             };
             let mut all = Vec::new();
             let mut from = Some(BlockIndex(0));
             while let Some(at) = from {
-                let request = asker.request(RequestBody::Verify {
+                let request = asker.request(RequestBody::Verify(VerifyRequest {
                     chunk,
                     from: at,
                     least: version,
-                });
+                }));
                 let told = asker.ask(host, request, Slice::default()).answer.result;
-                let Ok(AnswerBody::Verified { entries, damaged, more }) = told else {
+                let Ok(AnswerBody::Verified(VerifiedAnswer { entries, damaged, more })) = told else {
                     panic!("{told:?}")
                 };
                 assert_eq!(damaged, vec![]);

@@ -72,180 +72,244 @@ pub struct Request {
 /// What a store is asked to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestBody {
-    /// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
-    /// everything accepted under an older generation first. Equal to what the store has: answered at once. A *newer
-    /// generation* waits until the promise given to the old owner has run out or was given back (R4), an older one is
-    /// refused.
-    Fence {
-        /// The gateway that owns the generation.
-        owner: NodeId,
-        /// The group's in-sync set at this epoch.
-        in_sync: Vec<StoreId>,
-        /// The stores that are being brought up to date at this epoch: they get every write and serve nothing (R2).
-        syncing: Vec<StoreId>,
-        /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
-        blocks_per_chunk: u16,
-        /// The generation whose owner has handed the volume over: it serves nothing any more, so that what this store
-        /// has promised to exactly this generation need not be waited for. (An older one's owner may still read by it.)
-        given_back: Option<Generation>,
-    },
-    /// What version of this chunk do you hold?
-    Open {
-        /// The chunk.
-        chunk: ChunkIndex,
-    },
-    /// Write the payload. Applied only onto exactly `previous` (R1); an identical version that is already applied is
-    /// answered once durable (R8).
-    Write {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// First byte, inside the chunk. Need not be a multiple of the block: the store reads, merges and writes.
-        offset_bytes: u32,
-        /// Bytes; equals the payload's length; at most `MAX_IO_BYTES`.
-        length_bytes: u32,
-        /// This write's version.
-        version: Version,
-        /// The version that it follows.
-        previous: Version,
-        /// CRC-32C of each piece.
-        sums: Sums,
-    },
-    /// Unmap blocks: they read as zeros. Leaves a versioned entry. Any range inside the chunk; no payload.
-    Clear {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// The blocks.
-        range: BlockRange,
-        /// This write's version.
-        version: Version,
-        /// The version that it follows.
-        previous: Version,
-    },
-    /// Read whole blocks, at most `MAX_IO_BLOCKS`.
-    Read {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// The blocks.
-        range: BlockRange,
-        /// A store whose chunk is older refuses (R8).
-        least: Version,
-    },
-    /// List the entries whose version is above `since`, in order of their block, from block `from` on. For a
-    /// roll-forward (R6).
-    Changes {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// Entries above this one only.
-        since: Version,
-        /// The first block to list.
-        from: BlockIndex,
-    },
-    /// One part of a roll-forward of the chunk from `previous` to `version`. Parts are kept in memory until the one
-    /// with `last`; then all of them are applied by one record, or none (R6). The payload holds the blocks of the
-    /// entries that have data, in their order.
-    Roll {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// The version that the chunk gets.
-        version: Version,
-        /// The version that the member has now.
-        previous: Version,
-        /// The entries of this part.
-        entries: Vec<Change>,
-        /// The first part empties what an earlier attempt left.
-        first: bool,
-        /// With this part the roll-forward is whole.
-        last: bool,
-    },
-    /// Of the chunk's snapshots above `above` and up to `to` keep those that `live` names, and the chunk itself if `head`
-    /// is set. What is kept for several snapshots, some of them outside these bounds, stays. Space that nothing else
-    /// holds returns. May be asked again and again: it says what is to be, not what is to be done.
-    Keep {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// Does the volume itself live on?
-        head: bool,
-        /// Snapshots above this one are meant; itself a live one, or 0.
-        above: SnapshotId,
-        /// Up to and with this one.
-        to: SnapshotId,
-        /// Those of them that can still be read; ascending; at most [`MAX_SNAPSHOTS`].
-        live: Vec<SnapshotId>,
-    },
-    /// Make the chunk, which was never written, what the chunk of the same index of volume `origin` was at snapshot `at`.
-    /// No data is copied: both use the same slots. It gets the version that the origin had then, so the volume's first
-    /// generation must not be below the origin's. Where the origin has no such chunk, nothing is made.
-    Clone {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// The volume that it comes from; its chunks lie in the same groups (rule D8).
-        origin: VolumeId,
-        /// Which of its snapshots.
-        at: SnapshotId,
-    },
+    /// [`FenceRequest`]
+    Fence(FenceRequest),
+    /// [`OpenRequest`]
+    Open(OpenRequest),
+    /// [`WriteRequest`]
+    Write(WriteRequest),
+    /// [`ClearRequest`]
+    Clear(ClearRequest),
+    /// [`ReadRequest`]
+    Read(ReadRequest),
+    /// [`ChangesRequest`]
+    Changes(ChangesRequest),
+    /// [`RollRequest`]
+    Roll(RollRequest),
+    /// [`RetainRequest`]
+    Keep(RetainRequest),
+    /// [`CloneRequest`]
+    Clone(CloneRequest),
     /// Nothing but a promise is wanted (R4).
     Confirm,
-    /// Credits (R7): some are given back that are not needed at present, or more are wanted.
-    Settle {
-        /// Blocks that a write waits for; 0: nothing waits.
-        want: u32,
-        /// Blocks that the sender's account is to have less. It has taken them out of its own count before it sent this, so
-        /// that what is behind this on the link rests on the rest.
-        back: u32,
-    },
-    /// List the volume's chunks of the scope's group that the store holds, in order of their index.
-    Chunks {
-        /// The first index to list.
-        from: ChunkIndex,
-        /// Only chunks that core `core` of `cores` sequences ([`crate::ChunkId::core`]).
-        core: u16,
-        /// See `core`.
-        cores: u16,
-        /// Groups of the pool: a power of two; chunks of other groups than the scope's are not listed.
-        groups: u32,
-    },
-    /// The chunk's history goes on here from version `at`: to a member that is being brought up to date, before the first
-    /// write of the chunk. Where the store is whole at `at`, it stays so; where it has that version in the asker's own
-    /// history already, nothing is done; else the chunk is durably *incomplete* since the version at which it was whole
-    /// (R5), and takes writes from `at` on.
-    Join {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// The version that the next write names as its predecessor.
-        at: Version,
-    },
-    /// Replace entries, each only where it is exactly as expected (R5); the versions of the chunk stay. For resync and
-    /// repair. The payload holds the blocks of the entries that put data, in their order.
-    Mend {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// In order of their block; at most [`MAX_CHANGES`].
-        entries: Vec<Mend>,
-    },
-    /// The chunk holds everything up to the version that it has got to by the requests before this one: it is whole.
-    Whole {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// That version; another one is refused as `WrongPredecessor`.
-        version: Version,
-    },
-    /// Read the blocks from `from` on from the disk and check them; list their entries. For scrubbing: nothing of the data
-    /// travels. At most [`MAX_CHANGES`] blocks are looked at by one request.
-    Verify {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// The first block to look at.
-        from: BlockIndex,
-        /// As of at least this version.
-        least: Version,
-    },
-    /// Which blocks of a chunk are allocated?
-    Allocation {
-        /// The chunk.
-        chunk: ChunkIndex,
-        /// As of at least this version.
-        least: Version,
-    },
+    /// [`SettleRequest`]
+    Settle(SettleRequest),
+    /// [`ChunksRequest`]
+    Chunks(ChunksRequest),
+    /// [`JoinRequest`]
+    Join(JoinRequest),
+    /// [`MendRequest`]
+    Mend(MendRequest),
+    /// [`WholeRequest`]
+    Whole(WholeRequest),
+    /// [`VerifyRequest`]
+    Verify(VerifyRequest),
+    /// [`AllocationRequest`]
+    Allocation(AllocationRequest),
+}
+
+/// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
+/// everything accepted under an older generation first. Equal to what the store has: answered at once. A *newer
+/// generation* waits until the promise given to the old owner has run out or was given back (R4), an older one is
+/// refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FenceRequest {
+    /// The gateway that owns the generation.
+    pub owner: NodeId,
+    /// The group's in-sync set at this epoch.
+    pub in_sync: Vec<StoreId>,
+    /// The stores that are being brought up to date at this epoch: they get every write and serve nothing (R2).
+    pub syncing: Vec<StoreId>,
+    /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
+    pub blocks_per_chunk: u16,
+    /// The generation whose owner has handed the volume over: it serves nothing any more, so that what this store
+    /// has promised to exactly this generation need not be waited for. (An older one's owner may still read by it.)
+    pub given_back: Option<Generation>,
+}
+
+/// What version of this chunk do you hold?
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+}
+
+/// Write the payload. Applied only onto exactly `previous` (R1); an identical version that is already applied is
+/// answered once durable (R8).
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// First byte, inside the chunk. Need not be a multiple of the block: the store reads, merges and writes.
+    pub offset_bytes: u32,
+    /// Bytes; equals the payload's length; at most `MAX_IO_BYTES`.
+    pub length_bytes: u32,
+    /// This write's version.
+    pub version: Version,
+    /// The version that it follows.
+    pub previous: Version,
+    /// CRC-32C of each piece.
+    pub sums: Sums,
+}
+
+/// Unmap blocks: they read as zeros. Leaves a versioned entry. Any range inside the chunk; no payload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClearRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The blocks.
+    pub range: BlockRange,
+    /// This write's version.
+    pub version: Version,
+    /// The version that it follows.
+    pub previous: Version,
+}
+
+/// Read whole blocks, at most `MAX_IO_BLOCKS`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReadRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The blocks.
+    pub range: BlockRange,
+    /// A store whose chunk is older refuses (R8).
+    pub least: Version,
+}
+
+/// List the entries whose version is above `since`, in order of their block, from block `from` on. For a
+/// roll-forward (R6).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangesRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// Entries above this one only.
+    pub since: Version,
+    /// The first block to list.
+    pub from: BlockIndex,
+}
+
+/// One part of a roll-forward of the chunk from `previous` to `version`. Parts are kept in memory until the one
+/// with `last`; then all of them are applied by one record, or none (R6). The payload holds the blocks of the
+/// entries that have data, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RollRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The version that the chunk gets.
+    pub version: Version,
+    /// The version that the member has now.
+    pub previous: Version,
+    /// The entries of this part.
+    pub entries: Vec<Change>,
+    /// The first part empties what an earlier attempt left.
+    pub first: bool,
+    /// With this part the roll-forward is whole.
+    pub last: bool,
+}
+
+/// Of the chunk's snapshots above `above` and up to `to` keep those that `live` names, and the chunk itself if `head`
+/// is set. What is kept for several snapshots, some of them outside these bounds, stays. Space that nothing else
+/// holds returns. May be asked again and again: it says what is to be, not what is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetainRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// Does the volume itself live on?
+    pub head: bool,
+    /// Snapshots above this one are meant; itself a live one, or 0.
+    pub above: SnapshotId,
+    /// Up to and with this one.
+    pub to: SnapshotId,
+    /// Those of them that can still be read; ascending; at most [`MAX_SNAPSHOTS`].
+    pub live: Vec<SnapshotId>,
+}
+
+/// Make the chunk, which was never written, what the chunk of the same index of volume `origin` was at snapshot `at`.
+/// No data is copied: both use the same slots. It gets the version that the origin had then, so the volume's first
+/// generation must not be below the origin's. Where the origin has no such chunk, nothing is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CloneRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The volume that it comes from; its chunks lie in the same groups (rule D8).
+    pub origin: VolumeId,
+    /// Which of its snapshots.
+    pub at: SnapshotId,
+}
+
+/// Credits (R7): some are given back that are not needed at present, or more are wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SettleRequest {
+    /// Blocks that a write waits for; 0: nothing waits.
+    pub want: u32,
+    /// Blocks that the sender's account is to have less. It has taken them out of its own count before it sent this, so
+    /// that what is behind this on the link rests on the rest.
+    pub back: u32,
+}
+
+/// List the volume's chunks of the scope's group that the store holds, in order of their index.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChunksRequest {
+    /// The first index to list.
+    pub from: ChunkIndex,
+    /// Only chunks that core `core` of `cores` sequences ([`crate::ChunkId::core`]).
+    pub core: u16,
+    /// See `core`.
+    pub cores: u16,
+    /// Groups of the pool: a power of two; chunks of other groups than the scope's are not listed.
+    pub groups: u32,
+}
+
+/// The chunk's history goes on here from version `at`: to a member that is being brought up to date, before the first
+/// write of the chunk. Where the store is whole at `at`, it stays so; where it has that version in the asker's own
+/// history already, nothing is done; else the chunk is durably *incomplete* since the version at which it was whole
+/// (R5), and takes writes from `at` on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JoinRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The version that the next write names as its predecessor.
+    pub at: Version,
+}
+
+/// Replace entries, each only where it is exactly as expected (R5); the versions of the chunk stay. For resync and
+/// repair. The payload holds the blocks of the entries that put data, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MendRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// In order of their block; at most [`MAX_CHANGES`].
+    pub entries: Vec<Mend>,
+}
+
+/// The chunk holds everything up to the version that it has got to by the requests before this one: it is whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WholeRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// That version; another one is refused as `WrongPredecessor`.
+    pub version: Version,
+}
+
+/// Read the blocks from `from` on from the disk and check them; list their entries. For scrubbing: nothing of the data
+/// travels. At most [`MAX_CHANGES`] blocks are looked at by one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VerifyRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The first block to look at.
+    pub from: BlockIndex,
+    /// As of at least this version.
+    pub least: Version,
+}
+
+/// Which blocks of a chunk are allocated?
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AllocationRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// As of at least this version.
+    pub least: Version,
 }
 
 /// A block's entry, as it travels in a roll-forward.
@@ -328,68 +392,104 @@ pub struct Answer {
 pub enum AnswerBody {
     /// The fence is durable and all that was accepted under older generations is durable or dropped.
     Fenced,
-    /// The chunk's version, and whether the store holds it whole (R5).
-    Opened {
-        /// [`Version::NONE`] where the store has no such chunk.
-        version: Version,
-        /// Where it is incomplete (R5): the version at which it was last whole. Such a copy never counts as the longest.
-        incomplete: Option<Version>,
-    },
+    /// [`OpenedAnswer`]
+    Opened(OpenedAnswer),
     /// Durable: `Write`, `Clear` and the last part of a `Roll`; an earlier part of a `Roll` is only kept.
     Done,
-    /// The blocks asked for are the payload; or, where all of them are unmapped, the payload is empty.
-    Data {
-        /// The newest version among the entries of the blocks (R3).
-        version: Version,
-        /// CRC-32C of each block; empty with an empty payload.
-        sums: Sums,
-    },
-    /// Entries of the chunk.
-    Changes {
-        /// In order of their block.
-        entries: Vec<Change>,
-        /// Ask again from here, if given.
-        more: Option<BlockIndex>,
-    },
+    /// [`DataAnswer`]
+    Data(DataAnswer),
+    /// [`ChangesAnswer`]
+    Changes(ChangesAnswer),
     /// Only the promise was wanted.
     Confirmed,
-    /// Answer to [`RequestBody::Settle`].
-    Settled {
-        /// There is not as much as is wanted, and nothing is on its way back: the store is full. Else the answer's credits
-        /// are what can be granted now; where that is too little, it is worth asking again.
-        full: bool,
-    },
-    /// Chunks.
-    Chunks {
-        /// In order of their index; at most [`MAX_LISTED_CHUNKS`].
-        chunks: Vec<ChunkState>,
-        /// Ask again from here, if given.
-        more: Option<ChunkIndex>,
-    },
-    /// The chunk's history goes on at the version asked for, durably.
-    Joined {
-        /// Where the chunk is incomplete: the version at which it was last whole. `None`: it is whole.
-        incomplete: Option<Version>,
-    },
-    /// Entries were replaced, durably, but for those that were not as expected.
-    Mended {
-        /// Their blocks, in order.
-        skipped: Vec<BlockIndex>,
-    },
-    /// Blocks were read and checked.
-    Verified {
-        /// The entries of the blocks looked at, in order of their block; blocks that were never written have none.
-        entries: Vec<Change>,
-        /// Those whose data is damaged or cannot be read; or whose entry is lost.
-        damaged: Vec<BlockIndex>,
-        /// Ask again from here, if given.
-        more: Option<BlockIndex>,
-    },
-    /// One bit a block, little-endian, set where the block has data.
-    Allocation {
-        /// The bitmap: `MAX_BLOCKS_PER_CHUNK / 64` words.
-        allocated: Box<[u64; 16]>,
-    },
+    /// [`SettledAnswer`]
+    Settled(SettledAnswer),
+    /// [`ChunksAnswer`]
+    Chunks(ChunksAnswer),
+    /// [`JoinedAnswer`]
+    Joined(JoinedAnswer),
+    /// [`MendedAnswer`]
+    Mended(MendedAnswer),
+    /// [`VerifiedAnswer`]
+    Verified(VerifiedAnswer),
+    /// [`AllocationAnswer`]
+    Allocation(AllocationAnswer),
+}
+
+/// The chunk's version, and whether the store holds it whole (R5).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenedAnswer {
+    /// [`Version::NONE`] where the store has no such chunk.
+    pub version: Version,
+    /// Where it is incomplete (R5): the version at which it was last whole. Such a copy never counts as the longest.
+    pub incomplete: Option<Version>,
+}
+
+/// The blocks asked for are the payload; or, where all of them are unmapped, the payload is empty.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataAnswer {
+    /// The newest version among the entries of the blocks (R3).
+    pub version: Version,
+    /// CRC-32C of each block; empty with an empty payload.
+    pub sums: Sums,
+}
+
+/// Entries of the chunk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangesAnswer {
+    /// In order of their block.
+    pub entries: Vec<Change>,
+    /// Ask again from here, if given.
+    pub more: Option<BlockIndex>,
+}
+
+/// Answer to [`RequestBody::Settle`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SettledAnswer {
+    /// There is not as much as is wanted, and nothing is on its way back: the store is full. Else the answer's credits
+    /// are what can be granted now; where that is too little, it is worth asking again.
+    pub full: bool,
+}
+
+/// Chunks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChunksAnswer {
+    /// In order of their index; at most [`MAX_LISTED_CHUNKS`].
+    pub chunks: Vec<ChunkState>,
+    /// Ask again from here, if given.
+    pub more: Option<ChunkIndex>,
+}
+
+/// The chunk's history goes on at the version asked for, durably.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JoinedAnswer {
+    /// Where the chunk is incomplete: the version at which it was last whole. `None`: it is whole.
+    pub incomplete: Option<Version>,
+}
+
+/// Entries were replaced, durably, but for those that were not as expected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MendedAnswer {
+    /// Their blocks, in order.
+    pub skipped: Vec<BlockIndex>,
+}
+
+/// Blocks were read and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VerifiedAnswer {
+    /// The entries of the blocks looked at, in order of their block; blocks that were never written have none.
+    pub entries: Vec<Change>,
+    /// Those whose data is damaged or cannot be read; or whose entry is lost.
+    pub damaged: Vec<BlockIndex>,
+    /// Ask again from here, if given.
+    pub more: Option<BlockIndex>,
+}
+
+/// One bit a block, little-endian, set where the block has data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocationAnswer {
+    /// The bitmap: `MAX_BLOCKS_PER_CHUNK / 64` words.
+    pub allocated: Box<[u64; 16]>,
 }
 
 /// Why a store did not do it. Nothing was changed.

@@ -19,7 +19,9 @@ use crate::random::Random;
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_reactor::{Slice, Time};
 use amita_store::LinkId;
-use amita_types::message::{Request, RequestBody, Scope};
+use amita_types::message::{
+    ClearRequest, FenceRequest, OpenRequest, ReadRequest, Request, RequestBody, Scope, SettleRequest, WriteRequest,
+};
 use amita_types::{
     BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId, SnapshotId, Version,
     VolumeId,
@@ -228,13 +230,13 @@ impl Player {
     }
 
     fn fence_body(&self) -> RequestBody {
-        RequestBody::Fence {
+        RequestBody::Fence(FenceRequest {
             syncing: Vec::new(),
             owner: NodeId(1),
             in_sync: [super::STORE].into_iter().collect(),
             blocks_per_chunk: self.profile.blocks_per_chunk,
             given_back: None,
-        }
+        })
     }
 
     /// Does the next thing. To be called after every step of the world.
@@ -321,17 +323,17 @@ impl Player {
             let version = last.next(Generation(self.fenced.0 - 1));
             let range = BlockRange::new(0, 1);
             let body = match version {
-                Some(version) if self.random.percent(50) => RequestBody::Clear {
+                Some(version) if self.random.percent(50) => RequestBody::Clear(ClearRequest {
                     chunk: ChunkIndex(chunk),
                     range,
                     version,
                     previous: last,
-                },
-                _ => RequestBody::Read {
+                }),
+                _ => RequestBody::Read(ReadRequest {
                     chunk: ChunkIndex(chunk),
                     range,
                     least: Version::NONE,
-                },
+                }),
             };
             self.ask(service, Asked::OldFence, body, Slice::default());
             self.hit("solo.old_owner");
@@ -375,12 +377,12 @@ impl Player {
         let next = |version: Version| version.next(self.generation).expect("a run is short");
         let previous = next(self.lines[chunk as usize].last());
         let (version, range) = (next(previous), BlockRange::new(0, 1));
-        let body = RequestBody::Clear {
+        let body = RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(chunk),
             range,
             version,
             previous,
-        };
+        });
         self.ask(service, Asked::Gap { chunk }, body, Slice::default());
         self.hit("solo.gap");
     }
@@ -397,11 +399,11 @@ impl Player {
     fn read_range(&mut self, service: &mut StoreService, chunk: u64, range: BlockRange, after_open: Option<usize>) {
         let line = &self.lines[chunk as usize];
         let least = line.acknowledged;
-        let body = RequestBody::Read {
+        let body = RequestBody::Read(ReadRequest {
             chunk: ChunkIndex(chunk),
             range,
             least: line.version_at(least),
-        };
+        });
         self.ask(
             service,
             Asked::Read {
@@ -461,7 +463,7 @@ impl Player {
                     self.ask(
                         service,
                         Asked::Settle,
-                        RequestBody::Settle { want, back },
+                        RequestBody::Settle(SettleRequest { want, back }),
                         Slice::default(),
                     );
                     self.hit("solo.credit_wait");
@@ -484,12 +486,12 @@ impl Player {
         let chunk = ChunkIndex(chunk);
         if entry.stamp == Stamp::ZERO {
             return (
-                RequestBody::Clear {
+                RequestBody::Clear(ClearRequest {
                     chunk,
                     range: entry.blocks(),
                     version,
                     previous,
-                },
+                }),
                 Slice::default(),
                 version,
             );
@@ -499,14 +501,14 @@ impl Player {
         stamp::fill(&mut bytes, chunk.0 as u32, Sector(u64::from(entry.first)), entry.stamp);
         let sums = piece_sums(offset_bytes, &bytes);
         let length_bytes = bytes.len() as u32;
-        let body = RequestBody::Write {
+        let body = RequestBody::Write(WriteRequest {
             chunk,
             offset_bytes,
             length_bytes,
             version,
             previous,
             sums,
-        };
+        });
         (body, Slice::copy_from(&bytes), version)
     }
 
@@ -558,9 +560,9 @@ impl Player {
 
     fn open_chunks(&mut self, service: &mut StoreService) {
         for chunk in 0..self.profile.chunks {
-            let body = RequestBody::Open {
+            let body = RequestBody::Open(OpenRequest {
                 chunk: ChunkIndex(chunk),
-            };
+            });
             self.ask(service, Asked::Open { chunk }, body, Slice::default());
         }
     }

@@ -8,7 +8,10 @@ use super::control::{get_generation, no_payload};
 use super::request::{CHANGE_BYTES, get_changes, get_sums, put_changes, put_sums};
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind, Prefix};
-use amita_types::message::{Answer, AnswerBody, MAX_CHANGES, Problem, Refusal};
+use amita_types::message::{
+    AllocationAnswer, Answer, AnswerBody, ChangesAnswer, DataAnswer, MAX_CHANGES, OpenedAnswer, Problem, Refusal,
+    SettledAnswer,
+};
 use amita_types::{
     BLOCK_BYTES, BlockIndex, Epoch, Generation, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, RequestId, StoreId, Version,
 };
@@ -72,7 +75,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
         promise_ms,
     }
     .put(out);
-    if !matches!(answer.result, Ok(AnswerBody::Data { .. })) {
+    if !matches!(answer.result, Ok(AnswerBody::Data(_))) {
         no_payload(payload_bytes)?;
     }
     let body = match &answer.result {
@@ -84,7 +87,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
     };
     Ok(match body {
         AnswerBody::Fenced => Kind::Fenced,
-        AnswerBody::Opened { version, incomplete } => {
+        AnswerBody::Opened(OpenedAnswer { version, incomplete }) => {
             let (incomplete, is_incomplete) = put_incomplete(*incomplete);
             RawOpened {
                 version: version.0,
@@ -95,7 +98,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             Kind::Opened
         }
         AnswerBody::Done => Kind::Done,
-        AnswerBody::Data { version, sums } => {
+        AnswerBody::Data(DataAnswer { version, sums }) => {
             let expected = sums.len() * BLOCK_BYTES as usize;
             if payload_bytes != expected || sums.len() > MAX_IO_BLOCKS as usize {
                 return Err(EncodeError::Payload {
@@ -107,27 +110,26 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             put_sums(out, sums);
             Kind::Data
         }
-        AnswerBody::Changes { entries, more } => {
+        AnswerBody::Changes(ChangesAnswer { entries, more }) => {
             let more = put_more(*more)?;
             RawListed { more }.put(out);
             put_changes(out, entries)?;
             Kind::Listed
         }
         AnswerBody::Confirmed => Kind::Confirmed,
-        &AnswerBody::Settled { full } => {
+        &AnswerBody::Settled(SettledAnswer { full }) => {
             RawSettled { full: u8::from(full) }.put(out);
             Kind::Settled
         }
-        AnswerBody::Allocation { allocated } => {
+        AnswerBody::Allocation(AllocationAnswer { allocated }) => {
             for word in allocated.iter() {
                 out.extend_from_slice(&word.to_le_bytes());
             }
             Kind::Allocated
         }
-        AnswerBody::Chunks { .. }
-        | AnswerBody::Joined { .. }
-        | AnswerBody::Mended { .. }
-        | AnswerBody::Verified { .. } => resync::put(out, body)?,
+        AnswerBody::Chunks(_) | AnswerBody::Joined(_) | AnswerBody::Mended(_) | AnswerBody::Verified(_) => {
+            resync::put(out, body)?
+        }
     })
 }
 
@@ -215,10 +217,10 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
         Kind::Opened => {
             let raw = RawOpened::get(&mut reader)?;
             reader.end()?;
-            AnswerBody::Opened {
+            AnswerBody::Opened(OpenedAnswer {
                 version: Version(raw.version),
                 incomplete: get_incomplete(raw.incomplete, raw.is_incomplete)?,
-            }
+            })
         }
         Kind::Done => {
             reader.end()?;
@@ -234,18 +236,18 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
                 });
             }
             let sums = get_sums(reader, bytes / BLOCK_BYTES as usize)?;
-            AnswerBody::Data {
+            AnswerBody::Data(DataAnswer {
                 version: Version(raw.version),
                 sums,
-            }
+            })
         }
         Kind::Listed => {
             let raw = RawListed::get(&mut reader)?;
             let more = (raw.more != NO_MORE).then_some(BlockIndex(raw.more));
-            AnswerBody::Changes {
+            AnswerBody::Changes(ChangesAnswer {
                 entries: get_changes(reader)?,
                 more,
-            }
+            })
         }
         Kind::Confirmed => {
             reader.end()?;
@@ -255,7 +257,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             let RawSettled { full } = RawSettled::get(&mut reader)?;
             reader.end()?;
             match full {
-                0 | 1 => AnswerBody::Settled { full: full == 1 },
+                0 | 1 => AnswerBody::Settled(SettledAnswer { full: full == 1 }),
                 other => {
                     return Err(DecodeError::Field {
                         field: "is the store full",
@@ -270,7 +272,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
                 *word = u64::from_le_bytes(*reader.array()?);
             }
             reader.end()?;
-            AnswerBody::Allocation { allocated }
+            AnswerBody::Allocation(AllocationAnswer { allocated })
         }
         _ => resync::get(prefix, reader)?,
     })

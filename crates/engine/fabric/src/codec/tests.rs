@@ -184,7 +184,7 @@ fn what_no_receiver_would_accept_is_not_sent() {
     let Message::Request(mut write) = golden::write() else {
         panic!("a request")
     };
-    let RequestBody::Write { sums, .. } = &mut write.body else {
+    let RequestBody::Write(WriteRequest { sums, .. }) = &mut write.body else {
         panic!("a write")
     };
     sums.push(1);
@@ -230,5 +230,5 @@ fn the_specification_lists_every_kind() {
     }
 }
 
-use amita_types::message::RequestBody;
+use amita_types::message::{RequestBody, WriteRequest};
 use amita_types::{Generation, VolumeId};

@@ -1,5 +1,5 @@
 use super::*;
-use amita_types::message::Scope;
+use amita_types::message::{ChunksRequest, OpenRequest, Scope, VerifyRequest};
 use amita_types::{
     BlockIndex, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, PoolId, RequestId, SnapshotId, StoreId, Version,
     VolumeId,
@@ -60,15 +60,18 @@ fn what_lists_is_charged_its_longest_answer() {
     };
     let chunk = ChunkIndex(1);
     let (from, least) = (BlockIndex(0), Version::NONE);
-    assert_eq!(of(RequestBody::Open { chunk }), 128);
-    assert_eq!(of(RequestBody::Verify { chunk, from, least }), 128 + 1024);
+    assert_eq!(of(RequestBody::Open(OpenRequest { chunk })), 128);
+    assert_eq!(
+        of(RequestBody::Verify(VerifyRequest { chunk, from, least })),
+        128 + 1024
+    );
     let (core, cores, groups) = (0, 1, 8);
-    let chunks = RequestBody::Chunks {
+    let chunks = RequestBody::Chunks(ChunksRequest {
         from: chunk,
         core,
         cores,
         groups,
-    };
+    });
     assert_eq!(of(chunks), 128 + 8192);
 }
 

@@ -5,7 +5,9 @@ use amita_fabric::codec::{self, Frame, Hello, PROTOCOL_VERSION};
 use amita_fabric::{Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
 use amita_reactor::core::Service;
 use amita_reactor::{Completion, Driver, Inbox, Outbox, Outcome, Pool, Slice, SocketId, Time, Token, Wait};
-use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Scope, Sums};
+use amita_types::message::{
+    Answer, AnswerBody, DataAnswer, ReadRequest, Request, RequestBody, Scope, Sums, WriteRequest,
+};
 use amita_types::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
     Version, VolumeId,
@@ -44,14 +46,14 @@ fn request(id: u64, body: RequestBody) -> Message {
 pub fn write(id: u64, length: u32) -> (Message, Slice) {
     let bytes: Vec<u8> = (0..length).map(|at| stamp(id, at)).collect();
     let sums: Sums = bytes.chunks(BLOCK_BYTES as usize).map(amita_types::crc32c).collect();
-    let body = RequestBody::Write {
+    let body = RequestBody::Write(WriteRequest {
         chunk: ChunkIndex(id),
         offset_bytes: 0,
         length_bytes: length,
         version: Version(2),
         previous: Version(1),
         sums,
-    };
+    });
     (request(id, body), Slice::copy_from(&bytes))
 }
 
@@ -60,11 +62,11 @@ pub fn stamp(id: u64, at: u32) -> u8 {
 }
 
 pub fn read(id: u64, blocks: u16) -> (Message, Slice) {
-    let body = RequestBody::Read {
+    let body = RequestBody::Read(ReadRequest {
         chunk: ChunkIndex(id),
         range: BlockRange::new(0, blocks),
         least: Version::NONE,
-    };
+    });
     (request(id, body), Slice::default())
 }
 
@@ -74,7 +76,7 @@ pub fn confirm(id: u64) -> (Message, Slice) {
 
 /// Is the payload of this write what [`write`] made?
 pub fn is_intact(request: &Request, payload: &[u8]) -> bool {
-    let RequestBody::Write { length_bytes, sums, .. } = &request.body else {
+    let RequestBody::Write(WriteRequest { length_bytes, sums, .. }) = &request.body else {
         return payload.is_empty();
     };
     payload.len() == *length_bytes as usize
@@ -91,15 +93,15 @@ pub fn is_intact(request: &Request, payload: &[u8]) -> bool {
 /// The answer of a store that does what it is asked.
 pub fn answer(request: &Request) -> (Message, Slice) {
     let (body, payload) = match &request.body {
-        RequestBody::Read { range, .. } => {
+        RequestBody::Read(ReadRequest { range, .. }) => {
             let block = vec![request.id.0 as u8; BLOCK_BYTES as usize];
             let sums = (0..range.count).map(|_| amita_types::crc32c(&block)).collect();
             let payload = Slice::copy_from(&block.repeat(range.count.into()));
             (
-                AnswerBody::Data {
+                AnswerBody::Data(DataAnswer {
                     version: Version(1),
                     sums,
-                },
+                }),
                 payload,
             )
         }
@@ -252,7 +254,7 @@ impl Node {
                 self.most_held = (self.most_held.0.max(self.held.len()), self.most_held.1.max(bytes));
             }
             Message::Answer(answer) => {
-                if let Ok(AnswerBody::Data { sums, .. }) = &answer.result {
+                if let Ok(AnswerBody::Data(DataAnswer { sums, .. })) = &answer.result {
                     let is_right = payload.iter().all(|byte| *byte == answer.id.0 as u8);
                     self.damaged += u64::from(!is_right || payload.len() != sums.len() * BLOCK_BYTES as usize);
                 }
@@ -294,7 +296,7 @@ impl Node {
 
 fn length(request: &Request) -> usize {
     match &request.body {
-        RequestBody::Write { length_bytes, .. } => *length_bytes as usize,
+        RequestBody::Write(WriteRequest { length_bytes, .. }) => *length_bytes as usize,
         _ => 0,
     }
 }

@@ -6,7 +6,7 @@ use super::world::{BLOCKS, CHUNKS, Event, GROUPS, MS, World, store_id, volume_id
 use crate::io::IoId;
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{Request, RequestBody};
+use amita_types::message::{Request, RequestBody, WriteRequest};
 use amita_types::{BLOCK_BYTES, ChunkId, ChunkIndex, Generation};
 use std::collections::BTreeMap;
 
@@ -228,7 +228,7 @@ impl World {
 
     /// A write comes by.
     pub(super) fn note_stamps(&mut self, request: &Request, payload: &[u8]) {
-        if let RequestBody::Write { chunk, version, .. } = request.body {
+        if let RequestBody::Write(WriteRequest { chunk, version, .. }) = request.body {
             let stamp = u64::from_le_bytes(payload[..8].try_into().unwrap());
             self.stamps.insert(stamp, ((request.scope.volume, chunk.0), version));
         }

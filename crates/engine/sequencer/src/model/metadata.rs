@@ -171,7 +171,7 @@ impl World {
     pub(super) fn check_fence(&mut self, request: &Request) {
         let volume = (0..VOLUMES.len()).find(|&volume| volume_id(volume) == request.scope.volume);
         let volume = volume.expect("one of them");
-        if let RequestBody::Fence { .. } = request.body
+        if let RequestBody::Fence(_) = request.body
             && let Some(epochs) = self.raised.get(&(volume, request.scope.generation))
             && request.scope.epoch < epochs[request.scope.group.index.0 as usize]
         {

@@ -2,7 +2,10 @@
 
 use super::store::{Entry, Key, Record, Store};
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Change, ChunkState, Expect, Refusal, Request, RequestBody};
+use amita_types::message::{
+    AnswerBody, Change, ChunkState, ChunksAnswer, ChunksRequest, Expect, JoinRequest, JoinedAnswer, MendRequest,
+    MendedAnswer, Refusal, Request, RequestBody, VerifiedAnswer, VerifyRequest, WholeRequest,
+};
 use amita_types::{BLOCK_BYTES, BlockIndex, ChunkId, ChunkIndex, Version};
 use std::collections::BTreeMap;
 
@@ -31,12 +34,12 @@ impl Fix {
 
 impl Store {
     pub(super) fn list_chunks(&mut self, now: u64, link: u64, request: &Request) {
-        let RequestBody::Chunks {
+        let RequestBody::Chunks(ChunksRequest {
             from,
             core,
             cores,
             groups,
-        } = request.body
+        }) = request.body
         else {
             unreachable!()
         };
@@ -58,12 +61,12 @@ impl Store {
             .collect();
         let more = chunks.get(LISTED).map(|state| state.chunk);
         chunks.truncate(LISTED);
-        let body = AnswerBody::Chunks { chunks, more };
+        let body = AnswerBody::Chunks(ChunksAnswer { chunks, more });
         self.answer(now, link, request, Ok(body), Slice::default());
     }
 
     pub(super) fn join(&mut self, now: u64, link: u64, request: Request) {
-        let RequestBody::Join { chunk, at } = request.body else {
+        let RequestBody::Join(JoinRequest { chunk, at }) = request.body else {
             unreachable!()
         };
         let key: Key = (request.scope.volume, chunk.0);
@@ -76,7 +79,7 @@ impl Store {
         if own || whole {
             // Where that rests on what is not durable yet, the answer stands behind it in the log.
             let incomplete = held.incomplete;
-            let body = AnswerBody::Joined { incomplete };
+            let body = AnswerBody::Joined(JoinedAnswer { incomplete });
             return self.answer_behind(now, link, request, body);
         }
         let incomplete = Some(held.incomplete.unwrap_or(held.version));
@@ -86,11 +89,11 @@ impl Store {
             at,
         };
         self.accept_record(&record);
-        self.push(record, link, request, AnswerBody::Joined { incomplete });
+        self.push(record, link, request, AnswerBody::Joined(JoinedAnswer { incomplete }));
     }
 
     pub(super) fn mend(&mut self, now: u64, link: u64, request: Request, payload: &Slice) {
-        let RequestBody::Mend { chunk, entries } = &request.body else {
+        let RequestBody::Mend(MendRequest { chunk, entries }) = &request.body else {
             unreachable!()
         };
         let key: Key = (request.scope.volume, chunk.0);
@@ -136,11 +139,11 @@ impl Store {
         }
         let record = Record::Mend { chunk: key, fixes };
         self.accept_record(&record);
-        self.push(record, link, request, AnswerBody::Mended { skipped });
+        self.push(record, link, request, AnswerBody::Mended(MendedAnswer { skipped }));
     }
 
     pub(super) fn whole(&mut self, now: u64, link: u64, request: Request) {
-        let RequestBody::Whole { chunk, version } = request.body else {
+        let RequestBody::Whole(WholeRequest { chunk, version }) = request.body else {
             unreachable!()
         };
         let key: Key = (request.scope.volume, chunk.0);
@@ -154,7 +157,7 @@ impl Store {
     }
 
     pub(super) fn verify(&mut self, now: u64, link: u64, request: &Request) {
-        let RequestBody::Verify { chunk, from, least } = request.body else {
+        let RequestBody::Verify(VerifyRequest { chunk, from, least }) = request.body else {
             unreachable!()
         };
         let held = self
@@ -172,11 +175,11 @@ impl Store {
             version: entry.version,
             sum: entry.data.as_ref().map(|data| data.1),
         });
-        let body = AnswerBody::Verified {
+        let body = AnswerBody::Verified(VerifiedAnswer {
             entries: entries.collect(),
             damaged: Vec::new(),
             more: None,
-        };
+        });
         self.answer(now, link, request, Ok(body), Slice::default());
     }
 }

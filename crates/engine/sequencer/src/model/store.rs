@@ -6,7 +6,11 @@
 use super::random::Random;
 use super::resync::Fix;
 use amita_reactor::Slice;
-use amita_types::message::{Answer, AnswerBody, Change, Problem, Refusal, Request, RequestBody, Sums};
+use amita_types::message::{
+    AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ClearRequest,
+    DataAnswer, FenceRequest, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request, RequestBody,
+    RollRequest, SettleRequest, SettledAnswer, Sums, WriteRequest,
+};
 use amita_types::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, StoreId, Version, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -344,29 +348,29 @@ impl Store {
         if random.percent(self.busy_percent) {
             return self.refuse(now, link, &request, Refusal::Busy);
         }
-        if let RequestBody::Fence { .. } = &request.body {
+        if let RequestBody::Fence(_) = &request.body {
             return self.fence(now, link, request);
         }
         if scope.generation > generation || epoch != Some(scope.epoch) {
             return self.refuse(now, link, &request, Refusal::NotFenced);
         }
         match &request.body {
-            RequestBody::Fence { .. } => unreachable!(),
-            RequestBody::Open { chunk } => {
+            RequestBody::Fence(_) => unreachable!(),
+            RequestBody::Open(OpenRequest { chunk }) => {
                 let held = self.accepted.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
                 self.answer(
                     now,
                     link,
                     &request,
-                    Ok(AnswerBody::Opened {
+                    Ok(AnswerBody::Opened(OpenedAnswer {
                         version: held.version,
                         incomplete: held.incomplete,
-                    }),
+                    })),
                     Slice::default(),
                 );
             }
-            RequestBody::Write { .. } | RequestBody::Clear { .. } => self.write(now, link, request, &payload),
-            RequestBody::Read { chunk, range, least } => {
+            RequestBody::Write(_) | RequestBody::Clear(_) => self.write(now, link, request, &payload),
+            RequestBody::Read(ReadRequest { chunk, range, least }) => {
                 let held = self.durable.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
                 if !in_sync || held.incomplete.is_some() {
                     return self.refuse(now, link, &request, Refusal::Incomplete);
@@ -410,11 +414,11 @@ impl Store {
                     now,
                     link,
                     &request,
-                    Ok(AnswerBody::Data { version, sums }),
+                    Ok(AnswerBody::Data(DataAnswer { version, sums })),
                     Slice::copy_from(&bytes),
                 );
             }
-            RequestBody::Changes { chunk, since, from } => {
+            RequestBody::Changes(ChangesRequest { chunk, since, from }) => {
                 let held = self.durable.get(&(scope.volume, chunk.0)).cloned().unwrap_or_default();
                 let mut entries: Vec<Change> = held
                     .blocks
@@ -432,30 +436,36 @@ impl Store {
                     now,
                     link,
                     &request,
-                    Ok(AnswerBody::Changes { entries, more }),
+                    Ok(AnswerBody::Changes(ChangesAnswer { entries, more })),
                     Slice::default(),
                 );
             }
-            RequestBody::Roll { .. } if !in_sync => self.refuse(now, link, &request, Refusal::Incomplete),
-            RequestBody::Roll { .. } => self.roll(now, link, request, &payload),
+            RequestBody::Roll(_) if !in_sync => self.refuse(now, link, &request, Refusal::Incomplete),
+            RequestBody::Roll(_) => self.roll(now, link, request, &payload),
             RequestBody::Confirm => self.answer(now, link, &request, Ok(AnswerBody::Confirmed), Slice::default()),
-            RequestBody::Settle { want, back } => {
+            RequestBody::Settle(SettleRequest { want, back }) => {
                 let (want, back) = (u64::from(*want), u64::from(*back));
                 let credit = self.credits.entry((link, request.id.0 >> 40)).or_default();
                 assert!(back <= *credit, "R7: no sequencer has more than it was granted");
                 *credit -= back;
                 let full = want > *credit + self.free();
-                self.answer(now, link, &request, Ok(AnswerBody::Settled { full }), Slice::default());
+                self.answer(
+                    now,
+                    link,
+                    &request,
+                    Ok(AnswerBody::Settled(SettledAnswer { full })),
+                    Slice::default(),
+                );
             }
-            RequestBody::Chunks { .. } => self.list_chunks(now, link, &request),
-            RequestBody::Join { .. } => self.join(now, link, request),
-            RequestBody::Mend { .. } => self.mend(now, link, request, &payload),
-            RequestBody::Whole { .. } => self.whole(now, link, request),
-            RequestBody::Verify { .. } => self.verify(now, link, &request),
-            RequestBody::Keep { .. } | RequestBody::Clone { .. } => {
+            RequestBody::Chunks(_) => self.list_chunks(now, link, &request),
+            RequestBody::Join(_) => self.join(now, link, request),
+            RequestBody::Mend(_) => self.mend(now, link, request, &payload),
+            RequestBody::Whole(_) => self.whole(now, link, request),
+            RequestBody::Verify(_) => self.verify(now, link, &request),
+            RequestBody::Keep(_) | RequestBody::Clone(_) => {
                 unreachable!("a sequencer asks for none of them")
             }
-            RequestBody::Allocation { chunk, .. } => {
+            RequestBody::Allocation(AllocationRequest { chunk, .. }) => {
                 let held = self.durable.get(&(scope.volume, chunk.0));
                 if !in_sync || held.is_some_and(|held| held.incomplete.is_some()) {
                     return self.refuse(now, link, &request, Refusal::Incomplete);
@@ -470,7 +480,7 @@ impl Store {
                     now,
                     link,
                     &request,
-                    Ok(AnswerBody::Allocation { allocated }),
+                    Ok(AnswerBody::Allocation(AllocationAnswer { allocated })),
                     Slice::default(),
                 );
             }
@@ -478,12 +488,12 @@ impl Store {
     }
 
     fn fence(&mut self, now: u64, link: u64, request: Request) {
-        let RequestBody::Fence {
+        let RequestBody::Fence(FenceRequest {
             in_sync,
             syncing,
             given_back,
             ..
-        } = &request.body
+        }) = &request.body
         else {
             unreachable!()
         };
@@ -507,7 +517,7 @@ impl Store {
         if scope.generation < generation {
             return self.refuse(now, link, &request, Refusal::Fenced { generation });
         }
-        let RequestBody::Fence { in_sync, .. } = &request.body else {
+        let RequestBody::Fence(FenceRequest { in_sync, .. }) = &request.body else {
             unreachable!()
         };
         let in_sync = in_sync.contains(&self.id);
@@ -593,14 +603,14 @@ impl Store {
 
     fn write(&mut self, now: u64, link: u64, request: Request, payload: &Slice) {
         let (chunk, version, previous, entries) = match &request.body {
-            RequestBody::Write {
+            RequestBody::Write(WriteRequest {
                 chunk,
                 offset_bytes,
                 length_bytes,
                 version,
                 previous,
                 sums,
-            } => {
+            }) => {
                 assert_eq!(payload.len(), *length_bytes as usize);
                 let held = self.accepted.get(&(request.scope.volume, chunk.0));
                 let mut entries = Vec::new();
@@ -631,12 +641,12 @@ impl Store {
                 }
                 (*chunk, *version, *previous, entries)
             }
-            RequestBody::Clear {
+            RequestBody::Clear(ClearRequest {
                 chunk,
                 range,
                 version,
                 previous,
-            } => {
+            }) => {
                 let entries = range
                     .iter()
                     .map(|block| {
@@ -700,14 +710,14 @@ impl Store {
     }
 
     fn roll(&mut self, now: u64, link: u64, request: Request, payload: &Slice) {
-        let RequestBody::Roll {
+        let RequestBody::Roll(RollRequest {
             chunk,
             version,
             previous,
             entries,
             first,
             last,
-        } = &request.body
+        }) = &request.body
         else {
             unreachable!()
         };

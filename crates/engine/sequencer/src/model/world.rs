@@ -9,7 +9,7 @@ use crate::{Counters, Faults, Opener, OwnerReply, Sequencer};
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::{Slice, Time};
 use amita_types::map::{self, PoolKind};
-use amita_types::message::{Answer, Request, RequestBody};
+use amita_types::message::{Answer, Request, RequestBody, WriteRequest};
 use amita_types::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use std::collections::BTreeMap;
 
@@ -623,13 +623,13 @@ impl World {
 
 fn brief(body: &RequestBody) -> String {
     match body {
-        RequestBody::Write {
+        RequestBody::Write(WriteRequest {
             chunk,
             offset_bytes,
             version,
             previous,
             ..
-        } => {
+        }) => {
             format!(
                 "Write {} at {} {version} after {previous}",
                 chunk.0,

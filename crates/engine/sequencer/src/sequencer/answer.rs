@@ -8,7 +8,7 @@ use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
-use amita_types::message::{Answer, AnswerBody, Problem, Refusal};
+use amita_types::message::{AllocationAnswer, Answer, AnswerBody, DataAnswer, Problem, Refusal, SettledAnswer};
 
 /// An answer that was awaited.
 #[derive(Clone, Copy)]
@@ -80,17 +80,17 @@ impl Sequencer {
         let Awaited { slot, position, .. } = member;
         match (&self.tasks[slot].kind, body) {
             (Kind::Write(_), AnswerBody::Done) => self.written(now, slot, position),
-            (Kind::Read(_), AnswerBody::Data { version, sums }) => {
+            (Kind::Read(_), AnswerBody::Data(DataAnswer { version, sums })) => {
                 self.data_arrived(now, slot, position, version, &sums, payload);
             }
-            (Kind::Read(_), AnswerBody::Allocation { allocated }) => {
+            (Kind::Read(_), AnswerBody::Allocation(AllocationAnswer { allocated })) => {
                 self.allocation_arrived(now, slot, position, allocated);
             }
             (Kind::Fence { .. }, AnswerBody::Fenced) => self.fenced(now, slot, position),
             (Kind::Confirm, AnswerBody::Confirmed) => self.confirmed(slot, position),
-            (Kind::Settle { .. }, AnswerBody::Settled { full }) => self.settled(slot, position, full),
+            (Kind::Settle { .. }, AnswerBody::Settled(SettledAnswer { full })) => self.settled(slot, position, full),
             (Kind::Orphan, _) => self.settle_and_drop(slot, position),
-            (Kind::Join, AnswerBody::Joined { .. }) => self.joined(now, slot, position),
+            (Kind::Join, AnswerBody::Joined(_)) => self.joined(now, slot, position),
             (&Kind::Sync(step), body) => self.sync_answered(now, slot, position, step, body, payload),
             (Kind::Open(_), body) => self.opening_answered(now, slot, position, body, &payload),
             (_, body) => {

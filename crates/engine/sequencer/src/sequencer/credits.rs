@@ -17,7 +17,7 @@ use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::{Kind, Write};
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
-use amita_types::message::{MAX_PIECES, RequestBody};
+use amita_types::message::{MAX_PIECES, RequestBody, SettleRequest};
 use std::time::Duration;
 
 /// Credits that were not used for so long are given back, but for [`KEPT_BLOCKS`].
@@ -129,7 +129,7 @@ impl Sequencer {
             now,
             slot,
             position,
-            RequestBody::Settle { want, back },
+            RequestBody::Settle(SettleRequest { want, back }),
             Slice::default(),
         );
     }

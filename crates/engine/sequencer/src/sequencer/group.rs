@@ -13,7 +13,7 @@ use crate::task::Kind;
 use amita_reactor::{Slice, Time};
 use amita_types::StoreId;
 use amita_types::map;
-use amita_types::message::{MemberSet, Refusal, RequestBody};
+use amita_types::message::{FenceRequest, MemberSet, Refusal, RequestBody};
 
 impl Sequencer {
     /// The first I/O of a group.
@@ -66,13 +66,13 @@ impl Sequencer {
                 self.settle(slot, position);
             }
             if up && !paused && !self.tasks[slot].waiting.has(position) {
-                let body = RequestBody::Fence {
+                let body = RequestBody::Fence(FenceRequest {
                     owner: self.owner,
                     in_sync: in_sync.to_vec(),
                     syncing: syncing.to_vec(),
                     blocks_per_chunk: self.blocks_per_chunk,
                     given_back: self.given_back,
-                };
+                });
                 self.expect(now, slot, position);
                 self.send(now, slot, position, body, Slice::default());
             }

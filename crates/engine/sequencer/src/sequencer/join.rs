@@ -12,7 +12,7 @@ use crate::table::{ChunkSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::{Slice, Time};
 use amita_types::Version;
-use amita_types::message::{Refusal, RequestBody};
+use amita_types::message::{JoinRequest, Refusal, RequestBody};
 
 impl Sequencer {
     /// Does the member not go on with the chunk's history yet?
@@ -38,7 +38,7 @@ impl Sequencer {
             now,
             slot,
             position,
-            RequestBody::Join { chunk: index, at },
+            RequestBody::Join(JoinRequest { chunk: index, at }),
             Slice::default(),
         );
     }

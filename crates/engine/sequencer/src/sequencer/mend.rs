@@ -19,7 +19,11 @@ use crate::pace::{Level, Pass};
 use crate::table::{ChunkSlot, GroupSlot, MendSlot, SyncSlot, TaskSlot};
 use crate::task::{Kind, MendStep, SyncStep};
 use amita_reactor::{Slice, Time};
-use amita_types::message::{AnswerBody, Change, Expect, MAX_CHANGES, Mend, Refusal, RequestBody, Sums};
+use amita_types::message::{
+    AnswerBody, Change, ChangesAnswer, ChangesRequest, DataAnswer, Expect, MAX_CHANGES, Mend, MendRequest,
+    MendedAnswer, OpenRequest, OpenedAnswer, ReadRequest, Refusal, RequestBody, Sums, VerifiedAnswer, VerifyRequest,
+    WholeRequest,
+};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -298,7 +302,7 @@ impl Sequencer {
             of,
             position,
             MendStep::Ask,
-            RequestBody::Open { chunk: index },
+            RequestBody::Open(OpenRequest { chunk: index }),
             Slice::default(),
         );
         false
@@ -345,18 +349,18 @@ impl Sequencer {
         mending.source = source;
         mending.stage = Stage::Listing;
         mending.blank();
-        let body = RequestBody::Changes {
+        let body = RequestBody::Changes(ChangesRequest {
             chunk: index,
             since,
             from,
-        };
+        });
         self.mend_send(now, of, source, MendStep::Source, body.clone(), Slice::default());
         let body = if look {
-            RequestBody::Verify {
+            RequestBody::Verify(VerifyRequest {
                 chunk: index,
                 from,
                 least: committed,
-            }
+            })
         } else {
             body
         };
@@ -369,10 +373,10 @@ impl Sequencer {
         if !self.can_send(group, position) || state.stalled.has(position) {
             return false;
         }
-        let body = RequestBody::Whole {
+        let body = RequestBody::Whole(WholeRequest {
             chunk: state.index,
             version: state.issued,
-        };
+        });
         self.set_stage(of, Stage::Telling);
         self.mend_send(now, of, position, MendStep::Whole, body, Slice::default());
         false
@@ -408,11 +412,11 @@ impl Sequencer {
     ) {
         let right = matches!(
             (step, &body),
-            (MendStep::Ask, AnswerBody::Opened { .. })
-                | (MendStep::Source | MendStep::Target, AnswerBody::Changes { .. })
-                | (MendStep::Target, AnswerBody::Verified { .. })
-                | (MendStep::Fetch(_), AnswerBody::Data { .. })
-                | (MendStep::Mend, AnswerBody::Mended { .. })
+            (MendStep::Ask, AnswerBody::Opened(_))
+                | (MendStep::Source | MendStep::Target, AnswerBody::Changes(_))
+                | (MendStep::Target, AnswerBody::Verified(_))
+                | (MendStep::Fetch(_), AnswerBody::Data(_))
+                | (MendStep::Mend, AnswerBody::Mended(_))
                 | (MendStep::Whole, AnswerBody::Done)
         );
         if !right {
@@ -425,8 +429,8 @@ impl Sequencer {
         let Some(mending) = self.mending(of) else { return };
         mending.tasks.retain(|&task| task != slot);
         match (step, body) {
-            (_, AnswerBody::Opened { incomplete, .. }) => self.mend_asked(now, of, incomplete),
-            (step, AnswerBody::Changes { entries, more }) => {
+            (_, AnswerBody::Opened(OpenedAnswer { incomplete, .. })) => self.mend_asked(now, of, incomplete),
+            (step, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
                 if !is_window(&entries, more, self.blocks_per_chunk) {
                     return self.begin_again(now, of, LONG_PAUSE);
                 }
@@ -441,7 +445,7 @@ impl Sequencer {
                     self.mend_compare(now, of);
                 }
             }
-            (_, AnswerBody::Verified { entries, damaged, more }) => {
+            (_, AnswerBody::Verified(VerifiedAnswer { entries, damaged, more })) => {
                 let from = mending.from;
                 if more.is_some_and(|more| more.0 >= self.blocks_per_chunk || more <= from) {
                     return self.begin_again(now, of, LONG_PAUSE);
@@ -453,10 +457,10 @@ impl Sequencer {
                     self.mend_compare(now, of);
                 }
             }
-            (MendStep::Fetch(range), AnswerBody::Data { version, sums }) => {
+            (MendStep::Fetch(range), AnswerBody::Data(DataAnswer { version, sums })) => {
                 self.mend_fetched(now, of, range, version, &sums, &payload);
             }
-            (_, AnswerBody::Mended { skipped }) => {
+            (_, AnswerBody::Mended(MendedAnswer { skipped })) => {
                 self.counters.mend_skipped += skipped.len() as u64;
                 let Some(mending) = self.mending(of) else { return };
                 let blocks = mending.fixes.iter().map(|fix| fix.block);
@@ -648,11 +652,11 @@ impl Sequencer {
         }
         let index = self.chunks[chunk].index;
         for (range, _) in runs {
-            let body = RequestBody::Read {
+            let body = RequestBody::Read(ReadRequest {
                 chunk: index,
                 range,
                 least: Version::NONE,
-            };
+            });
             self.mend_send(now, of, source, MendStep::Fetch(range), body, Slice::default());
         }
     }
@@ -744,7 +748,7 @@ impl Sequencer {
             return self.begin_again(now, of, PAUSE);
         }
         let chunk = self.chunks[chunk].index;
-        let body = RequestBody::Mend { chunk, entries };
+        let body = RequestBody::Mend(MendRequest { chunk, entries });
         self.mend_send(now, of, position, MendStep::Mend, body, Slice::copy_from(&payload));
     }
 

@@ -18,7 +18,7 @@ use crate::task::{Kind, List, Step};
 use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
-use amita_types::message::{AnswerBody, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, ChangesAnswer, DataAnswer, OpenRequest, OpenedAnswer, Refusal, RequestBody};
 use amita_types::{ChunkId, Epoch, Version};
 
 /// Where an opening stands.
@@ -140,7 +140,7 @@ impl Sequencer {
                 now,
                 slot,
                 position,
-                RequestBody::Open { chunk: index },
+                RequestBody::Open(OpenRequest { chunk: index }),
                 Slice::default(),
             );
         }
@@ -171,7 +171,7 @@ impl Sequencer {
         let epoch = self.groups[group].record.epoch;
         assert_eq!(self.opening(chunk).epoch, epoch, "an opening ends with its epoch (R6)");
         match (step, body) {
-            (Step::Ask, AnswerBody::Opened { version, incomplete }) => {
+            (Step::Ask, AnswerBody::Opened(OpenedAnswer { version, incomplete })) => {
                 if incomplete.is_some() {
                     // It is not in sync, whatever the record says (R5).
                     self.misbehaved(
@@ -193,12 +193,12 @@ impl Sequencer {
                     self.compare(now, chunk);
                 }
             }
-            (Step::List, AnswerBody::Changes { entries, more }) => {
+            (Step::List, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
                 self.settle(slot, position);
                 self.end_task(slot, chunk);
                 self.listed(now, chunk, position, entries, more);
             }
-            (Step::Fetch(range), AnswerBody::Data { sums, .. }) => {
+            (Step::Fetch(range), AnswerBody::Data(DataAnswer { sums, .. })) => {
                 self.settle(slot, position);
                 self.end_task(slot, chunk);
                 self.fetched(now, chunk, position, range, &sums, payload);

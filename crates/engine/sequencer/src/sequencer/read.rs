@@ -10,7 +10,7 @@ use crate::task::{Found, Kind, Read, Write};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{Refusal, RequestBody, Sums};
+use amita_types::message::{AllocationRequest, ReadRequest, Refusal, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, TraceId, Version};
 
 impl Sequencer {
@@ -103,12 +103,14 @@ impl Sequencer {
         let read = self.tasks[slot].read();
         read.tried.add(position);
         let body = match read.op {
-            Op::Allocation { .. } | Op::Clear { .. } => RequestBody::Allocation { chunk: index, least },
-            _ => RequestBody::Read {
+            Op::Allocation { .. } | Op::Clear { .. } => {
+                RequestBody::Allocation(AllocationRequest { chunk: index, least })
+            }
+            _ => RequestBody::Read(ReadRequest {
                 chunk: index,
                 range: read.range,
                 least,
-            },
+            }),
         };
         self.tasks.age(slot, now);
         self.arm(now.plus(self.hedge_after()));

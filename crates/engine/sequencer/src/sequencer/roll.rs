@@ -16,7 +16,7 @@ use crate::table::{ChunkSlot, GroupSlot};
 use crate::task::Step;
 use amita_reactor::{Slice, Time};
 use amita_types::io::IoError;
-use amita_types::message::{Change, MAX_CHANGES, RequestBody, Sums};
+use amita_types::message::{Change, ChangesRequest, MAX_CHANGES, ReadRequest, RequestBody, RollRequest, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, Version};
 
 /// A roll-forward under way.
@@ -68,11 +68,11 @@ impl Sequencer {
         let index = self.chunks[chunk].index;
         let roll = self.opening(chunk).roll();
         let (source, since) = (roll.source, roll.since);
-        let body = RequestBody::Changes {
+        let body = RequestBody::Changes(ChangesRequest {
             chunk: index,
             since,
             from,
-        };
+        });
         self.opening_send(now, chunk, source, Step::List, body, Slice::default());
     }
 
@@ -120,11 +120,11 @@ impl Sequencer {
             return self.roll_page(now, chunk);
         }
         for range in runs {
-            let body = RequestBody::Read {
+            let body = RequestBody::Read(ReadRequest {
                 chunk: index,
                 range,
                 least: longest,
-            };
+            });
             self.opening_send(now, chunk, source, Step::Fetch(range), body, Slice::default());
         }
     }
@@ -206,14 +206,14 @@ impl Sequencer {
             .map(|block| &block[..])
             .collect::<Vec<_>>()
             .concat();
-        let body = RequestBody::Roll {
+        let body = RequestBody::Roll(RollRequest {
             chunk: index,
             version,
             previous: if in_parts && !first { version } else { since },
             entries,
             first: first || in_parts,
             last: last || in_parts,
-        };
+        });
         self.opening_send(now, chunk, target, Step::Roll, body, Slice::copy_from(&payload));
     }
 

@@ -13,7 +13,7 @@ use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::{Kind, SyncStep};
 use amita_reactor::{Slice, Time};
 use amita_types::map::ScrubReport;
-use amita_types::message::{ChunkState as Held, RequestBody};
+use amita_types::message::{ChunkState as Held, ChunksRequest, RequestBody};
 use amita_types::{BlockIndex, ChunkId, ChunkIndex};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -164,12 +164,12 @@ impl Sequencer {
             };
         }
         let slot = self.tasks.add(Kind::Sync(SyncStep::Walk), group, None);
-        let body = RequestBody::Chunks {
+        let body = RequestBody::Chunks(ChunksRequest {
             from,
             core: self.config.core,
             cores: self.config.cores.max(1),
             groups: self.pool.groups,
-        };
+        });
         for member in members.iter() {
             self.expect(now, slot, member);
             self.send(now, slot, member, body.clone(), Slice::default());

@@ -16,7 +16,7 @@ use crate::members::{ByPosition, Members, Position};
 use crate::table::{GroupSlot, MendSlot, SyncSlot, Table, TaskSlot};
 use crate::task::{Kind, SyncStep};
 use amita_reactor::{Slice, Time};
-use amita_types::message::{AnswerBody, ChunkState as Held, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, ChunkState as Held, ChunksAnswer, ChunksRequest, Refusal, RequestBody};
 use amita_types::{ChunkId, ChunkIndex, Version};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -188,12 +188,12 @@ impl Sequencer {
             pages: Default::default(),
         };
         let slot = self.tasks.add(Kind::Sync(SyncStep::Chunks(of)), group, None);
-        let body = RequestBody::Chunks {
+        let body = RequestBody::Chunks(ChunksRequest {
             from,
             core: self.config.core,
             cores: self.config.cores.max(1),
             groups: self.pool.groups,
-        };
+        });
         for member in members.iter() {
             self.expect(now, slot, member);
             self.send(now, slot, member, body.clone(), Slice::default());
@@ -392,10 +392,10 @@ impl Sequencer {
         payload: Slice,
     ) {
         match (step, body) {
-            (SyncStep::Chunks(of), AnswerBody::Chunks { chunks, more }) => {
+            (SyncStep::Chunks(of), AnswerBody::Chunks(ChunksAnswer { chunks, more })) => {
                 self.chunks_listed(now, slot, position, of, (chunks, more));
             }
-            (SyncStep::Walk, AnswerBody::Chunks { chunks, more }) => {
+            (SyncStep::Walk, AnswerBody::Chunks(ChunksAnswer { chunks, more })) => {
                 self.walk_listed(now, slot, position, &chunks, more);
             }
             (SyncStep::Chunks(_) | SyncStep::Walk, body) => {

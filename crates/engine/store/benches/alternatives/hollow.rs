@@ -3,7 +3,7 @@
 use amita_reactor::{FileInfo, Pool, PoolConfig, Segments, Slice, Time};
 use amita_store::format::Geometry;
 use amita_store::{Config, Effect, FormatParams, IoId, LinkId, State, Store};
-use amita_types::message::{AnswerBody, Request, RequestBody, Scope};
+use amita_types::message::{AnswerBody, FenceRequest, ReadRequest, Request, RequestBody, Scope, WriteRequest};
 use amita_types::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
     Version, VolumeId,
@@ -103,13 +103,13 @@ impl Hollow {
     }
 
     fn fence(&mut self) {
-        let body = RequestBody::Fence {
+        let body = RequestBody::Fence(FenceRequest {
             syncing: Vec::new(),
             owner: NodeId(1),
             in_sync: vec![StoreId(1)],
             blocks_per_chunk: BLOCKS as u16,
             given_back: None,
-        };
+        });
         self.ask(body, Slice::default());
         while self.pass() == 0 {}
     }
@@ -120,24 +120,24 @@ impl Hollow {
         let previous = self.versions[chunk as usize];
         let version = previous.next(Generation(1)).expect("few writes");
         self.versions[chunk as usize] = version;
-        let body = RequestBody::Write {
+        let body = RequestBody::Write(WriteRequest {
             chunk: ChunkIndex(chunk),
             offset_bytes: block as u32 * BLOCK_BYTES,
             length_bytes: BLOCK_BYTES,
             version,
             previous,
             sums: [self.sum].into_iter().collect(),
-        };
+        });
         self.ask(body, self.payload.clone());
     }
 
     /// Reads a block of the volume.
     pub fn read(&mut self, block: u64) {
-        let body = RequestBody::Read {
+        let body = RequestBody::Read(ReadRequest {
             chunk: ChunkIndex(block / BLOCKS),
             range: BlockRange::new((block % BLOCKS) as u16, 1),
             least: Version::NONE,
-        };
+        });
         self.ask(body, Slice::default());
     }
 
@@ -154,7 +154,7 @@ impl Hollow {
                 Effect::Answer { answer, .. } => {
                     answers += 1;
                     match answer.result {
-                        Ok(AnswerBody::Done | AnswerBody::Fenced | AnswerBody::Data { .. }) => {}
+                        Ok(AnswerBody::Done | AnswerBody::Fenced | AnswerBody::Data(_)) => {}
                         other => panic!("{other:?}"),
                     }
                 }

@@ -7,7 +7,10 @@ use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, FileId, FileInfo, Outcome, Pool, PoolConfig, Segments, Slice, Token, Wait};
 use amita_store::format::superblock;
 use amita_store::{Config, Counters, Effect, Format, FormatParams, IoId, LinkId, State, Status, Store};
-use amita_types::message::{AnswerBody, Request, RequestBody, Scope, Sums};
+use amita_types::message::{
+    AnswerBody, DataAnswer, FenceRequest, OpenRequest, OpenedAnswer, ReadRequest, Request, RequestBody, Scope, Sums,
+    WriteRequest,
+};
 use amita_types::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES,
     NodeId, RequestId, SnapshotId, StoreId, Version, VolumeId,
@@ -194,13 +197,13 @@ impl Rider {
     }
 
     fn fence(&mut self) {
-        let body = RequestBody::Fence {
+        let body = RequestBody::Fence(FenceRequest {
             syncing: Vec::new(),
             owner: NodeId(1),
             in_sync: vec![STORE],
             blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
             given_back: None,
-        };
+        });
         self.ask(body, Slice::default());
         self.drain();
     }
@@ -209,17 +212,17 @@ impl Rider {
     fn learn_versions(&mut self) {
         for chunk in 0..self.chunks() {
             // The answers come in the order of the questions: nothing is under way that an opening waits for.
-            let body = RequestBody::Open {
+            let body = RequestBody::Open(OpenRequest {
                 chunk: ChunkIndex(chunk),
-            };
+            });
             self.ask(body, Slice::default());
             for effect in self.store.effects() {
                 match effect {
                     Effect::Answer { answer, .. } => match answer.result {
-                        Ok(AnswerBody::Opened {
+                        Ok(AnswerBody::Opened(OpenedAnswer {
                             version,
                             incomplete: None,
-                        }) => self.versions[chunk as usize] = version,
+                        })) => self.versions[chunk as usize] = version,
                         other => panic!("a chunk was opened and the answer is {other:?}"),
                     },
                     other => panic!("a chunk was opened and the store wants {other:?}"),
@@ -236,24 +239,24 @@ impl Rider {
         let version = previous.next(Generation(1)).expect("few writes");
         self.versions[chunk as usize] = version;
         let (payload, sums) = self.payloads[self.next as usize % self.payloads.len()].clone();
-        let body = RequestBody::Write {
+        let body = RequestBody::Write(WriteRequest {
             chunk: ChunkIndex(chunk),
             offset_bytes: offset,
             length_bytes: bytes,
             version,
             previous,
             sums,
-        };
+        });
         self.ask(body, payload);
     }
 
     fn read(&mut self, place: u64, bytes: u32) {
         let (chunk, offset) = (place / CHUNK_BYTES, (place % CHUNK_BYTES) as u32);
-        let body = RequestBody::Read {
+        let body = RequestBody::Read(ReadRequest {
             chunk: ChunkIndex(chunk),
             range: BlockRange::of_bytes(offset, bytes),
             least: Version::NONE,
-        };
+        });
         self.ask(body, Slice::default());
     }
 
@@ -299,7 +302,7 @@ impl Rider {
                 Effect::Discard { io, offset, bytes } => self.driver.discard(self.file, offset, bytes, Token(io.0)),
                 Effect::Answer { answer, payload, .. } => {
                     match answer.result {
-                        Ok(AnswerBody::Data { sums, .. }) => {
+                        Ok(AnswerBody::Data(DataAnswer { sums, .. })) => {
                             assert_eq!(payload.len(), sums.len() * BLOCK_BYTES as usize, "a block without data");
                         }
                         Ok(_) => {}

@@ -3,7 +3,10 @@
 use super::{EPOCH, GENERATION, GROUP, Head, MAX_CONTENT_BYTES, PLACES, VOLUME, content_position, head_position};
 use crate::format::PAGE_BYTES;
 use amita_reactor::{Pool, Slice, Time};
-use amita_types::message::{Answer, AnswerBody, Refusal, Request, RequestBody, Scope, Sums};
+use amita_types::message::{
+    Answer, AnswerBody, FenceRequest, OpenRequest, OpenedAnswer, ReadRequest, Refusal, Request, RequestBody, Scope,
+    Sums, WriteRequest,
+};
 use amita_types::{
     BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, NodeId, RequestId,
     SnapshotId, StoreId, Version,
@@ -213,31 +216,31 @@ impl Writer {
         match self.step {
             Step::Off | Step::Idle | Step::Dead => None,
             Step::Fence => {
-                let body = RequestBody::Fence {
+                let body = RequestBody::Fence(FenceRequest {
                     owner: NodeId(0),
                     in_sync: [self.store].into_iter().collect(),
                     syncing: Vec::new(),
                     blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
                     given_back: None,
-                };
+                });
                 Some((body, Slice::default()))
             }
             Step::Look { place } => {
                 let (chunk, block) = head_position(place);
-                let body = RequestBody::Read {
+                let body = RequestBody::Read(ReadRequest {
                     chunk,
                     range: BlockRange::new(block.0, 1),
                     least: Version::NONE,
-                };
+                });
                 Some((body, Slice::default()))
             }
             Step::Write { place, next } => {
                 let (chunk, block, data) = self.piece(place, next);
                 let Some(&previous) = self.versions.get(&chunk) else {
-                    return Some((RequestBody::Open { chunk }, Slice::default()));
+                    return Some((RequestBody::Open(OpenRequest { chunk }), Slice::default()));
                 };
                 let sums: Sums = data.chunks(PAGE_BYTES).map(amita_types::crc32c).collect();
-                let body = RequestBody::Write {
+                let body = RequestBody::Write(WriteRequest {
                     chunk,
                     offset_bytes: u32::from(block.0) * PAGE_BYTES as u32,
                     length_bytes: data.len() as u32,
@@ -245,7 +248,7 @@ impl Writer {
                     version: previous.next(self.generation)?,
                     previous,
                     sums,
-                };
+                });
                 Some((body, data))
             }
         }
@@ -303,8 +306,8 @@ impl Writer {
                     }
                 };
             }
-            (Step::Look { place }, AnswerBody::Data { .. }) => self.looked(place, Head::decode(payload)),
-            (Step::Write { place, next }, AnswerBody::Opened { version, .. }) => {
+            (Step::Look { place }, AnswerBody::Data(_)) => self.looked(place, Head::decode(payload)),
+            (Step::Write { place, next }, AnswerBody::Opened(OpenedAnswer { version, .. })) => {
                 let (chunk, ..) = self.piece(place, next);
                 self.versions.insert(chunk, *version);
             }

@@ -8,7 +8,7 @@ use crate::format::record::Run;
 use crate::index::{ChunkKey, Entry, OpSlot};
 use crate::slot_map::SlotMap;
 use amita_reactor::Slice;
-use amita_types::message::AnswerBody;
+use amita_types::message::{AnswerBody, JoinedAnswer, MendedAnswer};
 
 impl Store {
     /// A part of a batch is written.
@@ -230,12 +230,12 @@ impl Store {
         self.space.claims.unapplied_leaves -= u64::from(op.leaves);
         let (asker, resent) = (op.asker, op.resent);
         let body = match &mut self.ops.get_mut(key).change {
-            Change::Join(base) => AnswerBody::Joined {
+            Change::Join(base) => AnswerBody::Joined(JoinedAnswer {
                 incomplete: Some(*base),
-            },
-            Change::Mend(mend) => AnswerBody::Mended {
+            }),
+            Change::Mend(mend) => AnswerBody::Mended(MendedAnswer {
                 skipped: std::mem::take(&mut mend.skipped),
-            },
+            }),
             _ => AnswerBody::Done,
         };
         if let Some(asker) = asker {

@@ -5,7 +5,7 @@ use super::{Asker, Store};
 use crate::fences::Right;
 use crate::index::{ChunkKey, OpSlot, WORST_BYTES_PER_JOIN};
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Problem, Refusal};
+use amita_types::message::{AnswerBody, JoinedAnswer, OpenedAnswer, Problem, Refusal};
 use amita_types::{ChunkId, SnapshotId, Version};
 
 /// What is said when all changes before it are durable.
@@ -134,8 +134,8 @@ impl Store {
 impl Say {
     fn of(self, version: Version, incomplete: Option<Version>) -> AnswerBody {
         match self {
-            Say::Joined => AnswerBody::Joined { incomplete },
-            Say::Opened => AnswerBody::Opened { version, incomplete },
+            Say::Joined => AnswerBody::Joined(JoinedAnswer { incomplete }),
+            Say::Opened => AnswerBody::Opened(OpenedAnswer { version, incomplete }),
             Say::Done => AnswerBody::Done,
         }
     }

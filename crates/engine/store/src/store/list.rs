@@ -4,7 +4,7 @@ use super::{Asker, Store};
 use crate::faults::Fault;
 use crate::index::ChunkFilter;
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, ChunkState, MAX_LISTED_CHUNKS, Problem};
+use amita_types::message::{AnswerBody, ChunkState, ChunksAnswer, MAX_LISTED_CHUNKS, Problem};
 use amita_types::{ChunkId, ChunkIndex, GroupIndex};
 
 impl Store {
@@ -54,6 +54,10 @@ impl Store {
                 break;
             }
         }
-        self.answer(asker, AnswerBody::Chunks { chunks, more: next }, Slice::default());
+        self.answer(
+            asker,
+            AnswerBody::Chunks(ChunksAnswer { chunks, more: next }),
+            Slice::default(),
+        );
     }
 }

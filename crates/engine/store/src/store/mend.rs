@@ -12,7 +12,7 @@ use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{ChunkKey, OpSlot, View, WORST_BYTES_PER_BLOCK};
 use crate::store::write::parts_of;
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Expect, MAX_CHANGES, Mend, Problem, Refusal};
+use amita_types::message::{AnswerBody, Expect, MAX_CHANGES, Mend, MendedAnswer, Problem, Refusal};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, Version};
 
 /// Entries that are to be replaced, with what is expected of those that are there.
@@ -60,7 +60,7 @@ impl Store {
         let (Some(key), Some(first), Some(last)) = (found, entries.first(), entries.last()) else {
             // There is no such chunk, and nothing is what is wanted of it; or nothing is asked for.
             let skipped = Vec::new();
-            return self.answer(asker, AnswerBody::Mended { skipped }, Slice::default());
+            return self.answer(asker, AnswerBody::Mended(MendedAnswer { skipped }), Slice::default());
         };
         let known = self.index.chunk(key);
         if known.deleted || known.deleting {
@@ -148,7 +148,7 @@ impl Store {
                 self.ops.get_mut(key).change = Change::Mend(mend);
                 return None;
             }
-            self.end_unlogged(key, Ok(AnswerBody::Mended { skipped }));
+            self.end_unlogged(key, Ok(AnswerBody::Mended(MendedAnswer { skipped })));
             return Some(false);
         }
         kept.skipped = skipped;

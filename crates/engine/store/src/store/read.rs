@@ -12,7 +12,10 @@ use crate::format::PAGE_BYTES;
 use crate::format::Place;
 use crate::index::{ChunkKey, Entry, Location, OpSlot, Seen, View};
 use amita_reactor::{BufMut, Slice, Time};
-use amita_types::message::{AnswerBody, Change, MAX_CHANGES, Problem, Refusal, Sums};
+use amita_types::message::{
+    AllocationAnswer, AnswerBody, Change, ChangesAnswer, DataAnswer, MAX_CHANGES, OpenedAnswer, Problem, Refusal, Sums,
+    VerifiedAnswer,
+};
 use amita_types::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, SnapshotId, Version};
 use std::io;
 
@@ -290,26 +293,26 @@ impl Store {
     fn answer_unknown(&mut self, asker: Asker, want: Want) {
         let version = Version::NONE;
         let body = match want {
-            Want::Data(_) => AnswerBody::Data {
+            Want::Data(_) => AnswerBody::Data(DataAnswer {
                 version,
                 sums: Sums::new(),
-            },
-            Want::Allocation => AnswerBody::Allocation {
+            }),
+            Want::Allocation => AnswerBody::Allocation(AllocationAnswer {
                 allocated: Box::new([0; 16]),
-            },
-            Want::Version => AnswerBody::Opened {
+            }),
+            Want::Version => AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: None,
-            },
-            Want::Changes { .. } => AnswerBody::Changes {
+            }),
+            Want::Changes { .. } => AnswerBody::Changes(ChangesAnswer {
                 entries: Vec::new(),
                 more: None,
-            },
-            Want::Verify(..) => AnswerBody::Verified {
+            }),
+            Want::Verify(..) => AnswerBody::Verified(VerifiedAnswer {
                 entries: Vec::new(),
                 damaged: Vec::new(),
                 more: None,
-            },
+            }),
         };
         self.answer(asker, body, Slice::default());
     }
@@ -319,10 +322,10 @@ impl Store {
         let body = match want {
             Want::Data(range) => return self.read_blocks(asker, key, view, range, None),
             Want::Verify(range, end) => return self.verify_blocks(asker, key, view, range, end),
-            Want::Version => AnswerBody::Opened {
+            Want::Version => AnswerBody::Opened(OpenedAnswer {
                 version: self.index.chunk(key).version(view),
                 incomplete: self.index.incomplete(key),
-            },
+            }),
             Want::Allocation => {
                 let mut allocated = Box::new([0u64; 16]);
                 for block in 0..MAX_BLOCKS_PER_CHUNK as u16 {
@@ -330,7 +333,7 @@ impl Store {
                         allocated[usize::from(block) / 64] |= 1 << (block % 64);
                     }
                 }
-                AnswerBody::Allocation { allocated }
+                AnswerBody::Allocation(AllocationAnswer { allocated })
             }
             Want::Changes { since, from } => self.list_changes(key, view, since, from),
         };
@@ -346,10 +349,10 @@ impl Store {
                 continue;
             }
             if entries.len() == MAX_CHANGES {
-                return AnswerBody::Changes {
+                return AnswerBody::Changes(ChangesAnswer {
                     entries,
                     more: Some(block),
-                };
+                });
             }
             entries.push(Change {
                 block,
@@ -357,7 +360,7 @@ impl Store {
                 sum: entry.has_data().then(|| place.bind(block, entry.sum)),
             });
         }
-        AnswerBody::Changes { entries, more: None }
+        AnswerBody::Changes(ChangesAnswer { entries, more: None })
     }
 
     pub(super) fn read_blocks(
@@ -394,7 +397,7 @@ impl Store {
             reads.free.push(place);
             self.env.counters.reads += 1;
             let sums = Sums::new();
-            return self.answer(asker, AnswerBody::Data { version, sums }, Slice::default());
+            return self.answer(asker, AnswerBody::Data(DataAnswer { version, sums }), Slice::default());
         }
         let Some(mut buffer) = self.env.pool.take(read.entries.len() * PAGE_BYTES) else {
             reads.free.push(place);
@@ -574,7 +577,7 @@ impl Store {
             Some(block) => self.refuse(asker, Refusal::Damaged { block }),
             None => {
                 self.env.counters.reads += 1;
-                self.answer(asker, AnswerBody::Data { version, sums }, payload.freeze());
+                self.answer(asker, AnswerBody::Data(DataAnswer { version, sums }), payload.freeze());
             }
         }
         self.env.course = Course::default();

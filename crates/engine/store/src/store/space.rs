@@ -14,7 +14,7 @@ use crate::slot_map::SlotMap;
 use crate::status::State;
 use amita_reactor::Slice;
 use amita_reactor::buggify::{Point, buggify};
-use amita_types::message::{AnswerBody, MAX_PIECES};
+use amita_types::message::{AnswerBody, MAX_PIECES, SettledAnswer};
 use amita_types::{GroupId, VolumeId};
 
 /// Slots that are never granted: writes whose grant was lost with a connection, roll-forwards, and the copies that
@@ -150,7 +150,12 @@ impl Store {
         let more = if want > 0 { self.grant(&asker, want) } else { 0 };
         let returning = self.space.claims.unapplied_bytes > 0 || self.space_will_return();
         let full = self.space.credits.is_full(self.env.now, account, want, more, returning);
-        self.answer_granting(asker, AnswerBody::Settled { full }, Slice::default(), more);
+        self.answer_granting(
+            asker,
+            AnswerBody::Settled(SettledAnswer { full }),
+            Slice::default(),
+            more,
+        );
     }
 
     /// Accounts have ended that may have had so much in flight: it is kept for what comes again, or is rolled forward. All that

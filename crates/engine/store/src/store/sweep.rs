@@ -23,7 +23,10 @@ use crate::index::{ChunkKey, OpSlot};
 use crate::memo;
 use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
-use amita_types::message::RequestBody;
+use amita_types::message::{
+    AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, JoinRequest, MendRequest, OpenRequest, ReadRequest,
+    RequestBody, RetainRequest, RollRequest, VerifyRequest, WholeRequest, WriteRequest,
+};
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, VolumeId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -336,23 +339,22 @@ impl Store {
             return false;
         }
         let index = match *body {
-            RequestBody::Open { chunk }
-            | RequestBody::Write { chunk, .. }
-            | RequestBody::Clear { chunk, .. }
-            | RequestBody::Read { chunk, .. }
-            | RequestBody::Changes { chunk, .. }
-            | RequestBody::Roll { chunk, .. }
-            | RequestBody::Keep { chunk, .. }
-            | RequestBody::Clone { chunk, .. }
-            | RequestBody::Join { chunk, .. }
-            | RequestBody::Mend { chunk, .. }
-            | RequestBody::Whole { chunk, .. }
-            | RequestBody::Verify { chunk, .. }
-            | RequestBody::Allocation { chunk, .. } => chunk,
-            RequestBody::Fence { .. }
-            | RequestBody::Confirm
-            | RequestBody::Settle { .. }
-            | RequestBody::Chunks { .. } => return false,
+            RequestBody::Open(OpenRequest { chunk })
+            | RequestBody::Write(WriteRequest { chunk, .. })
+            | RequestBody::Clear(ClearRequest { chunk, .. })
+            | RequestBody::Read(ReadRequest { chunk, .. })
+            | RequestBody::Changes(ChangesRequest { chunk, .. })
+            | RequestBody::Roll(RollRequest { chunk, .. })
+            | RequestBody::Keep(RetainRequest { chunk, .. })
+            | RequestBody::Clone(CloneRequest { chunk, .. })
+            | RequestBody::Join(JoinRequest { chunk, .. })
+            | RequestBody::Mend(MendRequest { chunk, .. })
+            | RequestBody::Whole(WholeRequest { chunk, .. })
+            | RequestBody::Verify(VerifyRequest { chunk, .. })
+            | RequestBody::Allocation(AllocationRequest { chunk, .. }) => chunk,
+            RequestBody::Fence(_) | RequestBody::Confirm | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
+                return false;
+            }
         };
         self.is_chunk_going(ChunkId { volume, index })
     }

@@ -56,7 +56,7 @@ impl Env {
         let took = self.now.since(asker.received);
         match result {
             Ok(AnswerBody::Done) => self.times.writes.record(took),
-            Ok(AnswerBody::Data { .. }) => self.times.reads.record(took),
+            Ok(AnswerBody::Data(_)) => self.times.reads.record(took),
             _ => {}
         }
         if !asker.trace.is_some() {

@@ -7,7 +7,7 @@ use super::read::{ReadOp, Want};
 use super::{Asker, Store};
 use crate::index::{ChunkKey, LEAF_ENTRIES, View};
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Change, MAX_CHANGES, Problem};
+use amita_types::message::{AnswerBody, Change, MAX_CHANGES, Problem, VerifiedAnswer};
 use amita_types::{BlockIndex, BlockRange, ChunkId, SnapshotId, Version};
 
 /// What a read finds out that only looks.
@@ -48,11 +48,11 @@ impl Store {
 
     /// The leaf of these blocks cannot be read.
     pub(super) fn verified_lost(&mut self, asker: Asker, range: BlockRange, end: u32) {
-        let body = AnswerBody::Verified {
+        let body = AnswerBody::Verified(VerifiedAnswer {
             entries: Vec::new(),
             damaged: range.iter().collect(),
             more: (range.end() < end).then_some(BlockIndex(range.end() as u16)),
-        };
+        });
         self.answer(asker, body, Slice::default());
     }
 }
@@ -71,10 +71,10 @@ impl Verifying {
             sum: entry.has_data().then(|| place.bind(block, entry.sum)),
         });
         self.damaged.sort_unstable();
-        AnswerBody::Verified {
+        AnswerBody::Verified(VerifiedAnswer {
             entries: entries.collect(),
             damaged: self.damaged,
             more: self.more,
-        }
+        })
     }
 }

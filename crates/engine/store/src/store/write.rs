@@ -10,7 +10,11 @@ use crate::fences::Right;
 use crate::format::PAGE_BYTES;
 use crate::index::{ChunkFilter, LEAF_ENTRIES, OpSlot, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR};
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Problem, Refusal, RequestBody, Scope, Sums};
+use amita_types::message::{
+    AllocationRequest, AnswerBody, ChangesRequest, ChunksRequest, ClearRequest, CloneRequest, JoinRequest, MendRequest,
+    OpenRequest, Problem, ReadRequest, Refusal, RequestBody, RetainRequest, RollRequest, Scope, SettleRequest, Sums,
+    VerifyRequest, WholeRequest, WriteRequest,
+};
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkId, MAX_IO_BYTES, SnapshotId, Version};
 
 /// A write's place in its chunk and in time.
@@ -53,10 +57,7 @@ impl Store {
         let serves = right.serves || self.config.faults.has(Fault::ServesSyncing);
         let serving = matches!(
             body,
-            RequestBody::Read { .. }
-                | RequestBody::Allocation { .. }
-                | RequestBody::Roll { .. }
-                | RequestBody::Clone { .. }
+            RequestBody::Read(_) | RequestBody::Allocation(_) | RequestBody::Roll(_) | RequestBody::Clone(_)
         );
         if !serves && serving {
             return self.refuse(asker, Refusal::Incomplete);
@@ -69,14 +70,14 @@ impl Store {
             return self.refuse(asker, Refusal::Busy);
         }
         match body {
-            RequestBody::Write {
+            RequestBody::Write(WriteRequest {
                 chunk,
                 offset_bytes,
                 length_bytes,
                 version,
                 previous,
                 sums,
-            } => {
+            }) => {
                 let write = Write {
                     chunk: id(chunk),
                     offset_bytes,
@@ -88,12 +89,12 @@ impl Store {
                 };
                 self.write(asker, blocks, write, payload);
             }
-            RequestBody::Clear {
+            RequestBody::Clear(ClearRequest {
                 chunk,
                 range,
                 version,
                 previous,
-            } => {
+            }) => {
                 let change = Asked {
                     chunk: id(chunk),
                     version,
@@ -102,14 +103,14 @@ impl Store {
                 };
                 self.clear(asker, blocks, change, range);
             }
-            RequestBody::Roll {
+            RequestBody::Roll(RollRequest {
                 chunk,
                 version,
                 previous,
                 entries,
                 first,
                 last,
-            } => {
+            }) => {
                 let staged = StagedRoll {
                     link: asker.link,
                     chunk: id(chunk),
@@ -124,42 +125,48 @@ impl Store {
                 };
                 self.roll_part(asker, blocks, staged, &entries, first, last, payload);
             }
-            RequestBody::Read { chunk, range, least } => self.read(asker, blocks, id(chunk), snapshot, range, least),
-            RequestBody::Open { chunk } => self.open_chunk(asker, id(chunk), snapshot),
-            RequestBody::Changes { chunk, since, from } => self.changes(asker, id(chunk), snapshot, since, from),
-            RequestBody::Allocation { chunk, least } => self.allocation(asker, id(chunk), snapshot, least),
-            RequestBody::Keep {
+            RequestBody::Read(ReadRequest { chunk, range, least }) => {
+                self.read(asker, blocks, id(chunk), snapshot, range, least)
+            }
+            RequestBody::Open(OpenRequest { chunk }) => self.open_chunk(asker, id(chunk), snapshot),
+            RequestBody::Changes(ChangesRequest { chunk, since, from }) => {
+                self.changes(asker, id(chunk), snapshot, since, from)
+            }
+            RequestBody::Allocation(AllocationRequest { chunk, least }) => {
+                self.allocation(asker, id(chunk), snapshot, least)
+            }
+            RequestBody::Keep(RetainRequest {
                 chunk,
                 head,
                 above,
                 to,
                 live,
-            } => self.keep(asker, id(chunk), Keep::new(head, above, to, live)),
-            RequestBody::Clone { chunk, origin, at } => {
+            }) => self.keep(asker, id(chunk), Keep::new(head, above, to, live)),
+            RequestBody::Clone(CloneRequest { chunk, origin, at }) => {
                 let from = ChunkId {
                     volume: origin,
                     index: chunk,
                 };
                 self.clone_chunk(asker, id(chunk), from, at);
             }
-            RequestBody::Join { chunk, at } => self.join(asker, right, id(chunk), at, snapshot),
-            RequestBody::Mend { chunk, entries } => self.mend(asker, blocks, id(chunk), entries, payload),
-            RequestBody::Whole { chunk, version } => self.whole(asker, id(chunk), version),
-            RequestBody::Verify { chunk, from, least } => {
+            RequestBody::Join(JoinRequest { chunk, at }) => self.join(asker, right, id(chunk), at, snapshot),
+            RequestBody::Mend(MendRequest { chunk, entries }) => self.mend(asker, blocks, id(chunk), entries, payload),
+            RequestBody::Whole(WholeRequest { chunk, version }) => self.whole(asker, id(chunk), version),
+            RequestBody::Verify(VerifyRequest { chunk, from, least }) => {
                 self.verify(asker, blocks, id(chunk), snapshot, from, least);
             }
-            RequestBody::Chunks {
+            RequestBody::Chunks(ChunksRequest {
                 from,
                 core,
                 cores,
                 groups,
-            } => {
+            }) => {
                 let filter = ChunkFilter { volume, groups, cores };
                 self.list_chunks(asker, filter, scope.group.index, core, from);
             }
             RequestBody::Confirm => self.answer(asker, AnswerBody::Confirmed, Slice::default()),
-            RequestBody::Settle { want, back } => self.settle(asker, want, back),
-            RequestBody::Fence { .. } => unreachable!("fences were taken before"),
+            RequestBody::Settle(SettleRequest { want, back }) => self.settle(asker, want, back),
+            RequestBody::Fence(_) => unreachable!("fences were taken before"),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::common::{Asker, BLOCK, CLUSTER, Disk, Rig, image, params, version};
 use crate::{MIB, fenced};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::Config;
-use amita_types::message::{AnswerBody, Problem, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, FenceRequest, Problem, Refusal, RequestBody};
 use amita_types::{Epoch, Generation, NodeId, StoreId, Version, VolumeId};
 use std::time::Duration;
 
@@ -107,13 +107,13 @@ fn epochs_and_members_are_checked() {
     );
     assert_eq!(asker.fence(&mut rig), Err(stale));
     asker.epoch = Epoch(3);
-    let request = asker.request(RequestBody::Fence {
+    let request = asker.request(RequestBody::Fence(FenceRequest {
         syncing: Vec::new(),
         owner: NodeId(1),
         in_sync: vec![StoreId(5)],
         blocks_per_chunk: 1024,
         given_back: None,
-    });
+    }));
     let told = asker.ask(&mut rig, request, Slice::default());
     assert_eq!(told.answer.result, Err(Refusal::Invalid { what: Problem::Members }));
     asker.volume = VolumeId(1234);

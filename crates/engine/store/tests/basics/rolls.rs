@@ -4,7 +4,10 @@ use crate::common::{Asker, BLOCK, Rig, Rng, version};
 use crate::fenced;
 use amita_reactor::Slice;
 use amita_store::LinkId;
-use amita_types::message::{AnswerBody, Change, Refusal, RequestBody};
+use amita_types::message::{
+    AllocationAnswer, AllocationRequest, AnswerBody, Change, ChangesAnswer, ChangesRequest, Refusal, RequestBody,
+    RollRequest,
+};
 use amita_types::{BlockIndex, ChunkIndex, Epoch, Version};
 use std::time::Duration;
 
@@ -26,14 +29,14 @@ fn a_roll_forward_is_whole_or_nothing() {
             .filter(|&b| b != 3)
             .flat_map(|b| blocks[usize::from(b)].clone())
             .collect();
-        let request = asker.request(RequestBody::Roll {
+        let request = asker.request(RequestBody::Roll(RollRequest {
             chunk: ChunkIndex(0),
             version: version(1, 60),
             previous: version(1, 1),
             entries,
             first,
             last,
-        });
+        }));
         asker.ask(rig, request, Slice::copy_from(&payload)).answer.result
     };
     assert_eq!(
@@ -58,24 +61,24 @@ fn a_roll_forward_is_whole_or_nothing() {
         assert_eq!(asker.open(rig, 0), version(1, 60));
         assert_eq!(asker.read(rig, 0, 39, 1).unwrap(), (blocks[39].clone(), version(1, 41)));
         assert_eq!(asker.read(rig, 0, 3, 1).unwrap(), (vec![0; BLOCK], version(1, 5)));
-        let request = asker.request(RequestBody::Changes {
+        let request = asker.request(RequestBody::Changes(ChangesRequest {
             chunk: ChunkIndex(0),
             since: version(1, 4),
             from: BlockIndex(0),
-        });
+        }));
         let told = asker.ask(rig, request, Slice::default());
-        let Ok(AnswerBody::Changes { entries, more }) = told.answer.result else {
+        let Ok(AnswerBody::Changes(ChangesAnswer { entries, more })) = told.answer.result else {
             panic!("{told:?}")
         };
         assert_eq!((entries.len(), more), (32, Some(BlockIndex(35))));
         assert_eq!(entries[0], change(3));
         assert_eq!(entries[1], change(4));
-        let request = asker.request(RequestBody::Allocation {
+        let request = asker.request(RequestBody::Allocation(AllocationRequest {
             chunk: ChunkIndex(0),
             least: Version::NONE,
-        });
+        }));
         let told = asker.ask(rig, request, Slice::default());
-        let Ok(AnswerBody::Allocation { allocated }) = told.answer.result else {
+        let Ok(AnswerBody::Allocation(AllocationAnswer { allocated })) = told.answer.result else {
             panic!("{told:?}")
         };
         assert_eq!(allocated[0], ((1 << 40) - 1) & !(1 << 3));
@@ -84,14 +87,14 @@ fn a_roll_forward_is_whole_or_nothing() {
 
 /// The first part of a roll-forward of this chunk.
 fn first_part(asker: &mut Asker, chunk: u64) -> amita_types::message::Request {
-    asker.request(RequestBody::Roll {
+    asker.request(RequestBody::Roll(RollRequest {
         chunk: ChunkIndex(chunk),
         version: version(1, 1),
         previous: Version::NONE,
         entries: Vec::new(),
         first: true,
         last: false,
-    })
+    }))
 }
 
 /// The first parts of sixteen roll-forwards take all places; the asker comes by another link.
@@ -126,7 +129,7 @@ fn parts_of_roll_forwards_of_an_older_epoch_make_way() {
 fn a_whole_roll_forward_needs_no_place_and_parts_that_lead_nowhere_make_way() {
     let (mut rig, mut other) = places_taken();
     let mut whole = first_part(&mut other, 20);
-    if let RequestBody::Roll { last, .. } = &mut whole.body {
+    if let RequestBody::Roll(RollRequest { last, .. }) = &mut whole.body {
         *last = true;
     }
     let told = other.ask(&mut rig, whole, Slice::default());
@@ -155,14 +158,14 @@ fn parts_of_a_roll_forward_by_an_older_link_do_not_spoil_the_present_one() {
             .clone()
             .flat_map(|block| blocks[usize::from(block)].clone())
             .collect();
-        let request = asker.request(RequestBody::Roll {
+        let request = asker.request(RequestBody::Roll(RollRequest {
             chunk: ChunkIndex(0),
             version: version(1, 9),
             previous: Version::NONE,
             entries: entries.collect(),
             first,
             last,
-        });
+        }));
         asker.ask(rig, request, Slice::copy_from(&payload)).answer.result
     };
     // The same sequencer's old link and its new one; of the old one a first part still lay in a socket.

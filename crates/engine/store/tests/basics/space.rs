@@ -3,7 +3,7 @@
 use crate::common::{Asker, BLOCK, Rig, version};
 use crate::{MIB, fenced, find, version_or_none};
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, ClearRequest, Refusal, RequestBody};
 use amita_types::{BlockRange, ChunkIndex, Version};
 use std::time::Duration;
 
@@ -32,12 +32,12 @@ fn a_full_store_refuses_serves_and_recovers() {
     let status = rig.store.status();
     assert!(status.free_bytes <= 16 * BLOCK as u64, "{status:?}");
     assert_eq!(asker.read(&mut rig, 0, 0, 1).unwrap().0, bytes);
-    let clear = asker.request(RequestBody::Clear {
+    let clear = asker.request(RequestBody::Clear(ClearRequest {
         chunk: ChunkIndex(0),
         range: BlockRange::new(0, 200),
         version: version(1, counter + 1),
         previous: version(1, counter),
-    });
+    }));
     assert_eq!(
         asker.ask(&mut rig, clear, Slice::default()).answer.result,
         Ok(AnswerBody::Done)
@@ -59,12 +59,12 @@ fn many_clears_at_once_are_put_off_and_not_refused_for_space() {
     let mut asker = Asker::new(1);
     asker.fence(&mut rig).unwrap();
     let clear = |asker: &mut Asker, chunk: u64| {
-        asker.request(RequestBody::Clear {
+        asker.request(RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(chunk),
             range: BlockRange::new(0, 1024),
             version: version(1, 1),
             previous: Version::NONE,
-        })
+        }))
     };
     let mut open: Vec<u64> = (0..64).collect();
     let mut put_off = 0;

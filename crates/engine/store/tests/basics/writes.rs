@@ -4,7 +4,7 @@ use crate::common::{Asker, BLOCK, Disk, Rig, Rng, image, params, version};
 use crate::{MIB, fenced, find};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, LinkId, State};
-use amita_types::message::{AnswerBody, Problem, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, ClearRequest, Problem, ReadRequest, Refusal, RequestBody, WriteRequest};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, StoreId, Version};
 
 #[test]
@@ -137,7 +137,7 @@ fn bad_requests_are_refused() {
     let told = ask(
         &mut rig,
         &|body| {
-            if let RequestBody::Write { offset_bytes, .. } = body {
+            if let RequestBody::Write(WriteRequest { offset_bytes, .. }) = body {
                 *offset_bytes = u32::MAX
             }
         },
@@ -147,7 +147,7 @@ fn bad_requests_are_refused() {
     let told = ask(
         &mut rig,
         &|body| {
-            if let RequestBody::Write { length_bytes, .. } = body {
+            if let RequestBody::Write(WriteRequest { length_bytes, .. }) = body {
                 *length_bytes = 0
             }
         },
@@ -159,7 +159,7 @@ fn bad_requests_are_refused() {
     let told = ask(
         &mut rig,
         &|body| {
-            if let RequestBody::Write { sums, .. } = body {
+            if let RequestBody::Write(WriteRequest { sums, .. }) = body {
                 sums.clear()
             }
         },
@@ -170,23 +170,23 @@ fn bad_requests_are_refused() {
     assert_eq!(told, invalid(Problem::Checksum));
     let range = |first, count| {
         move |body: &mut RequestBody| {
-            *body = RequestBody::Read {
+            *body = RequestBody::Read(ReadRequest {
                 chunk: ChunkIndex(0),
                 range: BlockRange::new(first, count),
                 least: Version::NONE,
-            };
+            });
         }
     };
     for (first, count) in [(0, 0), (0, 33), (1024, 1), (1000, 32), (65535, 65535)] {
         assert_eq!(ask(&mut rig, &range(first, count), &[]), invalid(Problem::Range));
     }
     let clear = |body: &mut RequestBody| {
-        *body = RequestBody::Clear {
+        *body = RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(0),
             range: BlockRange::new(1020, 5),
             version: version(1, 1),
             previous: Version::NONE,
-        };
+        });
     };
     assert_eq!(ask(&mut rig, &clear, &[]), invalid(Problem::Range));
     let mut other = good.clone();

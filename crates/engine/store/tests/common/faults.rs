@@ -9,7 +9,9 @@ use amita_reactor::{Pool, Slice, Time};
 use amita_store::format::page::{self, Header};
 use amita_store::format::superblock::{self, OFFSETS};
 use amita_store::{Config, LinkId, State};
-use amita_types::message::{AnswerBody, Refusal, Request, RequestBody};
+use amita_types::message::{
+    AnswerBody, ChangesAnswer, ChangesRequest, DataAnswer, OpenRequest, OpenedAnswer, Refusal, Request, RequestBody,
+};
 use amita_types::{BlockIndex, ChunkIndex, Version};
 use std::time::Duration;
 
@@ -366,14 +368,14 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
         let Some(chunk) = model.chunks.get(&index) else {
             continue;
         };
-        let request = owner.request(RequestBody::Open {
+        let request = owner.request(RequestBody::Open(OpenRequest {
             chunk: ChunkIndex(index),
-        });
+        }));
         let at = match owner.ask(host, request, Slice::default()).answer.result {
-            Ok(AnswerBody::Opened {
+            Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: None,
-            }) => version,
+            })) => version,
             // What the store knows of the chunk is damaged: it says so.
             Err(Refusal::Damaged { .. }) => {
                 served.damaged.extend((0..BLOCKS).map(|block| (index, block)));
@@ -421,13 +423,13 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
             Err(Refusal::Damaged { block }) => assert!(damaged.contains(&(index, block.0))),
             Err(refusal) => panic!("a read was refused: {refusal:?}"),
         }
-        let request = owner.request(RequestBody::Changes {
+        let request = owner.request(RequestBody::Changes(ChangesRequest {
             chunk: ChunkIndex(index),
             since: Version::NONE,
             from: BlockIndex(0),
-        });
+        }));
         match owner.ask(host, request, Slice::default()).answer.result {
-            Ok(AnswerBody::Changes { entries, .. }) => {
+            Ok(AnswerBody::Changes(ChangesAnswer { entries, .. })) => {
                 let entries: Vec<_> = entries
                     .iter()
                     .map(|entry| (entry.block, entry.version, entry.sum))
@@ -452,7 +454,7 @@ fn read(
     let request = owner.read_request(chunk, first, count, least);
     let told = owner.ask(host, request, Slice::default());
     match told.answer.result? {
-        AnswerBody::Data { version, sums } => Ok((data(count, &told.payload, &sums), version)),
+        AnswerBody::Data(DataAnswer { version, sums }) => Ok((data(count, &told.payload, &sums), version)),
         other => panic!("a read was answered with {other:?}"),
     }
 }

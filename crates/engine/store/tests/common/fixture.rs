@@ -21,7 +21,10 @@
 use super::{Asker, BLOCK, Rig, data, version};
 use amita_reactor::Slice;
 use amita_store::State;
-use amita_types::message::{AnswerBody, Refusal, Request, RequestBody};
+use amita_types::message::{
+    AllocationAnswer, AllocationRequest, AnswerBody, ChangesAnswer, ChangesRequest, DataAnswer, FenceRequest,
+    OpenRequest, OpenedAnswer, ReadRequest, Refusal, Request, RequestBody, VerifiedAnswer, VerifyRequest,
+};
 use amita_types::{
     BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS, NodeId, PoolId,
     SnapshotId, StoreId, Version, VolumeId,
@@ -56,13 +59,13 @@ impl Owner {
     }
 
     pub fn fence_request(&mut self) -> Request {
-        let body = RequestBody::Fence {
+        let body = RequestBody::Fence(FenceRequest {
             syncing: self.syncing.iter().map(|&id| StoreId(id)).collect(),
             owner: NodeId(self.node),
             in_sync: self.in_sync.iter().map(|&id| StoreId(id)).collect::<Vec<_>>(),
             blocks_per_chunk: self.asker.blocks_per_chunk,
             given_back: None,
-        };
+        });
         self.request(body)
     }
 
@@ -297,18 +300,22 @@ impl Fixture {
 fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk) {
     let index = ChunkIndex(place.chunk);
     let blocks = owner.asker.blocks_per_chunk;
-    let (opened, _) = owner.ask(rig, RequestBody::Open { chunk: index }, &[]);
+    let (opened, _) = owner.ask(rig, RequestBody::Open(OpenRequest { chunk: index }), &[]);
     let version = expected.version;
     let incomplete = expected.incomplete;
-    assert_eq!(opened, Ok(AnswerBody::Opened { version, incomplete }), "{place}");
+    assert_eq!(
+        opened,
+        Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete })),
+        "{place}"
+    );
     check_entries(owner, rig, place, expected);
     check_verified(owner, rig, place, expected);
     if incomplete.is_some() || owner.syncing.contains(&super::STORE.0) {
-        let read = RequestBody::Read {
+        let read = RequestBody::Read(ReadRequest {
             chunk: index,
             range: BlockRange::new(0, 1),
             least: Version::NONE,
-        };
+        });
         assert_eq!(owner.ask(rig, read, &[]).0, Err(Refusal::Incomplete), "{place}");
         return;
     }
@@ -316,13 +323,13 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
     let mut allocated = [0; 16];
     for first in (0..blocks).step_by(MAX_IO_BLOCKS as usize) {
         let count = (blocks - first).min(MAX_IO_BLOCKS as u16);
-        let read = RequestBody::Read {
+        let read = RequestBody::Read(ReadRequest {
             chunk: index,
             range: BlockRange::new(first, count),
             least: version,
-        };
+        });
         let (result, payload) = owner.ask(rig, read, &[]);
-        let Ok(AnswerBody::Data { version, sums }) = result else {
+        let Ok(AnswerBody::Data(DataAnswer { version, sums })) = result else {
             panic!("{place}/{first}: {result:?}")
         };
         let there = expected.blocks.range(first..first + count);
@@ -345,14 +352,14 @@ fn check_chunk(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chunk)
         }
     }
 
-    let body = RequestBody::Allocation {
+    let body = RequestBody::Allocation(AllocationRequest {
         chunk: index,
         least: version,
-    };
+    });
     let allocated = Box::new(allocated);
     assert_eq!(
         owner.ask(rig, body, &[]).0,
-        Ok(AnswerBody::Allocation { allocated }),
+        Ok(AnswerBody::Allocation(AllocationAnswer { allocated })),
         "{place}"
     );
 }
@@ -362,12 +369,12 @@ fn check_verified(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chu
     let mut found = BTreeMap::new();
     let mut from = Some(BlockIndex(0));
     while let Some(first) = from {
-        let body = RequestBody::Verify {
+        let body = RequestBody::Verify(VerifyRequest {
             chunk: ChunkIndex(place.chunk),
             from: first,
             least: expected.version,
-        };
-        let (Ok(AnswerBody::Verified { entries, damaged, more }), _) = owner.ask(rig, body, &[]) else {
+        });
+        let (Ok(AnswerBody::Verified(VerifiedAnswer { entries, damaged, more })), _) = owner.ask(rig, body, &[]) else {
             panic!("{place}: not verified")
         };
         assert!(damaged.is_empty(), "{place}: {damaged:?}");
@@ -390,12 +397,12 @@ fn check_entries(owner: &mut Owner, rig: &mut Rig, place: Place, expected: &Chun
     let mut found = BTreeMap::new();
     let mut from = Some(BlockIndex(0));
     while let Some(first) = from {
-        let body = RequestBody::Changes {
+        let body = RequestBody::Changes(ChangesRequest {
             chunk: index,
             since: Version::NONE,
             from: first,
-        };
-        let (Ok(AnswerBody::Changes { entries, more }), _) = owner.ask(rig, body, &[]) else {
+        });
+        let (Ok(AnswerBody::Changes(ChangesAnswer { entries, more })), _) = owner.ask(rig, body, &[]) else {
             panic!("{place}: no list of changes")
         };
         found.extend(entries.iter().map(|entry| (entry.block.0, (entry.version, entry.sum))));

@@ -18,7 +18,10 @@ pub use disk::{Disk, Fate, Outcome};
 
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use amita_store::{Config, Effect, FormatParams, IoId, LinkId, State, Store};
-use amita_types::message::{Answer, AnswerBody, Refusal, Request, RequestBody, Scope, Sums};
+use amita_types::message::{
+    Answer, AnswerBody, DataAnswer, FenceRequest, OpenRequest, OpenedAnswer, ReadRequest, Refusal, Request,
+    RequestBody, Scope, Sums, WriteRequest,
+};
 use amita_types::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
     SnapshotId, StoreId, Version, VolumeId,
@@ -478,13 +481,13 @@ impl Asker {
             in_sync.push(STORE);
         }
         in_sync.push(StoreId(0xabcd_0002));
-        self.request(RequestBody::Fence {
+        self.request(RequestBody::Fence(FenceRequest {
             syncing,
             owner: NodeId(self.link.0 as u32),
             in_sync,
             blocks_per_chunk: self.blocks_per_chunk,
             given_back: None,
-        })
+        }))
     }
 
     pub fn write_request(
@@ -495,22 +498,22 @@ impl Asker {
         version: Version,
         previous: Version,
     ) -> Request {
-        self.request(RequestBody::Write {
+        self.request(RequestBody::Write(WriteRequest {
             chunk: ChunkIndex(chunk),
             offset_bytes: offset,
             length_bytes: bytes.len() as u32,
             version,
             previous,
             sums: sums(offset, bytes),
-        })
+        }))
     }
 
     pub fn read_request(&mut self, chunk: u64, first: u16, count: u16, least: Version) -> Request {
-        self.request(RequestBody::Read {
+        self.request(RequestBody::Read(ReadRequest {
             chunk: ChunkIndex(chunk),
             range: BlockRange::new(first, count),
             least,
-        })
+        }))
     }
 
     /// Sends, runs to the end, and returns the answer.
@@ -547,20 +550,20 @@ impl Asker {
         let request = self.read_request(chunk, first, count, Version::NONE);
         let told = self.ask(rig, request, Slice::default());
         match told.answer.result? {
-            AnswerBody::Data { version, sums } => Ok((data(count, &told.payload, &sums), version)),
+            AnswerBody::Data(DataAnswer { version, sums }) => Ok((data(count, &told.payload, &sums), version)),
             other => panic!("a read was answered with {other:?}"),
         }
     }
 
     pub fn open(&mut self, rig: &mut impl Host, chunk: u64) -> Version {
-        let request = self.request(RequestBody::Open {
+        let request = self.request(RequestBody::Open(OpenRequest {
             chunk: ChunkIndex(chunk),
-        });
+        }));
         match self.ask(rig, request, Slice::default()).answer.result {
-            Ok(AnswerBody::Opened {
+            Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: None,
-            }) => version,
+            })) => version,
             other => panic!("an open was answered with {other:?}"),
         }
     }

@@ -4,7 +4,7 @@ use super::model::{Change, Model};
 use super::trace::{Event, Right};
 use super::{Asker, BLOCK, Rig, Rng};
 use amita_reactor::Slice;
-use amita_types::message::{self, AnswerBody, Refusal, RequestBody};
+use amita_types::message::{self, AnswerBody, ClearRequest, Refusal, RequestBody, RollRequest};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, RequestId, Version};
 use std::collections::HashMap;
 
@@ -125,12 +125,12 @@ impl Owner {
     pub fn clear(&mut self, rig: &mut Rig, chunk: u64, first: u16, count: u16) {
         let previous = self.model.chunk(chunk).last();
         let version = previous.next(self.asker.generation).expect("few writes");
-        let request = self.asker.request(RequestBody::Clear {
+        let request = self.asker.request(RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(chunk),
             range: BlockRange::new(first, count),
             version,
             previous,
-        });
+        }));
         self.send(rig, request, &[], chunk, version, Change::Clear { first, count });
     }
 
@@ -171,14 +171,14 @@ impl Owner {
                     version: *version,
                     sum: data.as_ref().map(|data| amita_types::crc32c(data)),
                 });
-                let request = self.asker.request(RequestBody::Roll {
+                let request = self.asker.request(RequestBody::Roll(RollRequest {
                     chunk: ChunkIndex(chunk),
                     version,
                     previous,
                     entries: changes.collect(),
                     first: at == 0,
                     last: at == 1,
-                });
+                }));
                 let payload: Vec<u8> = part.iter().filter_map(|(_, data, _)| data.clone()).flatten().collect();
                 (request, payload)
             })

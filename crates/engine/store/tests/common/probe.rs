@@ -5,7 +5,7 @@ use super::trace::{Held, Right, Trace};
 use super::{Asker, Flight, Host, Told, joined, take};
 use amita_reactor::{FileInfo, Pool, Slice, Time};
 use amita_store::{Config, Effect, LinkId, State, Store};
-use amita_types::message::{AnswerBody, Refusal, Request, RequestBody};
+use amita_types::message::{AnswerBody, ChangesAnswer, ChangesRequest, Refusal, Request, RequestBody};
 use amita_types::{BlockIndex, ChunkIndex, Epoch, Generation, Version};
 use std::collections::VecDeque;
 
@@ -164,16 +164,16 @@ pub fn read_chunk(host: &mut impl Host, asker: &mut Asker, chunk: u64) -> ChunkC
     let mut entries = Vec::new();
     let mut from = Some(BlockIndex(0));
     while let Some(block) = from {
-        let request = asker.request(RequestBody::Changes {
+        let request = asker.request(RequestBody::Changes(ChangesRequest {
             chunk: ChunkIndex(chunk),
             since: Version::NONE,
             from: block,
-        });
+        }));
         match asker.ask(host, request, Slice::default()).answer.result {
-            Ok(AnswerBody::Changes {
+            Ok(AnswerBody::Changes(ChangesAnswer {
                 entries: more_entries,
                 more,
-            }) => {
+            })) => {
                 entries.extend(more_entries.iter().map(|entry| (entry.block, entry.version, entry.sum)));
                 from = more;
             }

@@ -4,7 +4,7 @@ use crate::common::fixture::{Fixture, Owner, owner};
 use crate::common::{BLOCK, Disk, Rig, Rng, STORE, image, params, sums};
 use amita_reactor::{Pool, Time};
 use amita_store::{Config, State};
-use amita_types::message::{self, AnswerBody, RequestBody};
+use amita_types::message::{self, AnswerBody, ClearRequest, RequestBody, RollRequest, WriteRequest};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Version};
 use std::sync::OnceLock;
 
@@ -94,22 +94,22 @@ fn change(rng: &mut Rng, chunk: u64, version: Version, previous: Version) -> (Re
     match rng.below(8) {
         0 => {
             let range = BlockRange::new(rng.below(2) as u16 * 64, 64);
-            let body = RequestBody::Clear {
+            let body = RequestBody::Clear(ClearRequest {
                 chunk,
                 range,
                 version,
                 previous,
-            };
+            });
             (body, Vec::new())
         }
         1 => {
             let range = BlockRange::new(rng.below(100) as u16, 1 + rng.below(28) as u16);
-            let body = RequestBody::Clear {
+            let body = RequestBody::Clear(ClearRequest {
                 chunk,
                 range,
                 version,
                 previous,
-            };
+            });
             (body, Vec::new())
         }
         2 => {
@@ -120,14 +120,14 @@ fn change(rng: &mut Rng, chunk: u64, version: Version, previous: Version) -> (Re
                 version,
                 sum,
             });
-            let body = RequestBody::Roll {
+            let body = RequestBody::Roll(RollRequest {
                 chunk,
                 version,
                 previous,
                 entries: entries.to_vec(),
                 first: true,
                 last: true,
-            };
+            });
             (body, payload)
         }
         _ => {
@@ -139,14 +139,14 @@ fn change(rng: &mut Rng, chunk: u64, version: Version, previous: Version) -> (Re
                 _ => (first * BLOCK, BLOCK),
             };
             let payload = fill(rng.below(256), length);
-            let body = RequestBody::Write {
+            let body = RequestBody::Write(WriteRequest {
                 chunk,
                 offset_bytes: offset as u32,
                 length_bytes: length as u32,
                 version,
                 previous,
                 sums: sums(offset as u32, &payload),
-            };
+            });
             (body, payload)
         }
     }

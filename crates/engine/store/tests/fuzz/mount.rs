@@ -8,7 +8,10 @@ use crate::common::fixture::Owner;
 use crate::common::{BLOCK, Disk, Rig, data, sums};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, State};
-use amita_types::message::{AnswerBody, Change, Problem, Refusal, RequestBody};
+use amita_types::message::{
+    AnswerBody, Change, ChangesAnswer, ChangesRequest, ClearRequest, DataAnswer, OpenRequest, OpenedAnswer, Problem,
+    ReadRequest, Refusal, RequestBody, WriteRequest,
+};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS, Version};
 use std::collections::BTreeMap;
 
@@ -156,14 +159,14 @@ fn view(owners: &mut [Owner], rig: &mut Rig) -> View {
 
 /// The chunk's version; `None` where the disk says that it is deleted, or the store has stopped.
 fn open(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<Version> {
-    let body = RequestBody::Open {
+    let body = RequestBody::Open(OpenRequest {
         chunk: ChunkIndex(chunk),
-    };
+    });
     match ask(owner, rig, body, &[]).0 {
-        Ok(AnswerBody::Opened {
+        Ok(AnswerBody::Opened(OpenedAnswer {
             version,
             incomplete: None,
-        }) => Some(version),
+        })) => Some(version),
         Err(
             Refusal::Poisoned
             | Refusal::Incomplete
@@ -179,13 +182,13 @@ fn entries(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<BTreeMap<u16,
     let mut found = BTreeMap::new();
     let mut from = BlockIndex(0);
     loop {
-        let body = RequestBody::Changes {
+        let body = RequestBody::Changes(ChangesRequest {
             chunk: ChunkIndex(chunk),
             since: Version::NONE,
             from,
-        };
+        });
         let (entries, more) = match ask(owner, rig, body, &[]).0 {
-            Ok(AnswerBody::Changes { entries, more }) => (entries, more),
+            Ok(AnswerBody::Changes(ChangesAnswer { entries, more })) => (entries, more),
             Err(
                 Refusal::Damaged { .. }
                 | Refusal::Poisoned
@@ -213,13 +216,13 @@ fn entries(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<BTreeMap<u16,
 fn check_reads(owner: &mut Owner, rig: &mut Rig, chunk: u64, entries: &[(u16, Entry)]) {
     let (first, last) = (entries[0].0, entries[entries.len() - 1].0);
     let count = last - first + 1;
-    let body = RequestBody::Read {
+    let body = RequestBody::Read(ReadRequest {
         chunk: ChunkIndex(chunk),
         range: BlockRange::new(first, count),
         least: Version::NONE,
-    };
+    });
     let (result, payload) = ask(owner, rig, body, &[]);
-    let Ok(AnswerBody::Data { version, sums }) = result else {
+    let Ok(AnswerBody::Data(DataAnswer { version, sums })) = result else {
         for (block, entry) in entries {
             check_read(owner, rig, chunk, *block, *entry);
         }
@@ -238,14 +241,14 @@ fn check_reads(owner: &mut Owner, rig: &mut Rig, chunk: u64, entries: &[(u16, En
 
 /// A block is what its entry says, or damaged; nothing else.
 fn check_read(owner: &mut Owner, rig: &mut Rig, chunk: u64, block: u16, (version, sum): Entry) {
-    let body = RequestBody::Read {
+    let body = RequestBody::Read(ReadRequest {
         chunk: ChunkIndex(chunk),
         range: BlockRange::new(block, 1),
         least: Version::NONE,
-    };
+    });
     let (result, payload) = ask(owner, rig, body, &[]);
     match result {
-        Ok(AnswerBody::Data { version: read, sums }) => {
+        Ok(AnswerBody::Data(DataAnswer { version: read, sums })) => {
             data(1, &payload, &sums);
             assert_eq!(read, version);
             assert_eq!(sums.first().copied(), sum);
@@ -266,11 +269,11 @@ fn odd_requests(owners: &mut [Owner], rig: &mut Rig) {
         for block in [1023, 1024, 4096, u16::MAX] {
             let range = BlockRange::new(block, 1);
             let chunk = ChunkIndex(0);
-            let body = RequestBody::Read {
+            let body = RequestBody::Read(ReadRequest {
                 chunk,
                 range,
                 least: Version::NONE,
-            };
+            });
             let (result, _) = ask(owner, rig, body, &[]);
             let inside = u32::from(block) < amita_types::MAX_BLOCKS_PER_CHUNK;
             assert!(inside || result.is_err(), "block {block} of a chunk");
@@ -293,22 +296,22 @@ fn go_on(owners: &mut [Owner], rig: &mut Rig, rounds: usize) {
             let bytes = vec![round as u8; length];
             let (body, payload) = if round % 4 == 3 {
                 let range = BlockRange::new(60, 10);
-                let body = RequestBody::Clear {
+                let body = RequestBody::Clear(ClearRequest {
                     chunk,
                     range,
                     version,
                     previous,
-                };
+                });
                 (body, &[][..])
             } else {
-                let body = RequestBody::Write {
+                let body = RequestBody::Write(WriteRequest {
                     chunk,
                     offset_bytes: offset as u32,
                     length_bytes: length as u32,
                     version,
                     previous,
                     sums: sums(offset as u32, &bytes),
-                };
+                });
                 (body, &bytes[..])
             };
             let told = ask(owner, rig, body, payload).0;

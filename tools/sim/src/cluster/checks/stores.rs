@@ -13,7 +13,10 @@ use amita_reactor::Slice;
 use amita_reactor::sim::SimDriver;
 use amita_store::{LinkId, State};
 use amita_types::map;
-use amita_types::message::{Answer, AnswerBody, Change, Refusal, Request, RequestBody, Scope};
+use amita_types::message::{
+    Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, FenceRequest, OpenRequest, OpenedAnswer, ReadRequest,
+    Refusal, Request, RequestBody, Scope,
+};
 use amita_types::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, NodeId, PoolId, RequestId,
     SnapshotId, StoreId, Version, VolumeId,
@@ -294,13 +297,13 @@ impl Cluster {
         volume: u64,
         (generation, closed): (Generation, Generation),
     ) -> Result<(), String> {
-        let body = RequestBody::Fence {
+        let body = RequestBody::Fence(FenceRequest {
             syncing: Vec::new(),
             owner: NodeId(99),
             in_sync: group.in_sync.clone(),
             blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
             given_back: None,
-        };
+        });
         if closed > Generation(1) {
             self.coverage.hit("judge.generation_fenced");
             let (answer, _) = self.ask(mounted, scope(closed.0 - 1), body.clone())?;
@@ -355,25 +358,25 @@ impl Cluster {
         ranges: &[BlockRange],
     ) -> Result<Copy, String> {
         let index = ChunkIndex(chunk);
-        let (answer, _) = self.ask(mounted, scope, RequestBody::Open { chunk: index })?;
-        let Ok(AnswerBody::Opened {
+        let (answer, _) = self.ask(mounted, scope, RequestBody::Open(OpenRequest { chunk: index }))?;
+        let Ok(AnswerBody::Opened(OpenedAnswer {
             version,
             incomplete: None,
-        }) = answer.result
+        })) = answer.result
         else {
             return Err(format!("store {}, chunk {chunk}: {:?}", mounted.store, answer.result));
         };
         let mut entries = Vec::new();
         let mut from = BlockIndex(0);
         let entries = loop {
-            let body = RequestBody::Changes {
+            let body = RequestBody::Changes(ChangesRequest {
                 chunk: index,
                 since: Version::NONE,
                 from,
-            };
+            });
             let (answer, _) = self.ask(mounted, scope, body)?;
             match answer.result {
-                Ok(AnswerBody::Changes { entries: some, more }) => {
+                Ok(AnswerBody::Changes(ChangesAnswer { entries: some, more })) => {
                     entries.extend(some);
                     match more {
                         Some(next) => from = next,
@@ -418,20 +421,20 @@ impl Cluster {
         range: BlockRange,
         least: Version,
     ) -> Result<Option<Vec<Stamp>>, String> {
-        let body = RequestBody::Read {
+        let body = RequestBody::Read(ReadRequest {
             chunk: ChunkIndex(chunk),
             range,
             least,
-        };
+        });
         let (answer, payload) = self.ask(mounted, scope, body)?;
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let base = (scope.volume.0 - 1) * self.setup.blocks + chunk * chunk_blocks;
         let first = Sector((base + u64::from(range.first.0)) * SECTORS_PER_BLOCK as u64);
         match answer.result {
-            Ok(AnswerBody::Data { .. }) if payload.is_empty() => {
+            Ok(AnswerBody::Data(_)) if payload.is_empty() => {
                 Ok(Some(vec![Stamp::ZERO; usize::from(range.count) * SECTORS_PER_BLOCK]))
             }
-            Ok(AnswerBody::Data { .. }) => stamp::parse(&payload, 1, first)
+            Ok(AnswerBody::Data(_)) => stamp::parse(&payload, 1, first)
                 .map(Some)
                 .map_err(|corrupt| format!("store {} holds data that {corrupt}", mounted.store)),
             Err(Refusal::Damaged { .. }) => Ok(None),

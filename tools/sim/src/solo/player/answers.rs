@@ -4,7 +4,7 @@ use super::{Asked, Phase, Player};
 use crate::solo::line::{list, piece_sums};
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_reactor::{Slice, Time};
-use amita_types::message::{Answer, AnswerBody, Refusal, Sums};
+use amita_types::message::{Answer, AnswerBody, DataAnswer, OpenedAnswer, Refusal, Sums};
 use amita_types::{BLOCK_BYTES, BlockRange, Generation, Version};
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ impl Player {
             )),
             (
                 Asked::Open { chunk },
-                Ok(AnswerBody::Opened {
+                Ok(AnswerBody::Opened(OpenedAnswer {
                     version,
                     incomplete: None,
-                }),
+                })),
             ) => self.on_opened(chunk, version),
             (Asked::Write { chunk, version }, Ok(AnswerBody::Done)) => self.on_written(chunk, version),
             (
@@ -51,9 +51,9 @@ impl Player {
                     least,
                     after_open,
                 },
-                Ok(AnswerBody::Data { version, sums }),
+                Ok(AnswerBody::Data(DataAnswer { version, sums })),
             ) => self.on_read(chunk, range, (least, after_open), version, &sums, &payload),
-            (Asked::Settle, Ok(AnswerBody::Settled { .. })) => Ok(()),
+            (Asked::Settle, Ok(AnswerBody::Settled(_))) => Ok(()),
             (
                 Asked::Gap { .. },
                 Err(Refusal::WrongPredecessor { .. } | Refusal::Fenced { .. } | Refusal::NotFenced),

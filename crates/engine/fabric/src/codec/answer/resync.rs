@@ -4,7 +4,9 @@ use super::super::request::{CHANGE_BYTES, get_changes, put_changes};
 use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
 use super::{NO_MORE, exactly, from_to, get_incomplete, put_incomplete, put_more};
-use amita_types::message::{AnswerBody, ChunkState, MAX_CHANGES, MAX_LISTED_CHUNKS};
+use amita_types::message::{
+    AnswerBody, ChunkState, ChunksAnswer, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MendedAnswer, VerifiedAnswer,
+};
 use amita_types::{BlockIndex, ChunkIndex, Version};
 
 wire! {
@@ -38,7 +40,7 @@ pub(in super::super) const VERIFIED_BYTES: (usize, usize) =
 /// Appends a body of this room; its kind.
 pub(super) fn put(out: &mut Vec<u8>, body: &AnswerBody) -> Result<Kind, EncodeError> {
     Ok(match body {
-        AnswerBody::Chunks { chunks, more } => {
+        AnswerBody::Chunks(ChunksAnswer { chunks, more }) => {
             if chunks.len() > MAX_LISTED_CHUNKS {
                 return Err(EncodeError::Field {
                     field: "number of chunks",
@@ -68,7 +70,7 @@ pub(super) fn put(out: &mut Vec<u8>, body: &AnswerBody) -> Result<Kind, EncodeEr
             }
             Kind::Held
         }
-        AnswerBody::Joined { incomplete } => {
+        AnswerBody::Joined(JoinedAnswer { incomplete }) => {
             let (incomplete, is_incomplete) = put_incomplete(*incomplete);
             RawJoined {
                 incomplete,
@@ -77,11 +79,11 @@ pub(super) fn put(out: &mut Vec<u8>, body: &AnswerBody) -> Result<Kind, EncodeEr
             .put(out);
             Kind::Joined
         }
-        AnswerBody::Mended { skipped } => {
+        AnswerBody::Mended(MendedAnswer { skipped }) => {
             put_blocks(out, skipped)?;
             Kind::Mended
         }
-        AnswerBody::Verified { entries, damaged, more } => {
+        AnswerBody::Verified(VerifiedAnswer { entries, damaged, more }) => {
             RawVerified {
                 more: put_more(*more)?,
                 damaged: damaged.len().min(MAX_CHANGES) as u8,
@@ -105,24 +107,24 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, 
         Kind::Held => {
             let raw = RawHeld::get(&mut reader)?;
             let more = (raw.more != NO_MORE_CHUNKS).then_some(ChunkIndex(raw.more));
-            AnswerBody::Chunks {
+            AnswerBody::Chunks(ChunksAnswer {
                 chunks: get_chunks(reader)?,
                 more,
-            }
+            })
         }
         Kind::Joined => {
             let raw = RawJoined::get(&mut reader)?;
             reader.end()?;
-            AnswerBody::Joined {
+            AnswerBody::Joined(JoinedAnswer {
                 incomplete: get_incomplete(raw.incomplete, raw.is_incomplete)?,
-            }
+            })
         }
         Kind::Mended => {
             let (skipped, rest) = reader.rest().as_chunks::<BLOCK_INDEX_BYTES>();
             Reader::new(rest).end()?;
-            AnswerBody::Mended {
+            AnswerBody::Mended(MendedAnswer {
                 skipped: skipped.iter().map(|raw| BlockIndex(u16::from_le_bytes(*raw))).collect(),
-            }
+            })
         }
         Kind::Verified => {
             let raw = RawVerified::get(&mut reader)?;
@@ -137,11 +139,11 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, 
             for _ in 0..damaged {
                 blocks.push(BlockIndex(u16::from_le_bytes(*reader.array()?)));
             }
-            AnswerBody::Verified {
+            AnswerBody::Verified(VerifiedAnswer {
                 entries: get_changes(reader)?,
                 damaged: blocks,
                 more: (raw.more != NO_MORE).then_some(BlockIndex(raw.more)),
-            }
+            })
         }
         other => return Err(DecodeError::Kind(other as u8)),
     })

@@ -2,8 +2,10 @@
 
 use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
-use super::{exactly, from_to};
-use amita_types::message::{Expect, MAX_CHANGES, Mend, RequestBody};
+use super::{Body, exactly, from_to};
+use amita_types::message::{
+    ChunksRequest, Expect, JoinRequest, MAX_CHANGES, Mend, MendRequest, VerifyRequest, WholeRequest,
+};
 use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, Version};
 
 wire! { RawChunks: 16 { from: u64, groups: u32, core: u16, cores: u16, } }
@@ -43,129 +45,139 @@ pub(in super::super) const MEND_BYTES: (usize, usize) = from_to(RawMend::BYTES, 
 pub(in super::super) const WHOLE_BYTES: (usize, usize) = exactly(RawWhole::BYTES);
 pub(in super::super) const VERIFY_BYTES: (usize, usize) = exactly(RawVerify::BYTES);
 
-/// Appends a body of this room; its kind.
-pub(super) fn put(out: &mut Vec<u8>, body: &RequestBody, payload_bytes: usize) -> Result<Kind, EncodeError> {
-    Ok(match body {
-        &RequestBody::Chunks {
+impl Body for ChunksRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let &ChunksRequest {
             from,
             core,
             cores,
             groups,
-        } => {
-            RawChunks {
-                from: from.0,
-                groups,
-                core,
-                cores,
-            }
-            .put(out);
-            Kind::Chunks
+        } = self;
+        RawChunks {
+            from: from.0,
+            groups,
+            core,
+            cores,
         }
-        RequestBody::Join { chunk, at } => {
-            RawJoin {
-                chunk: chunk.0,
-                at: at.0,
-            }
-            .put(out);
-            Kind::Join
-        }
-        RequestBody::Mend { chunk, entries } => {
-            if entries.len() > MAX_CHANGES {
-                return Err(EncodeError::Field {
-                    field: "number of entries",
-                    value: entries.len() as u64,
-                });
-            }
-            let expected = data_bytes(entries);
-            if expected != payload_bytes {
-                return Err(EncodeError::Payload {
-                    expected,
-                    found: payload_bytes,
-                });
-            }
-            RawMend { chunk: chunk.0 }.put(out);
-            for entry in entries {
-                put_mend(out, entry);
-            }
-            Kind::Mend
-        }
-        RequestBody::Whole { chunk, version } => {
-            RawWhole {
-                chunk: chunk.0,
-                version: version.0,
-            }
-            .put(out);
-            Kind::Whole
-        }
-        RequestBody::Verify { chunk, from, least } => {
-            RawVerify {
-                chunk: chunk.0,
-                least: least.0,
-                from: from.0,
-            }
-            .put(out);
-            Kind::Verify
-        }
-        _ => {
-            return Err(EncodeError::Unsupported {
-                what: "a request that is newer than the codec",
-            });
-        }
-    })
+        .put(out);
+        Ok(Kind::Chunks)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<ChunksRequest, DecodeError> {
+        let raw = RawChunks::get(&mut reader)?;
+        reader.end()?;
+        Ok(ChunksRequest {
+            from: ChunkIndex(raw.from),
+            core: raw.core,
+            cores: raw.cores,
+            groups: raw.groups,
+        })
+    }
 }
 
-/// Reads a body of this room.
-pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<RequestBody, DecodeError> {
-    let body = match prefix.kind {
-        Kind::Chunks => {
-            let raw = RawChunks::get(&mut reader)?;
-            RequestBody::Chunks {
-                from: ChunkIndex(raw.from),
-                core: raw.core,
-                cores: raw.cores,
-                groups: raw.groups,
-            }
+impl Body for JoinRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let JoinRequest { chunk, at } = self;
+        RawJoin {
+            chunk: chunk.0,
+            at: at.0,
         }
-        Kind::Join => {
-            let raw = RawJoin::get(&mut reader)?;
-            RequestBody::Join {
-                chunk: ChunkIndex(raw.chunk),
-                at: Version(raw.at),
-            }
+        .put(out);
+        Ok(Kind::Join)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<JoinRequest, DecodeError> {
+        let raw = RawJoin::get(&mut reader)?;
+        reader.end()?;
+        Ok(JoinRequest {
+            chunk: ChunkIndex(raw.chunk),
+            at: Version(raw.at),
+        })
+    }
+}
+
+impl Body for MendRequest {
+    fn put(&self, out: &mut Vec<u8>, payload_bytes: usize) -> Result<Kind, EncodeError> {
+        let MendRequest { chunk, entries } = self;
+        if entries.len() > MAX_CHANGES {
+            return Err(EncodeError::Field {
+                field: "number of entries",
+                value: entries.len() as u64,
+            });
         }
-        Kind::Mend => {
-            let raw = RawMend::get(&mut reader)?;
-            let entries = get_mends(&mut reader)?;
-            if data_bytes(&entries) != prefix.payload_bytes {
-                return Err(DecodeError::PayloadBytes {
-                    kind: prefix.kind,
-                    bytes: prefix.payload_bytes as u32,
-                });
-            }
-            RequestBody::Mend {
-                chunk: ChunkIndex(raw.chunk),
-                entries,
-            }
+        let expected = data_bytes(entries);
+        if expected != payload_bytes {
+            return Err(EncodeError::Payload {
+                expected,
+                found: payload_bytes,
+            });
         }
-        Kind::Whole => {
-            let raw = RawWhole::get(&mut reader)?;
-            RequestBody::Whole {
-                chunk: ChunkIndex(raw.chunk),
-                version: Version(raw.version),
-            }
+        RawMend { chunk: chunk.0 }.put(out);
+        for entry in entries {
+            put_mend(out, entry);
         }
-        Kind::Verify => {
-            let raw = RawVerify::get(&mut reader)?;
-            RequestBody::Verify {
-                chunk: ChunkIndex(raw.chunk),
-                from: BlockIndex(raw.from),
-                least: Version(raw.least),
-            }
+        Ok(Kind::Mend)
+    }
+
+    fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<MendRequest, DecodeError> {
+        let raw = RawMend::get(&mut reader)?;
+        let entries = get_mends(&mut reader)?;
+        if data_bytes(&entries) != prefix.payload_bytes {
+            return Err(DecodeError::PayloadBytes {
+                kind: prefix.kind,
+                bytes: prefix.payload_bytes as u32,
+            });
         }
-        other => return Err(DecodeError::Kind(other as u8)),
-    };
-    reader.end()?;
-    Ok(body)
+        reader.end()?;
+        Ok(MendRequest {
+            chunk: ChunkIndex(raw.chunk),
+            entries,
+        })
+    }
+}
+
+impl Body for WholeRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let WholeRequest { chunk, version } = self;
+        RawWhole {
+            chunk: chunk.0,
+            version: version.0,
+        }
+        .put(out);
+        Ok(Kind::Whole)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<WholeRequest, DecodeError> {
+        let raw = RawWhole::get(&mut reader)?;
+        reader.end()?;
+        Ok(WholeRequest {
+            chunk: ChunkIndex(raw.chunk),
+            version: Version(raw.version),
+        })
+    }
+}
+
+impl Body for VerifyRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let VerifyRequest { chunk, from, least } = self;
+        RawVerify {
+            chunk: chunk.0,
+            least: least.0,
+            from: from.0,
+        }
+        .put(out);
+        Ok(Kind::Verify)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<VerifyRequest, DecodeError> {
+        let raw = RawVerify::get(&mut reader)?;
+        reader.end()?;
+        Ok(VerifyRequest {
+            chunk: ChunkIndex(raw.chunk),
+            from: BlockIndex(raw.from),
+            least: Version(raw.least),
+        })
+    }
 }
 
 /// The payload that goes with entries: a block for each that puts data.

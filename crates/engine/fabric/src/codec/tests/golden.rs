@@ -8,7 +8,11 @@ use crate::codec::{
 };
 use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_types::message::{
-    Answer, AnswerBody, Change, ChunkState, Expect, Mend, Problem, Refusal, Request, RequestBody, Scope,
+    AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
+    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, DataAnswer, Expect, FenceRequest, JoinRequest,
+    JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request,
+    RequestBody, RetainRequest, RollRequest, Scope, SettleRequest, SettledAnswer, VerifiedAnswer, VerifyRequest,
+    WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -72,25 +76,25 @@ const VERSION: Version = Version(0x3132_3300_0000_000b);
 const PREVIOUS: Version = Version(0x3132_3300_0000_000a);
 
 pub fn write() -> Message {
-    request(RequestBody::Write {
+    request(RequestBody::Write(WriteRequest {
         chunk: CHUNK,
         offset_bytes: 0x0003_1000,
         length_bytes: 4096,
         version: VERSION,
         previous: PREVIOUS,
         sums: [0x9192_9394].into_iter().collect(),
-    })
+    }))
 }
 
 fn write_unaligned() -> Message {
-    request(RequestBody::Write {
+    request(RequestBody::Write(WriteRequest {
         chunk: CHUNK,
         offset_bytes: 4095,
         length_bytes: 2,
         version: VERSION,
         previous: PREVIOUS,
         sums: [1, 2].into_iter().collect(),
-    })
+    }))
 }
 
 fn entries() -> Vec<Change> {
@@ -143,24 +147,26 @@ fn chunk_states() -> Vec<ChunkState> {
 fn messages() -> Vec<(&'static str, Message, usize)> {
     let in_sync = [StoreId(0xa1), StoreId(0xa2)].into_iter().collect();
     let range = BlockRange::new(0x81, 0x02);
-    let clear = RequestBody::Clear {
+    let clear = RequestBody::Clear(ClearRequest {
         chunk: CHUNK,
         range,
         version: VERSION,
         previous: PREVIOUS,
-    };
+    });
     let (chunk, version, previous) = (CHUNK, VERSION, PREVIOUS);
-    let roll = RequestBody::Roll {
+    let roll = RequestBody::Roll(RollRequest {
         chunk,
         version,
         previous,
         entries: entries(),
         first: true,
         last: false,
-    };
-    let data = |sums: &[u32]| AnswerBody::Data {
-        version,
-        sums: sums.iter().copied().collect(),
+    });
+    let data = |sums: &[u32]| {
+        AnswerBody::Data(DataAnswer {
+            version,
+            sums: sums.iter().copied().collect(),
+        })
     };
     let allocated = Box::new(std::array::from_fn(|i| 1 << (4 * i)));
     let released = |outcome| Message::Released { tag: 9, outcome };
@@ -181,108 +187,112 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         ("Released NotOwner", released(ReleaseOutcome::NotOwner), 0),
         (
             "Fence",
-            request(RequestBody::Fence {
+            request(RequestBody::Fence(FenceRequest {
                 owner: NodeId(6),
                 in_sync,
                 syncing: vec![StoreId(0xa3)],
                 blocks_per_chunk: 1024,
                 given_back: None,
-            }),
+            })),
             0,
         ),
-        ("Open", request(RequestBody::Open { chunk }), 0),
+        ("Open", request(RequestBody::Open(OpenRequest { chunk })), 0),
         ("Write", write(), 4096),
         ("Write unaligned", write_unaligned(), 2),
         ("Clear", request(clear), 0),
         (
             "Read",
-            request(RequestBody::Read {
+            request(RequestBody::Read(ReadRequest {
                 chunk,
                 range,
                 least: VERSION,
-            }),
+            })),
             0,
         ),
         (
             "Changes",
-            request(RequestBody::Changes {
+            request(RequestBody::Changes(ChangesRequest {
                 chunk,
                 since: PREVIOUS,
                 from: BlockIndex(0x83),
-            }),
+            })),
             0,
         ),
         ("Roll", request(roll), 4096),
         ("Confirm", request(RequestBody::Confirm), 0),
         (
             "Allocation",
-            request(RequestBody::Allocation { chunk, least: VERSION }),
+            request(RequestBody::Allocation(AllocationRequest { chunk, least: VERSION })),
             0,
         ),
         (
             "Keep",
-            request(RequestBody::Keep {
+            request(RequestBody::Keep(RetainRequest {
                 chunk,
                 head: true,
                 above: SnapshotId(1),
                 to: SnapshotId(9),
                 live: vec![SnapshotId(3), SnapshotId(9)],
-            }),
+            })),
             0,
         ),
         (
             "Clone",
-            request(RequestBody::Clone {
+            request(RequestBody::Clone(CloneRequest {
                 chunk,
                 origin: VolumeId(0xf1f2_f3f4_f5f6_f7f8),
                 at: SnapshotId(4),
-            }),
+            })),
             0,
         ),
         (
             "Chunks",
-            request(RequestBody::Chunks {
+            request(RequestBody::Chunks(ChunksRequest {
                 from: chunk,
                 core: 1,
                 cores: 4,
                 groups: 0x2000,
-            }),
+            })),
             0,
         ),
-        ("Join", request(RequestBody::Join { chunk, at: PREVIOUS }), 0),
+        (
+            "Join",
+            request(RequestBody::Join(JoinRequest { chunk, at: PREVIOUS })),
+            0,
+        ),
         (
             "Mend",
-            request(RequestBody::Mend {
+            request(RequestBody::Mend(MendRequest {
                 chunk,
                 entries: mends(),
-            }),
+            })),
             4096,
         ),
-        ("Whole", request(RequestBody::Whole { chunk, version }), 0),
+        ("Whole", request(RequestBody::Whole(WholeRequest { chunk, version })), 0),
         (
             "Verify",
-            request(RequestBody::Verify {
+            request(RequestBody::Verify(VerifyRequest {
                 chunk,
                 from: BlockIndex(0x83),
                 least: VERSION,
-            }),
+            })),
             0,
         ),
         ("Fenced", answer(Ok(AnswerBody::Fenced)), 0),
         (
             "Opened",
-            answer(Ok(AnswerBody::Opened {
+            answer(Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: None,
-            })),
+            }))),
             0,
         ),
         (
             "Opened incomplete",
-            answer(Ok(AnswerBody::Opened {
+            answer(Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: Some(PREVIOUS),
-            })),
+            }))),
             0,
         ),
         ("Done", answer(Ok(AnswerBody::Done)), 0),
@@ -290,22 +300,26 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         ("Data unmapped", answer(Ok(data(&[]))), 0),
         (
             "Listed",
-            answer(Ok(AnswerBody::Changes {
+            answer(Ok(AnswerBody::Changes(ChangesAnswer {
                 entries: entries(),
                 more: Some(BlockIndex(0x84)),
-            })),
+            }))),
             0,
         ),
         (
             "Listed last",
-            answer(Ok(AnswerBody::Changes {
+            answer(Ok(AnswerBody::Changes(ChangesAnswer {
                 entries: Vec::new(),
                 more: None,
-            })),
+            }))),
             0,
         ),
         ("Confirmed", answer(Ok(AnswerBody::Confirmed)), 0),
-        ("Allocated", answer(Ok(AnswerBody::Allocation { allocated })), 0),
+        (
+            "Allocated",
+            answer(Ok(AnswerBody::Allocation(AllocationAnswer { allocated }))),
+            0,
+        ),
         (
             "Refused StaleEpoch",
             refused(Refusal::StaleEpoch { epoch: Epoch(5) }),
@@ -340,42 +354,46 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         ("Refused Incomplete", refused(Refusal::Incomplete), 0),
         (
             "Held",
-            answer(Ok(AnswerBody::Chunks {
+            answer(Ok(AnswerBody::Chunks(ChunksAnswer {
                 chunks: chunk_states(),
                 more: Some(ChunkIndex(0x7172_7374_7576_777b)),
-            })),
+            }))),
             0,
         ),
         (
             "Held last",
-            answer(Ok(AnswerBody::Chunks {
+            answer(Ok(AnswerBody::Chunks(ChunksAnswer {
                 chunks: Vec::new(),
                 more: None,
-            })),
+            }))),
             0,
         ),
-        ("Joined", answer(Ok(AnswerBody::Joined { incomplete: None })), 0),
+        (
+            "Joined",
+            answer(Ok(AnswerBody::Joined(JoinedAnswer { incomplete: None }))),
+            0,
+        ),
         (
             "Joined incomplete",
-            answer(Ok(AnswerBody::Joined {
+            answer(Ok(AnswerBody::Joined(JoinedAnswer {
                 incomplete: Some(Version(0)),
-            })),
+            }))),
             0,
         ),
         (
             "Mended",
-            answer(Ok(AnswerBody::Mended {
+            answer(Ok(AnswerBody::Mended(MendedAnswer {
                 skipped: vec![BlockIndex(0x0102)],
-            })),
+            }))),
             0,
         ),
         (
             "Verified",
-            answer(Ok(AnswerBody::Verified {
+            answer(Ok(AnswerBody::Verified(VerifiedAnswer {
                 entries: entries(),
                 damaged: vec![BlockIndex(0x0104), BlockIndex(0x0105)],
                 more: Some(BlockIndex(0x0106)),
-            })),
+            }))),
             0,
         ),
     ]
@@ -443,25 +461,29 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         generation: Generation(7),
         hand_over: true,
     };
-    let succeed = request(RequestBody::Fence {
+    let succeed = request(RequestBody::Fence(FenceRequest {
         owner: NodeId(6),
         in_sync: vec![StoreId(0xa1), StoreId(0xa2)],
         syncing: vec![StoreId(0xa3)],
         blocks_per_chunk: 1024,
         given_back: Some(Generation(0x31_3232)),
-    });
+    }));
     vec![
         ("HandOver", hand_over, 0),
         ("Succeed", succeed, 0),
         (
             "Settle",
-            request(RequestBody::Settle {
+            request(RequestBody::Settle(SettleRequest {
                 want: 0x0102_0304,
                 back: 0x0506_0708,
-            }),
+            })),
             0,
         ),
-        ("Settled", self::answer(Ok(AnswerBody::Settled { full: true })), 0),
+        (
+            "Settled",
+            self::answer(Ok(AnswerBody::Settled(SettledAnswer { full: true }))),
+            0,
+        ),
         ("Forward read", forward(ForwardOp::Read, 0x1000), 0),
         ("Forward write", forward(ForwardOp::Write, 512), 512),
         ("Forward clear", forward(ForwardOp::Clear, 0x10_0000), 0),

@@ -3,8 +3,11 @@
 use crate::codec::{Hello, Refuse, RefuseCode};
 use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_types::message::{
-    Answer, AnswerBody, Change, ChunkState, Expect, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend,
-    Problem, Refusal, Request, RequestBody, Scope,
+    AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
+    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, DataAnswer, Expect, FenceRequest, JoinRequest,
+    JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer,
+    OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request, RequestBody, RetainRequest, RollRequest, Scope,
+    SettleRequest, SettledAnswer, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -90,14 +93,14 @@ fn write() -> impl Strategy<Value = RequestBody> {
             let mut pieces: Vec<u64> = blocks.collect();
             pieces.dedup();
             let sums = pieces.iter().map(|block| sum ^ (*block as u32)).collect();
-            RequestBody::Write {
+            RequestBody::Write(WriteRequest {
                 chunk,
                 offset_bytes,
                 length_bytes,
                 version,
                 previous,
                 sums,
-            }
+            })
         },
     )
 }
@@ -114,47 +117,44 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
     prop_oneof![
         fence.prop_map(|(owner, members, in_sync, blocks_per_chunk, given_back)| {
             let (in_sync, syncing) = members.split_at(in_sync.index(members.len() + 1));
-            RequestBody::Fence {
+            RequestBody::Fence(FenceRequest {
                 owner: NodeId(owner),
                 in_sync: in_sync.to_vec(),
                 syncing: syncing.to_vec(),
                 blocks_per_chunk,
                 given_back,
-            }
+            })
         }),
-        chunk().prop_map(|chunk| RequestBody::Open { chunk }),
+        chunk().prop_map(|chunk| RequestBody::Open(OpenRequest { chunk })),
         write(),
         (chunk(), range(u16::MAX), version(), version()).prop_map(|(chunk, range, version, previous)| {
-            RequestBody::Clear {
+            RequestBody::Clear(ClearRequest {
                 chunk,
                 range,
                 version,
                 previous,
-            }
+            })
         }),
-        (chunk(), range(MAX_IO_BLOCKS as u16), version()).prop_map(|(chunk, range, least)| RequestBody::Read {
-            chunk,
-            range,
-            least
-        }),
-        (chunk(), version(), any::<u16>()).prop_map(|(chunk, since, from)| RequestBody::Changes {
+        (chunk(), range(MAX_IO_BLOCKS as u16), version())
+            .prop_map(|(chunk, range, least)| RequestBody::Read(ReadRequest { chunk, range, least })),
+        (chunk(), version(), any::<u16>()).prop_map(|(chunk, since, from)| RequestBody::Changes(ChangesRequest {
             chunk,
             since,
             from: BlockIndex(from)
-        }),
+        })),
         roll.prop_map(|(chunk, version, previous, entries, first, last)| {
-            RequestBody::Roll {
+            RequestBody::Roll(RollRequest {
                 chunk,
                 version,
                 previous,
                 entries,
                 first,
                 last,
-            }
+            })
         }),
         Just(RequestBody::Confirm),
-        (any::<u32>(), any::<u32>()).prop_map(|(want, back)| RequestBody::Settle { want, back }),
-        (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation { chunk, least }),
+        (any::<u32>(), any::<u32>()).prop_map(|(want, back)| RequestBody::Settle(SettleRequest { want, back })),
+        (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation(AllocationRequest { chunk, least })),
         (
             chunk(),
             any::<bool>(),
@@ -162,34 +162,34 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             any::<u32>(),
             vec(any::<u32>().prop_map(SnapshotId), 0..=MAX_SNAPSHOTS)
         )
-            .prop_map(|(chunk, head, above, to, live)| RequestBody::Keep {
+            .prop_map(|(chunk, head, above, to, live)| RequestBody::Keep(RetainRequest {
                 chunk,
                 head,
                 above: SnapshotId(above),
                 to: SnapshotId(to),
                 live,
-            }),
-        (chunk(), any::<u64>(), any::<u32>()).prop_map(|(chunk, origin, at)| RequestBody::Clone {
+            })),
+        (chunk(), any::<u64>(), any::<u32>()).prop_map(|(chunk, origin, at)| RequestBody::Clone(CloneRequest {
             chunk,
             origin: VolumeId(origin),
             at: SnapshotId(at),
-        }),
+        })),
         (chunk(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(|(from, core, cores, groups)| {
-            RequestBody::Chunks {
+            RequestBody::Chunks(ChunksRequest {
                 from,
                 core,
                 cores,
                 groups,
-            }
+            })
         }),
-        (chunk(), version()).prop_map(|(chunk, at)| RequestBody::Join { chunk, at }),
-        (chunk(), mends()).prop_map(|(chunk, entries)| RequestBody::Mend { chunk, entries }),
-        (chunk(), version()).prop_map(|(chunk, version)| RequestBody::Whole { chunk, version }),
-        (chunk(), any::<u16>(), version()).prop_map(|(chunk, from, least)| RequestBody::Verify {
+        (chunk(), version()).prop_map(|(chunk, at)| RequestBody::Join(JoinRequest { chunk, at })),
+        (chunk(), mends()).prop_map(|(chunk, entries)| RequestBody::Mend(MendRequest { chunk, entries })),
+        (chunk(), version()).prop_map(|(chunk, version)| RequestBody::Whole(WholeRequest { chunk, version })),
+        (chunk(), any::<u16>(), version()).prop_map(|(chunk, from, least)| RequestBody::Verify(VerifyRequest {
             chunk,
             from: BlockIndex(from),
             least
-        }),
+        })),
     ]
 }
 
@@ -226,31 +226,33 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
     prop_oneof![
         Just(AnswerBody::Fenced),
         (version(), prop::option::of(version()))
-            .prop_map(|(version, incomplete)| AnswerBody::Opened { version, incomplete }),
+            .prop_map(|(version, incomplete)| AnswerBody::Opened(OpenedAnswer { version, incomplete })),
         Just(AnswerBody::Done),
-        (version(), vec(any::<u32>(), 0..=MAX_IO_BLOCKS as usize)).prop_map(|(version, sums)| AnswerBody::Data {
-            version,
-            sums: sums.into_iter().collect()
-        }),
-        (changes(), prop::option::of(0..1024u16)).prop_map(|(entries, more)| AnswerBody::Changes {
+        (version(), vec(any::<u32>(), 0..=MAX_IO_BLOCKS as usize)).prop_map(|(version, sums)| AnswerBody::Data(
+            DataAnswer {
+                version,
+                sums: sums.into_iter().collect()
+            }
+        )),
+        (changes(), prop::option::of(0..1024u16)).prop_map(|(entries, more)| AnswerBody::Changes(ChangesAnswer {
             entries,
             more: more.map(BlockIndex)
-        }),
+        })),
         Just(AnswerBody::Confirmed),
-        any::<bool>().prop_map(|full| AnswerBody::Settled { full }),
-        any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation {
+        any::<bool>().prop_map(|full| AnswerBody::Settled(SettledAnswer { full })),
+        any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation(AllocationAnswer {
             allocated: Box::new(words)
-        }),
+        })),
         (chunk_states(), prop::option::of((0..u64::MAX).prop_map(ChunkIndex)))
-            .prop_map(|(chunks, more)| AnswerBody::Chunks { chunks, more }),
-        prop::option::of(version()).prop_map(|incomplete| AnswerBody::Joined { incomplete }),
-        blocks().prop_map(|skipped| AnswerBody::Mended { skipped }),
+            .prop_map(|(chunks, more)| AnswerBody::Chunks(ChunksAnswer { chunks, more })),
+        prop::option::of(version()).prop_map(|incomplete| AnswerBody::Joined(JoinedAnswer { incomplete })),
+        blocks().prop_map(|skipped| AnswerBody::Mended(MendedAnswer { skipped })),
         (changes(), blocks(), prop::option::of(0..1024u16)).prop_map(|(entries, damaged, more)| {
-            AnswerBody::Verified {
+            AnswerBody::Verified(VerifiedAnswer {
                 entries,
                 damaged,
                 more: more.map(BlockIndex),
-            }
+            })
         }),
     ]
 }
@@ -404,21 +406,21 @@ pub fn payload_bytes(message: &Message) -> usize {
         }
         Message::Forwarded(forwarded) => return forwarded.value as usize % 8192,
         Message::Request(Request {
-            body: RequestBody::Write { length_bytes, .. },
+            body: RequestBody::Write(WriteRequest { length_bytes, .. }),
             ..
         }) => {
             return *length_bytes as usize;
         }
         Message::Request(Request {
-            body: RequestBody::Roll { entries, .. },
+            body: RequestBody::Roll(RollRequest { entries, .. }),
             ..
         }) => entries.iter().filter(|entry| entry.sum.is_some()).count(),
         Message::Request(Request {
-            body: RequestBody::Mend { entries, .. },
+            body: RequestBody::Mend(MendRequest { entries, .. }),
             ..
         }) => entries.iter().filter(|entry| entry.sum.is_some()).count(),
         Message::Answer(Answer {
-            result: Ok(AnswerBody::Data { sums, .. }),
+            result: Ok(AnswerBody::Data(DataAnswer { sums, .. })),
             ..
         }) => sums.len(),
         _ => 0,

@@ -3,7 +3,7 @@ use crate::io::{StopReason, Warning};
 use crate::{Config, MAX_EVICTION_GROUPS};
 use amita_metadata::{Compare, Op};
 use amita_types::io::IoError;
-use amita_types::message::AnswerBody;
+use amita_types::message::{AnswerBody, SettledAnswer};
 use amita_types::{Epoch, Generation, GroupIndex};
 
 #[test]
@@ -56,7 +56,7 @@ fn a_silent_store_is_evicted_after_its_time() {
     rig.pass_ms(100);
     let io = rig.write(0, &[1; 4096]);
     for request in rig.settles() {
-        rig.accept(&request, AnswerBody::Settled { full: false });
+        rig.accept(&request, AnswerBody::Settled(SettledAnswer { full: false }));
     }
     for number in [1, 2] {
         let writes = rig.writes(number);
@@ -542,7 +542,7 @@ fn a_store_that_was_stuck_and_may_not_be_evicted_serves_again() {
     assert_eq!(rig.result(hangs), Some(Ok(())));
     let io = rig.write(0, &[1; 4096]);
     for request in rig.settles() {
-        rig.accept(&request, AnswerBody::Settled { full: false });
+        rig.accept(&request, AnswerBody::Settled(SettledAnswer { full: false }));
     }
     rig.pass_ms(100);
     let writes = rig.writes(1);
@@ -580,7 +580,7 @@ fn a_store_that_was_silent_and_has_answered_all_is_not_lost() {
             assert_eq!(asked.len(), 2, "both are asked for credits: {asked:?}");
             rig.credit = 8;
             for request in &asked {
-                rig.accept(request, AnswerBody::Settled { full: false });
+                rig.accept(request, AnswerBody::Settled(SettledAnswer { full: false }));
             }
             let (one, two) = (rig.writes(1), rig.writes(2));
             rig.done(&one);

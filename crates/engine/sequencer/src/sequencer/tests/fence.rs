@@ -1,7 +1,7 @@
 use super::rig::{GENERATION, Rig, old, store};
 use crate::StopReason;
 use amita_types::io::IoError;
-use amita_types::message::{AnswerBody, Refusal, RequestBody};
+use amita_types::message::{AnswerBody, FenceRequest, Refusal, RequestBody};
 use amita_types::{Epoch, Generation, NodeId};
 
 #[test]
@@ -12,12 +12,12 @@ fn all_members_are_told_before_anything_is_served() {
     let fences = rig.fences();
     assert_eq!(fences.len(), 3);
     for request in &fences {
-        let RequestBody::Fence {
+        let RequestBody::Fence(FenceRequest {
             owner,
             in_sync,
             blocks_per_chunk,
             ..
-        } = &request.body
+        }) = &request.body
         else {
             panic!()
         };
@@ -48,7 +48,7 @@ fn a_member_that_cannot_be_told_is_evicted_first() {
     for request in &fences {
         rig.accept(request, AnswerBody::Fenced);
     }
-    assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Open { .. })).len(), 2);
+    assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Open(_))).len(), 2);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn who_meets_a_newer_generation_stops_and_acknowledges_nothing_more() {
     assert!(
         rig.sent
             .iter()
-            .all(|(_, request, _)| !matches!(request.body, RequestBody::Fence { .. }))
+            .all(|(_, request, _)| !matches!(request.body, RequestBody::Fence(_)))
     );
     let late = rig.read(0, 4096);
     assert_eq!(rig.result(late), Some(Err(IoError::Lost)));

@@ -3,7 +3,10 @@
 use super::rig::{Rig, old, store, version};
 use crate::io::Warning;
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Change, ChunkState, Expect, Mend, Refusal, Request, RequestBody};
+use amita_types::message::{
+    AnswerBody, Change, ChangesAnswer, ChunkState, DataAnswer, Expect, JoinRequest, JoinedAnswer, Mend, MendRequest,
+    MendedAnswer, OpenedAnswer, Refusal, Request, RequestBody, WholeRequest,
+};
 use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, StoreId, Version};
 
 fn change(block: u16, version: Version, sum: Option<u32>) -> Change {
@@ -30,50 +33,50 @@ fn listing() -> Rig {
         }]
     });
     let sent = rig.sent_to(3);
-    assert!(matches!(sent[0].body, RequestBody::Join { at, .. } if at == old(5)));
+    assert!(matches!(sent[0].body, RequestBody::Join(JoinRequest { at, .. }) if at == old(5)));
     let incomplete = Some(old(3));
-    rig.accept(&sent[0], AnswerBody::Joined { incomplete });
+    rig.accept(&sent[0], AnswerBody::Joined(JoinedAnswer { incomplete }));
     let sent = rig.sent_to(3);
-    assert!(matches!(sent[0].body, RequestBody::Open { .. }));
+    assert!(matches!(sent[0].body, RequestBody::Open(_)));
     rig.accept(
         &sent[0],
-        AnswerBody::Opened {
+        AnswerBody::Opened(OpenedAnswer {
             version: old(5),
             incomplete,
-        },
+        }),
     );
     rig
 }
 
 fn answer_changes(rig: &mut Rig, source: &[Change], target: &[Change]) -> StoreId {
     let mut from = store(0);
-    for request in rig.take(|_, body| matches!(body, RequestBody::Changes { .. })) {
+    for request in rig.take(|_, body| matches!(body, RequestBody::Changes(_))) {
         let entries = if request.store == store(3) {
             target.to_vec()
         } else {
             from = request.store;
             source.to_vec()
         };
-        rig.accept(&request, AnswerBody::Changes { entries, more: None });
+        rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries, more: None }));
     }
     from
 }
 
 fn mends(rig: &mut Rig) -> (Request, Vec<Mend>) {
-    let mut sent = rig.take(|_, body| matches!(body, RequestBody::Mend { .. }));
+    let mut sent = rig.take(|_, body| matches!(body, RequestBody::Mend(_)));
     assert_eq!(sent.len(), 1);
     let request = sent.remove(0);
     assert_eq!(request.store, store(3));
-    let RequestBody::Mend { entries, .. } = request.body.clone() else {
+    let RequestBody::Mend(MendRequest { entries, .. }) = request.body.clone() else {
         unreachable!()
     };
     (request, entries)
 }
 
 fn finish(rig: &mut Rig) {
-    let whole = rig.take(|_, body| matches!(body, RequestBody::Whole { .. }));
+    let whole = rig.take(|_, body| matches!(body, RequestBody::Whole(_)));
     assert!(
-        matches!(whole[..], [ref one] if matches!(one.body, RequestBody::Whole { version, .. } if version == old(5)))
+        matches!(whole[..], [ref one] if matches!(one.body, RequestBody::Whole(WholeRequest { version, .. }) if version == old(5)))
     );
     assert!(rig.wholes.is_empty());
     rig.done(&whole);
@@ -127,7 +130,7 @@ fn only_what_differs_travels_and_replaces_exactly_what_was_listed() {
         },
     ];
     assert_eq!(entries, right);
-    rig.accept(&request, AnswerBody::Mended { skipped: Vec::new() });
+    rig.accept(&request, AnswerBody::Mended(MendedAnswer { skipped: Vec::new() }));
     finish(&mut rig);
     assert_eq!(rig.sequencer.counters().mended_blocks, 3);
 }
@@ -140,7 +143,7 @@ fn an_entry_that_nobody_else_has_is_put_back_to_what_the_source_holds() {
     rig.answer_reads(old(1));
     let (request, entries) = mends(&mut rig);
     assert_eq!((entries[0].version, entries[0].sum), (old(1), Some(sum(6))));
-    rig.accept(&request, AnswerBody::Mended { skipped: Vec::new() });
+    rig.accept(&request, AnswerBody::Mended(MendedAnswer { skipped: Vec::new() }));
     finish(&mut rig);
 }
 
@@ -151,8 +154,8 @@ fn what_was_skipped_is_compared_again() {
     rig.answer_reads(old(4));
     let (request, _) = mends(&mut rig);
     let skipped = vec![BlockIndex(1)];
-    rig.accept(&request, AnswerBody::Mended { skipped });
-    assert!(rig.take(|_, body| matches!(body, RequestBody::Whole { .. })).is_empty());
+    rig.accept(&request, AnswerBody::Mended(MendedAnswer { skipped }));
+    assert!(rig.take(|_, body| matches!(body, RequestBody::Whole(_))).is_empty());
     let same = [change(1, old(4), Some(sum(1)))];
     answer_changes(&mut rig, &same, &same);
     finish(&mut rig);
@@ -173,7 +176,7 @@ fn a_source_with_a_damaged_block_gives_way_to_another() {
     assert_ne!(first, second);
     rig.answer_reads(old(4));
     let (request, _) = mends(&mut rig);
-    rig.accept(&request, AnswerBody::Mended { skipped: Vec::new() });
+    rig.accept(&request, AnswerBody::Mended(MendedAnswer { skipped: Vec::new() }));
     finish(&mut rig);
 }
 
@@ -186,26 +189,30 @@ fn what_is_spoiled_on_the_way_gets_no_fresh_checksum() {
     let reads = rig.reads();
     let sums = [sum(6)].into_iter().collect();
     let spoiled = Slice::copy_from(&[9; BLOCK_BYTES as usize]);
-    rig.answer(&reads[0], Ok(AnswerBody::Data { version: old(1), sums }), spoiled);
-    assert!(rig.take(|_, body| matches!(body, RequestBody::Mend { .. })).is_empty());
+    rig.answer(
+        &reads[0],
+        Ok(AnswerBody::Data(DataAnswer { version: old(1), sums })),
+        spoiled,
+    );
+    assert!(rig.take(|_, body| matches!(body, RequestBody::Mend(_))).is_empty());
     assert!(matches!(rig.warnings[..], [Warning::Damaged { .. }]));
 }
 
 #[test]
 fn a_source_whose_link_has_ended_is_not_read() {
     let mut rig = listing();
-    let lists = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    let lists = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     let (target, source): (Vec<_>, Vec<_>) = lists.into_iter().partition(|request| request.store == store(3));
     let entries = vec![change(1, old(4), Some(sum(1)))];
-    rig.accept(&source[0], AnswerBody::Changes { entries, more: None });
+    rig.accept(&source[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
     let number = source[0].store.0;
     rig.down(number);
     rig.accept(
         &target[0],
-        AnswerBody::Changes {
+        AnswerBody::Changes(ChangesAnswer {
             entries: Vec::new(),
             more: None,
-        },
+        }),
     );
     assert!(rig.reads().is_empty());
 }
@@ -217,13 +224,10 @@ fn a_write_that_the_source_has_not_carried_out_is_left_alone() {
     // The member has it already, the source has not.
     answer_changes(&mut rig, &[], &[change(1, version(6), Some(55))]);
     assert!(rig.reads().is_empty(), "R1: neither compared nor pulled");
-    assert!(
-        rig.take(|_, body| matches!(body, RequestBody::Changes { .. }))
-            .is_empty()
-    );
+    assert!(rig.take(|_, body| matches!(body, RequestBody::Changes(_))).is_empty());
     for number in [1, 2, 3] {
         let writes = rig.writes(number);
         rig.done(&writes);
     }
-    assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Changes { .. })).len(), 2);
+    assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Changes(_))).len(), 2);
 }

@@ -3,7 +3,10 @@ use crate::StopReason;
 use crate::{Fault, Faults};
 use amita_reactor::Slice;
 use amita_types::io::IoError;
-use amita_types::message::{AnswerBody, Change, Refusal, Request, RequestBody, Sums};
+use amita_types::message::{
+    AnswerBody, Change, ChangesAnswer, ChangesRequest, DataAnswer, OpenedAnswer, ReadRequest, Refusal, Request,
+    RequestBody, RollRequest, Sums, WriteRequest,
+};
 use amita_types::{BlockIndex, Generation, Version};
 
 fn block(fill: u8) -> (Vec<u8>, u32) {
@@ -34,7 +37,7 @@ fn unequal() -> (Rig, Request) {
             old(7)
         }
     });
-    let mut listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    let mut listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     assert_eq!(listing.len(), 1);
     let listing = listing.remove(0);
     assert_eq!(
@@ -48,7 +51,7 @@ fn unequal() -> (Rig, Request) {
 fn rolls(rig: &mut Rig) -> Vec<(Request, Slice)> {
     let (taken, left) = std::mem::take(&mut rig.sent)
         .into_iter()
-        .partition(|(_, request, _)| matches!(request.body, RequestBody::Roll { .. }));
+        .partition(|(_, request, _)| matches!(request.body, RequestBody::Roll(_)));
     rig.sent = left;
     taken
         .into_iter()
@@ -73,14 +76,14 @@ fn equal_members_open_without_the_metadata() {
 
 /// What a roll-forward says: whom, from what, which entries, the first and the last part?
 fn said((request, payload): &(Request, Slice)) -> (amita_types::StoreId, Version, Vec<Change>, (bool, bool), Vec<u8>) {
-    let RequestBody::Roll {
+    let RequestBody::Roll(RollRequest {
         version,
         previous,
         ref entries,
         first,
         last,
         ..
-    } = request.body
+    }) = request.body
     else {
         panic!("{request:?}")
     };
@@ -95,24 +98,26 @@ fn said((request, payload): &(Request, Slice)) -> (amita_types::StoreId, Version
 }
 
 fn list(rig: &mut Rig, listing: &Request, entries: Vec<Change>, more: Option<BlockIndex>) {
-    rig.accept(listing, AnswerBody::Changes { entries, more });
+    rig.accept(listing, AnswerBody::Changes(ChangesAnswer { entries, more }));
 }
 
 fn listings(rig: &mut Rig) -> Vec<Request> {
-    rig.take(|_, body| matches!(body, RequestBody::Changes { .. }))
+    rig.take(|_, body| matches!(body, RequestBody::Changes(_)))
 }
 
 #[test]
 fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
     let (mut rig, listing) = unequal();
-    assert!(matches!(listing.body, RequestBody::Changes { since, from: BlockIndex(0), .. } if since == old(5)));
+    assert!(
+        matches!(listing.body, RequestBody::Changes(ChangesRequest { since, from: BlockIndex(0), .. }) if since == old(5))
+    );
     // Page one: a block that both lack, its neighbour that only the shortest lacks, and a cleared one.
     let entries = vec![change(3, 8, Some(3)), change(4, 6, Some(4)), change(9, 9, None)];
     let more = Some(BlockIndex(20));
     list(&mut rig, &listing, entries.clone(), more);
     let fetch = rig.reads();
     assert_eq!(fetch.len(), 1, "neighbours are read together");
-    assert!(matches!(fetch[0].body, RequestBody::Read { least, .. } if least == old(9)));
+    assert!(matches!(fetch[0].body, RequestBody::Read(ReadRequest { least, .. }) if least == old(9)));
     rig.answer_read(&fetch[0], old(8));
     // Who had a place at one store and waited for one at another might wait for ever.
     let parts = rolls(&mut rig);
@@ -123,10 +128,10 @@ fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
     let listing = listings(&mut rig).remove(0);
     assert!(matches!(
         listing.body,
-        RequestBody::Changes {
+        RequestBody::Changes(ChangesRequest {
             from: BlockIndex(20),
             ..
-        }
+        })
     ));
     let entries = vec![change(20, 7, None)];
     list(&mut rig, &listing, entries.clone(), None);
@@ -137,7 +142,9 @@ fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
     // The other one's turn: all are asked again first.
     rig.answer_opens(|id| if id == store(3) { old(7) } else { old(9) });
     let listing = listings(&mut rig).remove(0);
-    assert!(matches!(listing.body, RequestBody::Changes { since, from: BlockIndex(0), .. } if since == old(7)));
+    assert!(
+        matches!(listing.body, RequestBody::Changes(ChangesRequest { since, from: BlockIndex(0), .. }) if since == old(7))
+    );
     let entries = vec![change(9, 9, None)];
     list(&mut rig, &listing, entries.clone(), more);
     let parts = rolls(&mut rig);
@@ -153,11 +160,11 @@ fn shorter_members_are_rolled_forward_page_by_page_one_after_the_other() {
     // R6: the group is read once more, and only then is the chunk open.
     assert_eq!(rig.writes(1).len(), 0);
     rig.do_call();
-    let RequestBody::Write {
+    let RequestBody::Write(WriteRequest {
         version: given,
         previous,
         ..
-    } = rig.writes(1)[0].body
+    }) = rig.writes(1)[0].body
     else {
         panic!()
     };
@@ -202,7 +209,7 @@ fn a_link_that_ends_starts_the_opening_again() {
     assert!(rolls(&mut rig).is_empty());
     rig.up(1);
     rig.answer_fences();
-    let opens = rig.take(|_, body| matches!(body, RequestBody::Open { .. }));
+    let opens = rig.take(|_, body| matches!(body, RequestBody::Open(_)));
     assert_eq!(opens.len(), 3);
 }
 
@@ -213,9 +220,7 @@ fn a_source_that_is_damaged_is_replaced_or_the_chunk_fails() {
     rig.answer_fences();
     for turn in 0..2 {
         rig.answer_opens(|id| if id == store(1) { old(5) } else { old(9) });
-        let listing = rig
-            .take(|_, body| matches!(body, RequestBody::Changes { .. }))
-            .remove(0);
+        let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_))).remove(0);
         assert_eq!(listing.store, store(2 + turn), "each of the two longest in turn");
         list(&mut rig, &listing, vec![change(3, 8, Some(3))], None);
         let fetch = rig.reads().remove(0);
@@ -224,7 +229,7 @@ fn a_source_that_is_damaged_is_replaced_or_the_chunk_fails() {
         } else {
             let mut sums = Sums::new();
             sums.push(block(8).1);
-            let body = AnswerBody::Data { version: old(8), sums };
+            let body = AnswerBody::Data(DataAnswer { version: old(8), sums });
             rig.answer(&fetch, Ok(body), Slice::copy_from(&block(8).0));
         }
     }
@@ -232,7 +237,7 @@ fn a_source_that_is_damaged_is_replaced_or_the_chunk_fails() {
     assert_eq!(rig.result(io), Some(Err(IoError::Damaged)));
     // The next touch tries again.
     rig.read(0, 4096);
-    assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Open { .. })).len(), 3);
+    assert_eq!(rig.take(|_, body| matches!(body, RequestBody::Open(_))).len(), 3);
 }
 
 #[test]
@@ -244,7 +249,7 @@ fn a_listing_that_makes_no_sense_is_not_rolled_forward() {
         vec![change(64, 8, None)],
     ] {
         let (mut rig, listing) = unequal();
-        rig.accept(&listing, AnswerBody::Changes { entries, more: None });
+        rig.accept(&listing, AnswerBody::Changes(ChangesAnswer { entries, more: None }));
         assert!(rolls(&mut rig).is_empty());
     }
 }
@@ -280,19 +285,19 @@ fn no_more_chunks_are_opened_at_once_than_there_is_room_for() {
         rig.read(chunk * super::rig::CHUNK_BYTES, 4096);
     }
     rig.answer_fences();
-    let opens = rig.take(|_, body| matches!(body, RequestBody::Open { .. }));
+    let opens = rig.take(|_, body| matches!(body, RequestBody::Open(_)));
     assert_eq!(opens.len(), crate::MAX_OPENINGS);
     for request in &opens {
         rig.accept(
             request,
-            AnswerBody::Opened {
+            AnswerBody::Opened(OpenedAnswer {
                 version: old(1),
                 incomplete: None,
-            },
+            }),
         );
     }
     assert_eq!(
-        rig.take(|_, body| matches!(body, RequestBody::Open { .. })).len(),
+        rig.take(|_, body| matches!(body, RequestBody::Open(_))).len(),
         200 - crate::MAX_OPENINGS
     );
 }

@@ -3,7 +3,7 @@ use crate::io::Warning;
 use crate::{Config, StopReason};
 use amita_reactor::Slice;
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{AnswerBody, Refusal, RequestBody, Sums};
+use amita_types::message::{AllocationAnswer, AnswerBody, DataAnswer, ReadRequest, Refusal, RequestBody, Sums};
 use amita_types::{BlockIndex, Generation, Version};
 
 #[test]
@@ -12,7 +12,7 @@ fn brings_exactly_what_was_asked_for() {
     let io = rig.read(4096 * 3 + 100, 5000);
     let sent = rig.reads();
     assert_eq!(sent.len(), 1, "one member is asked");
-    let RequestBody::Read { range, least, .. } = sent[0].body else {
+    let RequestBody::Read(ReadRequest { range, least, .. }) = sent[0].body else {
         panic!()
     };
     assert_eq!((range.first.0, range.count, least), (3, 2, old(5)));
@@ -29,10 +29,10 @@ fn of_nothing_is_zeros() {
     let sent = rig.reads();
     rig.accept(
         &sent[0],
-        AnswerBody::Data {
+        AnswerBody::Data(DataAnswer {
             version: Version::NONE,
             sums: Sums::new(),
-        },
+        }),
     );
     assert_eq!(rig.payload(io), Payload::Zeros(5000));
 }
@@ -55,7 +55,7 @@ fn is_held_until_its_version_is_everywhere() {
     assert_eq!(rig.sequencer.counters().held, 1);
     // R8: from now on it must be in every answer.
     rig.read(0, 4096);
-    assert!(matches!(rig.reads()[0].body, RequestBody::Read { least, .. } if least == version(6)));
+    assert!(matches!(rig.reads()[0].body, RequestBody::Read(ReadRequest { least, .. }) if least == version(6)));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_damaged_copy_is_not_served() {
         let request = rig.reads().remove(0);
         let mut sums = Sums::new();
         sums.push(1);
-        let body = AnswerBody::Data { version: old(5), sums };
+        let body = AnswerBody::Data(DataAnswer { version: old(5), sums });
         rig.answer(&request, Ok(body), Slice::copy_from(&[0; 4096]));
     }
     assert_eq!(rig.result(io), Some(Err(IoError::Damaged)));
@@ -265,7 +265,7 @@ fn an_answer_of_another_shape_evicts_and_is_not_served() {
     sums.push(1);
     rig.answer(
         &request,
-        Ok(AnswerBody::Data { version: old(5), sums }),
+        Ok(AnswerBody::Data(DataAnswer { version: old(5), sums })),
         Slice::copy_from(&[1; 100]),
     );
     let other = rig.reads().remove(0);
@@ -282,14 +282,14 @@ fn allocation_is_held_until_all_that_it_may_show_is_everywhere() {
     let (one, two) = (rig.writes(1), rig.writes(2));
     rig.done(&one);
     let io = rig.submit(Op::Allocation { offset: 12345 }, &[]);
-    let asked = rig.take(|_, body| matches!(body, RequestBody::Allocation { .. }));
+    let asked = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
     let mut allocated = Box::new([0; 16]);
     allocated[0] = 5;
     rig.accept(
         &asked[0],
-        AnswerBody::Allocation {
+        AnswerBody::Allocation(AllocationAnswer {
             allocated: allocated.clone(),
-        },
+        }),
     );
     assert_eq!(rig.result(io), None);
     rig.done(&two);

@@ -7,7 +7,10 @@ use amita_metadata::{Call, Error};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, PoolKind};
-use amita_types::message::{Answer, AnswerBody, ChunkState, Refusal, Request, RequestBody, Sums};
+use amita_types::message::{
+    Answer, AnswerBody, ChunkState, ChunksAnswer, DataAnswer, OpenedAnswer, ReadRequest, Refusal, Request, RequestBody,
+    SettleRequest, SettledAnswer, Sums,
+};
 use amita_types::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
 use std::time::Duration;
 
@@ -188,10 +191,10 @@ impl Rig {
             }
         }
         if self.takes_back {
-            let back = self.take(|_, body| matches!(body, RequestBody::Settle { want: 0, .. }));
+            let back = self.take(|_, body| matches!(body, RequestBody::Settle(SettleRequest { want: 0, .. })));
             let credit = std::mem::take(&mut self.credit);
             for request in back {
-                self.accept(&request, AnswerBody::Settled { full: false });
+                self.accept(&request, AnswerBody::Settled(SettledAnswer { full: false }));
             }
             self.credit = credit;
         }
@@ -273,13 +276,11 @@ impl Rig {
 
     /// Takes the writes (and clears) for a store, in the order in which they were sent.
     pub fn writes(&mut self, number: u128) -> Vec<Request> {
-        self.take(|to, body| {
-            to == store(number) && matches!(body, RequestBody::Write { .. } | RequestBody::Clear { .. })
-        })
+        self.take(|to, body| to == store(number) && matches!(body, RequestBody::Write(_) | RequestBody::Clear(_)))
     }
 
     pub fn reads(&mut self) -> Vec<Request> {
-        self.take(|_, body| matches!(body, RequestBody::Read { .. }))
+        self.take(|_, body| matches!(body, RequestBody::Read(_)))
     }
 
     pub fn confirms(&mut self) -> Vec<Request> {
@@ -287,11 +288,11 @@ impl Rig {
     }
 
     pub fn settles(&mut self) -> Vec<Request> {
-        self.take(|_, body| matches!(body, RequestBody::Settle { .. }))
+        self.take(|_, body| matches!(body, RequestBody::Settle(_)))
     }
 
     pub fn fences(&mut self) -> Vec<Request> {
-        self.take(|_, body| matches!(body, RequestBody::Fence { .. }))
+        self.take(|_, body| matches!(body, RequestBody::Fence(_)))
     }
 
     pub fn answer(&mut self, request: &Request, result: Result<AnswerBody, Refusal>, payload: Slice) {
@@ -329,14 +330,14 @@ impl Rig {
     }
 
     pub fn answer_opens(&mut self, version: impl Fn(StoreId) -> Version) {
-        for request in self.take(|_, body| matches!(body, RequestBody::Open { .. })) {
+        for request in self.take(|_, body| matches!(body, RequestBody::Open(_))) {
             let version = version(request.store);
             self.accept(
                 &request,
-                AnswerBody::Opened {
+                AnswerBody::Opened(OpenedAnswer {
                     version,
                     incomplete: None,
-                },
+                }),
             );
         }
     }
@@ -365,7 +366,7 @@ impl Rig {
     }
 
     fn answer_with(&mut self, request: &Request, version: Version, byte: impl Fn(BlockIndex) -> u8) {
-        let RequestBody::Read { range, .. } = request.body else {
+        let RequestBody::Read(ReadRequest { range, .. }) = request.body else {
             panic!("a read was expected")
         };
         let mut bytes = Vec::new();
@@ -377,7 +378,7 @@ impl Rig {
         }
         self.answer(
             request,
-            Ok(AnswerBody::Data { version, sums }),
+            Ok(AnswerBody::Data(DataAnswer { version, sums })),
             Slice::copy_from(&bytes),
         );
     }
@@ -480,22 +481,22 @@ impl Rig {
 
     /// Answers every question for the chunks that there are.
     pub fn answer_chunks(&mut self, chunks: impl Fn(StoreId) -> Vec<ChunkState>) {
-        for request in self.take(|_, body| matches!(body, RequestBody::Chunks { .. })) {
+        for request in self.take(|_, body| matches!(body, RequestBody::Chunks(_))) {
             let chunks = chunks(request.store);
-            self.accept(&request, AnswerBody::Chunks { chunks, more: None });
+            self.accept(&request, AnswerBody::Chunks(ChunksAnswer { chunks, more: None }));
         }
     }
 
     /// Answers a syncing member's question since when the chunk is incomplete: since 2:3.
     pub fn answer_asks(&mut self) {
-        for request in self.take(|_, body| matches!(body, RequestBody::Open { .. })) {
+        for request in self.take(|_, body| matches!(body, RequestBody::Open(_))) {
             let incomplete = Some(old(3));
             self.accept(
                 &request,
-                AnswerBody::Opened {
+                AnswerBody::Opened(OpenedAnswer {
                     version: old(5),
                     incomplete,
-                },
+                }),
             );
         }
     }

@@ -2,7 +2,10 @@
 
 use super::rig::{Rig, old, store, version};
 use crate::io::StopReason;
-use amita_types::message::{AnswerBody, Refusal, RequestBody};
+use amita_types::message::{
+    AnswerBody, FenceRequest, JoinRequest, JoinedAnswer, OpenedAnswer, Refusal, RequestBody, SettledAnswer,
+    WriteRequest,
+};
 use amita_types::{BlockIndex, ChunkIndex, Epoch};
 
 const BLOCK: [u8; 4096] = [7; 4096];
@@ -27,8 +30,8 @@ fn claimed() -> Rig {
 fn joined(rig: &mut Rig, requests: &[amita_types::message::Request]) {
     for request in requests {
         match request.body {
-            RequestBody::Join { .. } => rig.accept(request, AnswerBody::Joined { incomplete: None }),
-            RequestBody::Write { .. } => rig.accept(request, AnswerBody::Done),
+            RequestBody::Join(_) => rig.accept(request, AnswerBody::Joined(JoinedAnswer { incomplete: None })),
+            RequestBody::Write(_) => rig.accept(request, AnswerBody::Done),
             _ => {}
         }
     }
@@ -40,9 +43,9 @@ fn the_first_write_comes_behind_a_join_and_waits_for_the_member() {
     let io = rig.write(0, &BLOCK);
     let sent = rig.sent_to(3);
     let bodies: Vec<&RequestBody> = sent.iter().map(|request| &request.body).collect();
-    assert!(matches!(bodies[0], RequestBody::Chunks { .. }));
-    assert!(matches!(bodies[1], RequestBody::Join { chunk: ChunkIndex(0), at } if *at == old(5)));
-    assert!(matches!(bodies[2], RequestBody::Write { previous, .. } if *previous == old(5)));
+    assert!(matches!(bodies[0], RequestBody::Chunks(_)));
+    assert!(matches!(bodies[1], RequestBody::Join(JoinRequest { chunk: ChunkIndex(0), at }) if *at == old(5)));
+    assert!(matches!(bodies[2], RequestBody::Write(WriteRequest { previous, .. }) if *previous == old(5)));
     for number in [1, 2] {
         let writes = rig.writes(number);
         rig.done(&writes);
@@ -53,7 +56,7 @@ fn the_first_write_comes_behind_a_join_and_waits_for_the_member() {
     rig.write(0, &BLOCK);
     let sent = rig.sent_to(3);
     assert!(
-        matches!(sent[..], [ref one] if matches!(one.body, RequestBody::Write { .. })),
+        matches!(sent[..], [ref one] if matches!(one.body, RequestBody::Write(_))),
         "it joins once"
     );
 }
@@ -71,8 +74,8 @@ fn a_join_without_an_answer_is_sent_again_before_the_writes() {
     let row: Vec<u64> = sent
         .iter()
         .filter_map(|request| match request.body {
-            RequestBody::Join { at, .. } => Some(at.counter()),
-            RequestBody::Write { version, .. } => Some(100 + version.counter()),
+            RequestBody::Join(JoinRequest { at, .. }) => Some(at.counter()),
+            RequestBody::Write(WriteRequest { version, .. }) => Some(100 + version.counter()),
             _ => None,
         })
         .collect();
@@ -90,13 +93,13 @@ fn writes_under_way_when_a_member_enters_are_compared_though_nobody_lists_the_ch
     assert!(rig.wholes.is_empty(), "the write has not reached it");
     let sent = rig.sent_to(3);
     assert_eq!(sent.len(), 1, "the write itself does not go to it: {sent:?}");
-    assert!(matches!(sent[0].body, RequestBody::Join { at, .. } if at == version(6)));
+    assert!(matches!(sent[0].body, RequestBody::Join(JoinRequest { at, .. }) if at == version(6)));
     let incomplete = Some(old(5));
-    rig.accept(&sent[0], AnswerBody::Joined { incomplete });
+    rig.accept(&sent[0], AnswerBody::Joined(JoinedAnswer { incomplete }));
     let sent = rig.sent_to(3);
     let version = version(6);
-    rig.accept(&sent[0], AnswerBody::Opened { version, incomplete });
-    let lists = |_, body: &RequestBody| matches!(body, RequestBody::Changes { .. });
+    rig.accept(&sent[0], AnswerBody::Opened(OpenedAnswer { version, incomplete }));
+    let lists = |_, body: &RequestBody| matches!(body, RequestBody::Changes(_));
     assert!(rig.take(lists).is_empty(), "R1: not before the source has the write");
     for number in [1, 2] {
         let writes = rig.writes(number);
@@ -138,7 +141,7 @@ fn one_without_room_is_dropped_and_the_write_is_not_failed() {
     assert!(rig.writes(1).is_empty(), "R7: no version before there is room");
     for request in rig.settles() {
         assert_eq!(request.store, store(3));
-        rig.accept(&request, AnswerBody::Settled { full: true });
+        rig.accept(&request, AnswerBody::Settled(SettledAnswer { full: true }));
     }
     rig.do_call();
     assert!(rig.group(0).syncing.is_empty());
@@ -157,7 +160,7 @@ fn one_whose_link_stands_already_is_spoken_to() {
     rig.up(8);
     rig.list_syncing(8);
     let fences = rig.sent_to(8);
-    assert!(matches!(&fences[0].body, RequestBody::Fence { syncing, .. } if *syncing == [store(8)]));
+    assert!(matches!(&fences[0].body, RequestBody::Fence(FenceRequest { syncing, .. }) if *syncing == [store(8)]));
 }
 
 #[test]
@@ -253,7 +256,7 @@ fn more_members_come_and_go_than_there_are_places() {
         let io = rig.write(0, &BLOCK);
         let sent = rig.sent_to(number);
         let joins = sent.iter().filter_map(|request| match request.body {
-            RequestBody::Join { at, .. } => Some(at.counter()),
+            RequestBody::Join(JoinRequest { at, .. }) => Some(at.counter()),
             _ => None,
         });
         assert_eq!(

@@ -3,14 +3,16 @@ use crate::config::{MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
 use crate::{Fault, Faults};
 use amita_reactor::Time;
 use amita_types::io::{IoError, Op};
-use amita_types::message::{AnswerBody, Refusal, Request, RequestBody};
+use amita_types::message::{
+    AllocationAnswer, AnswerBody, ChangesAnswer, ClearRequest, DataAnswer, Refusal, Request, RequestBody, RollRequest,
+    SettleRequest, SettledAnswer, WriteRequest,
+};
 use amita_types::{BLOCK_BYTES, Version};
 
 fn versions(requests: &[Request]) -> Vec<(Version, Version)> {
     let of = |request: &Request| match request.body {
-        RequestBody::Write { version, previous, .. } | RequestBody::Clear { version, previous, .. } => {
-            (previous, version)
-        }
+        RequestBody::Write(WriteRequest { version, previous, .. })
+        | RequestBody::Clear(ClearRequest { version, previous, .. }) => (previous, version),
         ref other => panic!("a write was expected, not {other:?}"),
     };
     requests.iter().map(of).collect()
@@ -24,14 +26,14 @@ fn goes_to_all_at_once_and_is_acknowledged_when_all_have_it() {
     let all: Vec<Request> = (1..=3).flat_map(|number| rig.writes(number)).collect();
     assert_eq!(all.len(), 3);
     for request in &all {
-        let RequestBody::Write {
+        let RequestBody::Write(WriteRequest {
             offset_bytes,
             length_bytes,
             version: given,
             previous,
             sums,
             ..
-        } = &request.body
+        }) = &request.body
         else {
             panic!("a write was expected")
         };
@@ -104,9 +106,9 @@ fn waits_for_credits_before_a_version_is_given_out() {
     let asked = rig.settles();
     assert_eq!(asked.len(), 2);
     rig.credit = 1;
-    rig.accept(&asked[0], AnswerBody::Settled { full: false });
+    rig.accept(&asked[0], AnswerBody::Settled(SettledAnswer { full: false }));
     assert_eq!(rig.writes(1).len(), 0);
-    rig.accept(&asked[1], AnswerBody::Settled { full: false });
+    rig.accept(&asked[1], AnswerBody::Settled(SettledAnswer { full: false }));
     let (one, two) = (rig.writes(1), rig.writes(2));
     assert_eq!(versions(&one), [(old(5), version(6))]);
     rig.done(&one);
@@ -126,10 +128,10 @@ fn no_space_is_said_before_anything_is_sent_and_a_clear_goes_past() {
     // What may bring space must not wait behind what needs it.
     let clear = rig.clear(4096, 4096);
     let (one, two) = (rig.writes(1), rig.writes(2));
-    assert!(matches!(one[0].body, RequestBody::Clear { .. }));
+    assert!(matches!(one[0].body, RequestBody::Clear(_)));
     assert_eq!(versions(&one), [(old(5), version(6))]);
     for request in &asked {
-        rig.accept(request, AnswerBody::Settled { full: true });
+        rig.accept(request, AnswerBody::Settled(SettledAnswer { full: true }));
     }
     // The clear's end may bring credits: still no verdict.
     assert_eq!(rig.result(write), None);
@@ -139,7 +141,7 @@ fn no_space_is_said_before_anything_is_sent_and_a_clear_goes_past() {
     let asked = rig.settles();
     assert_eq!(asked.len(), 2);
     for request in &asked {
-        rig.accept(request, AnswerBody::Settled { full: true });
+        rig.accept(request, AnswerBody::Settled(SettledAnswer { full: true }));
     }
     assert_eq!(rig.result(write), Some(Err(IoError::NoSpace)));
     assert!(
@@ -158,12 +160,12 @@ fn a_link_that_ends_before_the_store_has_said_anything_says_nothing_of_space() {
     // Asked again and again, without a verdict, for almost as long as the write waits.
     for _ in 0..49 {
         for request in rig.settles() {
-            rig.accept(&request, AnswerBody::Settled { full: false });
+            rig.accept(&request, AnswerBody::Settled(SettledAnswer { full: false }));
         }
         rig.pass_ms(10);
     }
     for request in rig.settles() {
-        rig.accept(&request, AnswerBody::Settled { full: false });
+        rig.accept(&request, AnswerBody::Settled(SettledAnswer { full: false }));
     }
     rig.pass_ms(100);
     assert_eq!(rig.settles().len(), 1, "asked after 500 ms, and not answered");
@@ -173,7 +175,7 @@ fn a_link_that_ends_before_the_store_has_said_anything_says_nothing_of_space() {
     assert_eq!(rig.result(write), None, "only the store can say that it is full");
     let asked = rig.settles();
     assert_eq!(asked.len(), 1);
-    rig.accept(&asked[0], AnswerBody::Settled { full: false });
+    rig.accept(&asked[0], AnswerBody::Settled(SettledAnswer { full: false }));
     assert_eq!(rig.result(write), Some(Err(IoError::NoSpace)));
 }
 
@@ -384,10 +386,10 @@ fn a_write_fails_for_want_of_space_only_when_a_store_says_that_it_is_full() {
         assert!(
             asked
                 .iter()
-                .all(|asked| matches!(asked.body, RequestBody::Settle { want: 1, back: 0 }))
+                .all(|asked| matches!(asked.body, RequestBody::Settle(SettleRequest { want: 1, back: 0 })))
         );
         for request in &asked {
-            rig.accept(request, AnswerBody::Settled { full: false });
+            rig.accept(request, AnswerBody::Settled(SettledAnswer { full: false }));
         }
         (rig, io)
     };
@@ -398,15 +400,15 @@ fn a_write_fails_for_want_of_space_only_when_a_store_says_that_it_is_full() {
         let asked = rig.settles();
         assert_eq!(asked.len(), 2, "it is asked again");
         for request in &asked {
-            rig.accept(request, AnswerBody::Settled { full: false });
+            rig.accept(request, AnswerBody::Settled(SettledAnswer { full: false }));
         }
     }
     rig.pass_ms(10);
     let asked = rig.settles();
     rig.credit = 1;
-    rig.accept(&asked[0], AnswerBody::Settled { full: false });
+    rig.accept(&asked[0], AnswerBody::Settled(SettledAnswer { full: false }));
     rig.credit = 0;
-    rig.accept(&asked[1], AnswerBody::Settled { full: true });
+    rig.accept(&asked[1], AnswerBody::Settled(SettledAnswer { full: true }));
     assert_eq!(rig.result(io), Some(Err(IoError::NoSpace)));
 
     let (rig, io) = play(true);
@@ -430,18 +432,18 @@ fn credits_that_are_not_used_are_given_back() {
     let back: Vec<u32> = asked
         .iter()
         .map(|request| match request.body {
-            RequestBody::Settle { want: 0, back } => back,
+            RequestBody::Settle(SettleRequest { want: 0, back }) => back,
             ref other => panic!("{other:?}"),
         })
         .collect();
     assert!(back.iter().all(|&back| back >= 1000), "{back:?}");
-    rig.accept(&asked[0], AnswerBody::Settled { full: false });
+    rig.accept(&asked[0], AnswerBody::Settled(SettledAnswer { full: false }));
     rig.refuse(&asked[1], Refusal::Busy);
     rig.pass_ms(300);
     let again = rig.settles();
     assert_eq!(again.len(), 1, "what was refused is given back another time");
-    assert!(matches!(again[0].body, RequestBody::Settle { want: 0, back: same } if same == back[1]));
-    rig.accept(&again[0], AnswerBody::Settled { full: false });
+    assert!(matches!(again[0].body, RequestBody::Settle(SettleRequest { want: 0, back: same }) if same == back[1]));
+    rig.accept(&again[0], AnswerBody::Settled(SettledAnswer { full: false }));
     // One write's worth is kept, so that the next one need not ask.
     let io = rig.write(0, &[1; 4096]);
     let (one, two) = (rig.writes(1), rig.writes(2));
@@ -455,10 +457,10 @@ fn credits_that_are_not_used_are_given_back() {
     assert_eq!(last.len(), 2);
     assert!(
         last.iter()
-            .all(|last| matches!(last.body, RequestBody::Settle { want: 0, back: 32 }))
+            .all(|last| matches!(last.body, RequestBody::Settle(SettleRequest { want: 0, back: 32 })))
     );
     for request in &last {
-        rig.accept(request, AnswerBody::Settled { full: false });
+        rig.accept(request, AnswerBody::Settled(SettledAnswer { full: false }));
     }
     rig.pass_ms(60_000);
     assert!(rig.settles().is_empty(), "nothing is left, and nothing is said");
@@ -466,7 +468,7 @@ fn credits_that_are_not_used_are_given_back() {
     assert_eq!((rig.writes(1).len(), rig.result(io)), (0, None));
     rig.credit = 8;
     for request in &rig.settles() {
-        rig.accept(request, AnswerBody::Settled { full: false });
+        rig.accept(request, AnswerBody::Settled(SettledAnswer { full: false }));
     }
     assert_eq!((rig.writes(1).len(), rig.writes(2).len()), (1, 1));
 }
@@ -486,7 +488,7 @@ fn what_was_given_back_on_a_link_that_ended_does_not_come_back() {
     assert_eq!(rig.writes(1).len(), 0, "the other has granted nothing yet");
     let asked = rig.settles();
     assert_eq!(asked.len(), 1);
-    rig.accept(&asked[0], AnswerBody::Settled { full: true });
+    rig.accept(&asked[0], AnswerBody::Settled(SettledAnswer { full: true }));
     assert_eq!(rig.result(io), Some(Err(IoError::NoSpace)));
 }
 
@@ -507,7 +509,7 @@ fn a_part_of_a_rotten_block_is_carried_out_at_the_least_number_of_copies() {
     // What comes now waits: nothing gets a version between the question and the roll-forward.
     let later = rig.write(0, &[3; 4096]);
     rig.answer_opens(|id| if id == store(1) { version(7) } else { old(5) });
-    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     assert_eq!((listing.len(), listing[0].store), (1, store(1)));
     let bytes = [[7u8; 4096], [8; 4096]];
     let sums = [amita_types::crc32c(&bytes[0]), amita_types::crc32c(&bytes[1])];
@@ -520,20 +522,20 @@ fn a_part_of_a_rotten_block_is_carried_out_at_the_least_number_of_copies() {
             sum: Some(sum),
         });
     let entries: Vec<Change> = entries.collect();
-    rig.accept(&listing[0], AnswerBody::Changes { entries, more: None });
-    let reads = rig.take(|_, body| matches!(body, RequestBody::Read { .. }));
+    rig.accept(&listing[0], AnswerBody::Changes(ChangesAnswer { entries, more: None }));
+    let reads = rig.take(|_, body| matches!(body, RequestBody::Read(_)));
     assert_eq!(reads.len(), 2);
     for (at, request) in reads.iter().enumerate() {
-        let body = AnswerBody::Data {
+        let body = AnswerBody::Data(DataAnswer {
             version: version(7),
             sums: [sums[at]].into_iter().collect(),
-        };
+        });
         rig.answer(request, Ok(body), amita_reactor::Slice::copy_from(&bytes[at]));
     }
-    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll { .. }));
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
     assert_eq!((rolls.len(), rolls[0].store), (1, store(2)));
     assert!(
-        matches!(rolls[0].body, RequestBody::Roll { version: to, previous, .. } if (to, previous) == (version(7), old(5)))
+        matches!(rolls[0].body, RequestBody::Roll(RollRequest { version: to, previous, .. }) if (to, previous) == (version(7), old(5)))
     );
     assert_eq!((rig.result(part), rig.result(behind)), (None, None));
     rig.accept(&rolls[0], AnswerBody::Done);
@@ -557,7 +559,7 @@ fn catching_a_member_up_is_tried_again() {
     let block = amita_types::BlockIndex(0);
     rig.refuse(&two[0], Refusal::Damaged { block });
     rig.answer_opens(|id| if id == store(1) { version(6) } else { old(5) });
-    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     rig.refuse(&listing[0], Refusal::Damaged { block });
     // It is asked again; nobody is left to copy from.
     rig.answer_opens(|id| if id == store(1) { version(6) } else { old(5) });
@@ -570,15 +572,15 @@ fn catching_a_member_up_is_tried_again() {
     assert_eq!(versions(&two), [(old(5), version(6))]);
     rig.refuse(&two[0], Refusal::Damaged { block });
     rig.answer_opens(|id| if id == store(1) { version(6) } else { old(5) });
-    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes { .. }));
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
     rig.accept(
         &listing[0],
-        AnswerBody::Changes {
+        AnswerBody::Changes(ChangesAnswer {
             entries: Vec::new(),
             more: None,
-        },
+        }),
     );
-    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll { .. }));
+    let rolls = rig.take(|_, body| matches!(body, RequestBody::Roll(_)));
     rig.accept(&rolls[0], AnswerBody::Done);
     rig.do_call();
     assert_eq!(rig.result(part), Some(Ok(())));
@@ -592,10 +594,13 @@ fn a_clear_of_what_was_never_written_writes_nothing() {
     let io = rig.clear(0, 8192);
     rig.answer_fences();
     rig.answer_opens(|_| never);
-    let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation { .. }));
+    let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
     assert_eq!(looks.len(), 1);
     let nothing = Box::new([0; 16]);
-    rig.accept(&looks[0], AnswerBody::Allocation { allocated: nothing });
+    rig.accept(
+        &looks[0],
+        AnswerBody::Allocation(AllocationAnswer { allocated: nothing }),
+    );
     rig.answer_confirms();
     assert_eq!(rig.result(io), Some(Ok(())));
     assert!(rig.writes(1).is_empty() && rig.writes(2).is_empty());
@@ -609,11 +614,11 @@ fn a_clear_of_what_was_never_written_writes_nothing() {
     assert_eq!(rig.result(write), Some(Ok(())));
     let mut allocated = Box::new([0; 16]);
     allocated[0] = 0b10;
-    let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation { .. }));
-    rig.accept(&looks[0], AnswerBody::Allocation { allocated });
+    let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
+    rig.accept(&looks[0], AnswerBody::Allocation(AllocationAnswer { allocated }));
     rig.answer_confirms();
     let one = rig.writes(1);
-    assert!(matches!(one[0].body, RequestBody::Clear { .. }));
+    assert!(matches!(one[0].body, RequestBody::Clear(_)));
     assert_eq!(versions(&one), [(version(1), version(2))]);
     let two = rig.writes(2);
     rig.done(&one);

@@ -6,7 +6,7 @@ use super::game::{Game, Key, What};
 use super::truth::{Deed, Doom};
 use super::volume::Volume;
 use amita_reactor::Slice;
-use amita_types::message::{self, Problem, RequestBody};
+use amita_types::message::{self, ClearRequest, Problem, RequestBody, RollRequest, WriteRequest};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Version};
 
 /// The next version of a chunk.
@@ -98,12 +98,12 @@ impl Game {
             0 => (0, self.rules.blocks_per_chunk),
             _ => self.pick_blocks(self.rules.blocks_per_chunk),
         };
-        let body = RequestBody::Clear {
+        let body = RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(next.key.1),
             range: BlockRange::new(first, count),
             version: next.version,
             previous: next.previous,
-        };
+        });
         self.do_it(&next, body, &[], 0, Change::Clear { first, count });
     }
 
@@ -142,10 +142,7 @@ impl Game {
     fn resend_first(&mut self, key: Key, count: usize) {
         let pending: Vec<_> = self.chunk(key).pending.iter().take(count).cloned().collect();
         for pending in pending {
-            if matches!(
-                pending.request.body,
-                RequestBody::Roll { .. } | RequestBody::Clone { .. }
-            ) {
+            if matches!(pending.request.body, RequestBody::Roll(_) | RequestBody::Clone(_)) {
                 continue;
             }
             let snapshot = pending.request.scope.snapshot.0;
@@ -155,11 +152,11 @@ impl Game {
             }
             // What comes again is paid for again.
             let blocks = match pending.request.body {
-                RequestBody::Write {
+                RequestBody::Write(WriteRequest {
                     offset_bytes,
                     length_bytes,
                     ..
-                } => u64::from(BlockRange::of_bytes(offset_bytes, length_bytes).count),
+                }) => u64::from(BlockRange::of_bytes(offset_bytes, length_bytes).count),
                 _ => 0,
             };
             volume.credits = volume.credits.saturating_sub(blocks);
@@ -255,7 +252,7 @@ impl Game {
         }
         let data = self.rng.bytes(BLOCK);
         let (mut body, payload) = roll(&next, &[(0, Some(data), frozen)], true);
-        if let RequestBody::Roll { last, .. } = &mut body {
+        if let RequestBody::Roll(RollRequest { last, .. }) = &mut body {
             *last = true;
         }
         let request = self.volume(next.key.0).ask(next.snapshot, body);
@@ -265,14 +262,14 @@ impl Game {
 }
 
 fn write(chunk: u64, offset: u32, bytes: &[u8], version: Version, previous: Version) -> RequestBody {
-    RequestBody::Write {
+    RequestBody::Write(WriteRequest {
         chunk: ChunkIndex(chunk),
         offset_bytes: offset,
         length_bytes: bytes.len() as u32,
         version,
         previous,
         sums: sums(offset, bytes),
-    }
+    })
 }
 
 fn roll(next: &Next, entries: &[(u16, Option<Vec<u8>>, Version)], first: bool) -> (RequestBody, Vec<u8>) {
@@ -281,14 +278,14 @@ fn roll(next: &Next, entries: &[(u16, Option<Vec<u8>>, Version)], first: bool) -
         version: *version,
         sum: data.as_ref().map(|data| amita_types::crc32c(data)),
     });
-    let body = RequestBody::Roll {
+    let body = RequestBody::Roll(RollRequest {
         chunk: ChunkIndex(next.key.1),
         version: next.version,
         previous: next.previous,
         entries: changes.collect(),
         first,
         last: !first,
-    };
+    });
     let payload = entries
         .iter()
         .filter_map(|(_, data, _)| data.clone())

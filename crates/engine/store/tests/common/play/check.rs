@@ -7,7 +7,7 @@ use super::question::{Ask, Question, Said};
 use super::truth::Held;
 use amita_reactor::{Slice, Time};
 use amita_store::State;
-use amita_types::message::{AnswerBody, Refusal};
+use amita_types::message::{AnswerBody, ChangesAnswer, OpenedAnswer, Refusal};
 use amita_types::{Generation, SnapshotId, Version, VolumeId};
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
@@ -90,7 +90,7 @@ impl Game {
     fn resolve(&mut self, key: Key, candidates: &mut Vec<Rc<Held>>) {
         while let Some(k) = candidates.iter().find_map(|held| held.doubtful()) {
             let told = self.narrow(key, k, Ask::Open, candidates);
-            let there = matches!(told.answer.result, Ok(AnswerBody::Opened { version, incomplete: None }) if version > Version::NONE);
+            let there = matches!(told.answer.result, Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete: None })) if version > Version::NONE);
             for held in candidates.iter_mut() {
                 Rc::make_mut(held).resolve(k, there);
             }
@@ -261,7 +261,7 @@ impl Game {
             let since = Version::NONE;
             let told = self.narrow(key, snapshot, Ask::Changes { since, from: block }, candidates);
             from = match told.answer.result {
-                Ok(AnswerBody::Changes { more, .. }) => more.map(|block| block.0),
+                Ok(AnswerBody::Changes(ChangesAnswer { more, .. })) => more.map(|block| block.0),
                 _ => None,
             };
         }

@@ -8,7 +8,7 @@ use super::{Rules, Score};
 use amita_reactor::{Slice, Time};
 use amita_store::{LinkId, State};
 use amita_types::layout::mix;
-use amita_types::message::{Problem, Request};
+use amita_types::message::{Problem, Request, RollRequest, WriteRequest};
 use amita_types::{Generation, RequestId, Version, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -343,24 +343,24 @@ fn brief(request: &Request) -> String {
     use amita_types::message::RequestBody as Body;
     let chunk = |chunk: &amita_types::ChunkIndex| format!("{}/{}", request.scope.volume, chunk.0);
     match &request.body {
-        Body::Write {
+        Body::Write(WriteRequest {
             chunk: at,
             offset_bytes,
             length_bytes,
             version,
             previous,
             ..
-        } => format!(
+        }) => format!(
             "write {} {offset_bytes}+{length_bytes} {previous} -> {version}",
             chunk(at)
         ),
-        Body::Roll {
+        Body::Roll(RollRequest {
             chunk: at,
             version,
             previous,
             entries,
             ..
-        } => {
+        }) => {
             let entries: Vec<_> = entries
                 .iter()
                 .map(|e| (e.block.0, e.version, e.sum.is_some()))

@@ -3,7 +3,7 @@
 use super::super::Told;
 use super::game::{Asked, Game, Key, What};
 use super::question::{Ask, Question, Said};
-use amita_types::message::{AnswerBody, Problem, Refusal};
+use amita_types::message::{AnswerBody, DataAnswer, Problem, Refusal};
 use amita_types::{Generation, Version, VolumeId};
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ impl Game {
 /// An answer as people read it.
 fn brief(told: &Told) -> String {
     match &told.answer.result {
-        Ok(AnswerBody::Data { version, sums }) => {
+        Ok(AnswerBody::Data(DataAnswer { version, sums })) => {
             format!("data of {version}, {} bytes, sums {sums:x?}", told.payload.len())
         }
         other => format!("{other:?}"),

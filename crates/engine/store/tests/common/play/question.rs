@@ -3,7 +3,10 @@
 use super::super::BLOCK;
 use super::super::model::Blocks;
 use super::truth::{Held, View};
-use amita_types::message::{self, AnswerBody, MAX_CHANGES, Problem, Refusal, RequestBody};
+use amita_types::message::{
+    self, AllocationAnswer, AllocationRequest, AnswerBody, ChangesAnswer, ChangesRequest, DataAnswer, MAX_CHANGES,
+    OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, RequestBody,
+};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Version};
 use std::rc::Rc;
 
@@ -33,21 +36,21 @@ impl Question {
     pub fn body(&self, chunk: u64) -> RequestBody {
         let chunk = ChunkIndex(chunk);
         match self.ask {
-            Ask::Read { first, count } => RequestBody::Read {
+            Ask::Read { first, count } => RequestBody::Read(ReadRequest {
                 chunk,
                 range: BlockRange::new(first, count),
                 least: self.least,
-            },
-            Ask::Open => RequestBody::Open { chunk },
-            Ask::Changes { since, from } => RequestBody::Changes {
+            }),
+            Ask::Open => RequestBody::Open(OpenRequest { chunk }),
+            Ask::Changes { since, from } => RequestBody::Changes(ChangesRequest {
                 chunk,
                 since,
                 from: BlockIndex(from),
-            },
-            Ask::Allocation => RequestBody::Allocation {
+            }),
+            Ask::Allocation => RequestBody::Allocation(AllocationRequest {
                 chunk,
                 least: self.least,
-            },
+            }),
         }
     }
 
@@ -75,19 +78,19 @@ impl Question {
         match (self.ask, body) {
             (
                 Ask::Open,
-                AnswerBody::Opened {
+                AnswerBody::Opened(OpenedAnswer {
                     version,
                     incomplete: None,
-                },
+                }),
             ) => *version == blocks.version,
-            (Ask::Read { first, count }, AnswerBody::Data { version, sums }) => {
+            (Ask::Read { first, count }, AnswerBody::Data(DataAnswer { version, sums })) => {
                 *version == newest(&blocks, first, count) && shows(&blocks, first, count, said.payload, sums)
             }
-            (Ask::Changes { since, from }, AnswerBody::Changes { entries, more }) => {
+            (Ask::Changes { since, from }, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
                 let expected = changes(&blocks, since, from);
                 (entries, more) == (&expected.0, &expected.1)
             }
-            (Ask::Allocation, AnswerBody::Allocation { allocated }) => {
+            (Ask::Allocation, AnswerBody::Allocation(AllocationAnswer { allocated })) => {
                 let mut expected = Box::new([0u64; 16]);
                 for (at, (data, _)) in blocks.blocks.iter().enumerate() {
                     expected[at / 64] |= u64::from(data.is_some()) << (at % 64);

@@ -4,7 +4,7 @@ use super::game::{Game, Key, What};
 use super::truth::{Deed, Keep, View};
 use super::volume::Volume;
 use amita_reactor::Slice;
-use amita_types::message::{Problem, RequestBody};
+use amita_types::message::{CloneRequest, Problem, RequestBody, RetainRequest};
 use amita_types::{ChunkIndex, Generation, SnapshotId, VolumeId};
 
 /// Volumes whose deletion takes its time do not count as one.
@@ -78,13 +78,13 @@ impl Game {
         let volume = self.volume(key.0);
         let live: Vec<u32> = volume.live.iter().copied().filter(|&k| above < k && k <= to).collect();
         let head = volume.alive;
-        let request = volume.change(RequestBody::Keep {
+        let request = volume.change(RequestBody::Keep(RetainRequest {
             chunk: ChunkIndex(key.1),
             head,
             above: SnapshotId(above),
             to: SnapshotId(to),
             live: live.iter().map(|&k| SnapshotId(k)).collect(),
-        });
+        }));
         let chunk = self.chunk(key);
         chunk.sent += 1;
         let number = chunk.sent;
@@ -205,11 +205,11 @@ impl Game {
         let Some(making) = self.making(key, (origin, key.1), at) else {
             return;
         };
-        let request = self.volume(key.0).change(RequestBody::Clone {
+        let request = self.volume(key.0).change(RequestBody::Clone(CloneRequest {
             chunk: ChunkIndex(key.1),
             origin,
             at: SnapshotId(at),
-        });
+        }));
         let what = match making {
             Making::Made(deed) => {
                 let number = self.chunk(key).send(&deed, request.clone(), Slice::default());

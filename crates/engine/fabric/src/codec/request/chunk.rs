@@ -1,0 +1,269 @@
+//! Reads and changes of one chunk.
+
+use super::super::wire::{Reader, Wire, wire};
+use super::super::{DecodeError, EncodeError, Kind, Prefix};
+use super::{Body, SUM_BYTES, exactly, from_to, get_sums, put_sums};
+use amita_types::message::{
+    AllocationRequest, ClearRequest, CloneRequest, MAX_PIECES, MAX_SNAPSHOTS, OpenRequest, ReadRequest, RetainRequest,
+    WriteRequest,
+};
+use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, SnapshotId, Version, VolumeId};
+
+wire! { RawOpen: 8 { chunk: u64, } }
+wire! {
+    /// The length is the payload's.
+    RawWrite: 28 { chunk: u64, version: u64, previous: u64, offset_bytes: u32, }
+}
+wire! { RawClear: 28 { chunk: u64, version: u64, previous: u64, first: u16, count: u16, } }
+wire! { RawRead: 20 { chunk: u64, least: u64, first: u16, count: u16, } }
+wire! { RawAllocation: 16 { chunk: u64, least: u64, } }
+wire! {
+    /// Goes on with the live snapshots, four bytes each.
+    RawKeep: 17 { chunk: u64, above: u32, to: u32, head: u8, }
+}
+wire! { RawClone: 20 { chunk: u64, origin: u64, at: u32, } }
+
+const SNAPSHOT_BYTES: usize = size_of::<u32>();
+pub(in super::super) const OPEN_BYTES: (usize, usize) = exactly(RawOpen::BYTES);
+pub(in super::super) const WRITE_BYTES: (usize, usize) = from_to(RawWrite::BYTES, MAX_PIECES * SUM_BYTES);
+pub(in super::super) const CLEAR_BYTES: (usize, usize) = exactly(RawClear::BYTES);
+pub(in super::super) const READ_BYTES: (usize, usize) = exactly(RawRead::BYTES);
+pub(in super::super) const ALLOCATION_BYTES: (usize, usize) = exactly(RawAllocation::BYTES);
+pub(in super::super) const KEEP_BYTES: (usize, usize) = from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
+pub(in super::super) const CLONE_BYTES: (usize, usize) = exactly(RawClone::BYTES);
+
+/// The pieces of `length` bytes from `offset`: what lies inside one block is one piece.
+fn pieces(offset: u32, length: usize) -> usize {
+    if length == 0 {
+        return 0;
+    }
+    let block = u64::from(BLOCK_BYTES);
+    let end = u64::from(offset) + length as u64;
+    (end.div_ceil(block) - u64::from(offset) / block) as usize
+}
+
+impl Body for OpenRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let OpenRequest { chunk } = self;
+        RawOpen { chunk: chunk.0 }.put(out);
+        Ok(Kind::Open)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<OpenRequest, DecodeError> {
+        let raw = RawOpen::get(&mut reader)?;
+        reader.end()?;
+        Ok(OpenRequest {
+            chunk: ChunkIndex(raw.chunk),
+        })
+    }
+}
+
+impl Body for WriteRequest {
+    fn put(&self, out: &mut Vec<u8>, payload_bytes: usize) -> Result<Kind, EncodeError> {
+        let WriteRequest {
+            chunk,
+            offset_bytes,
+            length_bytes,
+            version,
+            previous,
+            sums,
+        } = self;
+        if *length_bytes as usize != payload_bytes || payload_bytes > Kind::Write.payload_bytes_max() {
+            return Err(EncodeError::Payload {
+                expected: *length_bytes as usize,
+                found: payload_bytes,
+            });
+        }
+        let expected = pieces(*offset_bytes, payload_bytes);
+        if sums.len() != expected {
+            return Err(EncodeError::Sums {
+                expected,
+                found: sums.len(),
+            });
+        }
+        RawWrite {
+            chunk: chunk.0,
+            version: version.0,
+            previous: previous.0,
+            offset_bytes: *offset_bytes,
+        }
+        .put(out);
+        put_sums(out, sums);
+        Ok(Kind::Write)
+    }
+
+    fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<WriteRequest, DecodeError> {
+        let raw = RawWrite::get(&mut reader)?;
+        let sums = get_sums(reader, pieces(raw.offset_bytes, prefix.payload_bytes))?;
+        Ok(WriteRequest {
+            chunk: ChunkIndex(raw.chunk),
+            offset_bytes: raw.offset_bytes,
+            length_bytes: prefix.payload_bytes as u32,
+            version: Version(raw.version),
+            previous: Version(raw.previous),
+            sums,
+        })
+    }
+}
+
+impl Body for ClearRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let ClearRequest {
+            chunk,
+            range,
+            version,
+            previous,
+        } = self;
+        let BlockRange { first, count } = *range;
+        RawClear {
+            chunk: chunk.0,
+            version: version.0,
+            previous: previous.0,
+            first: first.0,
+            count,
+        }
+        .put(out);
+        Ok(Kind::Clear)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<ClearRequest, DecodeError> {
+        let raw = RawClear::get(&mut reader)?;
+        reader.end()?;
+        Ok(ClearRequest {
+            chunk: ChunkIndex(raw.chunk),
+            range: BlockRange::new(raw.first, raw.count),
+            version: Version(raw.version),
+            previous: Version(raw.previous),
+        })
+    }
+}
+
+impl Body for ReadRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let ReadRequest { chunk, range, least } = self;
+        let BlockRange { first, count } = *range;
+        if u32::from(count) > MAX_IO_BLOCKS {
+            return Err(EncodeError::Field {
+                field: "blocks to read",
+                value: count.into(),
+            });
+        }
+        RawRead {
+            chunk: chunk.0,
+            least: least.0,
+            first: first.0,
+            count,
+        }
+        .put(out);
+        Ok(Kind::Read)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<ReadRequest, DecodeError> {
+        let raw = RawRead::get(&mut reader)?;
+        reader.end()?;
+        if u32::from(raw.count) > MAX_IO_BLOCKS {
+            return Err(DecodeError::Field {
+                field: "blocks to read",
+                value: raw.count.into(),
+            });
+        }
+        let range = BlockRange::new(raw.first, raw.count);
+        Ok(ReadRequest {
+            chunk: ChunkIndex(raw.chunk),
+            range,
+            least: Version(raw.least),
+        })
+    }
+}
+
+impl Body for AllocationRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let AllocationRequest { chunk, least } = self;
+        RawAllocation {
+            chunk: chunk.0,
+            least: least.0,
+        }
+        .put(out);
+        Ok(Kind::Allocation)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<AllocationRequest, DecodeError> {
+        let raw = RawAllocation::get(&mut reader)?;
+        reader.end()?;
+        Ok(AllocationRequest {
+            chunk: ChunkIndex(raw.chunk),
+            least: Version(raw.least),
+        })
+    }
+}
+
+impl Body for RetainRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let RetainRequest {
+            chunk,
+            head,
+            above,
+            to,
+            live,
+        } = self;
+        if live.len() > MAX_SNAPSHOTS {
+            return Err(EncodeError::Field {
+                field: "number of snapshots",
+                value: live.len() as u64,
+            });
+        }
+        RawKeep {
+            chunk: chunk.0,
+            above: above.0,
+            to: to.0,
+            head: u8::from(*head),
+        }
+        .put(out);
+        for snapshot in live {
+            out.extend_from_slice(&snapshot.0.to_le_bytes());
+        }
+        Ok(Kind::Keep)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<RetainRequest, DecodeError> {
+        let raw = RawKeep::get(&mut reader)?;
+        let (live, rest) = reader.rest().as_chunks::<SNAPSHOT_BYTES>();
+        Reader::new(rest).end()?;
+        if raw.head > 1 {
+            return Err(DecodeError::Field {
+                field: "does the volume live on",
+                value: raw.head.into(),
+            });
+        }
+        Ok(RetainRequest {
+            chunk: ChunkIndex(raw.chunk),
+            head: raw.head == 1,
+            above: SnapshotId(raw.above),
+            to: SnapshotId(raw.to),
+            live: live.iter().map(|raw| SnapshotId(u32::from_le_bytes(*raw))).collect(),
+        })
+    }
+}
+
+impl Body for CloneRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let CloneRequest { chunk, origin, at } = self;
+        RawClone {
+            chunk: chunk.0,
+            origin: origin.0,
+            at: at.0,
+        }
+        .put(out);
+        Ok(Kind::Clone)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<CloneRequest, DecodeError> {
+        let raw = RawClone::get(&mut reader)?;
+        reader.end()?;
+        Ok(CloneRequest {
+            chunk: ChunkIndex(raw.chunk),
+            origin: VolumeId(raw.origin),
+            at: SnapshotId(raw.at),
+        })
+    }
+}
