@@ -45,6 +45,14 @@ impl Kind for AtOnce {
     const ROOM: usize = 4;
 }
 
+/// One that goes on at once, and begins when there is room for one piece.
+struct FromOne;
+
+impl Kind for FromOne {
+    const CAPABILITIES: Capabilities = AtOnce::CAPABILITIES;
+    const ROOM: usize = 0;
+}
+
 /// What a request of the toy keeps.
 #[derive(Debug, Default)]
 struct Own {
@@ -427,6 +435,54 @@ fn a_slow_piece_lets_no_others_pile_up_behind_it() {
         world.end_pass();
         assert!(world.toy.engine.parts(slot) <= LIMITS.window as usize);
     }
+    world.run();
+    assert_eq!(world.toy.finished, [(1, None, 0)]);
+    world.assert_idle();
+}
+
+#[test]
+fn what_finds_no_room_to_begin_is_woken() {
+    let mut world = World::<FromOne>::new();
+    for name in 1..=4 {
+        let plan = Plan::Clear(clears(0, 4 * u64::from(CHUNK), CHUNK));
+        world.start(name, 0, plan, Delivery::Verdict);
+    }
+    assert_eq!(world.service.queue.len(), LIMITS.pieces, "three have a window each");
+    world.run();
+    assert_eq!(world.toy.finished.len(), 4);
+    world.assert_idle();
+}
+
+#[test]
+fn what_finds_no_room_to_go_on_is_woken() {
+    let mut world = World::<AtOnce>::new();
+    let four = 4 * u64::from(CHUNK);
+    // Its window is full of clears; a few bytes are to be written after them.
+    world.start(1, 0, Plan::Zero(zeroes(0, four + 100, CHUNK, true)), Delivery::Verdict);
+    assert_eq!(world.service.queue.len(), 4);
+    let full = Plan::Zero(zeroes(2 * four, four / 2, CHUNK, false));
+    world.start(2, 2 * four, full, Delivery::Verdict);
+    assert_eq!(world.toy.engine.usage().writing, LIMITS.write_bytes);
+    for _ in 0..4 {
+        world.end(0).unwrap();
+    }
+    while !world.service.queue.is_empty() {
+        world.end(0).unwrap();
+    }
+    assert_eq!(world.toy.finished.len(), 2);
+    world.assert_idle();
+}
+
+#[test]
+fn what_needs_no_more_submits_no_more() {
+    let mut world = World::<EachPass>::new();
+    let plan = Plan::Clear(clears(0, 20 * u64::from(CHUNK), CHUNK));
+    let slot = world.start(1, 0, plan, Delivery::Verdict);
+    assert_eq!(world.service.queue.len(), LIMITS.window as usize);
+    world.toy.engine.request(slot).issued = true;
+    world.end(0).unwrap();
+    world.end_pass();
+    assert_eq!(world.service.queue.len(), LIMITS.window as usize - 1);
     world.run();
     assert_eq!(world.toy.finished, [(1, None, 0)]);
     world.assert_idle();
