@@ -20,18 +20,22 @@
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
 //! * `faults`: what is done wrong where a rule is switched off.
+//! * `owned`, `tables`, `intake`, `agenda`: what it owns, knows, has taken in, and is to do when.
 //! * `state`, `status`: what is known of stores, groups and chunks; what an operator sees.
 
+mod agenda;
 mod answer;
 mod care;
 mod catch_up;
 mod exchange;
 mod faults;
 mod group;
+mod intake;
 mod join;
 mod mend;
 mod metadata;
 mod open;
+mod owned;
 mod pipeline;
 mod progress;
 mod read;
@@ -43,6 +47,7 @@ mod status;
 mod store;
 mod submit;
 mod sync;
+mod tables;
 mod write;
 
 pub use progress::SyncProgress;
@@ -50,84 +55,50 @@ pub use status::{Counters, Status};
 
 use crate::config::Config;
 use crate::io::{CallId, Course, Effect, Opened, StopReason};
-use crate::members::{ByPosition, Members, Position, Seats};
-use crate::table::{ChunkSlot, GroupSlot, StoreSlot, Table, TaskSlot};
+use crate::members::Seats;
+use crate::table::{StoreSlot, TaskSlot};
 use crate::task::{Kind, Tasks};
+use agenda::{Agenda, NEVER};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
+use amita_types::StoreId;
 use amita_types::io::{IoError, Payload};
-use amita_types::map::{self, PoolKind};
-use amita_types::{BLOCK_BYTES, ChunkIndex, Epoch, GroupId, StoreId};
-use rustc_hash::FxHashMap;
-use state::{Ask, Chunk, Group, Store};
+use amita_types::map;
+use intake::Intake;
+use owned::Owned;
+use state::{Group, Store};
+use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
-use std::collections::{BTreeSet, VecDeque};
+use tables::{Chunks, Groups, Stores};
 
 /// The sequencer. See the module.
 #[derive(Debug)]
 pub struct Sequencer {
     config: Config,
-    volume: map::Volume,
-    volume_revision: u64,
-    owner: amita_types::NodeId,
-    generation: amita_types::Generation,
-    /// The generation before ours, if its owner has handed the volume over (R4).
-    given_back: Option<amita_types::Generation>,
-    pool: map::Pool,
-    chunk_bytes: u32,
-    blocks_per_chunk: u16,
-    min_copies: usize,
-    id_base: u64,
-    stores: Table<StoreSlot, Store>,
-    store_index: FxHashMap<StoreId, StoreSlot>,
-    groups: Table<GroupSlot, Group>,
-    /// Groups that were touched, in order.
-    touched: Vec<GroupSlot>,
-    chunks: Table<ChunkSlot, Chunk>,
-    chunk_index: FxHashMap<ChunkIndex, ChunkSlot>,
+    owned: Owned,
+    stores: Stores,
+    groups: Groups,
+    chunks: Chunks,
     tasks: Tasks,
-    /// I/Os that were submitted and have not ended.
-    ios: usize,
-    /// Payload bytes of writes without an acknowledgement.
-    bytes: u64,
-    /// Chunks whose queues could not be emptied; looked at again when something has changed.
-    blocked: VecDeque<ChunkSlot>,
-    retry_blocked: bool,
-    /// Openings under way, and the groups with chunks that wait until one of them has ended.
-    openings: usize,
-    starved: VecDeque<GroupSlot>,
-    /// Reads that have their answer and lack promises.
-    unpromised: Vec<TaskSlot>,
-    /// Groups with members to be brought up to date, which must be touched for it.
-    to_touch: Vec<GroupSlot>,
-    /// Groups in which writes wait because too few members are left.
-    stuck: BTreeSet<GroupSlot>,
+    intake: Intake,
+    agenda: Agenda,
     silence: store::Silence,
     syncs: sync::Syncs,
     scrubs: scrub::Scrubs,
     care: crate::health::Care,
-    /// When stores are asked again for credits that they did not have.
-    settle_again: Time,
-    /// Before that no store has credits that have not been used for a while.
-    credits_due: Time,
-    /// Members that are left alone until then.
-    pauses: Vec<(Time, GroupSlot, Position)>,
     metadata: metadata::Metadata,
-    /// The next moment at which something may be due; [`Time`]'s end when nothing is.
-    wake: Time,
     stopped: bool,
     counters: Counters,
     effects: VecDeque<Effect>,
 }
 
-const NEVER: Time = Time(u64::MAX);
 /// A store that cannot serve and cannot be evicted is asked again after so many pauses of a busy one.
 const UNFIT_PAUSES: u32 = 100;
 
 impl Sequencer {
     /// The volume has grown to this size, as its record says; it never shrinks.
     pub fn resized(&mut self, size_bytes: u64) {
-        self.volume.size_bytes = size_bytes.max(self.volume.size_bytes);
+        self.owned.grow(size_bytes);
     }
 
     /// A sequencer of an opened volume. `id_base` stands above the low 40 bits of every id that it makes and differs from
@@ -136,53 +107,28 @@ impl Sequencer {
     /// # Panics
     /// When `opened` is not what an [`crate::Opener`] has checked.
     #[must_use]
-    pub fn new(config: Config, opened: Opened, id_base: u64, now: Time) -> Sequencer {
-        let PoolKind::Replicated { min_copies, .. } = opened.pool.kind else {
-            panic!("the opener refuses other kinds of pools");
-        };
+    pub fn new(config: Config, mut opened: Opened, id_base: u64, now: Time) -> Sequencer {
         assert_eq!(opened.groups.len(), opened.pool.groups as usize, "every group was read");
+        let groups = std::mem::take(&mut opened.groups);
         let mut sequencer = Sequencer {
-            chunk_bytes: opened.pool.chunk_bytes,
-            blocks_per_chunk: (opened.pool.chunk_bytes / BLOCK_BYTES) as u16,
-            min_copies: usize::from(min_copies),
-            volume: opened.volume,
-            volume_revision: opened.volume_revision,
-            owner: opened.owner,
-            generation: opened.generation,
-            given_back: opened.given_back,
-            pool: opened.pool,
-            id_base,
-            stores: Table::new(),
-            store_index: FxHashMap::default(),
-            groups: Table::new(),
-            touched: Vec::new(),
-            chunks: Table::new(),
-            chunk_index: FxHashMap::default(),
+            owned: Owned::new(opened, id_base),
+            stores: Stores::default(),
+            groups: Groups::default(),
+            chunks: Chunks::default(),
             tasks: Tasks::new(id_base),
-            ios: 0,
-            bytes: 0,
-            blocked: VecDeque::new(),
-            retry_blocked: false,
-            openings: 0,
-            starved: VecDeque::new(),
-            unpromised: Vec::new(),
-            to_touch: Vec::new(),
-            stuck: BTreeSet::new(),
+            intake: Intake::default(),
+            agenda: Agenda::default(),
             silence: store::Silence::default(),
             syncs: sync::Syncs::default(),
             scrubs: scrub::Scrubs::default(),
             care: crate::health::Care::new(&amita_types::recovery::Recovery::default(), 1),
-            settle_again: NEVER,
-            credits_due: NEVER,
-            pauses: Vec::new(),
             metadata: metadata::Metadata::new(&config),
-            wake: NEVER,
             stopped: false,
             counters: Counters::default(),
             effects: VecDeque::new(),
             config,
         };
-        for (record, revision) in opened.groups {
+        for (record, revision) in groups {
             sequencer.add_group(now, record, revision);
         }
         sequencer
@@ -191,99 +137,37 @@ impl Sequencer {
     fn add_group(&mut self, now: Time, record: map::Group, revision: u64) {
         assert_eq!(record.index.0 as usize, self.groups.len(), "groups come in order");
         let members: Seats = record.in_sync.iter().map(|&id| self.store_number(now, id)).collect();
-        let group = self.groups.push(Group {
-            id: GroupId {
-                pool: self.pool.id,
-                index: record.index,
-            },
-            current: Members::first(members.len()),
-            syncing: Members::NONE,
-            since: ByPosition::filled(Epoch(0)),
-            entered: Members::NONE,
-            whole: Members::NONE,
-            members,
-            record,
-            revision,
-            ready: Members::NONE,
-            to_evict: Members::NONE,
-            paused: Members::NONE,
-            missed: Members::NONE,
-            touched: false,
-            hinted: false,
-            reread: false,
-            rereading: false,
-            in_doubt: false,
-            fence: None,
-            opening: Vec::new(),
-            waiting: VecDeque::new(),
-            starved: false,
-            opens: false,
-            busy: Vec::new(),
-            chunks: Vec::new(),
-        });
+        let group = self
+            .groups
+            .add(Group::new(self.owned.pool.id, members, record, revision));
         self.count_behind(now, group, true);
         if !self.groups[group].record.syncing.is_empty() {
             self.seat_newcomers(now, group);
-            self.to_touch.push(group);
+            self.groups.to_touch.push(group);
             self.arm(now);
         }
     }
 
     fn store_number(&mut self, now: Time, id: StoreId) -> StoreSlot {
-        if let Some(&number) = self.store_index.get(&id) {
+        if let Some(number) = self.stores.slot_of(id) {
             return number;
         }
-        let number = self.stores.push(Store {
-            id,
-            local: self.config.local_stores.contains(&id),
-            up: false,
-            lost: false,
-            lost_at: now,
-            unfit: false,
-            awaited: 0,
-            via: None,
-            owes: false,
-            missed: 0,
-            behind_in: 0,
-            writes: 0,
-            bytes: 0,
-            heard: now,
-            poisoned: false,
-            refusing: false,
-            worked: false,
-            served: Time(0),
-            owes_since: now,
-            look_at: now.plus(self.config.store_timeout),
-            stuck: false,
-            credit: 0,
-            in_doubt: Vec::new(),
-            promise_until: Time(0),
-            promise: std::time::Duration::ZERO,
-            confirmed: Time(0),
-            watch: self.care.health().number(id),
-            charged_at: now,
-            confirm: None,
-            confirm_at: Time(0),
-            idle_since: NEVER,
-            settle: None,
-            asked: Ask { at: Time(0), want: 0 },
-            answered: None,
-            full: None,
-        });
-        self.store_index.insert(id, number);
-        number
+        let local = self.config.local_stores.contains(&id);
+        let look_at = now.plus(self.config.store_timeout);
+        let watch = self.care.health().number(id);
+        self.stores.add(Store::new(id, local, watch, now, look_at))
     }
 
     /// The volume's id.
     #[must_use]
     pub fn volume(&self) -> amita_types::VolumeId {
-        self.volume.id
+        self.owned.volume.id
     }
 
     /// The volume's name.
     #[must_use]
     pub fn volume_name(&self) -> &str {
-        &self.volume.name
+        &self.owned.volume.name
     }
 
     #[cfg(test)]
@@ -294,7 +178,7 @@ impl Sequencer {
     /// Our generation.
     #[must_use]
     pub fn generation(&self) -> amita_types::Generation {
-        self.generation
+        self.owned.generation
     }
 
     /// The stores that it knows of: those that hold the volume, and others that it has heard of.
@@ -305,7 +189,7 @@ impl Sequencer {
     /// Has every I/O ended?
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.ios == 0
+        self.intake.ios == 0
     }
 
     /// Is nothing under way at all: no I/O, no fence, no opening, no answer that is owed, no call to the metadata?
@@ -331,9 +215,9 @@ impl Sequencer {
     pub fn status(&self) -> Status {
         Status {
             stopped: self.stopped,
-            ios: self.ios,
+            ios: self.intake.ios,
             chunks: self.chunks.len(),
-            stuck_groups: self.stuck.iter().map(|&group| self.groups[group].id).collect(),
+            stuck_groups: self.groups.stuck.iter().map(|&group| self.groups[group].id).collect(),
             syncs: self.progress(NEVER).collect(),
             counters: self.counters,
         }
@@ -347,7 +231,7 @@ impl Sequencer {
     /// When [`Sequencer::tick`] is wanted at the latest. An earlier call does no harm.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        (self.wake != NEVER).then_some(self.wake)
+        (self.agenda.wake != NEVER).then_some(self.agenda.wake)
     }
 
     /// Ends it, because the volume is closed or given to another gateway: I/O under way is answered
@@ -357,12 +241,12 @@ impl Sequencer {
     }
 
     fn arm(&mut self, at: Time) {
-        self.wake = self.wake.min(at);
+        self.agenda.arm(at);
     }
 
     fn done(&mut self, io: crate::io::IoId, result: Result<(), IoError>, payload: Payload, course: Course) {
-        assert!(self.ios > 0, "every I/O ends once");
-        self.ios -= 1;
+        assert!(self.intake.ios > 0, "every I/O ends once");
+        self.intake.ios -= 1;
         self.effects.push_back(Effect::Done {
             io,
             result,
@@ -399,7 +283,7 @@ impl Sequencer {
         self.retry_openings(now);
         self.retry_blocked(now);
         if buggify(Point::Reread)
-            && let Some(&group) = self.touched.first()
+            && let Some(&group) = self.groups.touched.first()
         {
             self.reread(group);
         }
@@ -415,13 +299,13 @@ impl Sequencer {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
-        if self.stopped || now < self.wake {
+        if self.stopped || now < self.agenda.wake {
             return;
         }
-        let late = now.since(self.wake);
+        let late = now.since(self.agenda.wake);
         if late >= self.config.store_timeout / 4 {
             // It was we who stood still (a frozen process): nobody is blamed for that time.
-            for store in &mut self.stores {
+            for store in self.stores.each_mut() {
                 store.heard = store.heard.plus(late).min(now);
                 store.owes_since = now;
                 if store.idle_since != NEVER {
@@ -429,13 +313,13 @@ impl Sequencer {
                 }
             }
         }
-        self.wake = NEVER;
+        self.agenda.wake = NEVER;
         self.end_pauses(now);
         self.hedge(now);
         self.listen_for_silence(now);
-        if now >= self.settle_again {
-            self.settle_again = NEVER;
-            self.retry_blocked = true;
+        if now >= self.agenda.settle_again {
+            self.agenda.settle_again = NEVER;
+            self.intake.is_due = true;
         }
         self.return_credits(now);
         self.go_on(now);
@@ -456,11 +340,8 @@ impl Sequencer {
 
     /// The next moment at which something is due, besides looking for members that are slow or silent.
     fn due(&self) -> Time {
-        let pauses = self.pauses.iter().map(|&(at, ..)| at);
         let asked = [self.metadata.due(), self.sync_due()].into_iter().flatten();
-        asked
-            .chain(pauses)
-            .fold(self.settle_again.min(self.credits_due), Time::min)
+        asked.fold(self.agenda.due(), Time::min)
     }
 
     /// Ends it: nothing is acknowledged any more, whatever arrives.
@@ -469,7 +350,7 @@ impl Sequencer {
             return;
         }
         self.stopped = true;
-        self.wake = NEVER;
+        self.agenda.wake = NEVER;
         for slot in self.tasks.slots() {
             let io = match &mut self.tasks[slot].kind {
                 Kind::Write(write) => {
@@ -487,7 +368,7 @@ impl Sequencer {
                 self.done(io, Err(IoError::Lost), Payload::None, course);
             }
         }
-        assert_eq!(self.ios, 0, "every I/O ends once");
+        assert_eq!(self.intake.ios, 0, "every I/O ends once");
         self.effects.push_back(Effect::Stop { reason });
     }
 }

@@ -24,7 +24,7 @@ impl Sequencer {
         if self.stopped {
             return;
         }
-        let Some(&store) = self.store_index.get(&answer.store) else {
+        let Some(store) = self.stores.slot_of(answer.store) else {
             return;
         };
         let awaited = self.awaited(answer.id, store);
@@ -106,7 +106,7 @@ impl Sequencer {
         let Awaited { slot, position, store } = member;
         let group = self.tasks[slot].group;
         match refusal {
-            Refusal::Fenced { generation } if *generation > self.generation => {
+            Refusal::Fenced { generation } if *generation > self.owned.generation => {
                 return self.stop(StopReason::Deposed {
                     generation: *generation,
                 });

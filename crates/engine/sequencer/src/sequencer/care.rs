@@ -15,20 +15,20 @@ impl Sequencer {
     /// From now on it shares what is known with the core's other sequencers.
     pub fn share_care(&mut self, care: &Care) {
         self.care = care.clone();
-        for store in &mut self.stores {
+        for store in self.stores.each_mut() {
             store.watch = care.health().number(store.id);
         }
     }
 
     /// How much a group needs what is done for it.
     pub(super) fn level(&self, group: GroupSlot) -> Level {
-        let PoolKind::Replicated { copies, .. } = self.pool.kind else {
+        let PoolKind::Replicated { copies, .. } = self.owned.pool.kind else {
             return Level::Degraded;
         };
         let in_sync = self.groups[group].current.count();
         if in_sync >= usize::from(copies) {
             Level::Rebalance
-        } else if in_sync <= self.min_copies {
+        } else if in_sync <= self.owned.min_copies {
             Level::Critical
         } else {
             Level::Degraded

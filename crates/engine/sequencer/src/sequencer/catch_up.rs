@@ -23,7 +23,7 @@ impl Sequencer {
     /// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
     pub(super) fn must_catch_up(&self, group: GroupSlot, position: Position) -> bool {
         let current = self.groups[group].current;
-        let spared = current.count() > self.min_copies;
+        let spared = current.count() > self.owned.min_copies;
         current.has(position) && current.count() > 1 && !spared && !self.config.faults.has(Fault::NoCatchUp)
     }
 
@@ -90,7 +90,7 @@ impl Sequencer {
             self.resend_chunk(now, chunk, position);
         }
         self.commit(chunk);
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 
     /// No member could give what the others need: the chunk goes on as it is, and that is tried again after a while.
@@ -103,7 +103,7 @@ impl Sequencer {
         for position in behind.iter() {
             self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
         }
-        self.retry_blocked = true;
+        self.intake.is_due = true;
         let busy = self.chunks[chunk].writes.head().is_some_and(|slot| {
             debug_assert!(matches!(self.tasks[slot].kind, Kind::Write(_)));
             true

@@ -24,12 +24,12 @@ impl Sequencer {
             Kind::Read(_) => true,
             _ => false,
         });
-        assert_eq!(ios.count(), self.ios, "every I/O is a task");
-        assert!(self.wake <= self.due(), "what is due has its timer");
+        assert_eq!(ios.count(), self.intake.ios, "every I/O is a task");
+        assert!(self.agenda.wake <= self.due(), "what is due has its timer");
         // As stores grow faster, what is under way may be due a little earlier than it was when its timer was set.
         let oldest = self.tasks.oldest().map(|slot| self.tasks[slot].asked_at);
         assert!(
-            oldest.is_none_or(|at| self.wake <= at.plus(self.silent_after())),
+            oldest.is_none_or(|at| self.agenda.wake <= at.plus(self.silent_after())),
             "what is asked has its timer"
         );
     }
@@ -100,7 +100,7 @@ impl Sequencer {
                 );
             }
             let stuck = group.touched && !group.missed.and(group.current).is_empty();
-            assert_eq!(self.stuck.contains(&number), stuck);
+            assert_eq!(self.groups.stuck.contains(&number), stuck);
             assert!(group.waiting.is_empty() || group.starved || !self.is_fenced(number) || !group.paused.is_empty());
             if let Some(fence) = group.fence {
                 assert!(matches!(self.tasks[fence].kind, Kind::Fence { epoch } if epoch == group.record.epoch));
@@ -139,7 +139,7 @@ impl Sequencer {
             };
             assert_eq!(write.previous, version, "an unbroken row of versions (R1)");
             assert_eq!(write.version.counter(), version.counter() + 1);
-            assert_eq!(write.version.generation(), self.generation);
+            assert_eq!(write.version.generation(), self.owned.generation);
             version = write.version;
         }
         assert_eq!(version, chunk.issued);

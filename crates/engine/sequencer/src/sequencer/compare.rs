@@ -44,7 +44,7 @@ impl Sequencer {
         if state.comparing == Some(slot) {
             state.comparing = None;
             self.block(chunk);
-            self.retry_blocked = true;
+            self.intake.is_due = true;
         }
     }
 
@@ -72,7 +72,7 @@ impl Sequencer {
             self.end_compare(chunk, slot);
             return self.done(read.io, Err(IoError::Miscompare), Payload::None, course);
         }
-        let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
+        let offset_bytes = (read.op.offset() % u64::from(self.owned.chunk_bytes)) as u32;
         let write = Write::new(read.io, false, (offset_bytes, half as u32), read.range, new);
         let slot = self.tasks.add(Kind::Write(write), group, Some(chunk));
         self.tasks[slot].trace = trace;
@@ -81,6 +81,6 @@ impl Sequencer {
         state.comparing = Some(slot);
         self.tasks.push(&mut state.compared, slot);
         self.block(chunk);
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 }

@@ -96,7 +96,7 @@ impl Sequencer {
             // Once at the end of its patience, whenever that is.
             let last = now >= patient_until && store.asked.at < patient_until;
             if asked && now < again && !last {
-                self.settle_again = self.settle_again.min(again);
+                self.agenda.settle_again = self.agenda.settle_again.min(again);
                 self.arm(again);
                 continue;
             }
@@ -179,7 +179,7 @@ impl Sequencer {
         store.settle = None;
         self.settle_and_drop(slot, position);
         self.note_credits(number);
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 
     /// When a store's credits have lain idle for so long that some are given back; never, where there are none too many.
@@ -202,20 +202,20 @@ impl Sequencer {
     /// A store's credits may be idle from then on: its count has grown, or nothing more is under way there.
     pub(super) fn note_credits(&mut self, number: StoreSlot) {
         let (at, _) = self.idle_until(number);
-        self.credits_due = self.credits_due.min(at);
+        self.agenda.credits_due = self.agenda.credits_due.min(at);
         self.arm(at);
     }
 
     /// Gives back what has not been used for a while.
     pub(super) fn return_credits(&mut self, now: Time) {
-        if now < self.credits_due {
+        if now < self.agenda.credits_due {
             return;
         }
-        self.credits_due = NEVER;
+        self.agenda.credits_due = NEVER;
         for number in self.stores.keys() {
             let (at, back) = self.idle_until(number);
             if at > now {
-                self.credits_due = self.credits_due.min(at);
+                self.agenda.credits_due = self.agenda.credits_due.min(at);
                 continue;
             }
             let by = |group: GroupSlot| {
@@ -225,13 +225,13 @@ impl Sequencer {
             // By the group that it was last asked by; that one may have lost it, or be in the middle of a change.
             let via = self.stores[number].via;
             let place = via.and_then(by);
-            let place = place.or_else(|| self.touched.iter().find_map(|&group| by(group)));
+            let place = place.or_else(|| self.groups.touched.iter().find_map(|&group| by(group)));
             match place {
                 Some((group, position)) => self.settle_credits(now, group, position, 0, back),
                 // Not now: as if it had just been used.
                 None => {
                     self.stores[number].charged_at = now;
-                    self.credits_due = self.credits_due.min(now.plus(IDLE));
+                    self.agenda.credits_due = self.agenda.credits_due.min(now.plus(IDLE));
                 }
             }
         }

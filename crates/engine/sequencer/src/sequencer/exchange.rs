@@ -29,8 +29,8 @@ impl Sequencer {
             id: self.tasks.id(slot),
             store,
             scope: Scope {
-                volume: self.volume.id,
-                generation: self.generation,
+                volume: self.owned.volume.id,
+                generation: self.owned.generation,
                 group: group.id,
                 epoch: group.record.epoch,
                 snapshot: SnapshotId::HEAD,

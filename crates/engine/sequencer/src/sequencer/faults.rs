@@ -79,8 +79,8 @@ impl Sequencer {
 
     /// `Fault::ServeHalfFenced`: every touched group is taken for one with chunks to be opened.
     pub(super) fn note_all_openings(&mut self) {
-        for index in 0..self.touched.len() {
-            self.note_opening(self.touched[index]);
+        for index in 0..self.groups.touched.len() {
+            self.note_opening(self.groups.touched[index]);
         }
     }
 

@@ -22,7 +22,7 @@ impl Sequencer {
             return;
         }
         self.groups[group].touched = true;
-        self.touched.push(group);
+        self.groups.touched.push(group);
         // R10: all told, the rest evicted first. Who is known to be lost is evicted lazily, here.
         let state = &self.groups[group];
         let mut members = state.all().iter();
@@ -67,11 +67,11 @@ impl Sequencer {
             }
             if up && !paused && !self.tasks[slot].waiting.has(position) {
                 let body = RequestBody::Fence(FenceRequest {
-                    owner: self.owner,
+                    owner: self.owned.owner,
                     in_sync: in_sync.to_vec(),
                     syncing: syncing.to_vec(),
-                    blocks_per_chunk: self.blocks_per_chunk,
-                    given_back: self.given_back,
+                    blocks_per_chunk: self.owned.blocks_per_chunk,
+                    given_back: self.owned.given_back,
                 });
                 self.expect(now, slot, position);
                 self.send(now, slot, position, body, Slice::default());
@@ -102,7 +102,7 @@ impl Sequencer {
         }
         self.resend(now, group, position);
         self.open_chunks(now, group);
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 
     pub(super) fn fence_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
@@ -141,7 +141,7 @@ impl Sequencer {
     pub(super) fn evict_soon(&mut self, group: GroupSlot, position: Position) {
         self.groups[group].to_evict.add(position);
         self.metadata.evictions = true;
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 
     /// Are all members fenced that must be before chunks are opened? All that are in sync (R6, R10). Syncing ones need not
@@ -202,7 +202,7 @@ impl Sequencer {
     }
 
     fn position_of(&self, group: GroupSlot, id: StoreId) -> Option<Position> {
-        let number = *self.store_index.get(&id)?;
+        let number = self.stores.slot_of(id)?;
         let position = self.position(group, number)?;
         self.groups[group].all().has(position).then_some(position)
     }
@@ -220,7 +220,7 @@ impl Sequencer {
             }
         }
         self.count_behind(now, group, false);
-        self.stuck.remove(&group);
+        self.groups.stuck.remove(&group);
         let state = &mut self.groups[group];
         let left = state.all().without(current.or(stays));
         let evicted = state.current.without(current);
@@ -257,7 +257,7 @@ impl Sequencer {
         // Only now, the generation being known to be ours, is acknowledged what missed only those that left (R2).
         self.commit_group(group);
         self.send_fence(now, group);
-        self.retry_blocked = true;
+        self.intake.is_due = true;
         self.metadata.evictions = true;
     }
 
@@ -344,7 +344,8 @@ impl Sequencer {
                 }
             }
         }
-        self.pauses
+        self.agenda
+            .pauses
             .retain(|&(_, paused, position)| paused != group || !left.has(position));
         let state = &mut self.groups[group];
         state.paused = state.paused.without(left);

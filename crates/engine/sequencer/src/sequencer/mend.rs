@@ -431,7 +431,7 @@ impl Sequencer {
         match (step, body) {
             (_, AnswerBody::Opened(OpenedAnswer { incomplete, .. })) => self.mend_asked(now, of, incomplete),
             (step, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
-                if !is_window(&entries, more, self.blocks_per_chunk) {
+                if !is_window(&entries, more, self.owned.blocks_per_chunk) {
                     return self.begin_again(now, of, LONG_PAUSE);
                 }
                 let Some(mending) = self.mending(of) else { return };
@@ -447,7 +447,7 @@ impl Sequencer {
             }
             (_, AnswerBody::Verified(VerifiedAnswer { entries, damaged, more })) => {
                 let from = mending.from;
-                if more.is_some_and(|more| more.0 >= self.blocks_per_chunk || more <= from) {
+                if more.is_some_and(|more| more.0 >= self.owned.blocks_per_chunk || more <= from) {
                     return self.begin_again(now, of, LONG_PAUSE);
                 }
                 let Some(mending) = self.mending(of) else { return };
@@ -512,8 +512,8 @@ impl Sequencer {
 
     /// Both have listed the window: what differs?
     fn mend_compare(&mut self, now: Time, of: MendSlot) {
-        let blocks = u32::from(self.blocks_per_chunk);
-        let (generation, faults) = (self.generation, self.config.faults);
+        let blocks = u32::from(self.owned.blocks_per_chunk);
+        let (generation, faults) = (self.owned.generation, self.config.faults);
         let Some(mending) = self.mending(of) else { return };
         let (Some((source, source_more)), Some((target, target_more))) =
             (mending.source_page.take(), mending.target_page.take())
@@ -753,7 +753,7 @@ impl Sequencer {
     }
 
     fn next_window(&mut self, now: Time, of: MendSlot) {
-        let blocks = u32::from(self.blocks_per_chunk);
+        let blocks = u32::from(self.owned.blocks_per_chunk);
         let Some(mending) = self.mending(of) else { return };
         mending.blank();
         mending.pass = None;
@@ -843,7 +843,7 @@ impl Sequencer {
     /// The chunk's writes are held no longer.
     fn let_go(&mut self, chunk: ChunkSlot) {
         if std::mem::take(&mut self.chunks[chunk].held_back) {
-            self.retry_blocked = true;
+            self.intake.is_due = true;
         }
     }
 

@@ -85,15 +85,15 @@ impl Sequencer {
         if let Some(state) = self.groups.get_mut(slot)
             && epoch > state.record.epoch
         {
-            if syncing && !state.touched {
-                // Somebody is to be brought up to date.
-                self.to_touch.push(slot);
-            }
             if state.touched {
                 self.reread(slot);
             } else {
                 // Many groups may change at once, and most are not in use: it is read when it is touched.
                 state.hinted = true;
+                if syncing {
+                    // Somebody is to be brought up to date.
+                    self.groups.to_touch.push(slot);
+                }
             }
         }
         self.finish(now);
@@ -105,7 +105,7 @@ impl Sequencer {
             return;
         }
         // The volume's record is read together with any group's.
-        if generation > self.generation
+        if generation > self.owned.generation
             && let Some(group) = self.groups.keys().next()
         {
             self.reread(group);
@@ -143,8 +143,8 @@ impl Sequencer {
     /// (R10). Who cannot apply what it should goes before who is only away, and of those who went first.
     fn evictions(&mut self) -> Vec<(GroupSlot, Members)> {
         let mut batch = Vec::new();
-        for index in 0..self.touched.len() {
-            let group = self.touched[index];
+        for index in 0..self.groups.touched.len() {
+            let group = self.groups.touched[index];
             let state = &self.groups[group];
             if state.reread || state.rereading {
                 // Its record is in doubt: when it has been read, evictions are looked for again.
@@ -174,7 +174,7 @@ impl Sequencer {
             });
             for position in unfit {
                 let left = self.groups[group].current.without(leaving).count() - 1;
-                if left >= self.min_copies || (left > 0 && self.config.faults.has(Fault::IgnoreMinCopies)) {
+                if left >= self.owned.min_copies || (left > 0 && self.config.faults.has(Fault::IgnoreMinCopies)) {
                     leaving.add(position);
                 } else {
                     self.warn_missed(group, position);
@@ -196,23 +196,23 @@ impl Sequencer {
             return;
         }
         state.missed.add(position);
-        self.stuck.insert(group);
+        self.groups.stuck.insert(group);
         let state = &self.groups[group];
         self.effects.push_back(Effect::Warn(Warning::BelowMinCopies {
             group: state.id,
             store: self.stores[state.members[position]].id,
             in_sync: state.current.count(),
-            min_copies: self.min_copies,
+            min_copies: self.owned.min_copies,
         }));
     }
 
     fn call_eviction(&mut self, batch: Vec<(GroupSlot, Members)>) {
-        let volume_key = map::volume_key(&self.volume.name);
+        let volume_key = map::volume_key(&self.owned.volume.name);
         let mut call = Call::default();
         if !self.config.faults.has(Fault::SkipGenerationCheck) {
             call.compares.push(Compare::ModRevision {
                 key: volume_key.clone(),
-                equals: self.volume_revision,
+                equals: self.owned.revision,
             });
         }
         call.otherwise.push(Op::Get { key: volume_key });
@@ -249,7 +249,7 @@ impl Sequencer {
     }
 
     fn call_reread(&mut self) {
-        let mut call = Call::get(map::volume_key(&self.volume.name));
+        let mut call = Call::get(map::volume_key(&self.owned.volume.name));
         let mut groups = Vec::new();
         self.metadata.rereads = false;
         for group in self.groups.keys() {
@@ -276,7 +276,7 @@ impl Sequencer {
 
     fn call(&mut self, request: Call, groups: Vec<(GroupSlot, Option<map::Group>)>) {
         self.metadata.count += 1;
-        let id = call_id(self.id_base, self.metadata.count);
+        let id = call_id(self.owned.id_base, self.metadata.count);
         self.metadata.call = Some(Under { id, groups });
         self.effects.push_back(Effect::Meta { call: id, request });
     }
@@ -388,7 +388,7 @@ impl Sequencer {
         if self.config.faults.has(Fault::SkipGenerationCheck) {
             return true;
         }
-        let what = map::volume_key(&self.volume.name);
+        let what = map::volume_key(&self.owned.volume.name);
         let Some(value) = value else {
             self.stop(StopReason::Metadata {
                 what,
@@ -401,23 +401,23 @@ impl Sequencer {
                 what,
                 why: error.to_string(),
             }),
-            Ok(volume) if volume.id != self.volume.id => self.stop(StopReason::Metadata {
+            Ok(volume) if volume.id != self.owned.volume.id => self.stop(StopReason::Metadata {
                 what,
                 why: format!("it is another volume now, number {}", volume.id),
             }),
-            Ok(volume) if volume.generation > self.generation => self.stop(StopReason::Deposed {
+            Ok(volume) if volume.generation > self.owned.generation => self.stop(StopReason::Deposed {
                 generation: volume.generation,
             }),
-            Ok(volume) if volume.generation < self.generation => self.stop(StopReason::Metadata {
+            Ok(volume) if volume.generation < self.owned.generation => self.stop(StopReason::Metadata {
                 what,
                 why: format!(
                     "its generation went from {} back to {}",
-                    self.generation, volume.generation
+                    self.owned.generation, volume.generation
                 ),
             }),
             Ok(volume) => {
-                self.volume = volume;
-                self.volume_revision = value.mod_revision;
+                self.owned.volume = volume;
+                self.owned.revision = value.mod_revision;
                 return true;
             }
         }

@@ -96,7 +96,7 @@ impl Sequencer {
         if !self.is_fenced(group) || !self.groups[group].paused.is_empty() {
             return;
         }
-        while self.openings < most_openings() {
+        while self.groups.openings < most_openings() {
             let Some(chunk) = self.groups[group].waiting.pop_front() else {
                 return;
             };
@@ -104,15 +104,15 @@ impl Sequencer {
         }
         let state = &mut self.groups[group];
         if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
-            self.starved.push_back(group);
+            self.groups.starved.push_back(group);
         }
     }
 
     /// Where openings have ended others may begin, in the order in which their groups had to wait. (A group that is not
     /// fenced just now is looked at when it is.)
     pub(super) fn retry_openings(&mut self, now: Time) {
-        while !self.starved.is_empty() && self.openings < most_openings() {
-            if let Some(group) = self.starved.pop_front() {
+        while !self.groups.starved.is_empty() && self.groups.openings < most_openings() {
+            if let Some(group) = self.groups.starved.pop_front() {
                 self.groups[group].starved = false;
                 self.open_chunks(now, group);
             }
@@ -123,12 +123,12 @@ impl Sequencer {
         let state = &self.chunks[chunk];
         let (index, number) = (state.index, state.group);
         let group = &self.groups[number];
-        let members = group.current.and(group.ready);
+        let (epoch, members) = (group.record.epoch, group.current.and(group.ready));
         let slot = self.tasks.add(Kind::Open(Step::Ask), number, Some(chunk));
-        self.openings += 1;
+        self.groups.openings += 1;
         self.chunks[chunk].state = ChunkState::Opening(Box::new(Opening {
             phase: Phase::Asking,
-            epoch: group.record.epoch,
+            epoch,
             versions: ByPosition::filled(Version::NONE),
             longest: Version::NONE,
             tasks: vec![slot],
@@ -182,7 +182,7 @@ impl Sequencer {
                     );
                     return;
                 }
-                if version.generation() > self.generation {
+                if version.generation() > self.owned.generation {
                     let generation = version.generation();
                     return self.stop(StopReason::Deposed { generation });
                 }
@@ -275,7 +275,7 @@ impl Sequencer {
     pub(super) fn warn_implausible(&mut self, chunk: ChunkSlot, why: String) {
         if !std::mem::replace(&mut self.chunks[chunk].implausible, true) {
             let chunk = ChunkId {
-                volume: self.volume.id,
+                volume: self.owned.volume.id,
                 index: self.chunks[chunk].index,
             };
             self.effects
@@ -369,7 +369,7 @@ impl Sequencer {
                 } else {
                     // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
                     self.evict_soon(group, position);
-                    if self.groups[group].current.count() <= self.min_copies {
+                    if self.groups[group].current.count() <= self.owned.min_copies {
                         return self.opening_failed(now, chunk, IoError::Damaged);
                     }
                     self.pause(now, group, position, self.config.busy_pause * 10);
@@ -400,7 +400,7 @@ impl Sequencer {
         let ChunkState::Opening(opening) = std::mem::replace(&mut self.chunks[chunk].state, ChunkState::Waiting) else {
             return false;
         };
-        self.openings -= 1;
+        self.groups.openings -= 1;
         for slot in opening.tasks {
             self.settle_all(slot);
             self.tasks.remove(slot);

@@ -10,17 +10,16 @@ use amita_types::{ChunkId, ChunkIndex};
 impl Sequencer {
     /// The chunk's slot; on its first touch it gets one.
     pub(super) fn chunk_number(&mut self, index: ChunkIndex) -> ChunkSlot {
-        if let Some(&number) = self.chunk_index.get(&index) {
+        if let Some(number) = self.chunks.slot_of(index) {
             return number;
         }
         let id = ChunkId {
-            volume: self.volume.id,
+            volume: self.owned.volume.id,
             index,
         };
-        let group = GroupSlot::of(id.group(self.pool.groups));
-        let number = self.chunks.push(Chunk::new(index, group));
+        let group = GroupSlot::of(id.group(self.owned.pool.groups));
+        let number = self.chunks.add(Chunk::new(index, group));
         self.groups[group].chunks.push(number);
-        self.chunk_index.insert(index, number);
         number
     }
 
@@ -74,15 +73,17 @@ impl Sequencer {
     pub(super) fn block(&mut self, chunk: ChunkSlot) {
         if !self.chunks[chunk].blocked {
             self.chunks[chunk].blocked = true;
-            self.blocked.push_back(chunk);
+            self.intake.blocked.push_back(chunk);
         }
     }
 
     pub(super) fn retry_blocked(&mut self, now: Time) {
         // A retry may bring news that calls for another; each pass looks once at each chunk.
-        while std::mem::take(&mut self.retry_blocked) && !self.stopped {
-            for _ in 0..self.blocked.len() {
-                let Some(chunk) = self.blocked.pop_front() else { break };
+        while std::mem::take(&mut self.intake.is_due) && !self.stopped {
+            for _ in 0..self.intake.blocked.len() {
+                let Some(chunk) = self.intake.blocked.pop_front() else {
+                    break;
+                };
                 self.chunks[chunk].blocked = false;
                 if matches!(self.chunks[chunk].state, ChunkState::Open) {
                     self.advance_chunk(now, chunk);

@@ -90,8 +90,8 @@ impl Sequencer {
     /// How far each store has come that is being brought up to date, or was until a moment ago; in no order.
     pub fn progress(&self, now: Time) -> impl Iterator<Item = SyncProgress> + '_ {
         let behind = |store: StoreId| {
-            let number = self.store_index.get(&store);
-            number.is_some_and(|&number| self.stores[number].behind_in > 0)
+            let number = self.stores.slot_of(store);
+            number.is_some_and(|number| self.stores[number].behind_in > 0)
         };
         let told = move |tally: &&Tally| match tally.ended {
             Some(ended) => now.since(ended) < TOLD,

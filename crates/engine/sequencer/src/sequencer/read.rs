@@ -180,7 +180,7 @@ impl Sequencer {
             return self.settle(slot, position);
         }
         let range = read.range;
-        if version.generation() > self.generation {
+        if version.generation() > self.owned.generation {
             let generation = version.generation();
             return self.stop(StopReason::Deposed { generation });
         }
@@ -246,7 +246,7 @@ impl Sequencer {
         self.tasks.push(&mut self.chunks[chunk].held, slot);
         if !promised {
             self.counters.unpromised += 1;
-            self.unpromised.push(slot);
+            self.intake.unpromised.push(slot);
         }
         self.counters.held += u64::from(version > self.chunks[chunk].committed);
         if !promised || !self.config.confirm_reads {
@@ -304,7 +304,7 @@ impl Sequencer {
     pub(super) fn look_instead(&mut self, now: Time, slot: TaskSlot, chunk: ChunkSlot) {
         let state = &mut self.chunks[chunk];
         self.tasks.unlink(&mut state.queued_clears, slot);
-        let offset = state.index.0 * u64::from(self.chunk_bytes);
+        let offset = state.index.0 * u64::from(self.owned.chunk_bytes);
         let write = self.tasks[slot].write();
         let (io, range) = (write.io, write.range);
         let op = Op::Clear {
@@ -331,7 +331,7 @@ impl Sequencer {
         if !read.range.iter().any(is_there) {
             return self.done(read.io, Ok(()), Payload::None, course);
         }
-        let offset_bytes = (read.op.offset() % u64::from(self.chunk_bytes)) as u32;
+        let offset_bytes = (read.op.offset() % u64::from(self.owned.chunk_bytes)) as u32;
         let length_bytes = read.op.length() as u32;
         let write = Write::new(
             read.io,
@@ -344,7 +344,7 @@ impl Sequencer {
         self.tasks[slot].trace = trace;
         self.tasks.push(&mut self.chunks[chunk].queued_clears, slot);
         self.block(chunk);
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 
     /// The chunk's committed version has moved.
@@ -359,10 +359,10 @@ impl Sequencer {
     /// Promises have come: reads that waited for them go out.
     pub(super) fn recheck_promises(&mut self, now: Time) {
         let mut index = 0;
-        while let Some(&slot) = self.unpromised.get(index) {
+        while let Some(&slot) = self.intake.unpromised.get(index) {
             let (group, since) = (self.tasks[slot].group, self.tasks[slot].first_sent);
             if self.is_promised(now, group, since) {
-                self.unpromised.swap_remove(index);
+                self.intake.unpromised.swap_remove(index);
                 self.tasks[slot].read().promised = true;
                 self.give_out(slot);
             } else {

@@ -84,7 +84,7 @@ impl Sequencer {
         entries: Vec<Change>,
         more: Option<BlockIndex>,
     ) {
-        let blocks_per_chunk = self.blocks_per_chunk;
+        let blocks_per_chunk = self.owned.blocks_per_chunk;
         let opening = self.opening(chunk);
         let (since, longest) = (opening.roll().since, opening.longest);
         let ordered = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
@@ -181,7 +181,7 @@ impl Sequencer {
         self.effects.push_back(Effect::Warn(Warning::Damaged {
             store: self.stores[store].id,
             chunk: ChunkId {
-                volume: self.volume.id,
+                volume: self.owned.volume.id,
                 index: self.chunks[chunk].index,
             },
             block,

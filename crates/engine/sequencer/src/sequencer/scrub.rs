@@ -168,7 +168,7 @@ impl Sequencer {
             from,
             core: self.config.core,
             cores: self.config.cores.max(1),
-            groups: self.pool.groups,
+            groups: self.owned.pool.groups,
         });
         for member in members.iter() {
             self.expect(now, slot, member);
@@ -295,7 +295,7 @@ impl Sequencer {
 
     fn chunk_id(&self, chunk: ChunkSlot) -> ChunkId {
         ChunkId {
-            volume: self.volume.id,
+            volume: self.owned.volume.id,
             index: self.chunks[chunk].index,
         }
     }

@@ -1,11 +1,12 @@
 //! What a sequencer knows of stores, groups and chunks.
 
+use super::agenda::NEVER;
 use super::open::Opening;
 use crate::members::{ByPosition, Members, Seats};
 use crate::table::{ChunkSlot, GroupSlot, ListPlace, TaskSlot, WatchSlot};
 use crate::task::List;
 use amita_reactor::Time;
-use amita_types::{ChunkIndex, Epoch, GroupId, RequestId, StoreId, Version, map};
+use amita_types::{ChunkIndex, Epoch, GroupId, PoolId, RequestId, StoreId, Version, map};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub(super) struct Store {
     pub served: Time,
     /// What it owes is owed since then at the earliest: its link came up, or we stood still.
     pub owes_since: Time,
-    /// Since when it has owed work without doing any, on whatever links; [`super::NEVER`]: it owes none.
+    /// Since when it has owed work without doing any, on whatever links; [`NEVER`]: it owes none.
     pub idle_since: Time,
     /// When it is looked for something that it owes for too long.
     pub look_at: Time,
@@ -238,7 +239,84 @@ impl Chunk {
     }
 }
 
+impl Store {
+    /// A store of which nothing has been heard.
+    pub fn new(id: StoreId, local: bool, watch: WatchSlot, now: Time, look_at: Time) -> Store {
+        Store {
+            id,
+            local,
+            up: false,
+            lost: false,
+            lost_at: now,
+            unfit: false,
+            awaited: 0,
+            via: None,
+            owes: false,
+            missed: 0,
+            behind_in: 0,
+            writes: 0,
+            bytes: 0,
+            heard: now,
+            poisoned: false,
+            refusing: false,
+            worked: false,
+            served: Time(0),
+            owes_since: now,
+            look_at,
+            stuck: false,
+            credit: 0,
+            in_doubt: Vec::new(),
+            promise_until: Time(0),
+            promise: Duration::ZERO,
+            confirmed: Time(0),
+            watch,
+            charged_at: now,
+            confirm: None,
+            confirm_at: Time(0),
+            idle_since: NEVER,
+            settle: None,
+            asked: Ask { at: Time(0), want: 0 },
+            answered: None,
+            full: None,
+        }
+    }
+}
+
 impl Group {
+    /// A group as its record has it, which was not touched yet.
+    pub fn new(pool: PoolId, members: Seats, record: map::Group, revision: u64) -> Group {
+        Group {
+            id: GroupId {
+                pool,
+                index: record.index,
+            },
+            current: Members::first(members.len()),
+            syncing: Members::NONE,
+            since: ByPosition::filled(Epoch(0)),
+            entered: Members::NONE,
+            whole: Members::NONE,
+            members,
+            record,
+            revision,
+            ready: Members::NONE,
+            to_evict: Members::NONE,
+            paused: Members::NONE,
+            missed: Members::NONE,
+            touched: false,
+            hinted: false,
+            reread: false,
+            rereading: false,
+            in_doubt: false,
+            fence: None,
+            opening: Vec::new(),
+            waiting: VecDeque::new(),
+            starved: false,
+            opens: false,
+            busy: Vec::new(),
+            chunks: Vec::new(),
+        }
+    }
+
     /// Who must adopt the epoch.
     pub fn all(&self) -> Members {
         self.current.or(self.syncing)

@@ -58,15 +58,15 @@ impl Sequencer {
         let due = now.plus(self.config.store_timeout);
         self.arm(due);
         // First on the link: the fences (R6). Writes are resent when they are answered.
-        for index in 0..self.touched.len() {
-            self.send_fence(now, self.touched[index]);
+        for index in 0..self.groups.touched.len() {
+            self.send_fence(now, self.groups.touched[index]);
         }
         self.finish(now);
     }
 
     /// The link to the store has ended. Requests stay and are sent again when there is a new one; reads go elsewhere.
     pub fn store_down(&mut self, now: Time, id: StoreId) {
-        let Some(&number) = self.store_index.get(&id) else {
+        let Some(number) = self.stores.slot_of(id) else {
             return;
         };
         if self.stopped || !self.stores[number].up {
@@ -78,7 +78,7 @@ impl Sequencer {
 
     /// The store is surely dead, or was silent for too long: its groups go on without it (R12).
     pub fn store_lost(&mut self, now: Time, id: StoreId) {
-        let Some(&number) = self.store_index.get(&id) else {
+        let Some(number) = self.stores.slot_of(id) else {
             return;
         };
         if self.stopped {
@@ -95,7 +95,7 @@ impl Sequencer {
             store.lost_at = now;
         }
         self.metadata.evictions = true;
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 
     fn link_ended(&mut self, now: Time, number: StoreSlot) {
@@ -137,8 +137,8 @@ impl Sequencer {
                 Kind::Free => unreachable!(),
             }
         }
-        for index in 0..self.touched.len() {
-            let group = self.touched[index];
+        for index in 0..self.groups.touched.len() {
+            let group = self.groups.touched[index];
             if let Some(position) = self.position(group, number)
                 && self.groups[group].all().has(position)
             {
@@ -155,7 +155,7 @@ impl Sequencer {
                 self.send_fence(now, group);
             }
         }
-        self.retry_blocked = true;
+        self.intake.is_due = true;
         self.arm_silence(now);
     }
 
@@ -214,7 +214,7 @@ impl Sequencer {
             self.note_credits(number);
         }
         // The end of any request may have brought what waiting writes need.
-        self.retry_blocked = true;
+        self.intake.is_due = true;
     }
 
     /// A store that was lost or stuck, and has answered all that it owed, is as good as any other: nothing else would come that
@@ -224,7 +224,7 @@ impl Sequencer {
         let store = &mut self.stores[number];
         if store.awaited == 0 && store.up && (store.lost || store.stuck) && !store.poisoned && !store.refusing {
             (store.stuck, store.lost) = (false, false);
-            self.retry_blocked = true;
+            self.intake.is_due = true;
         }
     }
 
@@ -429,7 +429,7 @@ impl Sequencer {
             }
         };
         let held = promisers.iter().filter(holds).count();
-        held > promisers.count().saturating_sub(self.min_copies)
+        held > promisers.count().saturating_sub(self.owned.min_copies)
     }
 
     /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway. `since`: as above.
@@ -481,26 +481,26 @@ impl Sequencer {
         if !self.groups[group].paused.has(position) {
             self.groups[group].paused.add(position);
             let until = now.plus(pause);
-            self.pauses.push((until, group, position));
+            self.agenda.pauses.push((until, group, position));
             self.arm(until);
         }
     }
 
     pub(super) fn end_pauses(&mut self, now: Time) {
         let mut index = 0;
-        while index < self.pauses.len() {
-            let (until, group, position) = self.pauses[index];
+        while index < self.agenda.pauses.len() {
+            let (until, group, position) = self.agenda.pauses[index];
             if until > now {
                 index += 1;
                 continue;
             }
-            self.pauses.swap_remove(index);
+            self.agenda.pauses.swap_remove(index);
             self.groups[group].paused.remove(position);
             self.send_fence(now, group);
             self.resend(now, group, position);
             self.catch_up_again(now, group);
             self.open_chunks(now, group);
-            self.retry_blocked = true;
+            self.intake.is_due = true;
         }
     }
 

@@ -24,7 +24,7 @@ impl Sequencer {
 
     /// The same for an I/O that may be traced: its requests to stores name its trace.
     pub fn submit_traced(&mut self, now: Time, io: IoId, op: Op, data: Slice, trace: TraceId) {
-        self.ios += 1;
+        self.intake.ios += 1;
         if let Err(error) = self.accept(now, io, op, data, trace) {
             self.done(io, Err(error), Payload::None, Course::default());
         }
@@ -78,19 +78,19 @@ impl Sequencer {
         if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
             return Err(IoError::Invalid);
         }
-        let chunk_bytes = u64::from(self.chunk_bytes);
+        let chunk_bytes = u64::from(self.owned.chunk_bytes);
         let end = offset.checked_add(length.max(1)).ok_or(IoError::OutOfRange)?;
         let chunk = offset / chunk_bytes;
-        if end > self.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
+        if end > self.owned.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
             return Err(IoError::OutOfRange);
         }
         let offset_bytes = (offset % chunk_bytes) as u32;
         let length_bytes = length as u32;
         let range = match op {
-            Op::Allocation { .. } => BlockRange::new(0, self.blocks_per_chunk),
+            Op::Allocation { .. } => BlockRange::new(0, self.owned.blocks_per_chunk),
             _ => BlockRange::of_bytes(offset_bytes, length_bytes),
         };
-        assert!(range.is_inside(u32::from(self.blocks_per_chunk)), "checked above");
+        assert!(range.is_inside(u32::from(self.owned.blocks_per_chunk)), "checked above");
         Ok(Place {
             chunk: ChunkIndex(chunk),
             offset_bytes,

@@ -99,7 +99,7 @@ impl Sequencer {
     /// Does what can be done for members that are brought up to date, and for copies that are looked at. Called after each
     /// event.
     pub(super) fn advance_background(&mut self, now: Time) {
-        while let Some(group) = self.to_touch.pop() {
+        while let Some(group) = self.groups.to_touch.pop() {
             self.touch(now, group);
         }
         // What is still to be done then is put off again below.
@@ -192,7 +192,7 @@ impl Sequencer {
             from,
             core: self.config.core,
             cores: self.config.cores.max(1),
-            groups: self.pool.groups,
+            groups: self.owned.pool.groups,
         });
         for member in members.iter() {
             self.expect(now, slot, member);
@@ -251,11 +251,12 @@ impl Sequencer {
     /// Is it a chunk that a list of the group's chunks may name, which was asked for by this core?
     pub(super) fn is_listed_here(&self, group: GroupSlot, index: ChunkIndex) -> bool {
         let chunk = ChunkId {
-            volume: self.volume.id,
+            volume: self.owned.volume.id,
             index,
         };
         let cores = usize::from(self.config.cores.max(1));
-        GroupSlot::of(chunk.group(self.pool.groups)) == group && chunk.core(cores) == usize::from(self.config.core)
+        GroupSlot::of(chunk.group(self.owned.pool.groups)) == group
+            && chunk.core(cores) == usize::from(self.config.core)
     }
 
     /// All have answered: what differs is to be compared block by block.
@@ -309,9 +310,9 @@ impl Sequencer {
 
     /// Is a chunk that everybody holds at `version` whole at it? One with our own writes under way is not.
     fn is_settled_at(&self, index: ChunkIndex, version: Version) -> bool {
-        match self.chunk_index.get(&index) {
+        match self.chunks.slot_of(index) {
             None => true,
-            Some(&chunk) => {
+            Some(chunk) => {
                 let chunk = &self.chunks[chunk];
                 !matches!(chunk.state, ChunkState::Open) || chunk.issued == version
             }

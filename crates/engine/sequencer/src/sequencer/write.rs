@@ -55,7 +55,7 @@ impl Sequencer {
             Gate::Open => {
                 // R1: a pair of generation and counter, naming the one before.
                 let issued = self.chunks[chunk].issued;
-                match issued.next(self.generation).filter(|version| *version > issued) {
+                match issued.next(self.owned.generation).filter(|version| *version > issued) {
                     Some(version) => {
                         self.dequeue(slot, chunk);
                         self.sequence(now, slot, chunk, version);
@@ -77,14 +77,14 @@ impl Sequencer {
         let bytes = write.payload.len() as u64;
         let blocks = charge(write);
         let current = group.current;
-        if current.count() < self.min_copies && !self.config.faults.has(Fault::IgnoreMinCopies) {
+        if current.count() < self.owned.min_copies && !self.config.faults.has(Fault::IgnoreMinCopies) {
             return Gate::Wait;
         }
         let state = &self.chunks[chunk];
         if state.held_back || state.comparing.is_some_and(|comparing| comparing != slot) {
             return Gate::Wait;
         }
-        if state.write_count >= most_writes() || self.bytes + bytes > MAX_SHARD_BYTES {
+        if state.write_count >= most_writes() || self.intake.bytes + bytes > MAX_SHARD_BYTES {
             return Gate::Wait;
         }
         let mut short = Members::NONE;
@@ -135,7 +135,7 @@ impl Sequencer {
         write.previous = previous;
         write.sums = sums(write);
         let bytes = write.payload.len() as u64;
-        self.bytes += bytes;
+        self.intake.bytes += bytes;
         let mut members = self.groups[group].writers();
         if self.config.faults.has(Fault::ServeHalfFenced) {
             members = members.and(self.groups[group].ready);
@@ -193,7 +193,7 @@ impl Sequencer {
         if !any {
             return;
         }
-        self.retry_blocked = true;
+        self.intake.is_due = true;
         if self.chunks[chunk].writes.is_empty() {
             self.mark_quiet(chunk);
         }
@@ -211,7 +211,7 @@ impl Sequencer {
         }
         let task = &self.tasks[slot];
         let current = self.groups[task.group].current.count();
-        task.waiting.is_empty() && (current >= self.min_copies || self.config.faults.has(Fault::IgnoreMinCopies))
+        task.waiting.is_empty() && (current >= self.owned.min_copies || self.config.faults.has(Fault::IgnoreMinCopies))
     }
 
     /// The client is told. The payload is kept no longer.
@@ -227,7 +227,7 @@ impl Sequencer {
         state.committed = write.version;
         assert!(state.committed <= state.issued);
         state.write_count -= 1;
-        self.bytes -= write.payload.len() as u64;
+        self.intake.bytes -= write.payload.len() as u64;
         self.counters.writes += 1;
         if !write.told {
             self.done(write.io, Ok(()), Payload::None, course);

@@ -1,0 +1,44 @@
+//! When something is due.
+
+use crate::members::Position;
+use crate::table::GroupSlot;
+use amita_reactor::Time;
+
+/// Not at all.
+pub(super) const NEVER: Time = Time(u64::MAX);
+
+#[derive(Debug)]
+pub(super) struct Agenda {
+    /// The next moment at which something may be due; [`NEVER`] when nothing is.
+    pub wake: Time,
+    /// When stores are asked again for credits that they did not have.
+    pub settle_again: Time,
+    /// Before that no store has credits that have not been used for a while.
+    pub credits_due: Time,
+    /// Members that are left alone until then.
+    pub pauses: Vec<(Time, GroupSlot, Position)>,
+}
+
+impl Default for Agenda {
+    fn default() -> Agenda {
+        Agenda {
+            wake: NEVER,
+            settle_again: NEVER,
+            credits_due: NEVER,
+            pauses: Vec::new(),
+        }
+    }
+}
+
+impl Agenda {
+    /// Something is due then.
+    pub fn arm(&mut self, at: Time) {
+        self.wake = self.wake.min(at);
+    }
+
+    /// When the first of what stands here is due.
+    pub fn due(&self) -> Time {
+        let pauses = self.pauses.iter().map(|&(at, ..)| at);
+        pauses.fold(self.settle_again.min(self.credits_due), Time::min)
+    }
+}
