@@ -157,7 +157,7 @@ fn view(owners: &mut [Owner], rig: &mut Rig) -> View {
     view
 }
 
-/// The chunk's version; `None` where the disk says that it is deleted, or the store has stopped.
+/// The chunk's version; `None` where the disk says that it is deleted or incomplete, or the store has stopped.
 fn open(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<Version> {
     let body = RequestBody::Open(OpenRequest {
         chunk: ChunkIndex(chunk),
@@ -167,6 +167,7 @@ fn open(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<Version> {
             version,
             incomplete: None,
         })) => Some(version),
+        Ok(AnswerBody::Opened(_)) => None,
         Err(
             Refusal::Poisoned
             | Refusal::Incomplete

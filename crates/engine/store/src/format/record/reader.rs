@@ -36,6 +36,9 @@ impl<'a> RecordReader<'a> {
             kind::CLONE => Self::clone(body, head.flags & FLAG_LAST != 0),
             kind::DROP => {
                 let raw = RawDrop::get(body).ok_or("a drop is cut off")?;
+                if raw.snapshot != SnapshotId::HEAD.0 && raw.kept_for != SnapshotId::HEAD.0 {
+                    return Err("a drop of a snapshot keeps the chunk for another one");
+                }
                 Ok(Record::Drop {
                     chunk: id(raw.volume, raw.chunk),
                     snapshot: SnapshotId(raw.snapshot),
