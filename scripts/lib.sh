@@ -23,6 +23,20 @@ suite_times() {
     done
 }
 
+# Runs cargo's tests; fails, too, when its filter has matched none.
+some_tests() { # COMMAND...
+    local said
+    if ! said=$("$@"); then
+        printf '%s\n' "$said" >&2
+        return 1
+    fi
+    printf '%s\n' "$said"
+    if ! grep -q '^test result: ok\. [1-9]' <<<"$said"; then
+        echo "no test ran: $*" >&2
+        return 1
+    fi
+}
+
 # Of the last run of nextest: what each test binary and the slowest tests took, of one core or of waiting.
 test_times() {
     local report=target/nextest/default/junit.xml

@@ -57,6 +57,7 @@ use crate::token;
 use crate::view::View;
 use amita_frontend as frontend;
 use amita_reactor::driver::{Completion, Driver, Time, Wait};
+use amita_types::{Generation, VolumeId};
 use clock::Clock;
 use control_plane::ControlPlane;
 use nvme::NvmeSide;
@@ -326,16 +327,20 @@ impl Core {
         if !self.shards.is_any_leaving() {
             return;
         }
-        let core = self.config.core;
         for (volume, generation, attempt) in self.shards.take_left() {
-            let left = DirectoryMessage::Left {
-                volume,
-                generation,
-                attempt,
-                core,
-            };
-            self.mail.send(0, left);
+            self.tell_left(volume, generation, attempt);
         }
+    }
+
+    fn tell_left(&mut self, volume: VolumeId, generation: Generation, attempt: u64) {
+        let core = self.config.core;
+        let left = DirectoryMessage::Left {
+            volume,
+            generation,
+            attempt,
+            core,
+        };
+        self.mail.send(0, left);
     }
 
     /// Tells core 0 of reservations that nothing under way here offends against any more.

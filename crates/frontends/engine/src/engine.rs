@@ -281,13 +281,8 @@ impl<P: Protocol> Engine<P> {
         self.usage.unasked == 0 || bytes == 0 || self.usage.unasked + bytes <= self.limits.write_bytes
     }
 
-    /// May a request that moves by a window submit another piece?
-    pub fn may_step(&mut self, slot: SlotId) -> bool {
-        self.slots.get_mut(slot).under_way < self.limits.window && self.may_add_piece(slot)
-    }
-
-    /// What keeps a request that moves by a window from submitting another piece.
-    fn lacks_room_to_step(&mut self, slot: SlotId) -> Option<Step> {
+    /// What keeps a request that moves by a window from submitting another piece; `None`: it may.
+    pub fn lacks_room_to_step(&mut self, slot: SlotId) -> Option<Step> {
         if !self.may_add_piece(slot) {
             return Some(Step::Full);
         }

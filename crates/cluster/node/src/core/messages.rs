@@ -242,14 +242,7 @@ impl Core {
         if self.shards.generation(volume) == Some(generation) {
             return self.shards.leave(volume, attempt);
         }
-        let core = self.config.core;
-        let left = DirectoryMessage::Left {
-            volume,
-            generation,
-            attempt,
-            core,
-        };
-        self.mail.send(0, left);
+        self.tell_left(volume, generation, attempt);
     }
 
     fn make_shard(&mut self, driver: &mut dyn Driver, opened: Opened) {

@@ -584,6 +584,10 @@ impl<'a> RecordWriter<'a> {
 
     /// A snapshot of a chunk is dropped, or the chunk itself.
     pub fn drop(&mut self, chunk: ChunkId, snapshot: SnapshotId, kept_for: SnapshotId) {
+        assert!(
+            snapshot == SnapshotId::HEAD || kept_for == SnapshotId::HEAD,
+            "only of the chunk itself a state is made"
+        );
         self.head(kind::DROP, 0, DROP_BYTES);
         RawDrop {
             volume: chunk.volume.0,

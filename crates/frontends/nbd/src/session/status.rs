@@ -24,12 +24,12 @@ impl Session {
     /// Asks for the allocation of the next chunk.
     pub(super) fn step_status(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
         let chunk = u64::from(self.volume.chunk_bytes);
-        let may_step = self.engine.may_step(slot);
+        let lack = self.engine.lacks_room_to_step(slot);
         let request = self.engine.request(slot);
         let offset = match &mut request.own.kind {
             Kind::Status { next, end, .. } if *next < *end => {
-                if !may_step {
-                    return Step::Window;
+                if let Some(lack) = lack {
+                    return lack;
                 }
                 let offset = *next;
                 *next = (offset / chunk + 1) * chunk;

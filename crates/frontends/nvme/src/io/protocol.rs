@@ -191,8 +191,8 @@ impl Queue {
         }
         // Parts of blocks and hints clear nothing; but whom a reservation does not let write may not send the command
         // either.
-        if !self.engine.may_step(slot) {
-            return Step::Full;
+        if let Some(lack) = self.engine.lacks_room_to_step(slot) {
+            return lack;
         }
         self.engine.request(slot).issued = true;
         self.submit(slot, Submission::of(Op::Clear { offset: 0, length: 0 }), cx);
