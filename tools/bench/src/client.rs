@@ -1,11 +1,11 @@
 //! Who asks for I/O: load generators that use the client library, or fio. Either is started with a case, says when the
 //! measured time begins and ends, and tells what it saw.
 
-use crate::bed::Bed;
 use crate::case::{Case, Front, Mix, Order, Placement};
 use crate::load::driver::Driver;
 use crate::load::protocol::{Job, Outcome};
 use crate::row::{Done, Latency};
+use crate::testbed::Testbed;
 use crate::usage::Watched;
 use amita_harness::fio;
 use amita_terminal::error::{Failure, Result};
@@ -247,14 +247,14 @@ impl Clients {
     ///
     /// # Errors
     /// When a client does not start, or an I/O fails.
-    pub fn ready(&mut self, bed: &Bed, case: &Case, region_bytes: u64) -> Result<()> {
-        bed.place(case.placement)?;
-        let names = &bed.volumes[..case.volumes as usize];
+    pub fn ready(&mut self, testbed: &Testbed, case: &Case, region_bytes: u64) -> Result<()> {
+        testbed.place(case.placement)?;
+        let names = &testbed.volumes[..case.volumes as usize];
         if case.front == Front::Nbd {
             // The volumes can have one owner.
             self.drivers.clear();
             self.volumes = 0;
-            return self.fill_by_fio(bed, names, region_bytes);
+            return self.fill_by_fio(testbed, names, region_bytes);
         }
         if self.drivers.is_empty() {
             self.started += 1;
@@ -262,12 +262,12 @@ impl Clients {
             let stores: [PathBuf; 0] = [];
             self.drivers.push(Driver::start(
                 &name,
-                bed.cluster.endpoint(),
+                testbed.cluster.endpoint(),
                 &stores,
-                bed.cluster.folder(),
+                testbed.cluster.folder(),
             )?);
         }
-        let cpus = client_cpus(bed.cpus(), case.placement);
+        let cpus = client_cpus(testbed.cpus(), case.placement);
         let is_new = self.is_new(names.len(), region_bytes);
         for driver in &mut self.drivers {
             driver.keep_on(&cpus)?;
@@ -294,11 +294,11 @@ impl Clients {
         }
     }
 
-    fn fill_by_fio(&mut self, bed: &Bed, names: &[String], region_bytes: u64) -> Result<()> {
+    fn fill_by_fio(&mut self, testbed: &Testbed, names: &[String], region_bytes: u64) -> Result<()> {
         if !self.is_new(names.len(), region_bytes) {
             return Ok(());
         }
-        let mut targets = nbd_targets(bed, names).into_iter();
+        let mut targets = nbd_targets(testbed, names).into_iter();
         let job = fio::Job {
             name: "fill".to_owned(),
             target: targets.next().unwrap_or_default(),
@@ -311,7 +311,7 @@ impl Clients {
             more: Vec::new(),
             also: targets.collect(),
         };
-        job.run(bed.cluster.folder(), 5 * FIO_SLACK)?;
+        job.run(testbed.cluster.folder(), 5 * FIO_SLACK)?;
         self.note_filled(names.len(), region_bytes);
         Ok(())
     }
@@ -320,17 +320,17 @@ impl Clients {
     ///
     /// # Errors
     /// When the client does not start.
-    pub fn start(&mut self, bed: &Bed, case: &Case, region_bytes: u64, time: Duration) -> Result<Running<'_>> {
+    pub fn start(&mut self, testbed: &Testbed, case: &Case, region_bytes: u64, time: Duration) -> Result<Running<'_>> {
         if case.front == Front::Nbd {
-            let targets = nbd_targets(bed, &bed.volumes[..case.volumes as usize]);
+            let targets = nbd_targets(testbed, &testbed.volumes[..case.volumes as usize]);
             let job = fio_job(
                 case,
                 &targets,
                 region_bytes,
                 time,
-                &client_cpus(bed.cpus(), case.placement),
+                &client_cpus(testbed.cpus(), case.placement),
             );
-            return Running::fio(job, bed.cluster.folder(), FIO_START);
+            return Running::fio(job, testbed.cluster.folder(), FIO_START);
         }
         Running::library(&mut self.drivers, &job(case, region_bytes, time))
     }
@@ -341,6 +341,9 @@ impl Clients {
     }
 }
 
-fn nbd_targets(bed: &Bed, names: &[String]) -> Vec<Vec<String>> {
-    names.iter().map(|name| fio::nbd(&bed.cluster.uri(0, name))).collect()
+fn nbd_targets(testbed: &Testbed, names: &[String]) -> Vec<Vec<String>> {
+    names
+        .iter()
+        .map(|name| fio::nbd(&testbed.cluster.uri(0, name)))
+        .collect()
 }

@@ -1,8 +1,9 @@
 //! Latency against load: I/Os that come by chance at a rate, as those of many users do, and do not wait for each other.
-//! Each one's latency counts from the time at which it was to start, so that a stall is felt by all that came meanwhile.
+//! Each one's latency counts from the time at which it was to start, so that a stall is felt by all that came
+//! meanwhile.
 
 use crate::case::{Case, Front, Load, Mix};
-use crate::measure::{Ground, Measure};
+use crate::measure::{Measure, SystemUnderTest};
 use crate::plot::{self, Point};
 use crate::report::Figures;
 use crate::row::Row;
@@ -23,14 +24,14 @@ const P999_RATIO: f64 = 4.0;
 pub fn measure(
     steps: &mut Steps,
     measure: &mut Measure,
-    ground: &mut dyn Ground,
+    system: &mut dyn SystemUnderTest,
     folder: &Path,
     figures: &mut Figures,
 ) -> Result<()> {
     for mix in [Mix::Write, Mix::Read] {
         let mut peak = 0f64;
         for depth in [32, 128] {
-            let row = measure.case(steps, ground, &Case::new(Front::Libamita, mix, depth), false)?;
+            let row = measure.case(steps, system, &Case::new(Front::Libamita, mix, depth), false)?;
             peak = peak.max(row.iops);
         }
         for load in LOADS {
@@ -39,7 +40,7 @@ pub fn measure(
                 percent: load,
                 rate: (peak * f64::from(load) / 100.0).round(),
             });
-            let row = measure.case(steps, ground, &case, false)?;
+            let row = measure.case(steps, system, &case, false)?;
             let latency = row.latency();
             let (name, label) = (
                 format!("curve.{mix}.load{load}"),

@@ -2,9 +2,9 @@
 
 use crate::case::{Case, Front, Mix};
 use crate::client::job;
-use crate::ground::Site;
-use crate::measure::Ground;
+use crate::measure::SystemUnderTest;
 use crate::report::Figures;
+use crate::site::Site;
 use crate::usage::Window;
 use amita_terminal::error::Result;
 use amita_terminal::interrupt;
@@ -28,7 +28,7 @@ pub fn measure(steps: &mut Steps, site: &mut Site, figures: &mut Figures) -> Res
         // What the last workload left to do is not idleness.
         interrupt::sleep(Duration::from_secs(1))?;
         let client = site.clients().drivers()[0].watched();
-        let watched: Vec<_> = site.bed.watched().into_iter().chain([client]).collect();
+        let watched: Vec<_> = site.testbed.watched().into_iter().chain([client]).collect();
         let window = Window::open(&watched)?;
         interrupt::sleep(BEFORE_WRITE)?;
         let usage = window.close()?;

@@ -2,16 +2,14 @@
 //! judges; it never fails because something is slow.
 //!
 //! A run has parts ([`Part`]), which can be chosen. What is measured of I/O goes one way: a [`case`] says what, a
-//! [`client`] does it on a [`bed`], [`measure`] looks at every process meanwhile ([`usage`], [`counting`]), and a
+//! [`client`] does it on a [`testbed`], [`measure`] looks at every process meanwhile ([`usage`], [`counting`]), and a
 //! [`row`] is what it came to. [`report`] judges, [`record`] keeps, [`compare`] and [`plot`] show.
 
-pub mod bed;
 pub mod case;
 pub mod client;
 pub mod compare;
 pub mod counting;
 pub mod curve;
-pub mod ground;
 pub mod idle;
 pub mod load;
 pub mod machine;
@@ -28,6 +26,8 @@ pub mod record;
 pub mod report;
 pub mod row;
 pub mod scaling;
+pub mod site;
+pub mod testbed;
 pub mod units;
 pub mod usage;
 
@@ -102,8 +102,8 @@ pub struct Arguments {
 pub enum Command {
     /// Two runs side by side, and what has changed by more than noise
     ///
-    /// A run is a file that `amita-bench` has written (full.json, latest.json), or one of docs/benchmarks/results, whose
-    /// last line is taken, or the one that is named: FILE#LINE.
+    /// A run is a file that `amita-bench` has written (full.json, latest.json), or one of docs/benchmarks/results,
+    /// whose last line is taken, or the one that is named: FILE#LINE.
     Compare {
         /// Before
         a: String,

@@ -1,11 +1,11 @@
-//! Measures a case: runs it, looks at every process before and after, tries again when somebody disturbed it, and counts
-//! system calls and allocations in runs of their own.
+//! Measures a case: runs it, looks at every process before and after, tries again when somebody disturbed it, and
+//! counts system calls and allocations in runs of their own.
 
-use crate::bed::Stores;
 use crate::case::{Case, Mix};
 use crate::client::Running;
 use crate::counting::{Counter, Event};
 use crate::row::Row;
+use crate::testbed::Stores;
 use crate::units::Units;
 use crate::usage::{Watched, Window};
 use amita_terminal::error::{Failure, Result};
@@ -38,7 +38,7 @@ pub struct Measure {
 }
 
 /// What cases are run on: something that starts a client.
-pub trait Ground {
+pub trait SystemUnderTest {
     /// The processes that serve.
     fn watched(&self) -> Vec<Watched>;
     /// The stores that are written to, where somebody tells of them.
@@ -86,18 +86,24 @@ impl Measure {
     ///
     /// # Errors
     /// When something does not start, or an I/O fails. Never for a figure.
-    pub fn case(&mut self, steps: &mut Steps, ground: &mut dyn Ground, case: &Case, count: bool) -> Result<Row> {
+    pub fn case(
+        &mut self,
+        steps: &mut Steps,
+        system: &mut dyn SystemUnderTest,
+        case: &Case,
+        count: bool,
+    ) -> Result<Row> {
         steps.step(&case.label(), || {
-            ground.ready(case).and_then(|()| self.quiet(ground, case, count))
+            system.ready(case).and_then(|()| self.quiet(system, case, count))
         })
     }
 
-    fn quiet(&mut self, ground: &mut dyn Ground, case: &Case, count: bool) -> Result<Row> {
+    fn quiet(&mut self, system: &mut dyn SystemUnderTest, case: &Case, count: bool) -> Result<Row> {
         let mut best: Option<Row> = None;
         let mut attempts = 0;
         while attempts <= self.patience.repeats {
             attempts += 1;
-            let row = self.once(ground, case)?;
+            let row = self.once(system, case)?;
             let disturbed = row.foreign.disturbs(self.patience.quiet_percent);
             best = Some(quieter(best, row));
             if !disturbed {
@@ -109,7 +115,7 @@ impl Measure {
         row.disturbed = row.foreign.disturbs(self.patience.quiet_percent);
         if count {
             for (event, counter) in &self.counters {
-                let counts = counted(counter, ground, case)?;
+                let counts = counted(counter, system, case)?;
                 match event {
                     Event::SystemCalls => row.system_calls = counts,
                     Event::Allocations => row.allocations = counts,
@@ -120,11 +126,11 @@ impl Measure {
         Ok(row)
     }
 
-    fn once(&self, ground: &mut dyn Ground, case: &Case) -> Result<Row> {
-        let mut watched = ground.watched();
-        let stores = ground.stores().filter(|_| case.mix != Mix::Read);
+    fn once(&self, system: &mut dyn SystemUnderTest, case: &Case) -> Result<Row> {
+        let mut watched = system.watched();
+        let stores = system.stores().filter(|_| case.mix != Mix::Read);
         let wrote = || stores.as_ref().and_then(Stores::wrote);
-        let mut running = ground.start(case, self.time)?;
+        let mut running = system.start(case, self.time)?;
         watched.extend(running.watched());
         running.begun()?;
         // Asking costs the nodes some CPU, so that is outside of the window.
@@ -149,9 +155,9 @@ fn quieter(best: Option<Row>, row: Row) -> Row {
     }
 }
 
-fn counted(counter: &Counter, ground: &mut dyn Ground, case: &Case) -> Result<Option<BTreeMap<String, f64>>> {
-    let mut watched = ground.watched();
-    let mut running = ground.start(case, COUNTING_RUN)?;
+fn counted(counter: &Counter, system: &mut dyn SystemUnderTest, case: &Case) -> Result<Option<BTreeMap<String, f64>>> {
+    let mut watched = system.watched();
+    let mut running = system.start(case, COUNTING_RUN)?;
     watched.extend(running.watched());
     running.begun()?;
     let counts = counter.count(&watched, COUNTED);

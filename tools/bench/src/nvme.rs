@@ -1,25 +1,25 @@
 //! What NVMe/TCP adds to an I/O, and what a host sees when its gateway dies or its volume moves.
 //!
 //! The host is one of user space, on a thread of this process whose CPU is not counted: what a real host spends is its
-//! own affair, and there is no kernel here whose driver could be measured. Everything else, the target's side, is on one
-//! core, and the same I/O by the client library beside it, in turns, on the same cluster.
+//! own affair, and there is no kernel here whose driver could be measured. Everything else, the target's side, is on
+//! one core, and the same I/O by the client library beside it, in turns, on the same cluster.
 
 mod added;
+mod gateways;
 mod paths;
-mod stage;
 mod trip;
 
-use crate::bed::Product;
 use crate::case::Mix;
 use crate::micros;
 use crate::report::Figures;
+use crate::testbed::Product;
 use crate::usage::Foreign;
 use added::{Sample, Turn, median};
 use amita_terminal::error::Result;
 use amita_terminal::interrupt;
 use amita_terminal::progress::Steps;
+use gateways::{FIRST, Gateways, SECOND};
 use paths::Writer;
-use stage::{FIRST, SECOND, Stage};
 use std::time::{Duration, Instant};
 
 /// CPU that NVMe/TCP may add to one I/O at depth 32.
@@ -47,16 +47,16 @@ const AFTER_MOVE: Duration = Duration::from_secs(2);
 /// # Errors
 /// When something does not start, or an I/O fails. Never for a figure.
 pub fn measure(steps: &mut Steps, product: &Product, figures: &mut Figures) -> Result<()> {
-    let mut stage = steps.step("starting three nodes and two gateways", || Stage::start(product))?;
+    let mut gateways = steps.step("starting three nodes and two gateways", || Gateways::start(product))?;
     let mut foreign = Vec::new();
     for mix in [Mix::Write, Mix::Read] {
         let turns = steps.step(&format!("nvme and libamita, 4k {mix} at depth {DEEP}"), || {
-            take_turns(&mut stage, mix, DEEP, DEEP_TIME)
+            take_turns(&mut gateways, mix, DEEP, DEEP_TIME)
         })?;
         foreign.extend(turns.iter().flat_map(Turn::foreign));
         judge_cpu(mix, &turns, figures);
         let turns = steps.step(&format!("nvme and libamita, 4k {mix} at depth 1"), || {
-            take_turns(&mut stage, mix, 1, SHALLOW_TIME)
+            take_turns(&mut gateways, mix, 1, SHALLOW_TIME)
         })?;
         foreign.extend(turns.iter().flat_map(Turn::foreign));
         judge_latency(mix, &turns, figures);
@@ -65,11 +65,11 @@ pub fn measure(steps: &mut Steps, product: &Product, figures: &mut Figures) -> R
         let (deep, shallow) = steps.step(
             &format!("nvme by a gateway that does not own the volume, {mix}"),
             || {
-                stage.own(FIRST)?;
-                let deep = stage.by_nvme(SECOND, mix, DEEP, DEEP_TIME)?;
-                let shallow = stage.by_nvme(SECOND, mix, 1, SHALLOW_TIME)?;
+                gateways.own(FIRST)?;
+                let deep = gateways.by_nvme(SECOND, mix, DEEP, DEEP_TIME)?;
+                let shallow = gateways.by_nvme(SECOND, mix, 1, SHALLOW_TIME)?;
                 // If it had taken the volume over, these would be figures of something else.
-                stage.expect_owner(FIRST)?;
+                gateways.expect_owner(FIRST)?;
                 Ok((deep, shallow))
             },
         )?;
@@ -87,23 +87,23 @@ pub fn measure(steps: &mut Steps, product: &Product, figures: &mut Figures) -> R
             "us",
         );
     }
-    pauses(steps, &mut stage, figures)?;
+    pauses(steps, &mut gateways, figures)?;
     note_foreign(&foreign, figures);
     Ok(())
 }
 
 /// One after the other, so that an hour of the machine that is unlike the one before is so for both.
-fn take_turns(stage: &mut Stage, mix: Mix, depth: u16, time: Duration) -> Result<Vec<Turn>> {
-    stage.own(FIRST)?;
-    let core = stage.core();
+fn take_turns(gateways: &mut Gateways, mix: Mix, depth: u16, time: Duration) -> Result<Vec<Turn>> {
+    gateways.own(FIRST)?;
+    let core = gateways.core();
     (0..TURNS)
         .map(|_| {
             interrupt::check()?;
-            let local = stage.by_library(mix, depth, time)?;
-            let nvme = stage.by_nvme(FIRST, mix, depth, time)?;
+            let local = gateways.by_library(mix, depth, time)?;
+            let nvme = gateways.by_nvme(FIRST, mix, depth, time)?;
             let (request, answer) = trip::sizes(mix);
             let trip = trip::latency(request, answer, core)?;
-            stage.expect_owner(FIRST)?;
+            gateways.expect_owner(FIRST)?;
             Ok(Turn { local, nvme, trip })
         })
         .collect()
@@ -160,14 +160,14 @@ fn judge_latency(mix: Mix, turns: &[Turn], figures: &mut Figures) {
 }
 
 /// A move first: the kill takes a gateway away.
-fn pauses(steps: &mut Steps, stage: &mut Stage, figures: &mut Figures) -> Result<()> {
-    stage.free()?;
+fn pauses(steps: &mut Steps, gateways: &mut Gateways, figures: &mut Figures) -> Result<()> {
+    gateways.free()?;
     let pause = steps.step("moving a volume while a host writes by nvme", || {
-        stage.own(FIRST)?;
-        let writer = Writer::start(vec![stage.settings(FIRST)], stage::NSID)?;
+        gateways.own(FIRST)?;
+        let writer = Writer::start(vec![gateways.settings(FIRST)], gateways::NSID)?;
         interrupt::sleep(BEFORE)?;
         let begun = Instant::now();
-        stage.own(SECOND)?;
+        gateways.own(SECOND)?;
         interrupt::sleep(AFTER_MOVE)?;
         writer.finish(begun)
     })?;
@@ -182,11 +182,14 @@ fn pauses(steps: &mut Steps, stage: &mut Stage, figures: &mut Figures) -> Result
     );
 
     let pause = steps.step("killing the gateway that a host writes by", || {
-        stage.own(FIRST)?;
-        let writer = Writer::start(vec![stage.settings(FIRST), stage.settings(SECOND)], stage::NSID)?;
+        gateways.own(FIRST)?;
+        let writer = Writer::start(
+            vec![gateways.settings(FIRST), gateways.settings(SECOND)],
+            gateways::NSID,
+        )?;
         interrupt::sleep(BEFORE)?;
         let killed = Instant::now();
-        stage.kill(FIRST);
+        gateways.kill(FIRST);
         interrupt::sleep(AFTER_KILL)?;
         writer.finish(killed)
     })?;

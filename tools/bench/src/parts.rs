@@ -1,15 +1,15 @@
 //! The parts of a run, one after the other: what they share is started once.
 
-use crate::bed::{Backing, Bed, NODES, Product, store_bytes};
 use crate::case::{Front, matrix};
 use crate::client::Clients;
-use crate::ground::Site;
 use crate::load::driver::Driver;
 use crate::machine::Machine;
 use crate::measure::{Measure, Patience};
 use crate::peers::Peer;
 use crate::record::{RESULTS, Run};
 use crate::report::Figures;
+use crate::site::Site;
+use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::{Arguments, Part, curve, idle, micros, nvme, path, pause, peers, raw, rebuild, row, scaling, units};
 use amita_harness::scratch::Scratch;
 use amita_terminal::error::Result;
@@ -91,9 +91,9 @@ fn scratch(arguments: &Arguments) -> Result<Scratch> {
     Scratch::make("bench", None, arguments.store_dir.as_deref(), stores + size)
 }
 
-fn bed(arguments: &Arguments, backing: &Backing, volumes: u32, product: &Product) -> Result<Bed> {
+fn testbed(arguments: &Arguments, backing: &Backing, volumes: u32, product: &Product) -> Result<Testbed> {
     let bytes = arguments.size + BEHIND;
-    Bed::start(scratch(arguments)?, backing, bytes, volumes, product)
+    Testbed::start(scratch(arguments)?, backing, bytes, volumes, product)
 }
 
 impl Bench<'_> {
@@ -134,10 +134,10 @@ impl Bench<'_> {
             self.peers(&mut measure)?;
         }
         let backing = self.backing.clone();
-        let start = |product: &Product, volumes| bed(arguments, &backing, volumes, product);
-        let bed = self.steps.step("starting three nodes", || start(&product, volumes))?;
-        let lies_on = bed.backing().to_owned();
-        let mut site = Site::new(bed, Clients::default(), arguments.size);
+        let start = |product: &Product, volumes| testbed(arguments, &backing, volumes, product);
+        let testbed = self.steps.step("starting three nodes", || start(&product, volumes))?;
+        let lies_on = testbed.backing().to_owned();
+        let mut site = Site::new(testbed, Clients::default(), arguments.size);
         let (steps, figures) = (&mut self.steps, &mut self.figures);
         let (only, filter) = (&arguments.only, &arguments.filter);
         let wants = |part| wants(only, part);
@@ -169,24 +169,24 @@ impl Bench<'_> {
         if wants(Part::Scaling) && units.cores > 1 {
             one_core = scaling::one_core(steps, &mut measure, &mut site)?;
         }
-        let mut bed = site.into_bed();
+        let mut testbed = site.into_testbed();
         if wants(Part::Pauses) {
-            let volume = bed.volumes[0].clone();
+            let volume = testbed.volumes[0].clone();
             let offset = arguments.size;
-            bed.place(crate::case::Placement::Free)?;
-            let cluster = &mut bed.cluster;
+            testbed.place(crate::case::Placement::Free)?;
+            let cluster = &mut testbed.cluster;
             steps.step("killing the owner's gateway", || {
                 pause::takeover(cluster, &volume, offset, figures)
             })?;
             steps.step("killing a node", || pause::kill(cluster, &volume, offset, figures))?;
         }
-        drop(bed);
+        drop(testbed);
         if !one_core.is_empty() {
             let (steps, figures) = (&mut self.steps, &mut self.figures);
-            let bed = steps.step("starting three nodes of two cores", || {
+            let testbed = steps.step("starting three nodes of two cores", || {
                 start(&scaling::with_two_cores(product), 2)
             })?;
-            scaling::two_cores(steps, &mut measure, bed, arguments.size, &one_core, figures)?;
+            scaling::two_cores(steps, &mut measure, testbed, arguments.size, &one_core, figures)?;
         }
         if self.wants(Part::Path) && filter.fronts().iter().any(|front| *front != Front::Nbd) {
             self.copy_in_process(&mut measure)?;
@@ -213,12 +213,12 @@ impl Bench<'_> {
         }
         let (scratch, arguments) = (scratch(self.arguments)?, self.arguments);
         let bytes = arguments.size + BEHIND;
-        let (bed, driver) = self.steps.step("two nodes, and a client with the third copy", || {
-            Bed::with_copy_elsewhere(scratch, bytes, &self.product, |cluster, store| {
+        let (testbed, driver) = self.steps.step("two nodes, and a client with the third copy", || {
+            Testbed::with_copy_elsewhere(scratch, bytes, &self.product, |cluster, store| {
                 Driver::start("client", cluster.endpoint(), &[store.to_owned()], cluster.folder())
             })
         })?;
-        let mut site = Site::new(bed, Clients::of(driver), arguments.size);
+        let mut site = Site::new(testbed, Clients::of(driver), arguments.size);
         let filter = crate::case::Filter {
             front: vec![Front::Local],
             ..arguments.filter.clone()

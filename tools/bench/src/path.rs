@@ -1,7 +1,7 @@
 //! The judged rows: the cost of one I/O on its whole path, beside what it must reach.
 
 use crate::case::{Case, Filter, Front, Mix, Order, Placement};
-use crate::measure::{Ground, Measure};
+use crate::measure::{Measure, SystemUnderTest};
 use crate::report::Figures;
 use crate::row::Row;
 use crate::units::Units;
@@ -113,13 +113,13 @@ fn judged_mix(front: Front, mix: Mix) -> Vec<Judged> {
 pub fn measure(
     steps: &mut Steps,
     measure: &mut Measure,
-    ground: &mut dyn Ground,
+    system: &mut dyn SystemUnderTest,
     front: Front,
     filter: &Filter,
     figures: &mut Figures,
 ) -> Result<()> {
     for judged in judged(front).into_iter().filter(|judged| filter.lets(&judged.case)) {
-        let row = measure.case(steps, ground, &judged.case, true)?;
+        let row = measure.case(steps, system, &judged.case, true)?;
         judge(&judged, &row, &measure.units, figures);
     }
     Ok(())

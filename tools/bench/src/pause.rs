@@ -2,8 +2,8 @@
 //!
 //! The rows of the table (`pause.*_s`) each have a cluster of their own, so that none begins with what another left.
 
-mod bed;
 mod table;
+mod testbed;
 
 pub use table::table;
 

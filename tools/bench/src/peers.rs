@@ -4,11 +4,11 @@
 //! processes are its own ([`Peer`]). `scripts/bench-peers` starts Ceph and writes that file. The raw backing is a peer
 //! that is always there.
 
-use crate::bed::place;
 use crate::case::{Case, Front, Mix, Placement};
 use crate::client::{FIO_START, Running, client_cpus, fio_job};
-use crate::measure::{Ground, Measure};
+use crate::measure::{Measure, SystemUnderTest};
 use crate::row::{Row, show};
+use crate::testbed::place;
 use crate::usage::Watched;
 use amita_harness::fio;
 use amita_harness::scratch::Scratch;
@@ -150,7 +150,7 @@ impl System {
     }
 }
 
-impl Ground for System {
+impl SystemUnderTest for System {
     fn watched(&self) -> Vec<Watched> {
         let each = self.peer.processes.iter();
         each.map(|(name, &pid)| Watched {

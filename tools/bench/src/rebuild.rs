@@ -1,10 +1,10 @@
 //! What it costs when a node that was away is brought up to date: the data that moves, and what the clients feel.
 //!
-//! Two clusters. In the first a node misses one percent of the blocks: how much is moved? In the second it misses all of them
-//! while a client works: that client's throughput and latency before, during and after.
+//! Two clusters. In the first a node misses one percent of the blocks: how much is moved? In the second it misses all
+//! of them while a client works: that client's throughput and latency before, during and after.
 
-use crate::bed::{NODES, Product, store_bytes, three_nodes};
 use crate::report::Figures;
+use crate::testbed::{NODES, Product, store_bytes, three_nodes};
 use amita_harness::cluster::{Cluster, Metadata};
 use amita_harness::fio::{self, Direction, Job, Report};
 use amita_harness::observe::Observer;
@@ -33,30 +33,30 @@ const SLICES: usize = 24;
 /// Between two looks at what is being brought up to date.
 const LOOK: Duration = Duration::from_millis(100);
 
-struct Bed {
+struct Testbed {
     cluster: Cluster,
     observer: Observer,
     size_bytes: u64,
     scratch: Scratch,
 }
 
-impl Bed {
+impl Testbed {
     /// Three nodes, and a volume that is full.
-    fn start(size_bytes: u64, product: &Product) -> Result<Bed> {
+    fn start(size_bytes: u64, product: &Product) -> Result<Testbed> {
         let store_bytes = store_bytes(size_bytes);
         let scratch = Scratch::make("rebuild", None, None, store_bytes * NODES as u64)?;
         let config = three_nodes(&scratch, store_bytes, Metadata::Embedded, product);
         let cluster = Cluster::start(config)?;
         cluster.make_volume(VOLUME, size_bytes)?;
         let observer = Observer::connect(cluster.endpoint())?;
-        let bed = Bed {
+        let testbed = Testbed {
             cluster,
             observer,
             size_bytes,
             scratch,
         };
-        bed.fill()?;
-        Ok(bed)
+        testbed.fill()?;
+        Ok(testbed)
     }
 
     fn job(&self, name: &str, pattern: &'static str, block_bytes: u32, depth: u32, run: Option<Duration>) -> Job {
@@ -125,40 +125,40 @@ impl Bed {
 /// When a cluster does not start, an I/O fails, or the node is never up to date. Never for a figure.
 pub fn measure(steps: &mut Steps, size_bytes: u64, product: &Product, figures: &mut Figures) -> Result<()> {
     steps.step("a node that missed one percent returns", || {
-        returns(Bed::start(size_bytes, product)?, figures)
+        returns(Testbed::start(size_bytes, product)?, figures)
     })?;
     steps.step("a node is rebuilt while a client works", || {
-        rebuild(Bed::start(size_bytes, product)?, figures)
+        rebuild(Testbed::start(size_bytes, product)?, figures)
     })
 }
 
-fn returns(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    bed.away()?;
+fn returns(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    testbed.away()?;
     // Each block once, in random order, until a hundredth is written.
-    let mut change = bed.job("change", "randwrite", 4096, 8, None);
+    let mut change = testbed.job("change", "randwrite", 4096, 8, None);
     change
         .more
-        .push(format!("--io_size={}", bed.size_bytes / 100 / 4096 * 4096));
-    change.run(bed.scratch.folder(), LIMIT)?;
-    bed.back()?;
-    let (moved, _) = bed.finish()?;
+        .push(format!("--io_size={}", testbed.size_bytes / 100 / 4096 * 4096));
+    change.run(testbed.scratch.folder(), LIMIT)?;
+    testbed.back()?;
+    let (moved, _) = testbed.finish()?;
     figures.at_most(
         "resync.moved_percent",
         "data sent to a node that missed 1 % of the blocks",
-        moved as f64 * 100.0 / bed.size_bytes as f64,
+        moved as f64 * 100.0 / testbed.size_bytes as f64,
         "%",
         MOVED_PERCENT,
     );
     Ok(())
 }
 
-fn rebuild(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let before = bed.client("before")?;
-    bed.away()?;
-    bed.fill()?;
-    bed.back()?;
+fn rebuild(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let before = testbed.client("before")?;
+    testbed.away()?;
+    testbed.fill()?;
+    testbed.back()?;
     interrupt::poll(LIMIT, LOOK, || {
-        let begun = bed
+        let begun = testbed
             .observer
             .groups()?
             .iter()
@@ -166,11 +166,11 @@ fn rebuild(mut bed: Bed, figures: &mut Figures) -> Result<()> {
         Ok(begun.then_some(()))
     })?;
     let mut during = Vec::new();
-    while during.len() < SLICES && (during.is_empty() || !bed.observer.is_whole()?) {
-        during.push(bed.client("during")?);
+    while during.len() < SLICES && (during.is_empty() || !testbed.observer.is_whole()?) {
+        during.push(testbed.client("during")?);
     }
-    let (moved, rate) = bed.finish()?;
-    let after = bed.client("after")?;
+    let (moved, rate) = testbed.finish()?;
+    let after = testbed.client("after")?;
 
     let count = during.len();
     let iops = |report: &Report| report.read.iops + report.write.iops;

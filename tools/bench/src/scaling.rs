@@ -1,12 +1,12 @@
 //! What a second core is worth: the same load on one processor, then twice of it on two, where every node has a core on
 //! each of them and so have the clients.
 
-use crate::bed::{Bed, Product, Stores};
 use crate::case::{Case, Front, Mix, Placement};
 use crate::client::{Running, job};
 use crate::load::driver::Driver;
-use crate::measure::{Ground, Measure};
+use crate::measure::{Measure, SystemUnderTest};
 use crate::report::Figures;
+use crate::testbed::{Product, Stores, Testbed};
 use crate::usage::Watched;
 use amita_terminal::error::Result;
 use amita_terminal::progress::Steps;
@@ -21,11 +21,11 @@ const MIXES: [Mix; 2] = [Mix::Write, Mix::Read];
 ///
 /// # Errors
 /// When an I/O fails.
-pub fn one_core(steps: &mut Steps, measure: &mut Measure, ground: &mut dyn Ground) -> Result<Vec<f64>> {
+pub fn one_core(steps: &mut Steps, measure: &mut Measure, system: &mut dyn SystemUnderTest) -> Result<Vec<f64>> {
     let each = MIXES.into_iter().map(|mix| {
         let mut case = Case::new(Front::Libamita, mix, DEPTH);
         case.placement = Placement::OneCore;
-        measure.case(steps, ground, &case, false).map(|row| row.iops)
+        measure.case(steps, system, &case, false).map(|row| row.iops)
     });
     each.collect()
 }
@@ -45,16 +45,16 @@ pub fn with_two_cores(mut product: Product) -> Product {
 pub fn two_cores(
     steps: &mut Steps,
     measure: &mut Measure,
-    bed: Bed,
+    testbed: Testbed,
     size_bytes: u64,
     one: &[f64],
     figures: &mut Figures,
 ) -> Result<()> {
-    let mut ground = steps.step("a client on each core", || Spread::start(bed, size_bytes))?;
+    let mut system = steps.step("a client on each core", || Spread::start(testbed, size_bytes))?;
     for (mix, &one) in MIXES.into_iter().zip(one) {
         let mut case = Case::new(Front::Libamita, mix, DEPTH);
-        (case.placement, case.volumes) = (Placement::Spread, ground.drivers.len() as u32);
-        let row = measure.case(steps, &mut ground, &case, false)?;
+        (case.placement, case.volumes) = (Placement::Spread, system.drivers.len() as u32);
+        let row = measure.case(steps, &mut system, &case, false)?;
         let label = format!("4K random {mix}, libamita, depth {DEPTH} a client");
         figures.note(
             &format!("scaling.{mix}.one_core_iops"),
@@ -83,17 +83,17 @@ pub fn two_cores(
 struct Spread {
     // The clients end first.
     drivers: Vec<Driver>,
-    bed: Bed,
+    testbed: Testbed,
     region_bytes: u64,
 }
 
 impl Spread {
-    fn start(bed: Bed, size_bytes: u64) -> Result<Spread> {
+    fn start(testbed: Testbed, size_bytes: u64) -> Result<Spread> {
         let region_bytes = size_bytes / 2 / (1 << 20) * (1 << 20);
         let mut drivers = Vec::new();
-        for (number, (cpu, volume)) in bed.cpus().iter().zip(&bed.volumes).enumerate() {
+        for (number, (cpu, volume)) in testbed.cpus().iter().zip(&testbed.volumes).enumerate() {
             let name = format!("spread-{}", number + 1);
-            let mut driver = Driver::start(&name, bed.cluster.endpoint(), &[], bed.cluster.folder())?;
+            let mut driver = Driver::start(&name, testbed.cluster.endpoint(), &[], testbed.cluster.folder())?;
             driver.keep_on(&[*cpu])?;
             driver.open(std::slice::from_ref(volume))?;
             driver.fill(region_bytes)?;
@@ -101,19 +101,19 @@ impl Spread {
         }
         Ok(Spread {
             drivers,
-            bed,
+            testbed,
             region_bytes,
         })
     }
 }
 
-impl Ground for Spread {
+impl SystemUnderTest for Spread {
     fn watched(&self) -> Vec<Watched> {
-        self.bed.watched()
+        self.testbed.watched()
     }
 
     fn stores(&self) -> Option<Stores> {
-        Some(self.bed.stores())
+        Some(self.testbed.stores())
     }
 
     fn ready(&mut self, _: &Case) -> Result<()> {

@@ -1,23 +1,23 @@
 //! A cluster in one thread: nodes, disks, networks, metadata, hosts and faults, from one seed.
 //!
-//! A run has four parts. *Work*: the clients ask, the plan's faults strike. *Heal*: every fault ends, every node that
-//! is down starts again, and what hosts wait for must end in bounded time. *Closing*: a host at some gateway writes
-//! and then reads all of the volume, which opens every chunk and brings every in-sync member level. *Judgement*: the
-//! power of all nodes is cut, each in-sync store is mounted on its own, and what it holds is compared with its peers,
-//! block for block, and with the last reads; then the history is checked for linearizability.
+//! A run has four parts. *Work*: the clients ask, the plan's faults are injected. *Heal*: every fault ends, every node
+//! that is down starts again, and what hosts wait for must end in bounded time. *Closing*: a host at some gateway
+//! writes and then reads all of the volume, which opens every chunk and brings every in-sync member level. *Judgement*:
+//! the power of all nodes is cut, each in-sync store is mounted on its own, and what it holds is compared with its
+//! peers, block for block, and with the last reads; then the history is checked for linearizability.
 
 mod blocked;
 mod checks;
 mod coordinator;
 mod deletion;
 pub mod hosts;
+mod inject;
 pub mod node;
 pub mod operator;
 mod records;
 mod session;
 mod settings;
 mod setup;
-mod strike;
 
 pub use deletion::Passers;
 pub use settings::Settings;
@@ -44,20 +44,21 @@ use checks::Looks;
 use coordinator::{Caller, Lead};
 use deletion::Passing;
 use hosts::{CLOSING_HOST, Hosts};
+use inject::Injector;
 use node::{Node, at_place, disk, host_at, node_id, store_id};
 use records::{describe, json, summary, write_records};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use strike::Strikes;
 
 /// After the faults have ended, everything that is under way ends within this (virtual) time.
 pub const SETTLE: Duration = Duration::from_secs(30);
-/// So many steps are enough for the work of a run: hours in which something is tried again all the time show nothing new.
+/// So many steps are enough for the work of a run: hours in which something is tried again all the time show nothing
+/// new.
 const MOST_STEPS: u64 = 400_000;
 /// And every group has all of its members in sync within this.
 const RECOVER: Duration = Duration::from_secs(90);
-/// And every store whose disk had failed serves again within this, by itself: the longest pause before it is tried again,
-/// and what a mount takes.
+/// And every store whose disk had failed serves again within this, by itself: the longest pause before it is tried
+/// again, and what a mount takes.
 const RETURN: Duration = Duration::from_secs(80);
 /// Operations that clients ask for while stores are brought up to date.
 const RECOVERY_OPERATIONS: u32 = 150;
@@ -93,7 +94,7 @@ pub fn run_setup(setup: Setup, trace: bool) -> Run {
         buggify::steer(setup.seed, buggify::Point::SlowMail, per_mille, slowest);
     }
     let mut cluster = Cluster::new(setup, trace);
-    let failure = cluster.play().err();
+    let failure = cluster.run().err();
     if let Some(why) = &failure {
         cluster.tell(|| format!("FAILED: {why}\n{}", cluster.describe()));
     }
@@ -111,7 +112,7 @@ pub struct Cluster {
     hosts: Hosts,
     workload: Workload,
     history: History,
-    strikes: Strikes,
+    injector: Injector,
     /// Volumes that are made and deleted meanwhile, and stores whose data moves.
     passing: Passing,
     coverage: Coverage,
@@ -122,8 +123,8 @@ pub struct Cluster {
     stayed_out: Option<String>,
     /// Folded over everything that passes the control planes.
     hash: u64,
-    /// What has struck, and when.
-    struck: Vec<(Time, Fault)>,
+    /// What was injected, and when.
+    injected: Vec<(Time, Fault)>,
     /// Planned moves, counted.
     moves_planned: u64,
     /// Those that have not come true, and since when they are wanted.
@@ -176,7 +177,7 @@ impl Cluster {
             hosts: Hosts::new(&setup, random.fork(12)),
             workload: Workload::new(setup.profile.clone(), &random.fork(13)),
             history: History::new(),
-            strikes: Strikes::new(setup.plan.clone()),
+            injector: Injector::new(setup.plan.clone()),
             passing: Passing::new(&setup, random.fork(15)),
             coverage: Coverage::new(),
             random: random.fork(14),
@@ -184,7 +185,7 @@ impl Cluster {
             trace,
             stayed_out: None,
             hash: 0,
-            struck: Vec::new(),
+            injected: Vec::new(),
             moves_planned: 0,
             moves_since: BTreeMap::new(),
             closed_under: vec![Generation(0); setup.volumes as usize],
@@ -212,7 +213,7 @@ impl Cluster {
         }
     }
 
-    fn play(&mut self) -> Result<(), String> {
+    fn run(&mut self) -> Result<(), String> {
         self.tell(|| format!("{:#?}", self.setup));
         self.work()?;
         self.heal();
@@ -264,7 +265,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// No mischief from here on.
+    /// No buggify from here on.
     fn disarm(&mut self) {
         for (path, times) in buggify::disarm() {
             self.coverage.add(path, times);
@@ -303,14 +304,14 @@ impl Cluster {
         }
     }
 
-    /// The clients ask and the faults strike, until everything was asked and has ended, or time is up.
+    /// The clients ask and faults are injected, until everything was asked and has ended, or time is up.
     fn work(&mut self) -> Result<(), String> {
         let limit = Time(self.setup.work.as_nanos() as u64);
         let mut steps = 0;
         while self.world.now() < limit && steps < MOST_STEPS {
             steps += 1;
             let asked = self.workload.is_done() && self.hosts.pending() == 0;
-            if asked && self.strikes.is_done() {
+            if asked && self.injector.is_done() {
                 return Ok(());
             }
             self.step(limit)?;
@@ -322,7 +323,7 @@ impl Cluster {
     /// Lets the next thing happen, at `limit` at the latest.
     fn step(&mut self, limit: Time) -> Result<(), String> {
         let now = self.world.now();
-        self.strike(now);
+        self.inject(now);
         self.do_chores(now);
         self.deliver(now);
         self.coordinate(now);
@@ -350,7 +351,7 @@ impl Cluster {
             }
         }
         let next = [
-            self.strikes.next(),
+            self.injector.next(),
             self.metadata.next(),
             self.next_coordination(),
             self.hosts.next(),
@@ -576,7 +577,7 @@ impl Cluster {
     /// Every fault ends, and every node runs.
     fn heal(&mut self) {
         self.tell(|| "everything heals".to_owned());
-        // Mischief is a fault as well.
+        // Buggify is a fault as well.
         self.disarm();
         let now = self.world.now();
         self.end_faults();
@@ -604,8 +605,8 @@ impl Cluster {
         }
     }
 
-    /// Stores whose disks have failed or hung come back by themselves, now that the disks are sound. (One that the mount found
-    /// damaged does not.)
+    /// Stores whose disks have failed or hung come back by themselves, now that the disks are sound. (One that the
+    /// mount found damaged does not.)
     fn let_stores_return(&mut self) {
         let limit = self.world.now().plus(RETURN);
         let may_return = |why: &String| why.contains("tried again in");
@@ -722,8 +723,8 @@ impl Cluster {
         self.groups().flat_map(of).collect()
     }
 
-    /// A gateway of chance: one block of every chunk is written, then everything is read, but for what may rightly wait for
-    /// ever.
+    /// A gateway of chance: one block of every chunk is written, then everything is read, but for what may rightly wait
+    /// for ever.
     fn close(&mut self) -> Result<(), String> {
         // The closing hosts want the volumes where they are, whoever owns them now.
         self.ledger.moved(self.world.now());
@@ -771,8 +772,8 @@ impl Cluster {
             // It may have to hear first of what has changed: of a volume's new size, say.
             self.rest(AGAIN)?;
         }
-        // Not always the newest: an owner that nobody has used since has fenced nothing. And perhaps none: the volume may
-        // have been lost again since the last read.
+        // Not always the newest: an owner that nobody has used since has fenced nothing. And perhaps none: the volume
+        // may have been lost again since the last read.
         for volume in 0..self.setup.volumes {
             if let Some(member) = self.hosts.closing_at(volume) {
                 let generations = self.nodes[member]
@@ -794,8 +795,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// What is read in the end: everything, and of large chunks what somebody has written and a little more. (What nobody
-    /// has written is not listed by any store: that is looked at, too.)
+    /// What is read in the end: everything, and of large chunks what somebody has written and a little more. (What
+    /// nobody has written is not listed by any store: that is looked at, too.)
     fn closing_ranges(&self) -> Vec<(u64, u64)> {
         let chunk = u64::from(self.setup.chunk_bytes / amita_types::BLOCK_BYTES);
         let (all, step) = (

@@ -1,10 +1,11 @@
 //! What the checkers let pass, and on what grounds: the one place where that is said.
 //!
-//! A host that is told "lost", a write that waits for ever because too few copies are left, a block that nobody can read any
-//! more: each is right where something in *that run* has made it so, and a fault of the product everywhere else. So whoever
-//! wants to let something pass asks the [`Ledger`], which knows what struck when, whom, and until when, and finds the cause
-//! or says that there is none. What was let pass is counted beside its causes, and a campaign in which there is more of it
-//! than its causes explain ([`ROWS`]) has failed, though every single case had a cause.
+//! A host that is told "lost", a write that waits for ever because too few copies are left, a block that nobody can
+//! read any more: each is right where something in *that run* has made it so, and a fault of the product everywhere
+//! else. So whoever wants to let something pass asks the [`Ledger`], which knows what was injected when, into whom, and
+//! until when, and finds the cause or says that there is none. What was let pass is counted beside its causes, and a
+//! campaign in which there is more of it than its causes explain ([`ROWS`]) has failed, though every single case had a
+//! cause.
 //!
 //! Causes come from what *happened* in a run, and not from what its plan allows.
 
@@ -15,8 +16,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// After a trouble has ended, what it has made wrong may take so long to be right again: a link that is found to be dead, a
-/// lease that lapses, a volume that is taken over, promises that run out, each with the longest setting of a run.
+/// After a trouble has ended, what it has made wrong may take so long to be right again: a link that is found to be
+/// dead, a lease that lapses, a volume that is taken over, promises that run out, each with the longest setting of a
+/// run.
 const GRACE: Duration = Duration::from_secs(5);
 /// A gateway that is well has heard of a record after so long.
 const HEARD: Duration = Duration::from_millis(300);
@@ -136,8 +138,9 @@ fn bit(node: Member) -> Nodes {
 }
 
 impl Ledger {
-    /// Nothing has happened. A cluster begins with nodes that have heard of nothing; on disks that are too small (`full`)
-    /// there is no space. Hosts that wait for answers find out after `hosts_notice` that their gateway has gone without a word.
+    /// Nothing has happened. A cluster begins with nodes that have heard of nothing; on disks that are too small
+    /// (`full`) there is no space. Hosts that wait for answers find out after `hosts_notice` that their gateway has
+    /// gone without a word.
     #[must_use]
     pub fn new(full: bool, hosts_notice: Duration) -> Ledger {
         let mut ledger = Ledger {
@@ -161,8 +164,8 @@ impl Ledger {
         });
     }
 
-    /// A fault of the plan strikes.
-    pub fn struck(&mut self, now: Time, fault: &Fault) {
+    /// A fault of the plan is injected.
+    pub fn injected(&mut self, now: Time, fault: &Fault) {
         let until = |for_ns: u64| Some(Time(now.0 + for_ns));
         let (kind, until, nodes) = match *fault {
             // The node's end and start are told by themselves.
@@ -285,8 +288,8 @@ impl Ledger {
         }
     }
 
-    /// A node has raised a volume's generation: `before` owned it. Where that one's process has ended since, however long
-    /// ago, nobody owned it any more, and the first to be asked for it has it.
+    /// A node has raised a volume's generation: `before` owned it. Where that one's process has ended since, however
+    /// long ago, nobody owned it any more, and the first to be asked for it has it.
     pub fn raised(&mut self, at: Time, volume: u64, by: Member, before: Option<Member>) -> Option<Plea> {
         let raised = self.raised.entry(volume).or_default();
         let last = raised.last().map_or(Time::default(), |(at, _)| *at);
@@ -333,7 +336,7 @@ impl Ledger {
     pub fn excuse(&mut self, plea: Plea, nodes: u64) -> Result<(), String> {
         if !self.is_explained(&plea, nodes) {
             return Err(format!(
-                "{} at {} us (since {} us, node {}, volume {:?}), and nothing that struck explains it; the last troubles: {:?}",
+                "{} at {} us (since {} us, node {}, volume {:?}), and nothing that was injected explains it; the last troubles: {:?}",
                 plea.excuse.story(),
                 plea.at.0 / 1000,
                 plea.since.0 / 1000,
@@ -376,8 +379,8 @@ impl Ledger {
             Kind::Move,
         ];
         match plea.excuse {
-            // Somebody has taken it away; the first raise since the session began may have been its own. A gateway that stood
-            // still may not have known at that time that it had lost it already.
+            // Somebody has taken it away; the first raise since the session began may have been its own. A gateway that
+            // stood still may not have known at that time that it had lost it already.
             Excuse::Lost => {
                 let raised = plea.volume.and_then(|volume| self.raised.get(&volume));
                 let raised = raised.map_or(&[][..], Vec::as_slice);
@@ -408,7 +411,7 @@ impl Ledger {
         }
     }
 
-    /// How often something struck that breaks connections between gateways.
+    /// How often something was injected that breaks connections between gateways.
     fn links_broken(&self) -> u64 {
         let breaks = |trouble: &&Trouble| matches!(trouble.kind, Kind::Link | Kind::Process | Kind::Gone | Kind::Apart);
         // The start of each node is told too, and breaks nothing.
@@ -416,8 +419,9 @@ impl Ledger {
         self.troubles.iter().filter(breaks).filter(begun).count() as u64
     }
 
-    /// The history of so many blocks is only explained where writes were carried out more than once: a gateway that has lost
-    /// the link to the owner sends them again. One link that breaks concerns what was under way, `most` operations.
+    /// The history of so many blocks is only explained where writes were carried out more than once: a gateway that has
+    /// lost the link to the owner sends them again. One link that breaks concerns what was under way, `most`
+    /// operations.
     ///
     /// # Errors
     /// Fewer links broke than that would take.
@@ -538,8 +542,8 @@ const ROWS: &[Row] = &[
     row("run.work_cut_short", &["run.played"], 4),
 ];
 
-/// What a campaign has let pass, as a table; and whether that is no more than its causes explain. A few seeds say nothing of
-/// that: there it is only shown.
+/// What a campaign has let pass, as a table; and whether that is no more than its causes explain. A few seeds say
+/// nothing of that: there it is only shown.
 #[must_use]
 pub fn table(coverage: &Coverage) -> (String, bool) {
     let mut text = format!(

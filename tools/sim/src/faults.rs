@@ -1,8 +1,8 @@
 //! What goes wrong in a run, drawn from its seed.
 //!
 //! Each seed picks its own few kinds of faults and how many of them (swarm testing: Groce and others, 2012): a run in
-//! which everything fails at once hides what needs one thing to go right. Faults strike when a number of operations has
-//! been asked for, so that they land in the middle of the work however long that takes.
+//! which everything fails at once hides what needs one thing to go right. Faults are injected when a number of
+//! operations has been asked for, so that they land in the middle of the work however long that takes.
 //!
 //! A fault ends by itself, or at the latest when the run heals everything for its closing checks.
 
@@ -24,8 +24,8 @@ pub enum Fault {
         /// How long it is off.
         for_ns: u64,
     },
-    /// The node of the coordinator loses power, whichever that is by then. Plans do not draw it: it strikes others than
-    /// the victims.
+    /// The node of the coordinator loses power, whichever that is by then. Plans do not draw it: it is injected into
+    /// others than the victims.
     CoordinatorPowerCut {
         /// How long it is off.
         for_ns: u64,
@@ -291,7 +291,7 @@ const KINDS: [Kind; 15] = [
     Kind::Move,
 ];
 
-/// A fault and when it strikes.
+/// A fault and when it is injected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// When so many operations have been asked for ...
@@ -336,7 +336,8 @@ impl Plan {
         if kinds.is_empty() {
             kinds.push(*random.pick(&KINDS));
         }
-        // Faults that evict strike as many nodes as can be spared. A few runs spare nothing, and expect writes to wait.
+        // Faults that evict are injected into as many nodes as can be spared. A few runs spare nothing, and expect
+        // writes to wait.
         let victims_count = if random.percent(8) {
             limits.nodes
         } else {
@@ -368,8 +369,8 @@ impl Plan {
         Plan { steps, victims }
     }
 
-    /// More of what concerns hosts with several paths: connections of theirs that break, planned moves, gateways that stand
-    /// still for about as long as such hosts wait.
+    /// More of what concerns hosts with several paths: connections of theirs that break, planned moves, gateways that
+    /// stand still for about as long as such hosts wait.
     pub fn add_for_shared(&mut self, random: &mut Random, limits: Limits) {
         let kinds = [random.percent(50), random.percent(50), random.percent(40)];
         for _ in 0..random.within(1, 8) {
@@ -411,8 +412,8 @@ impl Plan {
         self.steps.sort_by_key(|step| step.after_operations);
     }
 
-    /// More of what machines do: single cores and whole hosts that stand still, disks and single operations that hang, disks
-    /// that cannot be read for a while, a metadata service that is full. `paused`: clocks may not show it.
+    /// More of what machines do: single cores and whole hosts that stand still, disks and single operations that hang,
+    /// disks that cannot be read for a while, a metadata service that is full. `paused`: clocks may not show it.
     pub fn add_of_machines(&mut self, random: &mut Random, limits: Limits, paused: bool) {
         let kinds: Vec<u64> = (0..5).filter(|_| random.percent(40)).collect();
         if kinds.is_empty() || self.steps.is_empty() {
@@ -422,7 +423,7 @@ impl Plan {
         for _ in 0..random.within(1, 5) {
             let any = random.below(limits.nodes as u64) as usize;
             let victim = self.victims.first().copied();
-            // As in other plans: what may cost a place strikes those that can be spared.
+            // As in other plans: what may cost a place is injected into those that can be spared.
             let long = limits.eviction_ns * random.within(2, 12) / 2;
             let (node, for_ns) = match victim {
                 Some(victim) if random.percent(60) => (victim, long),
@@ -460,8 +461,8 @@ impl Plan {
         self.steps.sort_by_key(|step| step.after_operations);
     }
 
-    /// More of what concerns hosts with connections: their links to gateways, gateways that are cut off from everybody, planned
-    /// moves.
+    /// More of what concerns hosts with connections: their links to gateways, gateways that are cut off from everybody,
+    /// planned moves.
     pub fn add_for_fronts(&mut self, random: &mut Random, limits: Limits) {
         let kinds = [
             random.percent(50),
@@ -536,7 +537,7 @@ fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limit
     } else {
         Some(*random.pick(victims))
     };
-    // Long enough to be evicted for, or too short for it; the latter may strike anybody.
+    // Long enough to be evicted for, or too short for it; the latter may hit anybody.
     let (node, for_ns) = match victim {
         Some(victim) if random.percent(60) => (victim, limits.eviction_ns * random.within(2, 6) / 2),
         _ => (any, random.within(MS, limits.eviction_ns / 3)),
@@ -589,7 +590,7 @@ fn draw_fault(random: &mut Random, kind: Kind, victims: &[Member], limits: Limit
             for_ns: short_ns,
         },
         Kind::StalledDisk => Fault::StalledDisk { node, for_ns },
-        // These cost a store its place, so they strike only whom the cluster can spare.
+        // These cost a store its place, so they are injected only into whom the cluster can spare.
         Kind::DiskErrors => match victim {
             Some(node) => Fault::DiskErrors {
                 node,

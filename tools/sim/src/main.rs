@@ -1,4 +1,4 @@
-//! `amita-sim`: runs the simulated cluster over many seeds, replays one, plays the named scenarios.
+//! `amita-sim`: runs the simulated cluster over many seeds, replays one, runs the named scenarios.
 
 use amita_sim::campaign::{MAX_FAILURES, Run, Summary, run_all, run_caught};
 use amita_sim::{cluster, excuse, mutants, paths, scale, scenarios, solo};
@@ -192,7 +192,7 @@ fn main() -> ExitCode {
             ["scenarios"] => {
                 let seeds = arguments.seeds.as_deref().map(str::parse).transpose();
                 let seeds = seeds.map_err(|_| "--seeds needs a number here".to_owned())?;
-                Ok(scenarios::play_all(
+                Ok(scenarios::judge_all(
                     arguments.only.as_deref(),
                     seeds,
                     arguments.most,

@@ -16,20 +16,20 @@ use crate::solo;
 
 /// Where a mutant is let loose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum Simulation {
     /// A store on its own.
     Store,
     /// A cluster.
     Cluster,
 }
 
-impl Ground {
+impl Simulation {
     /// As the option `--profile` has it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Ground::Store => "store",
-            Ground::Cluster => "cluster",
+            Simulation::Store => "store",
+            Simulation::Cluster => "cluster",
         }
     }
 }
@@ -42,11 +42,11 @@ pub struct Mutant {
     /// The rule that it breaks; `I`: one that needs no number, such as that an answer means durable.
     pub rule: &'static str,
     /// Where it is let loose.
-    pub ground: Ground,
+    pub simulation: Simulation,
     /// Switches the rule off.
     pub plant: fn(&mut Plants),
-    /// Seeds that found it when they were last looked for. They belong to a version of the code. None: it takes many, and is
-    /// left to the long search.
+    /// Seeds that found it when they were last looked for. They belong to a version of the code. None: it takes many,
+    /// and is left to the long search.
     pub known: &'static [u64],
 }
 
@@ -67,12 +67,12 @@ impl Mutant {
     pub fn run(&self, seed: u64, trace: bool) -> Run {
         let mut plants = Plants::default();
         (self.plant)(&mut plants);
-        match self.ground {
-            Ground::Store => {
+        match self.simulation {
+            Simulation::Store => {
                 let profile = solo::Profile::draw(&mut Random::new(seed).fork(1));
                 solo::run_with(seed, profile, plants.store)
             }
-            Ground::Cluster => run_setup(
+            Simulation::Cluster => run_setup(
                 Setup {
                     plants,
                     ..Setup::draw(seed)
@@ -132,13 +132,16 @@ pub fn search_all(only: Option<&str>, most: u64, quick: bool, jobs: usize) -> bo
         count += 1;
         let known = if quick { mutant.try_known(jobs) } else { None };
         let found = known.or_else(|| mutant.search(most, jobs));
-        let (name, rule, ground) = (mutant.name, mutant.rule, mutant.ground.name());
+        let (name, rule, simulation) = (mutant.name, mutant.rule, mutant.simulation.name());
         match found {
             Some(Found { seed, tried, why }) => {
-                println!("{name:<26}{rule:<6}{ground:<9}{tried:>7}{seed:>9}  {}", shorten(&why));
+                println!(
+                    "{name:<26}{rule:<6}{simulation:<9}{tried:>7}{seed:>9}  {}",
+                    shorten(&why)
+                );
             }
             None => {
-                println!("{name:<26}{rule:<6}{ground:<9}{most:>7}        -  NOT FOUND");
+                println!("{name:<26}{rule:<6}{simulation:<9}{most:>7}        -  NOT FOUND");
                 found_all = false;
             }
         }

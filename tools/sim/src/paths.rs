@@ -90,7 +90,7 @@ pub const CLUSTER: &[&str] = &[
     "sync.mended",
     "sync.mended_blocks",
     "sync.mend_restarts",
-    // Mischief inside the code.
+    // Buggify inside the code.
     "buggify.store_busy",
     "buggify.small_batch",
     "buggify.one_batch",

@@ -1,23 +1,23 @@
 //! The histories of `docs/protocol.md`, by the number of their rule.
 //!
 //! Each is a kind of run that steers towards one interleaving, and a rule of the product that makes it harmless. It is
-//! played over a number of seeds twice: as the product is, where every seed must hold, and with the rule switched off
+//! run over a number of seeds twice: as the product is, where every seed must hold, and with the rule switched off
 //! (feature `planted`), where some seed must fail. So each shows that the rule is needed, that the simulator meets the
 //! interleaving, and that the checkers see it.
 
-mod cluster_plays;
-mod machine_plays;
+mod cluster;
+mod machines;
 mod resync;
-mod store_plays;
+mod store;
 
 use crate::campaign::{Run, Summary, run_all};
 use crate::cluster::{Plants, Setup, run_setup};
 use crate::solo;
 use std::fmt;
 
-/// How a scenario is played.
+/// What a scenario runs.
 #[derive(Clone, Copy)]
-pub enum Play {
+pub enum Runs {
     /// A store on its own.
     Store(fn(u64) -> solo::Profile),
     /// A cluster.
@@ -31,13 +31,13 @@ pub struct Scenario {
     pub name: &'static str,
     /// What happens, and what would go wrong.
     pub story: &'static str,
-    /// How it is played.
-    pub play: Play,
+    /// What it runs.
+    pub runs: Runs,
     /// What is wrong with the world in it, besides its faults; empty in most.
     pub hostile: fn(&mut Plants),
     /// Switches its rule off; none where there is no such switch.
     pub broken: Option<fn(&mut Plants)>,
-    /// Seeds that are played.
+    /// Seeds that are run.
     pub seeds: u64,
 }
 
@@ -63,7 +63,7 @@ impl Verdict {
 }
 
 impl Scenario {
-    /// Plays one seed.
+    /// Runs one seed.
     #[must_use]
     pub fn run(&self, seed: u64, broken: bool, trace: bool) -> Run {
         let mut plants = Plants::default();
@@ -71,15 +71,15 @@ impl Scenario {
         if let Some(switch_off) = self.broken.filter(|_| broken) {
             switch_off(&mut plants);
         }
-        match self.play {
-            Play::Store(profile) => solo::run_with(seed, profile(seed), plants.store),
-            Play::Cluster(setup) => run_setup(Setup { plants, ..setup(seed) }, trace),
+        match self.runs {
+            Runs::Store(profile) => solo::run_with(seed, profile(seed), plants.store),
+            Runs::Cluster(setup) => run_setup(Setup { plants, ..setup(seed) }, trace),
         }
     }
 
-    /// Plays all seeds, with the rule (but no more than `most` so) and without.
+    /// Runs all seeds, with the rule (but no more than `most` so) and without.
     #[must_use]
-    pub fn play(&self, seeds: u64, most: u64, jobs: usize) -> Verdict {
+    pub fn judge(&self, seeds: u64, most: u64, jobs: usize) -> Verdict {
         let held = 0..seeds.min(most);
         let with_rule = run_all(held, None, jobs, 3, |seed| self.run(seed, false, false), |_| {});
         let switch = self.broken.is_some() && cfg!(feature = "planted");
@@ -97,39 +97,39 @@ impl fmt::Debug for Scenario {
     }
 }
 
-/// Rules whose history cannot be played, and why.
+/// Rules whose history cannot be run, and why.
 pub const NOT_YET: &[(&str, &str)] = &[
     ("R11", "sequencers take no snapshots in this version"),
     (
         "D8",
-        "sequencers make no clones in this version; the store's own model test plays them",
+        "sequencers make no clones in this version; the store's own model test makes them",
     ),
 ];
 
 /// All of them.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    let mut all = store_plays::all();
-    all.extend(cluster_plays::all());
-    all.extend(machine_plays::all());
+    let mut all = store::all();
+    all.extend(cluster::all());
+    all.extend(machines::all());
     all.extend(resync::all());
     all.sort_by_key(|scenario| scenario.name);
     all
 }
 
-/// Plays all whose name contains `only`, with their rules no more than `most` seeds of each, and prints how they went; false
-/// when one did not hold.
-pub fn play_all(only: Option<&str>, seeds: Option<u64>, most: u64, jobs: usize) -> bool {
+/// Runs all whose name contains `only`, with their rules no more than `most` seeds of each, and prints how they went;
+/// false when one did not hold.
+pub fn judge_all(only: Option<&str>, seeds: Option<u64>, most: u64, jobs: usize) -> bool {
     let mut good = true;
     for (rule, why) in NOT_YET {
-        println!("{rule}: not played: {why}");
+        println!("{rule}: not run: {why}");
     }
     for scenario in all() {
         if only.is_some_and(|only| !scenario.name.contains(only)) {
             continue;
         }
         let seeds = seeds.unwrap_or(scenario.seeds);
-        let verdict = scenario.play(seeds, most, jobs);
+        let verdict = scenario.judge(seeds, most, jobs);
         println!("{}", scenario.name);
         println!("  {}", scenario.story);
         match verdict.with_rule.failures.first() {

@@ -147,7 +147,7 @@ pub fn run(seed: u64) -> Run {
 #[must_use]
 pub fn run_with(seed: u64, profile: Profile, planted: Plants) -> Run {
     let mut solo = Solo::new(seed, profile, planted);
-    let failure = solo.play().err();
+    let failure = solo.run().err();
     for (fault, times) in solo.world.coverage() {
         solo.coverage.add(fault, times);
     }
@@ -203,7 +203,7 @@ impl Solo {
         }
     }
 
-    fn play(&mut self) -> Result<(), String> {
+    fn run(&mut self) -> Result<(), String> {
         for life in 0..=self.profile.lives {
             let last = life == self.profile.lives;
             match self.live(last) {

@@ -1,5 +1,5 @@
-//! One cycle: a volume of its own, clients that fight for a few of its blocks, faults as planned; then everything heals,
-//! every block is read through every gateway, and what all of them saw must have one order.
+//! One cycle: a volume of its own, clients that fight for a few of its blocks, faults as planned; then everything
+//! heals, every block is read through every gateway, and what all of them saw must have one order.
 
 use crate::clients::{Crowd, Recorder};
 use crate::plan::{Fault, Plan, Protocol};
@@ -34,9 +34,9 @@ fn fio_job(world: &World, volume: &str, node: usize, seed: u64) -> Job {
 }
 
 /// Carries the plan out, while clients work.
-fn strike(world: &mut World, plan: &Plan, volume: &str, crowd: &Crowd) {
+fn inject(world: &mut World, plan: &Plan, volume: &str, crowd: &Crowd) {
     let started = Instant::now();
-    let mut next = plan.strikes.iter().peekable();
+    let mut next = plan.injections.iter().peekable();
     let mut lasting: Vec<(Duration, Fault)> = Vec::new();
     while started.elapsed() < plan.length {
         let now = started.elapsed();
@@ -45,15 +45,15 @@ fn strike(world: &mut World, plan: &Plan, volume: &str, crowd: &Crowd) {
         for (_, fault) in over {
             world.finish(fault);
         }
-        while let Some(strike) = next.next_if(|strike| strike.at <= now) {
-            if let Fault::Move(gateway) = strike.fault {
+        while let Some(injection) = next.next_if(|injection| injection.at <= now) {
+            if let Fault::Move(gateway) = injection.fault {
                 match plan.protocol {
                     Protocol::Nbd => crowd.turn_to(gateway),
                     Protocol::Nvme => world.ask_to_move(volume, gateway),
                 }
             }
-            let fault = world.begin(strike.fault);
-            lasting.push((strike.at + strike.length, fault));
+            let fault = world.begin(injection.fault);
+            lasting.push((injection.at + injection.length, fault));
         }
         std::thread::sleep(STEP);
     }
@@ -84,7 +84,7 @@ pub fn judge_again(world: &World, seen: &Seen) {
 }
 
 /// Plays one cycle on a cluster that is well, until it is well again. Panics with what is wrong.
-pub fn play(world: &mut World, number: u32, plan: &Plan) -> Seen {
+pub fn run(world: &mut World, number: u32, plan: &Plan) -> Seen {
     let volume = format!("v{number}");
     world.make_volume(&volume, VOLUME);
     let gateways = world.gateways();
@@ -101,7 +101,7 @@ pub fn play(world: &mut World, number: u32, plan: &Plan) -> Seen {
             Crowd::start_hosts(&recorder, &world.portals(), &subsystem, plan.seed)
         }
     };
-    strike(world, plan, &volume, &crowd);
+    inject(world, plan, &volume, &crowd);
     crowd.finish();
 
     world.heal(&plan.poisons());
@@ -137,7 +137,7 @@ pub fn play(world: &mut World, number: u32, plan: &Plan) -> Seen {
         recorder.errors(),
         healed_after.as_secs_f64(),
         whole_after.as_secs_f64(),
-        world.struck()
+        world.injected()
     );
     Seen { volume, recorder }
 }

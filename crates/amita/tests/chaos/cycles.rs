@@ -21,7 +21,7 @@ const SHARED: usize = 10;
 
 /// Plays the cycles of these seeds: those with failing disks on one cluster, the others on another. After each cycle
 /// every group must come to have all of its copies again, and the next one begins.
-fn play(seeds: &[u64], longest: impl Fn(u64) -> Duration) {
+fn run(seeds: &[u64], longest: impl Fn(u64) -> Duration) {
     let started = Instant::now();
     let plans: Vec<Plan> = seeds
         .iter()
@@ -52,7 +52,7 @@ fn share(plans: &[&Plan], disks: bool) -> u64 {
     let mut before = None;
     for (number, plan) in plans.iter().enumerate() {
         println!("cycle {plan}\n  alone: AMITA_CHAOS_SEED={}", plan.seed);
-        let seen = cycle::play(&mut world, number as u32 + 1, plan);
+        let seen = cycle::run(&mut world, number as u32 + 1, plan);
         done += seen.done();
         // What an earlier cycle has written stays as it is through the next one's faults.
         if let Some(before) = before.replace(seen) {
@@ -64,7 +64,7 @@ fn share(plans: &[&Plan], disks: bool) -> u64 {
 }
 
 fn in_test(seeds: std::ops::Range<u64>) {
-    play(&seeds.collect::<Vec<_>>(), |_| LONGEST);
+    run(&seeds.collect::<Vec<_>>(), |_| LONGEST);
 }
 
 // Twenty cycles, in four tests so that each is a room of its own for who looks at a failure.
@@ -96,12 +96,12 @@ fn number(name: &str) -> Option<u64> {
 
 /// One cycle again, or `AMITA_CHAOS_CYCLES` of them from `AMITA_CHAOS_SEED` on.
 #[test]
-#[ignore = "plays what AMITA_CHAOS_SEED says"]
+#[ignore = "runs what AMITA_CHAOS_SEED says"]
 fn replay() {
     let first = number("AMITA_CHAOS_SEED").expect("AMITA_CHAOS_SEED says which seed");
     let count = number("AMITA_CHAOS_CYCLES").unwrap_or(1);
     let seeds: Vec<u64> = (first..first + count).collect();
-    seeds.chunks(SHARED).for_each(|some| play(some, long_sometimes));
+    seeds.chunks(SHARED).for_each(|some| run(some, long_sometimes));
 }
 
 fn long_sometimes(seed: u64) -> Duration {
@@ -129,7 +129,7 @@ fn soak() {
     let seeds: Vec<u64> = (first..first + count).collect();
     for some in seeds.chunks(SHARED) {
         if started.elapsed() < seconds {
-            play(some, long_sometimes);
+            run(some, long_sometimes);
         }
     }
 }

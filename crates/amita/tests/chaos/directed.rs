@@ -1,7 +1,7 @@
 //! Faults one at a time, where what is right is more than that one order explains the answers.
 
 use crate::cycle;
-use crate::plan::{Fault, Plan, Protocol, Strike};
+use crate::plan::{Fault, Injection, Plan, Protocol};
 use crate::world::{PATIENCE, Shape, World, disks_missing};
 use amita_harness::fio::{self, Job};
 use amita_harness::nbd::{Ask, Client};
@@ -41,16 +41,16 @@ fn read(client: &mut Client, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A strike every `every`, `count` times.
+/// An injection every `every`, `count` times.
 fn again_and_again(seed: u64, fault: impl Fn(usize) -> Fault, every: Duration, length: Duration, count: usize) -> Plan {
-    let strikes = (0..count).map(|number| Strike {
+    let injections = (0..count).map(|number| Injection {
         at: Duration::from_millis(500) + every * number as u32,
         fault: fault(number),
         length,
     });
     Plan {
         seed,
-        strikes: strikes.collect(),
+        injections: injections.collect(),
         length: Duration::from_secs(1) + every * count as u32,
         protocol: Protocol::Nbd,
     }
@@ -133,32 +133,33 @@ fn over_nvme(plan: Plan) -> Plan {
     }
 }
 
-/// A gateway whose cores and lease go on, and whom neither its hosts nor the owner can reach, has what hosts had sent it:
-/// they repeat it elsewhere, and go on. When it is reached again it may not carry that out any more. (It is cut off for longer
-/// than its hosts wait, 2 s, and its links to the owner last, and for less than it would itself take to miss its hosts.)
+/// A gateway whose cores and lease go on, and whom neither its hosts nor the owner can reach, has what hosts had sent
+/// it: they repeat it elsewhere, and go on. When it is reached again it may not carry that out any more. (It is cut off
+/// for longer than its hosts wait, 2 s, and its links to the owner last, and for less than it would itself take to miss
+/// its hosts.)
 #[test]
 fn what_a_gateway_held_while_it_was_cut_off_is_not_carried_out_late() {
     let mut world = World::start(Shape::default(), 5);
     // Its peers reach it again before its hosts do, whose word that they have gone TCP sends later and later.
-    let strikes = (0..6).flat_map(|number| {
+    let injections = (0..6).flat_map(|number| {
         let (at, node) = (Duration::from_millis(500 + 5500 * number as u64), number % 3);
-        let strike = |fault, length| Strike {
+        let injection = |fault, length| Injection {
             at,
             fault,
             length: Duration::from_millis(length),
         };
         [
-            strike(Fault::Isolated(node), 2800),
-            strike(Fault::HostsHeld(node, true, true), 3900),
+            injection(Fault::Isolated(node), 2800),
+            injection(Fault::HostsHeld(node, true, true), 3900),
         ]
     });
     let plan = Plan {
         seed: 5,
-        strikes: strikes.collect(),
+        injections: injections.collect(),
         length: Duration::from_secs(34),
         protocol: Protocol::Nvme,
     };
-    cycle::play(&mut world, 1, &plan);
+    cycle::run(&mut world, 1, &plan);
     world.end(&[]);
 }
 
@@ -173,7 +174,7 @@ fn what_a_core_had_read_when_it_stood_still_is_not_carried_out_late() {
         Duration::from_millis(3500),
         3,
     );
-    cycle::play(&mut world, 1, &over_nvme(plan));
+    cycle::run(&mut world, 1, &over_nvme(plan));
     assert!(
         world.cores_stopped() > 0,
         "no core stood still: is tracing allowed here?"
@@ -191,9 +192,9 @@ fn links_cut_in_the_middle_of_frames_cost_no_place_in_sync() {
         Duration::ZERO,
         24,
     );
-    cycle::play(&mut world, 1, &plan);
-    // A link that breaks again and again is dialled again after a pause, at most 1 s; and one that is quiet is not in the
-    // middle of a frame.
+    cycle::run(&mut world, 1, &plan);
+    // A link that breaks again and again is dialled again after a pause, at most 1 s; and one that is quiet is not in
+    // the middle of a frame.
     let cut = world.links_cut();
     assert!(cut >= 6, "only {cut} links were cut in the middle of a frame");
     assert!(

@@ -1,5 +1,5 @@
-//! How long a fault is felt: one fault at a time strikes the owner's node or another one while a crowd works; then it ends
-//! and everything heals. Measured, not judged: a machine's figures are its own.
+//! How long a fault is felt: one fault at a time is injected into the owner's node or another one while a crowd works;
+//! then it ends and everything heals. Measured, not judged: a machine's figures are its own.
 
 use crate::clients::{Crowd, Recorder};
 use crate::plan::{Fault, Protocol};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const BEFORE: Duration = Duration::from_secs(1);
-/// A frozen node is noticed in 1.3 s, and a session's lease lapses after 5 s: what is struck for longer is out for good.
+/// A frozen node is noticed in 1.3 s, and a session's lease lapses after 5 s: what is hit for longer is out for good.
 const LENGTH: Duration = Duration::from_secs(4);
 const AFTER: Duration = Duration::from_secs(3);
 /// So often each; the longest counts.

@@ -1,8 +1,8 @@
-//! What goes wrong in a cycle, drawn from its seed. Each cycle picks its own few kinds of faults and strikes with them
+//! What goes wrong in a cycle, drawn from its seed. Each cycle picks its own few kinds of faults and injects those
 //! several times (swarm testing: Groce and others, 2012).
 //!
-//! A seed replays the plan and what the clients ask. It does not replay the machine: real processes meet at other moments
-//! each time.
+//! A seed replays the plan and what the clients ask. It does not replay the machine: real processes meet at other
+//! moments each time.
 
 use amita_sim::random::Random;
 use std::fmt;
@@ -76,7 +76,7 @@ impl Fault {
 
 /// One fault with its times, counted from the start of the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strike {
+pub struct Injection {
     pub at: Duration,
     pub fault: Fault,
     pub length: Duration,
@@ -88,7 +88,7 @@ pub struct Plan {
     /// All of it comes from this.
     pub seed: u64,
     /// In the order of their times.
-    pub strikes: Vec<Strike>,
+    pub injections: Vec<Injection>,
     /// How long clients work, until everything heals.
     pub length: Duration,
     /// What clients speak.
@@ -107,13 +107,13 @@ pub enum Protocol {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}, {:?}:", self.seed, self.protocol)?;
-        for strike in &self.strikes {
+        for injection in &self.injections {
             write!(
                 f,
                 " [{:.1} s: {:?} for {:.1} s]",
-                strike.at.as_secs_f64(),
-                strike.fault,
-                strike.length.as_secs_f64()
+                injection.at.as_secs_f64(),
+                injection.fault,
+                injection.length.as_secs_f64()
             )?;
         }
         Ok(())
@@ -172,7 +172,7 @@ const KINDS: [Kind; 22] = [
     Kind::Move,
 ];
 
-/// The longest time until the next strike, and from the last one to the healing.
+/// The longest time until the next injection, and from the last one to the healing.
 const REST_MS: (u64, u64) = (200, 1200);
 
 impl Plan {
@@ -180,13 +180,13 @@ impl Plan {
     pub fn draw(seed: u64, nodes: usize, longest: Duration) -> Plan {
         let mut random = Random::new(seed).fork(1);
         let kinds: Vec<Kind> = (0..random.within(1, 4)).map(|_| *random.pick(&KINDS)).collect();
-        // Most cycles strike what the pool can spare; some strike any node, and then writes may have to wait for it.
+        // Most cycles hit what the pool can spare; some hit any node, and then writes may have to wait for it.
         let any = random.percent(25);
         let victim = random.below(nodes as u64) as usize;
         let mut at = 500;
         let mut end = 0;
-        let mut strikes = Vec::new();
-        // Each kind strikes at least once.
+        let mut injections = Vec::new();
+        // Each kind is injected at least once.
         let count = random.within(kinds.len() as u64, kinds.len() as u64 + 2);
         for number in 0..count as usize {
             let kind = if number < kinds.len() {
@@ -234,10 +234,10 @@ impl Plan {
                 Kind::KillAll => 500,
                 _ => longest.as_millis() as u64,
             };
-            // Often short, so that what is detected by time-outs is struck before and behind them.
+            // Often short, so that what is detected by time-outs is hit before and behind them.
             let most = if random.percent(40) { most.min(400) } else { most };
             let length = ms(&mut random, most.min(50), most);
-            strikes.push(Strike {
+            injections.push(Injection {
                 at: Duration::from_millis(at),
                 fault,
                 length,
@@ -252,7 +252,7 @@ impl Plan {
         };
         Plan {
             seed,
-            strikes,
+            injections,
             length,
             protocol,
         }
@@ -260,15 +260,15 @@ impl Plan {
 
     /// Does it need disks that fail on command?
     pub fn needs_disks(&self) -> bool {
-        self.strikes.iter().any(|strike| strike.fault.needs_disk())
+        self.injections.iter().any(|injection| injection.fault.needs_disk())
     }
 
     /// May stores fail so that only a restart of their node brings them back?
     pub fn poisons(&self) -> Vec<Member> {
         let mut nodes: Vec<Member> = self
-            .strikes
+            .injections
             .iter()
-            .filter_map(|strike| match strike.fault {
+            .filter_map(|injection| match injection.fault {
                 Fault::DiskErrors(node, _) | Fault::DiskLost(node) | Fault::FullDisk(node) => Some(node),
                 _ => None,
             })

@@ -142,7 +142,8 @@ impl World {
         self.done(&["volume", "create", name, "--pool", POOL, "--size", size]);
     }
 
-    /// Makes the volume a namespace, of blocks of 512 bytes, of a subsystem that any host may use; the subsystem's name.
+    /// Makes the volume a namespace, of blocks of 512 bytes, of a subsystem that any host may use; the subsystem's
+    /// name.
     pub fn offer(&self, volume: &str) -> String {
         let made = self.done(&["subsystem", "create", volume, "--any-host", "--json"]);
         self.done(&["namespace", "add", volume, volume, "--block-size", "512"]);
@@ -425,8 +426,8 @@ impl World {
         format!("{} groups, among them\n{}", lines.len(), some.join("\n"))
     }
 
-    /// What has been struck so far, for a person to read.
-    pub fn struck(&self) -> String {
+    /// What has been injected so far, for a person to read.
+    pub fn injected(&self) -> String {
         let (mut cut, mut late, mut held) = (0, 0, 0);
         for proxy in self.proxies.iter().chain(self.hosts.iter().flatten()) {
             let counts = proxy.counts();

@@ -1,8 +1,8 @@
 //! The rows: one failure each, on a cluster of its own.
 
-use super::bed::{Bed, Wants};
-use crate::bed::Product;
+use super::testbed::{Testbed, Wants};
 use crate::report::Figures;
+use crate::testbed::Product;
 use amita_harness::faulty_disk::DiskFaults;
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::interrupt;
@@ -33,11 +33,11 @@ const VICTIM: usize = 2;
 /// # Errors
 /// When a cluster does not start, or writes do not go on. Never for a figure.
 pub fn table(steps: &mut Steps, product: &Product, figures: &mut Figures) -> Result<()> {
-    let mut row = |name: &str, wants: Wants, measure: &dyn Fn(Bed, &mut Figures) -> Result<()>| {
+    let mut row = |name: &str, wants: Wants, measure: &dyn Fn(Testbed, &mut Figures) -> Result<()>| {
         steps.step(name, || {
             // What this machine cannot do is left out and said; figures that were not measured are not shown.
-            match Bed::start(wants, product) {
-                Ok(bed) => measure(bed, figures),
+            match Testbed::start(wants, product) {
+                Ok(testbed) => measure(testbed, figures),
                 Err(why) if wants.disk => {
                     eprintln!("  {name} is not measured: {why}");
                     Ok(())
@@ -66,9 +66,9 @@ pub fn table(steps: &mut Steps, product: &Product, figures: &mut Figures) -> Res
     row("the coordinator's node crashes", plain, &coordinator)
 }
 
-fn crash(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let pause = bed.measure(GATEWAY, AFTER, |bed| {
-        bed.cluster.kill_node(VICTIM);
+fn crash(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let pause = testbed.measure(GATEWAY, AFTER, |testbed| {
+        testbed.cluster.kill_node(VICTIM);
         Ok(())
     })?;
     let seconds = pause.length.as_secs_f64();
@@ -82,11 +82,11 @@ fn crash(mut bed: Bed, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-fn freeze(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let pause = bed.measure(GATEWAY, AFTER, |bed| {
-        bed.cluster.freeze_node(VICTIM)?;
+fn freeze(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let pause = testbed.measure(GATEWAY, AFTER, |testbed| {
+        testbed.cluster.freeze_node(VICTIM)?;
         interrupt::sleep(FROZEN)?;
-        bed.cluster.thaw_node(VICTIM)
+        testbed.cluster.thaw_node(VICTIM)
     })?;
     let (label, seconds) = (
         "pause when a node freezes for 5 s and wakes",
@@ -97,16 +97,16 @@ fn freeze(mut bed: Bed, figures: &mut Figures) -> Result<()> {
 }
 
 /// The node was away, missed writes, and comes back: the longest gap until it is in sync again, and a little longer.
-fn returns(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let crashed = bed.measure(GATEWAY, AFTER, |bed| {
-        bed.cluster.kill_node(VICTIM);
+fn returns(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let crashed = testbed.measure(GATEWAY, AFTER, |testbed| {
+        testbed.cluster.kill_node(VICTIM);
         Ok(())
     })?;
     let mut whole = false;
-    let pause = bed.measure(GATEWAY, AFTER, |bed| {
-        bed.cluster.start_node(VICTIM)?;
-        bed.cluster.await_node(VICTIM)?;
-        whole = bed.observer.await_whole(SYNC)?;
+    let pause = testbed.measure(GATEWAY, AFTER, |testbed| {
+        testbed.cluster.start_node(VICTIM)?;
+        testbed.cluster.await_node(VICTIM)?;
+        whole = testbed.observer.await_whole(SYNC)?;
         Ok(())
     })?;
     if !whole {
@@ -122,9 +122,9 @@ fn returns(mut bed: Bed, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-fn disk_loss(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let pause = bed.measure(GATEWAY, AFTER, |bed| {
-        set_disk(bed, DiskFaults::lost());
+fn disk_loss(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let pause = testbed.measure(GATEWAY, AFTER, |testbed| {
+        set_disk(testbed, DiskFaults::lost());
         Ok(())
     })?;
     let (label, seconds) = ("pause when a disk fails every operation", pause.length.as_secs_f64());
@@ -132,13 +132,13 @@ fn disk_loss(mut bed: Bed, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-fn slow_disk(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let pause = bed.measure(GATEWAY, AFTER, |bed| {
+fn slow_disk(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let pause = testbed.measure(GATEWAY, AFTER, |testbed| {
         let slow = DiskFaults {
             delay: SLOW,
             ..DiskFaults::default()
         };
-        set_disk(bed, slow);
+        set_disk(testbed, slow);
         Ok(())
     })?;
     let (label, seconds) = ("pause when a disk is 50 times slower", pause.length.as_secs_f64());
@@ -146,19 +146,19 @@ fn slow_disk(mut bed: Bed, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-fn set_disk(bed: &Bed, faults: DiskFaults) {
-    if let Some(disk) = bed.disk() {
+fn set_disk(testbed: &Testbed, faults: DiskFaults) {
+    if let Some(disk) = testbed.disk() {
         disk.set(faults);
     }
 }
 
-fn metadata(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let pause = bed.measure(GATEWAY, AFTER, |bed| {
-        bed.kill_metadata();
+fn metadata(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let pause = testbed.measure(GATEWAY, AFTER, |testbed| {
+        testbed.kill_metadata();
         interrupt::sleep(AWAY)?;
-        bed.start_metadata()
+        testbed.start_metadata()
     })?;
-    let label = format!("pause when {} is killed and restarted", bed.metadata());
+    let label = format!("pause when {} is killed and restarted", testbed.metadata());
     let target = RETURN_SECONDS + pause.usual.as_secs_f64();
     let seconds = pause.length.as_secs_f64();
     figures.at_most("pause.metadata_restart_s", &label, seconds, "s", target);
@@ -167,18 +167,18 @@ fn metadata(mut bed: Bed, figures: &mut Figures) -> Result<()> {
 
 /// The node that dies runs the coordinator as well: nobody is there to tell that it is dead, and the probe's gateway
 /// makes the eviction itself (R12).
-fn coordinator(mut bed: Bed, figures: &mut Figures) -> Result<()> {
-    let elected = bed.observer.coordinator()?;
+fn coordinator(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let elected = testbed.observer.coordinator()?;
     let mut victim = None;
-    for (index, node) in bed.cluster.nodes().iter().enumerate() {
-        if Some(bed.observer.node(&node.name)?) == elected {
+    for (index, node) in testbed.cluster.nodes().iter().enumerate() {
+        if Some(testbed.observer.node(&node.name)?) == elected {
             victim = Some(index);
         }
     }
     let victim = victim.ok_or_else(|| Failure::new("no node is the coordinator"))?;
     let gateway = usize::from(victim == 0);
-    let pause = bed.measure(gateway, AFTER, |bed| {
-        bed.cluster.kill_node(victim);
+    let pause = testbed.measure(gateway, AFTER, |testbed| {
+        testbed.cluster.kill_node(victim);
         Ok(())
     })?;
     let (label, seconds) = ("pause when the coordinator's node crashes", pause.length.as_secs_f64());

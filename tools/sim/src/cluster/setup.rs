@@ -206,9 +206,10 @@ pub struct Setup {
     pub coordinator_lag: Duration,
     /// What nodes are told: time-outs, limits, windows.
     pub settings: Settings,
-    /// Mischief inside the product's code, drawn from this seed; none: none.
+    /// Buggify inside the product's code, drawn from this seed; none: none.
     pub buggify: Option<u64>,
-    /// So often of a thousand what one core has for another is held back, and for so long at most; none: as `buggify` draws.
+    /// So often of a thousand what one core has for another is held back, and for so long at most; none: as `buggify`
+    /// draws.
     pub slow_mail: Option<(u64, Duration)>,
     /// The work is cut short after so long (in virtual time).
     pub work: Duration,
@@ -322,7 +323,8 @@ impl Setup {
         };
         let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
         let is_nvme = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
-        // A gateway does not notice that an NBD client is gone which it never hears of again, and keeps its volume: those links stay.
+        // A gateway does not notice that an NBD client is gone which it never hears of again, and keeps its volume:
+        // those links stay.
         if is_nvme {
             plan.add_for_fronts(&mut fronts, limits);
         }

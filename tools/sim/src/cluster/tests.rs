@@ -64,20 +64,21 @@ mod pause {
         setup
     }
 
-    /// From the first fault to the acknowledgement of the first write that was asked for after it; and whether any store left.
+    /// From the first fault to the acknowledgement of the first write that was asked for after it; and whether any
+    /// store left.
     fn first_write_after(setup: Setup) -> (Duration, u64) {
         let seed = setup.seed;
         let mut cluster = Cluster::new(setup, false);
-        cluster.play().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        let (struck, _) = cluster.struck[0];
+        cluster.run().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let (injected, _) = cluster.injected[0];
         let writes =
             cluster.history.operations().iter().filter(|operation| {
-                matches!(operation.kind, Kind::Write | Kind::Clear) && operation.invoked.1 >= struck
+                matches!(operation.kind, Kind::Write | Kind::Clear) && operation.invoked.1 >= injected
             });
         let acknowledged = writes.filter_map(|operation| operation.completed).map(|(_, at)| at);
         let first = acknowledged.min().expect("some write was acknowledged");
         let evicted = cluster.finish(None).coverage.count("run.evicted");
-        (first.since(struck), evicted)
+        (first.since(injected), evicted)
     }
 
     /// The longest of many seeds.
@@ -159,8 +160,8 @@ mod pause {
             setup.work = Duration::from_secs(1200);
             setup.expect_no_eviction = true;
             let mut cluster = Cluster::new(setup, false);
-            cluster.play().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-            assert_eq!(cluster.struck.len(), blinks as usize, "seed {seed}");
+            cluster.run().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            assert_eq!(cluster.injected.len(), blinks as usize, "seed {seed}");
             lived += cluster.world.now().since(Time::default());
             let coverage = cluster.finish(None).coverage;
             assert_eq!(coverage.count("run.work_cut_short"), 0, "seed {seed}");

@@ -42,7 +42,7 @@ fn without_a_cause_nothing_is_let_pass() {
 #[test]
 fn a_cause_explains_what_is_in_its_time_and_of_its_nodes() {
     let mut ledger = Ledger::new(false, Duration::ZERO);
-    ledger.struck(
+    ledger.injected(
         Time(100 * SECOND),
         &Fault::Freeze {
             node: 2,
@@ -74,7 +74,7 @@ fn a_volume_is_lost_to_somebody() {
 #[test]
 fn what_heals_is_no_cause_any_more_and_what_rots_stays_one() {
     let mut ledger = Ledger::new(false, Duration::ZERO);
-    ledger.struck(Time(0), &Fault::MetadataAway { for_ns: 3600 * SECOND });
+    ledger.injected(Time(0), &Fault::MetadataAway { for_ns: 3600 * SECOND });
     ledger.rotted(Time(0), 1);
     ledger.healed(Time(10 * SECOND));
     let at = 100 * SECOND;

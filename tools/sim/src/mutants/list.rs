@@ -1,6 +1,6 @@
 //! The mutants, by their rule.
 
-use super::{Ground, Mutant};
+use super::{Mutant, Simulation};
 use crate::cluster::Plants;
 use crate::scenarios::plant;
 #[cfg(feature = "planted")]
@@ -10,7 +10,7 @@ const fn store(name: &'static str, rule: &'static str, plant: fn(&mut Plants), k
     Mutant {
         name,
         rule,
-        ground: Ground::Store,
+        simulation: Simulation::Store,
         plant,
         known,
     }
@@ -20,7 +20,7 @@ const fn cluster(name: &'static str, rule: &'static str, plant: fn(&mut Plants),
     Mutant {
         name,
         rule,
-        ground: Ground::Cluster,
+        simulation: Simulation::Cluster,
         plant,
         known,
     }

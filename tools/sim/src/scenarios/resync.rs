@@ -1,12 +1,12 @@
 //! Histories of members that are brought up to date.
 
-use super::cluster_plays::{MS, hot, plan, random};
-use super::{Play, Scenario, plant};
+use super::cluster::{MS, hot, plan, random};
+use super::{Runs, Scenario, plant};
 use crate::cluster::{Setup, patience};
 use crate::faults::Fault;
 
-/// A member is gone for long enough to be evicted, and comes back by a slow network, while clients write parts of blocks all
-/// over a small volume: what it is sent meets what it lacks.
+/// A member is gone for long enough to be evicted, and comes back by a slow network, while clients write parts of
+/// blocks all over a small volume: what it is sent meets what it lacks.
 fn slow_return(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = hot(seed);
@@ -66,10 +66,10 @@ fn relay(seed: u64) -> Setup {
 
 /// The histories of members that are brought up to date.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, play, seeds, broken| Scenario {
+    let scenario = |name, story, setup, seeds, broken| Scenario {
         name,
         story,
-        play: Play::Cluster(play),
+        runs: Runs::Cluster(setup),
         hostile: |_| {},
         broken: Some(broken),
         seeds,

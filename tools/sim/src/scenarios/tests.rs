@@ -23,7 +23,7 @@ fn another_coordinator_follows_one_that_died() {
         .find(|scenario| scenario.name.ends_with("the coordinator's node dies"))
         .expect("it is listed");
     let seeds = 10;
-    let coverage = scenario.play(seeds, seeds, 1).with_rule.coverage;
+    let coverage = scenario.judge(seeds, seeds, 1).with_rule.coverage;
     assert!(coverage.count("coordinator.elected") >= 2 * seeds, "{coverage}");
     assert!(coverage.count("coordinator.evicted") > seeds, "{coverage}");
 }
@@ -36,14 +36,14 @@ fn a_slow_store_is_found_and_leaves() {
         .find(|scenario| scenario.name.ends_with("that is slow leaves, and comes back"))
         .expect("it is listed");
     let seeds = 4;
-    let verdict = scenario.play(seeds, seeds, 2);
+    let verdict = scenario.judge(seeds, seeds, 2);
     assert!(verdict.holds(), "{verdict:#?}");
     let coverage = verdict.with_rule.coverage;
     assert!(coverage.count("node.slow_store") >= seeds, "{coverage}");
     assert!(coverage.count("coordinator.evicted_slow") > 0, "{coverage}");
 }
 
-/// Every scenario, for a few seeds; `amita-sim scenarios`, which `make test` runs, plays all of them, and each with its
+/// Every scenario, for a few seeds; `amita-sim scenarios`, which `make test` runs, has all of them, and each with its
 /// rule switched off.
 #[test]
 fn every_scenario_holds() {

@@ -103,7 +103,7 @@ impl Backing {
 
 /// The running cluster with its volumes.
 #[derive(Debug)]
-pub struct Bed {
+pub struct Testbed {
     /// The cluster. It goes before the folders do.
     pub cluster: Cluster,
     /// Its folders.
@@ -114,12 +114,12 @@ pub struct Bed {
     cpus: Vec<usize>,
 }
 
-impl Bed {
+impl Testbed {
     /// Starts it: `volumes` of `volume_bytes`, on stores that hold two times as much as is written.
     ///
     /// # Errors
     /// When something does not start.
-    pub fn start(scratch: Scratch, backing: &Backing, bytes: u64, volumes: u32, product: &Product) -> Result<Bed> {
+    pub fn start(scratch: Scratch, backing: &Backing, bytes: u64, volumes: u32, product: &Product) -> Result<Testbed> {
         let config = three_nodes(&scratch, store_bytes(bytes), Metadata::Embedded, product);
         let mut cluster = Cluster::without_nodes(config)?;
         for node in 0..NODES {
@@ -132,15 +132,15 @@ impl Bed {
             }
         }
         cluster.start_nodes()?;
-        let mut bed = Bed {
+        let mut testbed = Testbed {
             cluster,
             scratch,
             volumes: Vec::new(),
             devices: !backing.devices.is_empty(),
             cpus: amita_reactor::core::allowed_cpus(),
         };
-        bed.make_volumes(volumes, bytes)?;
-        Ok(bed)
+        testbed.make_volumes(volumes, bytes)?;
+        Ok(testbed)
     }
 
     fn make_volumes(&mut self, count: u32, bytes: u64) -> Result<()> {
@@ -175,7 +175,7 @@ impl Bed {
         bytes: u64,
         product: &Product,
         join: impl FnOnce(&Cluster, &Path) -> Result<T>,
-    ) -> Result<(Bed, T)> {
+    ) -> Result<(Testbed, T)> {
         let mut config = three_nodes(&scratch, store_bytes(bytes), Metadata::Embedded, product);
         config.nodes = NODES - 1;
         let cluster = Cluster::start(config)?;
@@ -183,15 +183,15 @@ impl Bed {
         format(&cluster, &store, Some(store_bytes(bytes)))?;
         let joined = join(&cluster, &store)?;
         await_stores(&cluster)?;
-        let mut bed = Bed {
+        let mut testbed = Testbed {
             cluster,
             scratch,
             volumes: Vec::new(),
             devices: false,
             cpus: amita_reactor::core::allowed_cpus(),
         };
-        bed.make_volumes(1, bytes)?;
-        Ok((bed, joined))
+        testbed.make_volumes(1, bytes)?;
+        Ok((testbed, joined))
     }
 
     /// The processes of the cluster, by the names that tables call them.

@@ -1,9 +1,9 @@
 //! The cluster as what cases are run on.
 
-use crate::bed::{Bed, Stores};
 use crate::case::Case;
 use crate::client::{Clients, Running};
-use crate::measure::Ground;
+use crate::measure::SystemUnderTest;
+use crate::testbed::{Stores, Testbed};
 use crate::usage::Watched;
 use amita_terminal::error::Result;
 use std::time::Duration;
@@ -13,17 +13,17 @@ pub struct Site {
     // The clients end first: they belong to the cluster.
     clients: Clients,
     /// The cluster.
-    pub bed: Bed,
+    pub testbed: Testbed,
     size_bytes: u64,
 }
 
 impl Site {
     /// `size_bytes` are worked on in all: several volumes share them.
     #[must_use]
-    pub fn new(bed: Bed, clients: Clients, size_bytes: u64) -> Site {
+    pub fn new(testbed: Testbed, clients: Clients, size_bytes: u64) -> Site {
         Site {
             clients,
-            bed,
+            testbed,
             size_bytes,
         }
     }
@@ -35,9 +35,9 @@ impl Site {
 
     /// The cluster, when the clients are not needed any more.
     #[must_use]
-    pub fn into_bed(self) -> Bed {
+    pub fn into_testbed(self) -> Testbed {
         drop(self.clients);
-        self.bed
+        self.testbed
     }
 
     /// Bytes of each volume that a case works on: whole blocks of any size.
@@ -48,22 +48,22 @@ impl Site {
     }
 }
 
-impl Ground for Site {
+impl SystemUnderTest for Site {
     fn watched(&self) -> Vec<Watched> {
-        self.bed.watched()
+        self.testbed.watched()
     }
 
     fn stores(&self) -> Option<Stores> {
-        Some(self.bed.stores())
+        Some(self.testbed.stores())
     }
 
     fn ready(&mut self, case: &Case) -> Result<()> {
         let region = self.region_bytes(case);
-        self.clients.ready(&self.bed, case, region)
+        self.clients.ready(&self.testbed, case, region)
     }
 
     fn start(&mut self, case: &Case, time: Duration) -> Result<Running<'_>> {
         let region = self.region_bytes(case);
-        self.clients.start(&self.bed, case, region, time)
+        self.clients.start(&self.testbed, case, region, time)
     }
 }

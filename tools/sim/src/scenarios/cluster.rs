@@ -1,6 +1,6 @@
 //! Histories of a cluster.
 
-use super::{Play, Scenario, plant};
+use super::{Runs, Scenario, plant};
 use crate::cluster::{Fronted, Passers, Protocol, Setup};
 use crate::faults::{Fault, Lost, Plan, Step};
 use crate::random::Random;
@@ -462,7 +462,8 @@ fn frozen_gateways(seed: u64) -> Setup {
     setup
 }
 
-/// A gateway does not reach the others, nor they it, for longer than its hosts wait; it runs, and the metadata is there.
+/// A gateway does not reach the others, nor they it, for longer than its hosts wait; it runs, and the metadata is
+/// there.
 fn gateways_apart(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = several_paths(seed);
@@ -629,7 +630,8 @@ fn planned_work(seed: u64) -> Setup {
     setup
 }
 
-/// As [`planned_moves`], while connections between gateways break: a volume goes away and comes back within milliseconds.
+/// As [`planned_moves`], while connections between gateways break: a volume goes away and comes back within
+/// milliseconds.
 fn moves_cut(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = several_paths(seed);
@@ -645,8 +647,8 @@ fn moves_cut(seed: u64) -> Setup {
     setup
 }
 
-/// Hosts take a volume to and fro between gateways with several cores whose mail is slow: an owner that does not answer in time is
-/// passed over, and finds out core by core, while its hosts open the volume again.
+/// Hosts take a volume to and fro between gateways with several cores whose mail is slow: an owner that does not answer
+/// in time is passed over, and finds out core by core, while its hosts open the volume again.
 fn opened_again(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = hot(seed);
@@ -692,10 +694,10 @@ fn moves_back(seed: u64) -> Setup {
 }
 
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, play, broken| Scenario {
+    let scenario = |name, story, setup, broken| Scenario {
         name,
         story,
-        play: Play::Cluster(play),
+        runs: Runs::Cluster(setup),
         hostile: |_| {},
         broken: Some(broken),
         seeds: 100,
@@ -733,7 +735,7 @@ pub fn all() -> Vec<Scenario> {
             cut_off_together,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoPromises)),
         ),
-        // Without the rule random seeds find it (the mutant `mends-anything`), this play does not.
+        // Without the rule random seeds find it (the mutant `mends-anything`), this scenario does not.
         Scenario {
             broken: None,
             ..scenario(
@@ -779,7 +781,8 @@ pub fn all() -> Vec<Scenario> {
             discarded,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ClearWhatIsNotThere)),
         ),
-        // Without the rule the member is evicted before anybody reads from it: the play does not meet its history any more.
+        // Without the rule the member is evicted before anybody reads from it: the scenario does not meet its history
+        // any more.
         Scenario {
             broken: None,
             ..scenario(
@@ -817,8 +820,8 @@ pub fn all() -> Vec<Scenario> {
                 |_| {},
             )
         },
-        // Without the rule alone the others cover for it: a host that has gone takes along what waits, and what is old is
-        // refused.
+        // Without the rule alone the others cover for it: a host that has gone takes along what waits, and what is old
+        // is refused.
         Scenario {
             broken: None,
             seeds: 20,
@@ -854,7 +857,8 @@ pub fn all() -> Vec<Scenario> {
                 }),
             )
         },
-        // Without the rule no seed has failed yet: see the mutant `keep-for-gone-hosts`. With it, seed 31 of every run holds.
+        // Without the rule no seed has failed yet: see the mutant `keep-for-gone-hosts`. With it, seed 31 of every run
+        // holds.
         Scenario {
             broken: None,
             seeds: 20,
@@ -904,7 +908,8 @@ pub fn all() -> Vec<Scenario> {
                 plant!(plants => plants.keep_silent_hosts = true),
             )
         },
-        // Without the rule no seed has failed yet: hosts go by the owner's path, and the gateway that is alone has nothing to take over for.
+        // Without the rule no seed has failed yet: hosts go by the owner's path, and the gateway that is alone has
+        // nothing to take over for.
         Scenario {
             broken: None,
             seeds: 10,
@@ -998,8 +1003,8 @@ pub fn all() -> Vec<Scenario> {
             rot_under_parts,
             plant!(plants => plants.store = plants.store.with(StoreFault::FreshSum)),
         ),
-        // Without the rule writes wait for ever, and the cluster's judge excuses that: a rotten copy at the least number of
-        // copies counts as one that is away by right.
+        // Without the rule writes wait for ever, and the cluster's judge excuses that: a rotten copy at the least
+        // number of copies counts as one that is away by right.
         Scenario {
             broken: None,
             ..scenario(

@@ -1,12 +1,12 @@
-//! The cluster of the NVMe rows: three nodes with a copy each, two gateways without stores, all on one core; a volume for
-//! hosts and a volume for the client library, so that neither takes the other's away.
+//! The cluster of the NVMe rows: three nodes with a copy each, two gateways without stores, all on one core; a volume
+//! for hosts and a volume for the client library, so that neither takes the other's away.
 
 use super::added::Sample;
 use super::sample;
-use crate::bed::{Backing, Bed, NODES, Product, store_bytes};
 use crate::case::{Case, Front, Mix, Placement};
 use crate::client::{self, Running};
 use crate::load::driver::Driver;
+use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::units::pin;
 use crate::usage::Window;
 use amita_control::admin::{self, MoveState, SubsystemSpec};
@@ -39,10 +39,10 @@ pub const SECOND: usize = 1;
 const GATEWAYS: [&str; 2] = ["g1", "g2"];
 
 /// It runs. What works on it ends before it.
-pub struct Stage {
+pub struct Gateways {
     library: Driver,
     meta: Client,
-    bed: Bed,
+    testbed: Testbed,
     nqn: String,
     /// The nodes that are the gateways.
     nodes: [usize; 2],
@@ -57,20 +57,20 @@ fn host() -> Host {
     Host::named("nqn.2026-11.io.amita:bench")
 }
 
-impl Stage {
+impl Gateways {
     /// Starts it, and writes all that is worked on once.
     ///
     /// # Errors
     /// When something does not start.
-    pub fn start(product: &Product) -> Result<Stage> {
+    pub fn start(product: &Product) -> Result<Gateways> {
         let scratch = Scratch::make("nvme", None, None, store_bytes(VOLUME_BYTES) * NODES as u64)?;
-        let mut bed = Bed::start(scratch, &Backing::default(), VOLUME_BYTES, 2, product)?;
+        let mut testbed = Testbed::start(scratch, &Backing::default(), VOLUME_BYTES, 2, product)?;
         let nodes = [
-            bed.cluster.add_gateway(GATEWAYS[FIRST])?,
-            bed.cluster.add_gateway(GATEWAYS[SECOND])?,
+            testbed.cluster.add_gateway(GATEWAYS[FIRST])?,
+            testbed.cluster.add_gateway(GATEWAYS[SECOND])?,
         ];
-        let meta = Client::connect(&[bed.cluster.endpoint()]).map_err(failed)?;
-        let observer = Observer::connect(bed.cluster.endpoint())?;
+        let meta = Client::connect(&[testbed.cluster.endpoint()]).map_err(failed)?;
+        let observer = Observer::connect(testbed.cluster.endpoint())?;
         let owners = [observer.node(GATEWAYS[FIRST])?, observer.node(GATEWAYS[SECOND])?];
         let spec = SubsystemSpec {
             name: SUBSYSTEM.to_owned(),
@@ -78,25 +78,25 @@ impl Stage {
             ..SubsystemSpec::default()
         };
         let nqn = admin::create_subsystem(&meta, &spec).map_err(failed)?.nqn;
-        admin::add_namespace(&meta, SUBSYSTEM, &bed.volumes[0], Some(NSID), BLOCK_BYTES as u32).map_err(failed)?;
-        let mut library = Driver::start("client", bed.cluster.endpoint(), &[], bed.cluster.folder())?;
-        library.open(&bed.volumes[1..])?;
+        admin::add_namespace(&meta, SUBSYSTEM, &testbed.volumes[0], Some(NSID), BLOCK_BYTES as u32).map_err(failed)?;
+        let mut library = Driver::start("client", testbed.cluster.endpoint(), &[], testbed.cluster.folder())?;
+        library.open(&testbed.volumes[1..])?;
         library.fill(REGION_BYTES)?;
-        let stage = Stage {
+        let gateways = Gateways {
             library,
             meta,
-            bed,
+            testbed,
             nqn,
             nodes,
             owners,
         };
-        stage.await_namespace(FIRST)?;
-        stage.await_namespace(SECOND)?;
-        stage.fill()?;
-        let core = [stage.core()];
-        stage.bed.place(Placement::OneCore)?;
-        stage.library.keep_on(&core)?;
-        Ok(stage)
+        gateways.await_namespace(FIRST)?;
+        gateways.await_namespace(SECOND)?;
+        gateways.fill()?;
+        let core = [gateways.core()];
+        gateways.testbed.place(Placement::OneCore)?;
+        gateways.library.keep_on(&core)?;
+        Ok(gateways)
     }
 
     /// A gateway learns of a new namespace by watching, some time after it was made.
@@ -144,7 +144,7 @@ impl Stage {
     /// The core that everything runs on.
     #[must_use]
     pub fn core(&self) -> usize {
-        client::client_cpus(self.bed.cpus(), Placement::OneCore)
+        client::client_cpus(self.testbed.cpus(), Placement::OneCore)
             .first()
             .copied()
             .unwrap_or_default()
@@ -155,22 +155,24 @@ impl Stage {
     /// # Errors
     /// When one has ended.
     pub fn free(&self) -> Result<()> {
-        self.bed.place(Placement::Free)
+        self.testbed.place(Placement::Free)
     }
 
     /// How a host connects to a gateway.
     #[must_use]
     pub fn settings(&self, gateway: usize) -> Settings {
-        Settings::new(self.bed.cluster.nodes()[self.nodes[gateway]].nvme, &self.nqn)
+        Settings::new(self.testbed.cluster.nodes()[self.nodes[gateway]].nvme, &self.nqn)
     }
 
     /// Kills a gateway with SIGKILL.
     pub fn kill(&mut self, gateway: usize) {
-        self.bed.cluster.kill_node(self.nodes[gateway]);
+        self.testbed.cluster.kill_node(self.nodes[gateway]);
     }
 
     fn owner(&self) -> Result<Option<NodeId>> {
-        Ok(admin::volume(&self.meta, &self.bed.volumes[0]).map_err(failed)?.owner)
+        Ok(admin::volume(&self.meta, &self.testbed.volumes[0])
+            .map_err(failed)?
+            .owner)
     }
 
     /// Has a gateway own the hosts' volume, and waits until it does.
@@ -181,7 +183,7 @@ impl Stage {
         if self.owner()? == Some(self.owners[gateway]) {
             return Ok(());
         }
-        let wish = admin::move_volume(&self.meta, &self.bed.volumes[0], GATEWAYS[gateway]).map_err(failed)?;
+        let wish = admin::move_volume(&self.meta, &self.testbed.volumes[0], GATEWAYS[gateway]).map_err(failed)?;
         let done = interrupt::poll(PATIENCE, Duration::from_millis(5), || {
             match admin::move_state(&self.meta, &wish).map_err(failed)? {
                 MoveState::Done => Ok(Some(())),
@@ -226,7 +228,7 @@ impl Stage {
             seed: SEED,
         };
         let core = self.core();
-        let window = Window::open(&self.bed.watched())?;
+        let window = Window::open(&self.testbed.watched())?;
         let loading = std::thread::spawn(move || {
             pin(core)?;
             load(&job).map_err(|error| Failure::new(format!("the load by NVMe: {error}")))
@@ -254,7 +256,7 @@ impl Stage {
             placement: Placement::OneCore,
             ..Case::new(Front::Libamita, mix, u32::from(depth))
         };
-        let mut watched = self.bed.watched();
+        let mut watched = self.testbed.watched();
         let drivers = std::slice::from_mut(&mut self.library);
         let mut running = Running::library(drivers, &client::job(&case, REGION_BYTES, time))?;
         watched.extend(running.watched());

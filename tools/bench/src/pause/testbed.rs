@@ -1,6 +1,6 @@
 //! A small cluster for one row of the table: three nodes, three copies, a volume, and a probe that writes.
 
-use crate::bed::{NODES, Product, three_nodes};
+use crate::testbed::{NODES, Product, three_nodes};
 use amita_harness::cluster::{Cluster, Metadata};
 use amita_harness::etcd::Etcd;
 use amita_harness::faulty_disk::FaultyDisk;
@@ -19,7 +19,7 @@ const STORE_BYTES: u64 = 512 << 20;
 const BEFORE: Duration = Duration::from_secs(2);
 
 /// Processes first, then what they stand on.
-pub(super) struct Bed {
+pub(super) struct Testbed {
     pub cluster: Cluster,
     etcd: Option<Etcd>,
     disk: Option<FaultyDisk>,
@@ -36,8 +36,8 @@ pub(super) struct Wants {
     pub etcd: bool,
 }
 
-impl Bed {
-    pub fn start(wants: Wants, product: &Product) -> Result<Bed> {
+impl Testbed {
+    pub fn start(wants: Wants, product: &Product) -> Result<Testbed> {
         let scratch = Scratch::make("pause", None, None, STORE_BYTES * NODES as u64)?;
         let etcd = if wants.etcd && tool::find("etcd").is_ok() {
             Some(Etcd::start(scratch.folder(), scratch.stores())?)
@@ -61,7 +61,7 @@ impl Bed {
         cluster.start_nodes()?;
         cluster.make_volume(VOLUME, VOLUME_BYTES)?;
         let observer = Observer::connect(cluster.endpoint())?;
-        Ok(Bed {
+        Ok(Testbed {
             cluster,
             etcd,
             disk,
@@ -105,7 +105,7 @@ impl Bed {
         &mut self,
         gateway: usize,
         after: Duration,
-        act: impl FnOnce(&mut Bed) -> Result<()>,
+        act: impl FnOnce(&mut Testbed) -> Result<()>,
     ) -> Result<Pause> {
         let gateways = vec![self.cluster.nodes()[gateway].nbd];
         let probe = Probe::start(gateways, VOLUME, 0)?;
@@ -118,7 +118,7 @@ impl Bed {
 }
 
 /// A disk that hangs holds up the end of its node.
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         if let Some(disk) = &self.disk {
             disk.set(amita_harness::faulty_disk::DiskFaults::default());

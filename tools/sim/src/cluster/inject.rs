@@ -1,4 +1,4 @@
-//! The plan's faults, as they strike and as they end.
+//! The plan's faults, as they are injected and as they end.
 
 use super::node::{disk, host_at, host_place, node_id, place, store_id};
 use super::records::json;
@@ -26,8 +26,8 @@ enum End {
     Maintenance(Member),
 }
 
-/// What is still to strike, and what is to end.
-pub struct Strikes {
+/// What is still to be injected, and what is to end.
+pub struct Injector {
     plan: Vec<Step>,
     due: BTreeMap<(Time, u64), Due>,
     order: u64,
@@ -39,14 +39,14 @@ pub struct Strikes {
 
 #[derive(Clone, Debug)]
 enum Due {
-    Strike(Fault),
+    Inject(Fault),
     End(End),
 }
 
-impl Strikes {
+impl Injector {
     /// Everything is still to come.
-    pub fn new(plan: Plan) -> Strikes {
-        Strikes {
+    pub fn new(plan: Plan) -> Injector {
+        Injector {
             plan: plan.steps,
             due: BTreeMap::new(),
             order: 0,
@@ -55,7 +55,7 @@ impl Strikes {
         }
     }
 
-    /// Has everything struck and ended?
+    /// Was everything injected, and has it ended?
     pub fn is_done(&self) -> bool {
         self.due.is_empty()
     }
@@ -73,37 +73,37 @@ impl Strikes {
 }
 
 impl Cluster {
-    /// Lets everything strike or end that is due.
-    pub(super) fn strike(&mut self, now: Time) {
+    /// Injects and ends everything that is due.
+    pub(super) fn inject(&mut self, now: Time) {
         let asked = self.workload.asked();
         while self
-            .strikes
+            .injector
             .plan
             .first()
             .is_some_and(|step| step.after_operations <= asked)
         {
-            let step = self.strikes.plan.remove(0);
+            let step = self.injector.plan.remove(0);
             let at = Time(now.0 + step.delay_ns);
-            self.strikes.push(at, Due::Strike(step.fault));
+            self.injector.push(at, Due::Inject(step.fault));
         }
-        while let Some(entry) = self.strikes.due.first_entry()
+        while let Some(entry) = self.injector.due.first_entry()
             && entry.key().0 <= now
         {
             match entry.remove() {
-                Due::Strike(fault) => self.strike_one(now, fault),
+                Due::Inject(fault) => self.inject_one(now, fault),
                 Due::End(end) => self.end_one(end),
             }
         }
     }
 
     fn later(&mut self, now: Time, after_ns: u64, end: End) -> u64 {
-        self.strikes.push(Time(now.0 + after_ns), Due::End(end))
+        self.injector.push(Time(now.0 + after_ns), Due::End(end))
     }
 
-    fn strike_one(&mut self, now: Time, fault: Fault) {
-        self.tell(|| format!("strikes: {fault:?}"));
-        self.struck.push((now, fault.clone()));
-        self.ledger.struck(now, &fault);
+    fn inject_one(&mut self, now: Time, fault: Fault) {
+        self.tell(|| format!("injected: {fault:?}"));
+        self.injected.push((now, fault.clone()));
+        self.ledger.injected(now, &fault);
         match fault {
             Fault::PowerCut { node, for_ns } => self.strike_end(now, node, for_ns, true),
             Fault::CoordinatorPowerCut { for_ns } => {
@@ -179,9 +179,9 @@ impl Cluster {
                     side.iter()
                         .for_each(|node| self.metadata.cut_off_until(node_id(*node), Time(now.0 + for_ns)));
                 }
-                let id = self.strikes.order + 1;
+                let id = self.injector.order + 1;
                 self.later(now, for_ns, End::Partition(id));
-                self.strikes.partitions.insert(id, pairs);
+                self.injector.partitions.insert(id, pairs);
                 self.coverage.hit("fault.partition");
             }
             Fault::SlowNetwork { node, extra_ns, for_ns } => {
@@ -349,9 +349,9 @@ impl Cluster {
         for (from, to) in &pairs {
             self.world.cut_link(*from, *to);
         }
-        let id = self.strikes.order + 1;
+        let id = self.injector.order + 1;
         self.later(now, for_ns, End::Partition(id));
-        self.strikes.partitions.insert(id, pairs);
+        self.injector.partitions.insert(id, pairs);
     }
 
     /// The directed pairs of places between a gateway and hosts; of one host, if there is one of that number.
@@ -431,14 +431,14 @@ impl Cluster {
                 }
             }
             End::Partition(id) => {
-                let Some(pairs) = self.strikes.partitions.remove(&id) else {
+                let Some(pairs) = self.injector.partitions.remove(&id) else {
                     return;
                 };
                 for (from, to) in pairs {
                     self.world.heal(from, to);
                 }
                 // Healing a pair heals both directions; what another partition still cuts is cut again.
-                for (from, to) in self.strikes.partitions.values().flatten() {
+                for (from, to) in self.injector.partitions.values().flatten() {
                     self.world.cut_link(*from, *to);
                 }
                 self.keep_apart();
@@ -457,10 +457,10 @@ impl Cluster {
         }
     }
 
-    /// Every fault ends now, and none is left to strike.
+    /// Every fault ends now, and none is left to be injected.
     pub(super) fn end_faults(&mut self) {
-        self.strikes.plan.clear();
-        for due in std::mem::take(&mut self.strikes.due).into_values() {
+        self.injector.plan.clear();
+        for due in std::mem::take(&mut self.injector.due).into_values() {
             if let Due::End(end) = due {
                 self.end_one(end);
             }
@@ -525,7 +525,7 @@ impl Cluster {
     /// Flips a bit in some blocks that the node's store holds. One node's data rots in a run, and only where another
     /// copy is always left: the last copy of what was written just before a power cut is not told from a torn write.
     fn rot(&mut self, now: Time, node: Member, blocks: u64) {
-        if self.setup.min_copies < 2 || *self.strikes.rotten.get_or_insert(node) != node {
+        if self.setup.min_copies < 2 || *self.injector.rotten.get_or_insert(node) != node {
             return;
         }
         let geometry = amita_store::format::Geometry::divide(self.setup.store_bytes, Some(self.setup.log_bytes))

@@ -1,6 +1,6 @@
 //! Histories of one store.
 
-use super::{Play, Scenario, plant};
+use super::{Runs, Scenario, plant};
 use crate::random::Random;
 use crate::solo::Profile;
 use amita_reactor::sim::Backing;
@@ -89,10 +89,10 @@ fn fences(seed: u64) -> Profile {
 
 /// The histories of one store.
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, play, broken| Scenario {
+    let scenario = |name, story, setup, broken| Scenario {
         name,
         story,
-        play: Play::Store(play),
+        runs: Runs::Store(setup),
         hostile: |_| {},
         broken: Some(broken),
         seeds: 60,

@@ -1,14 +1,16 @@
-//! Histories of machines: clocks that differ and machines that sleep, disks that hang, or that cannot be read for a while.
+//! Histories of machines: clocks that differ and machines that sleep, disks that hang, or that cannot be read for a
+//! while.
 
-use super::cluster_plays::{MS, cut_off_together, hot, plan, random};
-use super::{Play, Scenario, plant};
+use super::cluster::{MS, cut_off_together, hot, plan, random};
+use super::{Runs, Scenario, plant};
 use crate::cluster::Setup;
 use crate::faults::Fault;
 #[cfg(feature = "planted")]
 use amita_store::Fault as StoreFault;
 use std::time::Duration;
 
-/// The owner's clock is a tenth slow and the others' are a tenth fast, when the owner is cut off together with its store.
+/// The owner's clock is a tenth slow and the others' are a tenth fast, when the owner is cut off together with its
+/// store.
 fn clocks_differ(seed: u64) -> Setup {
     let mut setup = cut_off_together(seed);
     setup.clocks = vec![900_000, 1_100_000, 1_100_000];
@@ -71,8 +73,8 @@ fn disk_hangs(seed: u64) -> Setup {
     setup
 }
 
-/// Of two members one is away, so that the other one has what is acknowledged alone. It loses power, and its disk cannot be
-/// read for a while when it comes back.
+/// Of two members one is away, so that the other one has what is acknowledged alone. It loses power, and its disk
+/// cannot be read for a while when it comes back.
 fn last_copy(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = hot(seed);
@@ -105,7 +107,8 @@ fn last_copy(seed: u64) -> Setup {
     setup
 }
 
-/// The owner's node and another one never reach each other, in one direction or both, and a third stands still for moments.
+/// The owner's node and another one never reach each other, in one direction or both, and a third stands still for
+/// moments.
 fn never_together(seed: u64) -> Setup {
     let mut random = random(seed);
     let mut setup = Setup::quiet(seed);
@@ -133,15 +136,15 @@ fn never_together(seed: u64) -> Setup {
 }
 
 pub fn all() -> Vec<Scenario> {
-    let scenario = |name, story, play, broken| Scenario {
+    let scenario = |name, story, setup, broken| Scenario {
         name,
         story,
-        play: Play::Cluster(play),
+        runs: Runs::Cluster(setup),
         hostile: |_| {},
         broken: Some(broken),
         seeds: 100,
     };
-    // Where there is no switch, these plays have not met what their rule forbids: tests of the sequencer show that.
+    // Where there is no switch, these scenarios have not met what their rule forbids: tests of the sequencer show that.
     vec![
         Scenario {
             broken: None,
