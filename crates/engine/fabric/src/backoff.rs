@@ -21,7 +21,8 @@ impl Jitter {
 /// The pause before attempt number `failures` (from 0): `first`, doubled with each failure up to `last`, and a quarter
 /// more or less by chance, so that the nodes which lost a peer together do not come back together.
 pub(crate) fn pause(first: Duration, last: Duration, failures: u32, jitter: &mut Jitter) -> Duration {
-    let whole = first.saturating_mul(1 << failures.min(20)).min(last).as_nanos() as u64;
+    let whole = first.saturating_mul(1 << failures.min(20)).min(last).as_nanos();
+    let whole = u64::try_from(whole).unwrap_or(u64::MAX);
     Duration::from_nanos(whole - whole / 4 + jitter.next() % (whole / 2 + 1))
 }
 

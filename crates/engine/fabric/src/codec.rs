@@ -288,7 +288,7 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
     if raw.payload_bytes as usize > kind.payload_bytes_max() {
         return Err(DecodeError::PayloadBytes {
             kind,
-            bytes: raw.payload_bytes,
+            bytes: raw.payload_bytes as usize,
         });
     }
     Ok(Some(Prefix {
@@ -466,9 +466,9 @@ fn finish_traced(out: &mut [u8], from: usize, version: u8, kind: Kind, payload_b
     let head = &mut out[from..];
     head[6] = version;
     head[7] = kind as u8;
-    head[8..10].copy_from_slice(&(head_bytes as u16).to_le_bytes());
+    head[8..10].copy_from_slice(&u16::try_from(head_bytes).expect("asserted").to_le_bytes());
     head[10..12].copy_from_slice(&if traced { FLAG_TRACED } else { 0 }.to_le_bytes());
-    head[12..16].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
+    head[12..16].copy_from_slice(&u32::try_from(payload_bytes).expect("asserted").to_le_bytes());
     let crc = amita_types::crc32c(&head[CRC_FROM..]);
     head[..4].copy_from_slice(&crc.to_le_bytes());
 }

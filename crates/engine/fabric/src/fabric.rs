@@ -33,7 +33,7 @@ struct Slot(u32);
 impl Slot {
     /// The one that the number of a link, or of a token, names.
     fn of(number: u64) -> Slot {
-        Slot((number & ((1 << SLOT_BITS) - 1)) as u32)
+        Slot(u32::try_from(number & ((1 << SLOT_BITS) - 1)).expect("masked"))
     }
 
     fn index(self) -> usize {
@@ -257,7 +257,7 @@ impl Fabric {
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            Slot(self.slots.len() as u32 - 1)
+            Slot(u32::try_from(self.slots.len() - 1).expect("as many as a link can name"))
         });
         self.serial += 1;
         let link = Link(self.serial << SLOT_BITS | u64::from(slot.0));

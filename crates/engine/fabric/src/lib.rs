@@ -27,7 +27,7 @@
 //! The crate does no I/O of its own: a [`Fabric`] starts operations of a [`amita_reactor::Driver`] and is told how they
 //! ended, so that the code that serves is the code that the simulator runs.
 #![deny(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
 mod backoff;
 pub mod codec;

@@ -32,7 +32,8 @@ pub const REQUEST_CHARGE_BYTES: u32 = 128;
 pub const LIST_CHARGE_BYTES: u32 = 1024;
 
 /// What the answer to a request that lists chunks costs of the window: it is of this size at most.
-pub const CHUNKS_CHARGE_BYTES: u32 = MAX_HEAD_BYTES as u32;
+pub const CHUNKS_CHARGE_BYTES: u32 = 8192;
+const _: () = assert!(CHUNKS_CHARGE_BYTES as usize == MAX_HEAD_BYTES);
 
 /// The most that one request can cost of a window; no window may be smaller, or that request could never be sent.
 pub const MAX_CHARGE_BYTES: u32 = MAX_IO_BYTES + REQUEST_CHARGE_BYTES + LIST_CHARGE_BYTES;

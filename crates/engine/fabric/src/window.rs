@@ -26,12 +26,14 @@ pub fn charge(request: &Request, payload_bytes: usize) -> u32 {
 pub fn forward_charge(forward: &Forward, payload_bytes: usize) -> u32 {
     let answer = match forward.op {
         // The codec bounds it.
-        ForwardOp::Read => forward.length as u32,
+        ForwardOp::Read => u32::try_from(forward.length).unwrap_or(u32::MAX),
         ForwardOp::Allocation => LIST_CHARGE_BYTES,
         ForwardOp::Reserve => RESERVATION_CHARGE_BYTES,
         ForwardOp::Write | ForwardOp::Clear | ForwardOp::CompareAndWrite => 0,
     };
-    REQUEST_CHARGE_BYTES + answer + payload_bytes as u32
+    REQUEST_CHARGE_BYTES
+        .saturating_add(answer)
+        .saturating_add(u32::try_from(payload_bytes).unwrap_or(u32::MAX))
 }
 
 /// The requests in flight on a link, against what its acceptor allows.

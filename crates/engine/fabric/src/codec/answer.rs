@@ -232,7 +232,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             if !bytes.is_multiple_of(BLOCK_BYTES as usize) {
                 return Err(DecodeError::PayloadBytes {
                     kind: prefix.kind,
-                    bytes: bytes as u32,
+                    bytes,
                 });
             }
             let sums = get_sums(reader, bytes / BLOCK_BYTES as usize)?;

@@ -45,7 +45,7 @@ pub enum DecodeError {
         /// The frame's kind.
         kind: Kind,
         /// What it announces.
-        bytes: u32,
+        bytes: usize,
     },
     /// The head's CRC-32C is wrong.
     #[error("the head's checksum is {found:#010x}, computed {computed:#010x}: bytes were changed on the way")]

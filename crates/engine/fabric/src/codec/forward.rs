@@ -52,7 +52,7 @@ pub(super) fn put_forward(out: &mut Vec<u8>, forward: &Forward, payload_bytes: u
         && expected != payload_bytes as u64
     {
         return Err(EncodeError::Payload {
-            expected: expected as usize,
+            expected: usize::try_from(expected).unwrap_or(usize::MAX),
             found: payload_bytes,
         });
     }

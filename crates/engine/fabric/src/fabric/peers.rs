@@ -94,7 +94,7 @@ impl Fabric {
         let lane = match lanes.as_slice() {
             [] => return None,
             [only] => only,
-            several => &several[(lane % several.len() as u64) as usize],
+            several => &several[usize::try_from(lane % several.len() as u64).expect("below a length")],
         };
         lane.link.filter(|_| lane.up)
     }

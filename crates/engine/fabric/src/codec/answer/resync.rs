@@ -86,7 +86,7 @@ pub(super) fn put(out: &mut Vec<u8>, body: &AnswerBody) -> Result<Kind, EncodeEr
         AnswerBody::Verified(VerifiedAnswer { entries, damaged, more }) => {
             RawVerified {
                 more: put_more(*more)?,
-                damaged: damaged.len().min(MAX_CHANGES) as u8,
+                damaged: u8::try_from(damaged.len()).unwrap_or(u8::MAX), // `put_blocks` refuses more than there may be
             }
             .put(out);
             put_blocks(out, damaged)?;

@@ -37,9 +37,8 @@ fn pieces(offset: u32, length: usize) -> usize {
     if length == 0 {
         return 0;
     }
-    let block = u64::from(BLOCK_BYTES);
-    let end = u64::from(offset) + length as u64;
-    (end.div_ceil(block) - u64::from(offset) / block) as usize
+    let (block, offset) = (BLOCK_BYTES as usize, offset as usize);
+    (offset + length).div_ceil(block) - offset / block
 }
 
 impl Body for OpenRequest {
@@ -98,7 +97,7 @@ impl Body for WriteRequest {
         Ok(WriteRequest {
             chunk: ChunkIndex(raw.chunk),
             offset_bytes: raw.offset_bytes,
-            length_bytes: prefix.payload_bytes as u32,
+            length_bytes: u32::try_from(prefix.payload_bytes).expect("the prefix bounds it"),
             version: Version(raw.version),
             previous: Version(raw.previous),
             sums,

@@ -47,7 +47,7 @@ impl Body for FenceRequest {
         RawFence {
             owner: owner.0,
             blocks_per_chunk: *blocks_per_chunk,
-            in_sync: in_sync.len() as u8,
+            in_sync: u8::try_from(in_sync.len()).expect("a group has few members"),
         }
         .put(out);
         for member in in_sync.iter().chain(syncing) {

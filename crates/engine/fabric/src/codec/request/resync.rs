@@ -125,7 +125,7 @@ impl Body for MendRequest {
         if data_bytes(&entries) != prefix.payload_bytes {
             return Err(DecodeError::PayloadBytes {
                 kind: prefix.kind,
-                bytes: prefix.payload_bytes as u32,
+                bytes: prefix.payload_bytes,
             });
         }
         reader.end()?;

@@ -86,7 +86,7 @@ impl Body for RollRequest {
         if data_bytes(&entries) != prefix.payload_bytes {
             return Err(DecodeError::PayloadBytes {
                 kind: prefix.kind,
-                bytes: prefix.payload_bytes as u32,
+                bytes: prefix.payload_bytes,
             });
         }
         Ok(RollRequest {
