@@ -4,9 +4,9 @@
 //! whose outcome is not known (its connection broke, its client gave up, it ended in an error) may take effect at any
 //! time after its start, or never.
 
-use crate::linear::{self, Action, Step, Violation, Width};
 use crate::stamp::{SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_reactor::Time;
+use amita_testkit::linear::{self, Action, Step, Violation, Width};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //!
 //! * [`cluster`]: nodes, metadata, hosts and faults; [`solo`]: one store on its own; [`scenarios`]: the histories of
 //!   `docs/protocol.md`.
-//! * [`history`] and [`linear`]: what the hosts saw, and whether one order explains it.
+//! * [`history`]: what the hosts saw, and whether one order explains it ([`amita_testkit::linear`]).
 //! * [`stamp`] and [`workload`]: what the clients write, and when; [`faults`]: what goes wrong; [`metadata`]: the
 //!   service.
 //! * [`mutants`]: the product with a rule switched off, and how many seeds it takes to find it.
@@ -20,7 +20,6 @@ pub mod coverage;
 pub mod excuse;
 pub mod faults;
 pub mod history;
-pub mod linear;
 pub mod metadata;
 pub mod mutants;
 pub mod paths;

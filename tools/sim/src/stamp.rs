@@ -13,38 +13,18 @@
 //! 32  ..  filler, made from volume, sector and stamp
 //! ```
 
+pub use amita_testkit::linear::{SECTORS_PER_BLOCK, Stamp};
 use amita_types::BLOCK_BYTES;
 use amita_types::layout::mix;
 use std::fmt;
 
 /// Bytes of a sector.
 pub const SECTOR_BYTES: usize = 512;
-/// Sectors of a block.
-pub const SECTORS_PER_BLOCK: usize = BLOCK_BYTES as usize / SECTOR_BYTES;
+
+const _: () = assert!(SECTORS_PER_BLOCK * SECTOR_BYTES == BLOCK_BYTES as usize);
 
 const MAGIC: u64 = u64::from_le_bytes(*b"amitasim");
 const HEAD_BYTES: usize = 32;
-
-/// The number of a write; what a sector holds. [`Stamp::ZERO`] is a sector of zeros: never written, or cleared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stamp(pub u32);
-
-impl Stamp {
-    /// A sector of zeros.
-    pub const ZERO: Stamp = Stamp(0);
-    /// Stands for every stamp that no read returned, where these need not be told apart.
-    pub const UNREAD: Stamp = Stamp(u32::MAX);
-}
-
-impl fmt::Display for Stamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Stamp::ZERO => f.write_str("zeros"),
-            Stamp::UNREAD => f.write_str("unread"),
-            Stamp(number) => write!(f, "w{number}"),
-        }
-    }
-}
 
 /// A sector of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,12 +3,14 @@
 //! * [`allocations`]: an allocator that counts.
 //! * [`folder`]: temporary folders in memory.
 //! * [`histogram`]: latencies, for measuring.
+//! * [`linear`]: whether one order explains what the clients of a block saw: the only checker of histories.
 //! * [`loopback`]: addresses that nobody else takes.
 //! * [`random`]: the same numbers from the same seed everywhere.
 
 pub mod allocations;
 pub mod folder;
 pub mod histogram;
+pub mod linear;
 pub mod loopback;
 pub mod random;
 

@@ -31,7 +31,6 @@
 //! The checker never says yes without an order in hand. It gives up, which counts as a failure, after
 //! [`MAX_CONFIGURATIONS`].
 
-use crate::stamp::{SECTORS_PER_BLOCK, Stamp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +38,29 @@ use std::fmt;
 /// One bit for each sector of a block.
 pub type Width = u8;
 
-const _: () = assert!(SECTORS_PER_BLOCK == Width::BITS as usize);
+/// Sectors of a block.
+pub const SECTORS_PER_BLOCK: usize = Width::BITS as usize;
+
+/// The number of a write; what a sector holds. [`Stamp::ZERO`] is a sector of zeros: never written, or cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp(pub u32);
+
+impl Stamp {
+    /// A sector of zeros.
+    pub const ZERO: Stamp = Stamp(0);
+    /// Stands for every stamp that no read returned, where these need not be told apart.
+    pub const UNREAD: Stamp = Stamp(u32::MAX);
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Stamp::ZERO => f.write_str("zeros"),
+            Stamp::UNREAD => f.write_str("unread"),
+            Stamp(number) => write!(f, "w{number}"),
+        }
+    }
+}
 
 /// The register: the stamp of each sector.
 pub type Values = [Stamp; SECTORS_PER_BLOCK];

@@ -4,17 +4,14 @@
 //! * `store`: a store that keeps its log in memory: a prefix of it survives a crash.
 //! * `resync`: what it does while it is brought up to date; `coordinator`: who has it brought up to date.
 //! * `world`: the event queue; `links`, `metadata`, `gateways`: what is in it; `faults`: what goes wrong in a run.
-//! * `client`: who reads and writes.
-//! * `history`: what clients saw, and whether one order of everything explains it.
+//! * `client`: who reads and writes, and what he saw; [`amita_testkit::linear`] says whether one order of everything explains it.
 
 mod client;
 mod coordinator;
 mod faults;
 mod gateways;
-mod history;
 mod links;
 mod metadata;
-mod random;
 mod resync;
 mod store;
 mod tests;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::random::Random;
+use crate::Random;
 
 const ALL: Width = Width::MAX;
 

@@ -1,10 +1,10 @@
 //! Clients: they read and write at random and remember what they saw.
 
-use super::history::{Step, What};
-use super::random::Random;
 use super::world::{BLOCKS, CHUNKS, Event, GROUPS, MS, World, store_id, volume_id};
 use crate::io::IoId;
 use amita_reactor::{Slice, Time};
+use amita_testkit::Random;
+use amita_testkit::linear::{self, Action, SECTORS_PER_BLOCK, Stamp, Step, Width};
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{Request, RequestBody, WriteRequest};
 use amita_types::{BLOCK_BYTES, ChunkId, ChunkIndex, Generation};
@@ -24,7 +24,8 @@ pub struct Clock {
     pub ticks: u64,
     pub stamp: u64,
     pub next_io: u64,
-    pub steps: Vec<Step>,
+    /// What was seen, by block.
+    pub history: BTreeMap<u64, Vec<Step>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,18 +67,40 @@ impl Clock {
         self.ticks
     }
 
+    fn saw(&mut self, under: &Under, block: u64, completed: Option<u64>, action: Action) {
+        let step = Step {
+            invoked: under.invoked,
+            completed,
+            void_after: None,
+            action,
+        };
+        self.history.entry(block).or_default().push(step);
+    }
+
+    /// Is every block linearizable?
+    pub fn check(&self) -> Result<(), String> {
+        self.history
+            .iter()
+            .try_for_each(|(block, steps)| linear::check(steps).map_err(|why| format!("block {block}: {why}")))
+    }
+
     fn unknown(&mut self, under: &Under) {
         if let Kind::Write(stamp) = under.kind {
             for cell in under.first..under.first + under.count {
-                let what = What::Write(stamp);
-                self.steps.push(Step {
-                    block: cell,
-                    invoked: under.invoked,
-                    completed: None,
-                    what,
-                });
+                self.saw(under, cell, None, write(stamp));
             }
         }
+    }
+}
+
+fn number(stamp: u64) -> Stamp {
+    Stamp(u32::try_from(stamp).expect("few writes"))
+}
+
+fn write(stamp: u64) -> Action {
+    Action::Write {
+        sectors: Width::MAX,
+        stamp: number(stamp),
     }
 }
 
@@ -125,7 +148,7 @@ impl World {
         }
         let few = |random: &mut Random| {
             let first = random.below(CLEARED);
-            (first, random.between(1, 3.min(CLEARED - first)))
+            (first, random.within(1, 3.min(CLEARED - first)))
         };
         let (first, count) = few(&mut self.random);
         let (mut first, mut count) = (first * CELLS, count * CELLS);
@@ -213,13 +236,7 @@ impl World {
             (Ok(()), Kind::Write(stamp)) => {
                 self.check_acknowledged(stamp, by);
                 for cell in under.first..under.first + under.count {
-                    let what = What::Write(stamp);
-                    self.clock.steps.push(Step {
-                        block: cell,
-                        invoked: under.invoked,
-                        completed: Some(completed),
-                        what,
-                    });
+                    self.clock.saw(&under, cell, Some(completed), write(stamp));
                 }
             }
             (Ok(()), Kind::Read) => self.was_read(&under, completed, payload),
@@ -277,13 +294,11 @@ impl World {
                 }
                 other => return self.fail(format!("a read brought {other:?}")),
             };
-            let what = What::Read(stamp);
-            self.clock.steps.push(Step {
-                block: cell,
-                invoked: under.invoked,
-                completed: Some(completed),
-                what,
-            });
+            let read = Action::Read {
+                sectors: Width::MAX,
+                values: [number(stamp); SECTORS_PER_BLOCK],
+            };
+            self.clock.saw(under, cell, Some(completed), read);
         }
     }
 }

@@ -105,7 +105,7 @@ impl World {
 
     /// The coordinator looks at everything, and decides.
     pub(super) fn look(&mut self) {
-        let next = self.random.between(3 * MS, 25 * MS);
+        let next = self.random.within(3 * MS, 25 * MS);
         self.after(next, Event::Look);
         for index in 0..GROUPS {
             let key = map::group_key(PoolId(1), GroupIndex(index));

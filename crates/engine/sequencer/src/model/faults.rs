@@ -2,7 +2,6 @@
 
 use super::client::{Ask, CELLS};
 use super::gateways::add;
-use super::history;
 use super::world::{BLOCKS, CHUNKS, Event, GATEWAYS, GROUPS, MS, STORES, World, store_id, volume_id};
 use crate::{Counters, Faults};
 use amita_types::{ChunkId, ChunkIndex};
@@ -325,11 +324,11 @@ pub fn run(seed: u64, profile: Profile, planted: Faults) -> Result<Report, Strin
     if let Some(why) = world.failure {
         return Err(why);
     }
-    history::check(&world.clock.steps)?;
+    world.clock.check()?;
     Ok(Report {
         counters: world.counters,
         seen: world.seen,
-        steps: world.clock.steps.len(),
+        steps: world.clock.history.values().map(Vec::len).sum(),
     })
 }
 
@@ -370,7 +369,7 @@ impl World {
         for _ in 0..profile.forgets {
             let store = self.store();
             let ns = self.random.below(20 * MS);
-            let at = self.random.between(length / 4, length / 2);
+            let at = self.random.within(length / 4, length / 2);
             self.after(
                 at,
                 Event::Crash {
@@ -431,9 +430,9 @@ impl World {
             // In turns, so that whoever owns the volume is cut off.
             let gateway = (turn as usize) % GATEWAYS;
             let other = (gateway + 1) % GATEWAYS;
-            let mask = self.random.between(1, (1 << STORES) - 2);
-            let ns = self.random.between(100 * MS, 280 * MS);
-            let at = length / profile.splits * turn + self.random.between(20 * MS, 60 * MS);
+            let mask = self.random.within(1, (1 << STORES) - 2);
+            let ns = self.random.within(100 * MS, 280 * MS);
+            let at = length / profile.splits * turn + self.random.within(20 * MS, 60 * MS);
             self.after(
                 at,
                 Event::Split {

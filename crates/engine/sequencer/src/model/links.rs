@@ -9,9 +9,9 @@ impl World {
             self.flushing[store] = true;
             let slow = self.random.percent(3);
             let ns = if slow {
-                self.random.between(MS, 15 * MS)
+                self.random.within(MS, 15 * MS)
             } else {
-                self.random.between(20_000, 300_000)
+                self.random.within(20_000, 300_000)
             };
             let incarnation = self.stores[store].incarnation;
             self.after(ns, Event::Flush { store, incarnation });
@@ -41,9 +41,9 @@ impl World {
 
     pub(super) fn delay(&mut self) -> u64 {
         if self.random.percent(2) {
-            self.random.between(MS, 8 * MS)
+            self.random.within(MS, 8 * MS)
         } else {
-            self.random.between(20_000, 400_000)
+            self.random.within(20_000, 400_000)
         }
     }
 

@@ -12,7 +12,7 @@ impl World {
         let incarnation = self.gateways[gateway].incarnation;
         let out = self.now < self.gateways[gateway].meta_out_until;
         let delay = self.delay();
-        let wait = self.random.between(MS, 20 * MS);
+        let wait = self.random.within(MS, 20 * MS);
         let unknown = || Error::Unknown {
             what: "planted".to_owned(),
             endpoint: "m".to_owned(),

@@ -3,9 +3,9 @@
 //! a crash keeps everything that was answered and any part, from the front, of what was not. What it does while it is
 //! brought up to date is in `resync`.
 
-use super::random::Random;
 use super::resync::Fix;
 use amita_reactor::Slice;
+use amita_testkit::Random;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ClearRequest,
     DataAnswer, FenceRequest, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request, RequestBody,

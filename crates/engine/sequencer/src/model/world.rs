@@ -2,12 +2,12 @@
 
 use super::client::{Client, Clock};
 use super::faults::Profile;
-use super::random::Random;
 use super::store::Store;
 use crate::io::CallId;
 use crate::{Counters, Faults, Opener, OwnerReply, Sequencer};
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::{Slice, Time};
+use amita_testkit::Random;
 use amita_types::map::{self, PoolKind};
 use amita_types::message::{Answer, Request, RequestBody, WriteRequest};
 use amita_types::{BLOCK_BYTES, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
