@@ -32,7 +32,6 @@ pub enum Running<'a> {
         /// How long is measured.
         time: Duration,
     },
-    /// fio.
     Fio {
         /// The process.
         running: fio::Running,

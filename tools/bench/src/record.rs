@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 /// Where runs that are to be kept are appended, below the repository's root.
 pub const RESULTS: &str = "docs/benchmarks/results";
 
-/// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The machine, and when.

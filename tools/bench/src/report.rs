@@ -73,7 +73,6 @@ impl Figures {
         });
     }
 
-    /// All of them.
     #[must_use]
     pub fn all(&self) -> &[Figure] {
         &self.0

@@ -13,7 +13,6 @@ use std::time::Duration;
 /// Latencies, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The mean.
     pub mean: f64,
     /// Half are faster.
     pub p50: f64,
@@ -69,7 +68,6 @@ pub struct Done {
 pub struct Row {
     /// The case's name.
     pub key: String,
-    /// The case.
     pub case: Case,
     /// How long was measured, in seconds.
     pub seconds: f64,

@@ -28,7 +28,6 @@ impl Site {
         }
     }
 
-    /// The clients.
     pub fn clients(&mut self) -> &mut Clients {
         &mut self.clients
     }

@@ -40,7 +40,6 @@ pub struct Config {
     pub folder: PathBuf,
     /// For the stores' files.
     pub store_folder: PathBuf,
-    /// How many nodes.
     pub nodes: usize,
     /// Bytes of each store's file.
     pub store_bytes: u64,
@@ -52,10 +51,8 @@ pub struct Config {
     pub serve_arguments: Vec<String>,
 }
 
-/// One node.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name.
     pub name: String,
     /// Its stores' files.
     pub stores: Vec<PathBuf>,
@@ -427,7 +424,6 @@ impl Cluster {
         Ok(nodes.iter().filter_map(portal).collect())
     }
 
-    /// The nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes

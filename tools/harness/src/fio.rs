@@ -51,7 +51,6 @@ pub fn verify_options(seed: u64) -> Vec<String> {
 /// Latencies of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latency {
-    /// The mean.
     pub mean: Duration,
     /// Half are faster.
     pub p50: Duration,
@@ -79,9 +78,7 @@ pub struct Direction {
 /// What fio found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Reads.
     pub read: Direction,
-    /// Writes.
     pub write: Direction,
 }
 

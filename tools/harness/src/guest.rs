@@ -221,7 +221,6 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -340,7 +339,6 @@ impl Running<'_> {
         progress.map_or_else(String::new, |progress| text(&progress.output))
     }
 
-    /// Has it ended?
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let state = self.guest.commands.lock();

@@ -35,28 +35,24 @@ pub enum Ask<'a> {
     Read {
         /// From here on.
         offset: u64,
-        /// How many bytes.
         bytes: u32,
     },
     /// Write these bytes.
     Write {
         /// From here on.
         offset: u64,
-        /// What.
         data: &'a [u8],
     },
     /// These bytes are not needed any more.
     Trim {
         /// From here on.
         offset: u64,
-        /// How many bytes.
         bytes: u32,
     },
     /// Make zeros of these bytes.
     WriteZeroes {
         /// From here on.
         offset: u64,
-        /// How many bytes.
         bytes: u32,
     },
     /// Make everything durable that was acknowledged.
@@ -72,7 +68,6 @@ pub struct Handle(u64);
 pub struct Answered {
     /// Which request.
     pub handle: Handle,
-    /// How it ended.
     pub result: io::Result<Vec<u8>>,
 }
 

@@ -14,7 +14,6 @@ const SYSTEM_FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/us
 pub struct Output {
     /// The program.
     pub name: String,
-    /// How it ended.
     pub status: ExitStatus,
     /// Standard output and standard error, as they came.
     pub text: String,

@@ -3,7 +3,6 @@
 /// What is written: a chunk, a block of it, and which of the block's two sectors (a mask).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// The chunk.
     pub chunk: usize,
     /// The block of the chunk.
     pub block: usize,

@@ -168,7 +168,6 @@ impl Forwarding {
     }
 }
 
-/// The host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     /// It has not written yet.
@@ -192,11 +191,9 @@ pub enum Work {
     Coming,
     /// Not read yet.
     Socket,
-    /// It waits.
     Waiting,
     /// It was sent to the owner.
     Sent,
-    /// It has ended.
     Ended,
 }
 
@@ -241,7 +238,6 @@ mod clock {
 /// The whole state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The host.
     pub host: Host,
     /// Nothing comes from the host to gateway 1.
     pub cut_in: bool,
@@ -314,7 +310,6 @@ pub enum Action {
     Compare,
     /// Directions are cut: from the host, to the host.
     Cut(bool, bool),
-    /// They heal.
     Heal,
     /// Gateway 1 sends W1 to the owner.
     Forward,

@@ -17,7 +17,6 @@ pub struct HandOver {
     pub pieces: u8,
 }
 
-/// Cores.
 const CORES: usize = 2;
 /// Most messages on a way; a core that cannot say more says it later.
 const MOST: usize = 4;
@@ -33,7 +32,6 @@ pub enum Word {
     Left(u8),
 }
 
-/// A core.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Core {
     /// The attempt for which it takes nothing in.
@@ -46,7 +44,6 @@ pub struct Core {
     pub outward: Vec<Word>,
 }
 
-/// The directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Directory {
     /// The volume is open.
@@ -60,11 +57,9 @@ pub enum Directory {
 /// The whole state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The directory.
     pub directory: Directory,
     /// The newest attempt.
     pub attempt: u8,
-    /// The cores.
     pub cores: [Core; CORES],
     /// How many pieces of I/O may still come.
     pub pieces: u8,

@@ -122,7 +122,6 @@ pub struct Store {
     pub stood: [bool; 2],
 }
 
-/// A read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Read {
     /// There is none.
@@ -133,7 +132,6 @@ pub enum Read {
     Answered(bool, bool),
 }
 
-/// The successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Successor {
     /// It has not begun.
@@ -147,7 +145,6 @@ pub enum Successor {
 /// The whole state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The stores.
     pub stores: [Store; BOTH],
     /// A read by the owner.
     pub read: Read,
@@ -155,7 +152,6 @@ pub struct State {
     pub judged: bool,
     /// The owner has given its promises back.
     pub given_back: bool,
-    /// The successor.
     pub successor: Successor,
     /// What may still happen: reads, starts, pauses.
     pub left: [u8; 3],

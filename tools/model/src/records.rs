@@ -11,7 +11,6 @@ use stateright::{Model, Property};
 pub enum Compare {
     /// The record's revision.
     Revision,
-    /// And its epoch.
     Epoch,
     /// And all of it, as it was read.
     Value,
@@ -70,7 +69,6 @@ pub struct Client {
     pub known: Record,
     /// The outcome of its last call is not known: it reads first.
     pub in_doubt: bool,
-    /// Its call.
     pub call: Option<Course>,
     /// An older call that nobody waits for, and that may be carried out yet.
     pub late: Option<Call>,
@@ -78,7 +76,6 @@ pub struct Client {
 
 /// Those who evict: sequencers, or a sequencer and the coordinator.
 const CLIENTS: usize = 2;
-/// Members.
 const MEMBERS: u8 = 3;
 
 /// The whole state.

@@ -26,7 +26,6 @@ impl Replication {
         s.stores[m].rot &= !Self::place(chunk, block);
     }
 
-    /// A block rots.
     #[must_use]
     pub fn rots(&self, s: &State, m: usize, chunk: usize, block: usize) -> Option<State> {
         let left = s.left.rots.checked_sub(1)?;

@@ -29,13 +29,11 @@ const CORES: usize = 3;
 pub enum Word {
     /// Make a sequencer.
     Make(u8),
-    /// Drop it.
     Drop(u8),
     /// To core 0: a sequencer was deposed.
     Deposed(u8),
 }
 
-/// A core.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Core {
     /// The generation of its sequencer; 0: it has none.
@@ -55,7 +53,6 @@ pub struct State {
     pub generation: u8,
     /// The generation under which the directory has it open; 0: it does not.
     pub open: u8,
-    /// The cores.
     pub cores: [Core; CORES],
     /// How often it may still be taken over, and how many pieces may still come.
     pub left: (u8, u8),
@@ -72,7 +69,6 @@ pub enum Action {
     Open,
     /// A piece of I/O begins.
     Begin(usize),
-    /// It ends.
     End(usize),
     /// A sequencer finds itself deposed.
     Stop(usize),

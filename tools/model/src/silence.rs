@@ -29,7 +29,6 @@ pub struct State {
     pub waiting: [Option<u8>; 2],
     /// Rounds since anything was heard of the store that owes an answer.
     pub silent: u8,
-    /// It was evicted.
     pub evicted: bool,
     /// A write was answered.
     pub answered: bool,

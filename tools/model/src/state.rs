@@ -43,7 +43,6 @@ pub struct Chunk {
     pub stream: Id,
     /// [`NONE`]: whole. Else incomplete, and this was its version when it was last whole.
     pub base: u8,
-    /// The entries.
     pub blocks: [Entry; BLOCKS],
 }
 
@@ -56,7 +55,6 @@ pub struct Disk {
     pub epoch: u8,
     /// Whether it is in sync, as of that epoch.
     pub in_sync: bool,
-    /// Its chunks.
     pub chunks: [Chunk; CHUNKS],
 }
 
@@ -70,18 +68,15 @@ pub enum Change {
     Fence {
         /// Whose: the generation, and the volume.
         q: u8,
-        /// The epoch.
         epoch: u8,
         /// Whether the store is in sync.
         in_sync: bool,
     },
-    /// A write.
     Write(Id),
     /// A roll-forward.
     Roll {
         /// Who rolls.
         q: u8,
-        /// The chunk.
         chunk: u8,
         /// The stream's version after it.
         stream: Id,
@@ -92,16 +87,13 @@ pub enum Change {
     },
     /// The stream begins anew behind this version.
     Join {
-        /// The chunk.
         chunk: u8,
         /// The version.
         at: Id,
     },
     /// A block's entry from a member in sync.
     Mend {
-        /// The chunk.
         chunk: u8,
-        /// The block.
         block: u8,
         /// Its entry from now on.
         put: Entry,
@@ -110,7 +102,6 @@ pub enum Change {
     Whole {
         /// Who says so.
         q: u8,
-        /// The chunk.
         chunk: u8,
     },
 }
@@ -215,7 +206,6 @@ pub struct Asked {
 /// What a sequencer holds of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Held {
-    /// Opened.
     pub open: bool,
     /// The opening has rolled some member forward.
     pub rolled: bool,
@@ -233,14 +223,11 @@ pub struct Held {
     pub source: Option<[Entry; BLOCKS]>,
 }
 
-/// A sequencer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sequencer {
-    /// Where it is.
     pub life: Life,
     /// The epoch that it knows.
     pub epoch: u8,
-    /// Its chunks.
     pub chunks: [Held; CHUNKS],
     /// A read on its way to a store.
     pub asked: Option<Asked>,
@@ -263,7 +250,6 @@ impl Sequencer {
 pub struct Write {
     /// Its sequencer; [`NONE`]: an owner of the past.
     pub q: u8,
-    /// Its counter.
     pub counter: u8,
     /// The write that it follows.
     pub after: Id,
@@ -300,13 +286,11 @@ pub enum Fault {
 pub struct Left {
     /// Evictions and drops.
     pub evictions: u8,
-    /// Additions.
     pub additions: u8,
     /// Starts of a store.
     pub crashes: u8,
     /// Breaks of a link.
     pub resets: u8,
-    /// Reads.
     pub reads: u8,
     /// Lies of a disk.
     pub lies: u8,
@@ -329,11 +313,9 @@ pub struct State {
     pub look: Option<(u8, u8)>,
     /// How many writes were given out.
     pub written: u8,
-    /// They.
     pub writes: [Write; WRITES],
     /// The sequencers, volume by volume.
     pub sequencers: [Sequencer; SEQUENCERS],
-    /// The stores.
     pub stores: [Store; STORES],
     /// What may still happen.
     pub left: Left,

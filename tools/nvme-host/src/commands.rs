@@ -8,19 +8,16 @@ pub const IDENTIFY_BYTES: usize = 4096;
 /// Bytes of the data of Connect.
 pub const CONNECT_BYTES: usize = 1024;
 
-/// Read.
 #[must_use]
 pub fn read(nsid: u32, block: u64, blocks: u32, block_bytes: usize) -> Request {
     Request::new(blocks_of(io::READ, nsid, block, blocks)).with(Transfer::Read(blocks as usize * block_bytes))
 }
 
-/// Write.
 #[must_use]
 pub fn write(nsid: u32, block: u64, blocks: u32, data: Vec<u8>) -> Request {
     Request::new(blocks_of(io::WRITE, nsid, block, blocks)).with(Transfer::Write(data))
 }
 
-/// Compare.
 #[must_use]
 pub fn compare(nsid: u32, block: u64, blocks: u32, data: Vec<u8>) -> Request {
     Request::new(blocks_of(io::COMPARE, nsid, block, blocks)).with(Transfer::Write(data))
@@ -33,13 +30,11 @@ pub fn write_zeroes(nsid: u32, block: u64, blocks: u32, deallocate: bool) -> Req
     Request::new(command.dword(12, (blocks - 1) | u32::from(deallocate) << 25))
 }
 
-/// Verify.
 #[must_use]
 pub fn verify(nsid: u32, block: u64, blocks: u32) -> Request {
     Request::new(blocks_of(io::VERIFY, nsid, block, blocks))
 }
 
-/// Flush.
 #[must_use]
 pub fn flush(nsid: u32) -> Request {
     Request::new(Command::new(io::FLUSH).namespace(nsid))
@@ -89,7 +84,6 @@ pub fn copy(nsid: u32, target: u64, ranges: &[(u64, u32)]) -> Request {
     Request::new(command).with(Transfer::Write(data))
 }
 
-/// Identify.
 #[must_use]
 pub fn identify(cns: u8, nsid: u32) -> Request {
     let command = Command::new(admin::IDENTIFY).namespace(nsid).dword(10, u32::from(cns));
@@ -114,7 +108,6 @@ pub fn get_feature(id: u8, select: u8) -> Request {
     Request::new(Command::new(admin::GET_FEATURES).dword(10, u32::from(id) | u32::from(select) << 8))
 }
 
-/// Set Features.
 #[must_use]
 pub fn set_feature(id: u8, value: u32) -> Request {
     Request::new(
@@ -137,7 +130,6 @@ pub fn async_event() -> Request {
     Request::new(Command::new(admin::ASYNC_EVENT))
 }
 
-/// Keep Alive.
 #[must_use]
 pub fn keep_alive() -> Request {
     Request::new(Command::new(admin::KEEP_ALIVE))
@@ -169,7 +161,6 @@ pub fn property_set(offset: u32, value: u64) -> Request {
     )
 }
 
-/// Disconnect.
 #[must_use]
 pub fn disconnect() -> Request {
     Request::new(Command::fabrics(fabrics::DISCONNECT))

@@ -54,13 +54,11 @@ pub type Outcome = Result<(), Verdict>;
 
 type Run = Box<dyn Fn(&Subject) -> Outcome + Send + Sync>;
 
-/// A case.
 pub struct Case {
     /// Its name: group, dot, what it is about.
     pub name: String,
     /// The specification and the section.
     pub rule: &'static str,
-    /// What it does.
     pub does: String,
     /// What must come of it.
     pub expects: String,
@@ -90,13 +88,9 @@ impl Case {
 pub struct Line {
     /// The case's name.
     pub name: String,
-    /// Its rule.
     pub rule: &'static str,
-    /// What it does.
     pub does: String,
-    /// What was expected.
     pub expects: String,
-    /// How it ended.
     pub outcome: Outcome,
     /// How long it took.
     pub took: Duration,

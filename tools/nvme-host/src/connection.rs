@@ -30,7 +30,6 @@ impl Default for Initialize {
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initialized {
-    /// The digests.
     pub digests: Digests,
     /// The alignment that the target wants, in bytes.
     pub alignment: usize,

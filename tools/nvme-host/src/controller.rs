@@ -27,7 +27,6 @@ pub const CC_ENABLED: u64 = 1 | 6 << 16 | 4 << 20;
 /// Who connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The host's NQN.
     pub nqn: String,
     /// The host's identifier.
     pub id: [u8; 16],
@@ -92,9 +91,7 @@ impl Settings {
 
 /// A controller, connected by its admin queue.
 pub struct Controller {
-    /// The admin queue.
     pub admin: Queue,
-    /// The controller's number.
     pub id: u16,
     settings: Settings,
     host: Host,

@@ -33,7 +33,6 @@ pub enum Error {
     Command {
         /// The command.
         what: &'static str,
-        /// Its status.
         status: Status,
         /// Dwords 0 and 1 of its completion.
         result: u64,

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 pub struct Load {
     /// Where, and how. (Digests are not for a load.)
     pub settings: Settings,
-    /// Who.
     pub host: Host,
     /// The namespace.
     pub nsid: u32,
@@ -28,13 +27,11 @@ pub struct Load {
     pub bytes: usize,
     /// Commands in flight on each queue.
     pub depth: u16,
-    /// Queues.
     pub queues: u16,
     /// Of a hundred commands so many read.
     pub read_percent: u8,
     /// The commands go to the first so many bytes of the namespace; none: to all of it.
     pub span_bytes: Option<u64>,
-    /// How long.
     pub duration: Duration,
     /// Where the random order begins.
     pub seed: u64,

@@ -19,7 +19,6 @@ pub struct Request {
 /// Data of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// None.
     None,
     /// So many bytes from the target.
     Read(usize),
@@ -70,7 +69,6 @@ impl Request {
 pub struct Completion {
     /// The command's identifier.
     pub id: u16,
-    /// The status.
     pub status: Status,
     /// Dwords 0 and 1.
     pub result: u64,
@@ -121,7 +119,6 @@ struct InFlight {
 
 /// Commands in flight on a connection whose initialization is done. [`Queue::connection`] allows to go below it.
 pub struct Queue {
-    /// The connection.
     pub connection: Connection,
     agreed: Initialized,
     /// Bytes of data that a capsule may hold.

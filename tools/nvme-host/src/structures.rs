@@ -19,7 +19,6 @@ impl IdentifyController {
         Ok(IdentifyController(bytes))
     }
 
-    /// A byte.
     #[must_use]
     pub fn byte(&self, at: usize) -> u8 {
         self.0[at]
@@ -87,7 +86,6 @@ impl IdentifyNamespace {
         Ok(namespace)
     }
 
-    /// A byte.
     #[must_use]
     pub fn byte(&self, at: usize) -> u8 {
         self.0[at]
@@ -169,7 +167,6 @@ pub struct DiscoveryEntry {
     pub controller: u16,
     /// The most entries of an admin queue.
     pub admin_entries: u16,
-    /// Flags.
     pub flags: u16,
     /// The port, as text.
     pub service: String,
@@ -221,22 +218,17 @@ impl DiscoveryLog {
 /// The ANA log (Base 2.1, 5.1.12.1.13).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnaLog {
-    /// Changes.
     pub changes: u64,
-    /// The groups.
     pub groups: Vec<AnaGroup>,
 }
 
 /// A group of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnaGroup {
-    /// Its number.
     pub id: u32,
-    /// Changes.
     pub changes: u64,
     /// Its state: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.
     pub state: u8,
-    /// Its namespaces.
     pub namespaces: Vec<u32>,
 }
 

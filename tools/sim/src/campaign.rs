@@ -24,7 +24,6 @@ pub struct Run {
 /// How many of them ended.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Runs.
     pub runs: u64,
     /// The seeds that failed and why, in their order.
     pub failures: Vec<(u64, String)>,

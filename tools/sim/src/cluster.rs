@@ -77,7 +77,6 @@ const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
 const CLOSING_ROUNDS: usize = 5;
 
-/// Runs a seed.
 #[must_use]
 pub fn run(seed: u64) -> Run {
     run_setup(Setup::draw(seed), false)

@@ -110,7 +110,6 @@ struct Trouble {
 /// A case that a checker would let pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Plea {
-    /// What.
     pub excuse: Excuse,
     /// Since when it could have been caused: when the operation was asked for, when the session began.
     pub since: Time,

@@ -36,7 +36,6 @@ pub enum Kind {
     Write,
     /// Make zeros.
     Clear,
-    /// Read.
     Read,
     /// Write the operation's stamp if the sectors, all of one block, hold what was expected.
     Compare,
@@ -53,16 +52,12 @@ pub enum Outcome {
     Miscompare,
 }
 
-/// One operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// Who asked.
     pub client: u32,
-    /// What for.
     pub kind: Kind,
-    /// The first sector.
     pub first: Sector,
-    /// How many sectors.
     pub sectors: u32,
     /// When it was asked: the event's number and the clock.
     pub invoked: (u64, Time),
@@ -99,7 +94,6 @@ pub struct History {
 pub struct BlockViolation {
     /// The block of the volume.
     pub block: u64,
-    /// What is wrong.
     pub violation: Violation,
     /// The block's operations, for a person to read.
     pub story: String,
@@ -302,7 +296,6 @@ impl History {
         operation.outcome = Outcome::Done(read);
     }
 
-    /// The operation.
     #[must_use]
     pub fn get(&self, id: OperationId) -> &Operation {
         &self.operations[id.0 as usize]

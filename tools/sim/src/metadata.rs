@@ -45,16 +45,10 @@ pub enum Delivery<T> {
         process: u64,
         /// The asker's own name for the call.
         tag: T,
-        /// How it ended.
         result: Result<Reply, Error>,
     },
     /// The node's lease has ended, and it is about to take another.
-    Lapsed {
-        /// The node.
-        node: NodeId,
-        /// Its process.
-        process: u64,
-    },
+    Lapsed { node: NodeId, process: u64 },
     /// Keys changed.
     Changes {
         /// The watching node.
@@ -143,7 +137,6 @@ pub struct Metadata<T> {
     executed: u64,
     raised_at: BTreeMap<(NodeId, String), u64>,
     groups_read_at: BTreeMap<(NodeId, String), u64>,
-    /// What happened.
     pub counts: Counts,
 }
 

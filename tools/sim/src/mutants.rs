@@ -19,7 +19,6 @@ use crate::solo;
 pub enum Simulation {
     /// A store on its own.
     Store,
-    /// A cluster.
     Cluster,
 }
 
@@ -37,7 +36,6 @@ impl Simulation {
 /// The product with one rule switched off.
 #[derive(Clone, Copy)]
 pub struct Mutant {
-    /// Its name.
     pub name: &'static str,
     /// The rule that it breaks; `I`: one that needs no number, such as that an answer means durable.
     pub rule: &'static str,
@@ -62,7 +60,6 @@ pub struct Found {
 }
 
 impl Mutant {
-    /// One seed.
     #[must_use]
     pub fn run(&self, seed: u64, trace: bool) -> Run {
         let mut plants = Plants::default();

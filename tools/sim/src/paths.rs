@@ -1,7 +1,6 @@
 //! The rare paths that a full run must take, by name. A run over the fixed seeds fails when one of them was never
 //! taken: then nothing tests it any more, and either the plans or the code have changed.
 
-/// Of the cluster.
 pub const CLUSTER: &[&str] = &[
     // Faults that were met, as the simulated disks and networks count them.
     "node.killed",

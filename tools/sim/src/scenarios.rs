@@ -20,7 +20,6 @@ use std::fmt;
 pub enum Runs {
     /// A store on its own.
     Store(fn(u64) -> solo::Profile),
-    /// A cluster.
     Cluster(fn(u64) -> Setup),
 }
 
@@ -31,7 +30,6 @@ pub struct Scenario {
     pub name: &'static str,
     /// What happens, and what would go wrong.
     pub story: &'static str,
-    /// What it runs.
     pub runs: Runs,
     /// What is wrong with the world in it, besides its faults; empty in most.
     pub hostile: fn(&mut Plants),
@@ -63,7 +61,6 @@ impl Verdict {
 }
 
 impl Scenario {
-    /// Runs one seed.
     #[must_use]
     pub fn run(&self, seed: u64, broken: bool, trace: bool) -> Run {
         let mut plants = Plants::default();
@@ -106,7 +103,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ),
 ];
 
-/// All of them.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
     let mut all = store::all();

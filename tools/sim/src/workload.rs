@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 /// What the clients of one run do. Percentages are of all operations.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// How many clients.
     pub clients: u32,
     /// So many of them, the first ones, only read.
     pub readers: u32,
@@ -31,9 +30,7 @@ pub struct Profile {
     pub hot_blocks: u64,
     /// So often a hot one is taken.
     pub hot_percent: u64,
-    /// Reads.
     pub read_percent: u64,
-    /// Clears.
     pub clear_percent: u64,
     /// Compare-and-writes, of one block or a part of it.
     pub compare_percent: u64,
@@ -91,15 +88,12 @@ impl Profile {
 pub struct Ask {
     /// Its place in the history.
     pub id: OperationId,
-    /// What.
     pub kind: Kind,
     /// From where.
     pub first: Sector,
-    /// How much.
     pub sectors: u32,
 }
 
-/// One client.
 #[derive(Clone, Debug)]
 pub struct Client {
     number: u32,
@@ -108,7 +102,6 @@ pub struct Client {
     next_at: Time,
 }
 
-/// All of them.
 #[derive(Clone, Debug)]
 pub struct Workload {
     profile: Profile,

@@ -73,28 +73,24 @@ pub const MAX_CONFIGURATIONS: usize = 1_000_000;
 pub enum Action {
     /// Wrote (or cleared, with [`Stamp::ZERO`]) these sectors.
     Write {
-        /// Which sectors.
         sectors: Width,
         /// What they hold then. Unique, except for zero.
         stamp: Stamp,
     },
     /// Read these sectors.
     Read {
-        /// Which sectors.
         sectors: Width,
         /// What they held; others are not looked at.
         values: Values,
     },
     /// May have written the same again, once: its host has sent it again before it was answered.
     Again {
-        /// Which sectors.
         sectors: Width,
         /// The stamp of the write.
         stamp: Stamp,
     },
     /// Wrote these sectors if they held what was expected.
     Compare {
-        /// Which sectors.
         sectors: Width,
         /// What they were to hold; others are not looked at.
         expected: Values,
@@ -114,7 +110,6 @@ pub struct Step {
     pub completed: Option<u64>,
     /// Without an answer: it must not have taken effect after this event.
     pub void_after: Option<u64>,
-    /// What it did.
     pub action: Action,
 }
 

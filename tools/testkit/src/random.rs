@@ -31,7 +31,6 @@ impl Random {
         }
     }
 
-    /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)

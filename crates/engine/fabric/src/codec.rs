@@ -65,7 +65,6 @@ wire! {
         head_bytes: u16,
         /// [`FLAG_TRACED`] or zero.
         flags: u16,
-        /// Of the payload.
         payload_bytes: u32,
     }
 }

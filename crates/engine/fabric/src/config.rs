@@ -18,7 +18,6 @@ pub struct Config {
     pub cluster: ClusterId,
     /// The cluster's finalized version; peers are told.
     pub cluster_version: u32,
-    /// This node.
     pub node: NodeId,
     /// Made anew at each start of the node.
     pub session: u64,
@@ -106,7 +105,6 @@ pub struct Limits {
     pub handshakes: usize,
     /// Incoming connections of one peer.
     pub connections_per_peer: usize,
-    /// Connections in all.
     pub connections: usize,
 }
 

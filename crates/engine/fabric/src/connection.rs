@@ -34,7 +34,6 @@ pub(crate) struct Waiting {
     pub(crate) charge: u32,
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) link: Link,

@@ -24,7 +24,6 @@ impl fmt::Display for Link {
 pub enum Event {
     /// A link is up: the two ends have agreed. On an outgoing link requests can be sent; on an incoming one they may come.
     Up {
-        /// The link.
         link: Link,
         /// The node at the other end.
         peer: NodeId,
@@ -36,20 +35,16 @@ pub enum Event {
     /// A link that was up is gone, and with it everything that was queued or unanswered on it: requests may have been
     /// carried out or not, and are sent again on the next link (R8); answers to requests that came on it go nowhere.
     Down {
-        /// The link.
         link: Link,
         /// The node at the other end.
         peer: NodeId,
         /// Had this end connected?
         outgoing: bool,
-        /// Why.
         why: DownReason,
     },
     /// A message came. Those of one link come in the order in which the peer sent them.
     Message {
-        /// On this link.
         link: Link,
-        /// The message.
         message: Message,
         /// Its payload; empty where it has none.
         payload: Slice,
@@ -64,7 +59,6 @@ pub enum Event {
     /// The peer refuses to speak with this node, or this node with it: they cannot work together until somebody has
     /// changed something. It is tried again; the event comes again only when the reason changes.
     Refused {
-        /// The peer.
         peer: NodeId,
         /// In words, for a person.
         reason: String,
@@ -131,7 +125,6 @@ pub enum Violation {
     Answer {
         /// The request named.
         id: u64,
-        /// Its payload.
         payload_bytes: usize,
     },
 }

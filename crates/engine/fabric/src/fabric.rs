@@ -69,15 +69,12 @@ pub struct Counters {
     pub refused: u64,
     /// Links ended because the peer broke the protocol.
     pub violations: u64,
-    /// Messages sent.
     pub messages_sent: u64,
-    /// Messages received.
     pub messages_received: u64,
     /// Sends started: what a message costs depends on how many share one.
     pub sends: u64,
     /// Bytes of messages that were queued to be sent.
     pub bytes_sent: u64,
-    /// Bytes received.
     pub bytes_received: u64,
     /// Pings sent.
     pub pings: u64,

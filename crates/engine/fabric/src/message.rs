@@ -15,7 +15,6 @@ pub enum Message {
     Release {
         /// Comes back with the answer.
         tag: u64,
-        /// Which volume.
         volume: VolumeId,
         /// The generation that the asker has seen in the metadata: an owner of a newer one is not meant.
         generation: Generation,
@@ -46,12 +45,10 @@ pub struct Forward {
     pub session: u64,
     /// Which host asks, for reservations; 0: none that they know.
     pub host: u64,
-    /// The volume.
     pub volume: VolumeId,
     /// The generation by which the sender takes the receiver for the owner. Under no other is this carried out (R9): what
     /// waited at an owner of old, and was sent to its successor since, must not be done when that owner is owner again.
     pub generation: Generation,
-    /// What.
     pub op: ForwardOp,
     /// The first byte.
     pub offset: u64,
@@ -65,7 +62,6 @@ pub struct Forward {
     pub as_of: u64,
 }
 
-/// What is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ForwardOp {

@@ -238,7 +238,6 @@ impl<P: Protocol> Engine<P> {
         self.waiting.push_back(slot);
     }
 
-    /// Does it?
     pub fn is_waiting(&mut self, slot: SlotId) -> bool {
         self.slots.get_mut(slot).waits
     }

@@ -8,11 +8,9 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Flow {
-    /// It does.
     Go,
     /// Close it now. What the host should still have got was sent before this was said.
     Close {
-        /// Why.
         reason: CloseReason,
     },
 }

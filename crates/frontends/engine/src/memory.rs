@@ -203,7 +203,6 @@ pub struct Submitted {
     front: FrontId,
     tag: u64,
     volume: VolumeId,
-    /// What.
     pub op: Op,
     data: Slice,
     host: HostKey,

@@ -8,7 +8,6 @@ use std::any::Any;
 /// A connection, among those of all cores of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
-    /// Its core.
     pub core: u16,
     /// Its front there.
     pub front: FrontId,

@@ -39,7 +39,6 @@ pub enum Command {
     },
     /// The host is a registrant no more; what it holds is released.
     Unregister {
-        /// Its key.
         key: u64,
         /// Whatever its key is.
         ignore_key: bool,
@@ -50,7 +49,6 @@ pub enum Command {
     Replace {
         /// The host's identifier in full.
         host_id: [u8; 16],
-        /// Its key.
         key: u64,
         /// Its new key: not 0.
         new_key: u64,
@@ -63,7 +61,6 @@ pub enum Command {
     Acquire {
         /// The host's key.
         key: u64,
-        /// How.
         kind: Kind,
     },
     /// Takes the reservation, or registrations, away from others.
@@ -159,14 +156,12 @@ pub struct Registrant {
     pub host: HostKey,
     /// Its identifier in full.
     pub host_id: [u8; 16],
-    /// Its key.
     pub key: u64,
 }
 
 /// A reservation that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// How.
     pub kind: Kind,
     /// By whom; nobody by itself, where all registrants hold it.
     pub holder: Option<HostKey>,
@@ -188,7 +183,6 @@ pub enum Notice {
 pub struct Told {
     /// Counts the notices of the volume.
     pub number: u64,
-    /// What happened.
     pub notice: Notice,
     /// Who hears of it.
     pub hosts: Vec<HostKey>,

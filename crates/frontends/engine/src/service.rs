@@ -62,7 +62,6 @@ pub trait StorageService {
 /// A volume, as a host may see it before it opens it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its name.
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -75,9 +74,7 @@ pub struct Export {
 /// An open volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
-    /// Its number.
     pub id: VolumeId,
-    /// Its name.
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -116,7 +113,6 @@ pub enum Event {
     /// The volume is no longer served here (another gateway took it over, or it was deleted). I/O that is under way
     /// still ends, with errors.
     Lost {
-        /// Which.
         volume: VolumeId,
         /// Why, for people.
         why: String,

@@ -15,7 +15,6 @@ pub enum Command {
         /// Bytes of each region.
         size_bytes: u64,
     },
-    /// Run.
     Run(Job),
 }
 
@@ -24,7 +23,6 @@ pub enum Command {
 pub struct Job {
     /// Reads or writes.
     pub mix: Mix,
-    /// In which order.
     pub order: Order,
     /// Bytes of one I/O.
     pub block_bytes: u32,

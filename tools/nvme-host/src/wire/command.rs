@@ -60,7 +60,6 @@ impl Command {
         Command::new(fabrics::OPCODE).byte(4, kind)
     }
 
-    /// With that namespace.
     #[must_use]
     pub fn namespace(self, nsid: u32) -> Command {
         self.dword(1, nsid)
@@ -188,7 +187,6 @@ pub mod log {
     pub const RESERVATION: u8 = 0x80;
 }
 
-/// Features.
 #[allow(missing_docs)]
 pub mod feature {
     pub const ARBITRATION: u8 = 0x01;

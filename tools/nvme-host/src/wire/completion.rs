@@ -7,7 +7,6 @@ use std::fmt;
 pub struct Status {
     /// The status code type: 0 generic, 1 of the command, 2 media, 3 path.
     pub kind: u8,
-    /// The status code.
     pub code: u8,
     /// "Do not retry".
     pub final_: bool,

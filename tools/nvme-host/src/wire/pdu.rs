@@ -45,19 +45,15 @@ const MAX_PDU_BYTES: u32 = 64 << 20;
 /// Which digests a connection uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
-    /// Of headers.
     pub header: bool,
-    /// Of data.
     pub data: bool,
 }
 
 impl Digests {
-    /// Both.
     pub const BOTH: Digests = Digests {
         header: true,
         data: true,
     };
-    /// None.
     pub const NONE: Digests = Digests {
         header: false,
         data: false,
@@ -81,7 +77,6 @@ pub fn padded(length: usize, alignment: usize) -> usize {
 pub struct Header {
     /// The type.
     pub kind: u8,
-    /// The flags.
     pub flags: u8,
     /// Bytes of the header, its common part included.
     pub header_bytes: u8,
@@ -114,9 +109,7 @@ impl Header {
 /// What is made wrong in a PDU on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spoil {
-    /// The header's digest.
     pub header_digest: bool,
-    /// The data's digest.
     pub data_digest: bool,
 }
 
@@ -129,7 +122,6 @@ pub struct Pdu {
     pub flags: u8,
     /// What follows the common header, without digest.
     pub specific: Vec<u8>,
-    /// The data.
     pub data: Vec<u8>,
 }
 
@@ -173,14 +165,12 @@ impl Pdu {
         }
     }
 
-    /// With data.
     #[must_use]
     pub fn with_data(mut self, data: &[u8]) -> Pdu {
         self.data = data.to_vec();
         self
     }
 
-    /// With those flags.
     #[must_use]
     pub fn with_flags(mut self, flags: u8) -> Pdu {
         self.flags = flags;

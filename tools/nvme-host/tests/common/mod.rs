@@ -150,7 +150,6 @@ impl Bystander {
         }
     }
 
-    /// Connections of it.
     pub const CONNECTIONS: usize = 2;
 
     pub fn works(&mut self) {

@@ -43,11 +43,16 @@ pub const CLOSING_HOST: u32 = 1000;
 #[derive(Debug)]
 enum State {
     /// No session; the next one is tried then.
-    Away { until: Time },
+    Away {
+        until: Time,
+    },
     /// The volume is being opened.
-    Opening { since: Time },
-    /// It is open.
-    Open { volume: VolumeId },
+    Opening {
+        since: Time,
+    },
+    Open {
+        volume: VolumeId,
+    },
 }
 
 #[derive(Debug)]
@@ -74,7 +79,6 @@ pub struct Refused {
     pub since: Time,
     /// When it was told.
     pub at: Time,
-    /// The volume.
     pub volume: u64,
     /// The gateway.
     pub member: Member,
@@ -82,7 +86,6 @@ pub struct Refused {
     pub is_shared: bool,
 }
 
-/// A host.
 #[derive(Debug)]
 struct Host {
     number: u32,
@@ -108,7 +111,6 @@ impl Host {
     }
 }
 
-/// All hosts.
 pub struct Hosts {
     hosts: Vec<Host>,
     random: Random,
@@ -124,7 +126,6 @@ pub struct Hosts {
     patient: bool,
     /// The first thing that a host was told and should never be.
     pub violation: Option<String>,
-    /// What happened.
     pub coverage: Coverage,
     /// I/O of hosts that use several gateways may not fail: nothing is wrong with any.
     pub no_failures: bool,
@@ -221,7 +222,6 @@ impl Hosts {
         self.hosts.iter().map(Host::pending).sum()
     }
 
-    /// Which.
     #[must_use]
     pub fn pending_operations(&self) -> Vec<OperationId> {
         let each = self.hosts.iter().flat_map(|host| {

@@ -119,7 +119,6 @@ struct Running {
     hung_up: Vec<FrontId>,
 }
 
-/// A node.
 pub struct Node {
     member: Member,
     /// Which life of the process this is.

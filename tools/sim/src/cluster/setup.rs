@@ -13,9 +13,7 @@ use std::time::Duration;
 /// Rules switched off, each a planted bug that the checkers must find. Without the feature `planted` there are none.
 #[derive(Clone, Debug, Default)]
 pub struct Plants {
-    /// Of the stores.
     pub store: amita_store::Faults,
-    /// Of the sequencers.
     pub volume: amita_sequencer::Faults,
     /// Of the gateways.
     pub node: amita_node::Faults,
@@ -142,7 +140,6 @@ pub const STORE_BYTES: u64 = 128 << 20;
 pub struct Setup {
     /// The seed of all chance.
     pub seed: u64,
-    /// Nodes.
     pub nodes: usize,
     /// Stores of each node.
     pub stores: usize,

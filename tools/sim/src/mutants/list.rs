@@ -47,7 +47,6 @@ macro_rules! of_gateway {
     };
 }
 
-/// All of them.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let mut all = of_stores();

@@ -167,7 +167,6 @@ pub const FIGURES: &[Figure] = &[
 /// A figure as measured and as the model has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
-    /// Which.
     pub figure: Figure,
     /// By the bench.
     pub measured: f64,

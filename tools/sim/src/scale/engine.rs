@@ -11,7 +11,6 @@ use super::path::Msg;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// A service's number.
 pub type ServiceId = u32;
 
 /// Nobody sent it: it came over the network.
@@ -167,14 +166,12 @@ pub struct Request {
     pub key: u64,
     /// With its head.
     pub bytes: u32,
-    /// What.
     pub msg: Msg,
 }
 
 /// A pass under way, as [`Work`] sees it.
 #[derive(Debug)]
 pub struct Pass<'a> {
-    /// Which service.
     pub service: ServiceId,
     /// When the pass began.
     pub now: Nanos,
@@ -189,7 +186,6 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Pays.
     pub fn pay(&mut self, part: Part, ns: f64) {
         self.spent[part as usize] += ns;
         self.cost += ns;
@@ -290,17 +286,13 @@ pub struct Engine {
 /// Counts of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Passes.
     pub passes: u64,
-    /// Sends.
     pub sends: u64,
-    /// Messages in them.
     pub messages: u64,
     /// Letters between cores.
     pub mails: u64,
     /// Commits of stores.
     pub commits: u64,
-    /// Writes in them.
     pub writes: u64,
     /// Sleepers woken.
     pub wakes: u64,

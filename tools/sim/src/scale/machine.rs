@@ -51,7 +51,6 @@ pub struct Disk {
     pub pages: f64,
 }
 
-/// The network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
     /// Of each node, in each direction.
@@ -83,7 +82,6 @@ pub struct Machine {
     pub cores: usize,
     /// Disks of a node; store `d` is served by core `d % cores`.
     pub stores: usize,
-    /// Copies.
     pub copies: usize,
     /// Groups of the pool.
     pub groups: u32,
@@ -97,7 +95,6 @@ pub struct Machine {
     pub backing: Backing,
     /// The network; none: loopback.
     pub network: Option<Network>,
-    /// The processors.
     pub processors: Processors,
 }
 

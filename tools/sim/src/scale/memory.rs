@@ -172,7 +172,6 @@ pub struct Budget {
     pub connections_squared: f64,
     /// Memory of connections that are idle: the program's, in bytes.
     pub idle_bytes: f64,
-    /// The kernel's.
     pub kernel_bytes: f64,
     /// What peers may have in flight towards a node by their windows, in bytes.
     pub window_bytes: f64,

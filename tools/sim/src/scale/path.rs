@@ -61,7 +61,6 @@ pub enum Step {
 pub struct Msg {
     /// The I/O's place in the table.
     pub io: u32,
-    /// Where it is.
     pub step: Step,
     /// Which member of the group it concerns.
     pub member: u8,
@@ -74,7 +73,6 @@ pub enum Asking {
     Closed {
         /// Sessions of a gateway.
         sessions: usize,
-        /// Of each.
         depth: usize,
     },
     /// I/Os begin at a rate, whatever became of the others.
@@ -91,7 +89,6 @@ pub enum Asking {
 pub struct Load {
     /// Of a hundred I/Os.
     pub writes: u64,
-    /// How.
     pub asking: Asking,
     /// Nodes that hosts use, of those simulated.
     pub gateways: usize,

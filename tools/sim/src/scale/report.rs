@@ -26,11 +26,8 @@ const WHOLE: usize = 100;
 /// What the report is of.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many nodes.
     pub nodes: Vec<usize>,
-    /// Cores of each.
     pub cores: usize,
-    /// What was measured.
     pub measured: Measured,
     /// Of each run.
     pub span: Span,

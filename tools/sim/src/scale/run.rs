@@ -11,7 +11,6 @@ use std::time::Duration;
 pub struct Span {
     /// Not measured: queues fill.
     pub warm_ns: Nanos,
-    /// Measured.
     pub measured_ns: Nanos,
 }
 
@@ -38,7 +37,6 @@ pub struct Outcome {
     pub in_flight: f64,
     /// How much everything was used.
     pub usage: Use,
-    /// Counts.
     pub counts: Counts,
     /// I/Os that ended in the window.
     pub ios: u64,

@@ -60,14 +60,10 @@ pub enum DecodeError {
     HeadShort,
     /// The head goes on after its fields.
     #[error("the head has {extra} bytes more than its fields")]
-    HeadLong {
-        /// How many.
-        extra: usize,
-    },
+    HeadLong { extra: usize },
     /// A field has a value that it cannot have.
     #[error("{field} cannot be {value}")]
     Field {
-        /// Which.
         field: &'static str,
         /// What it says.
         value: u64,
@@ -97,15 +93,11 @@ pub enum EncodeError {
     /// A field is out of the range that a receiver accepts.
     #[error("{field} cannot be {value}")]
     Field {
-        /// Which.
         field: &'static str,
         /// What it says.
         value: u64,
     },
     /// No version of the protocol has a form for this message.
     #[error("the protocol cannot carry this message: {what}")]
-    Unsupported {
-        /// What it is.
-        what: &'static str,
-    },
+    Unsupported { what: &'static str },
 }

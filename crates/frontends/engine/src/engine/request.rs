@@ -142,7 +142,6 @@ impl PieceState {
 pub struct Part<F> {
     /// What was submitted.
     pub op: Op,
-    /// How it ended.
     pub verdict: Result<(), F>,
     /// What it brought.
     pub payload: Payload,

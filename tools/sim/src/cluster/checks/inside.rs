@@ -20,7 +20,6 @@ const SAMPLED_LATE: u64 = 211;
 /// So many passes of a run are its beginning.
 const BEGINNING_PASSES: u64 = 50_000;
 
-/// When to look.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cluster) struct Looks {
     whole: bool,

@@ -55,7 +55,6 @@ pub struct Settings {
 /// A request of the application.
 #[derive(Clone, Debug)]
 pub struct Bio {
-    /// Its number.
     pub id: OperationId,
     /// One command, or the two of a fused pair.
     pub requests: Vec<Request>,
@@ -101,7 +100,6 @@ pub enum Act {
 /// How a request has ended, as far as the application can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this status.
     Status(Status),
     /// With this error of NBD, on a connection that was made then.
     Errno(u32, Time),

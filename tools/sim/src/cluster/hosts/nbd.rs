@@ -39,13 +39,10 @@ pub struct Settings {
 /// A request of the application.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Its number.
     pub id: OperationId,
-    /// What.
     pub kind: Kind,
     /// The first byte.
     pub offset: u64,
-    /// How many.
     pub length: u32,
     /// What a write writes.
     pub data: Vec<u8>,

@@ -15,9 +15,7 @@ pub enum Heard<T> {
     Ready,
     /// A command has ended.
     Done {
-        /// Which.
         what: T,
-        /// How.
         status: Status,
         /// Dwords 0 and 1 of the completion.
         result: u64,
