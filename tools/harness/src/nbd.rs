@@ -30,7 +30,7 @@ const MAX_OPTION_REPLY: usize = 64 * 1024;
 
 /// What a client may ask of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask<'a> {
+pub enum NbdRequest<'a> {
     /// Read so many bytes.
     Read {
         /// From here on.
@@ -154,7 +154,7 @@ impl Client {
     /// # Errors
     /// When the server answers with an error, or the connection breaks: then nothing is known of the write.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let handle = self.ask(Ask::Write { offset, data })?;
+        let handle = self.ask(NbdRequest::Write { offset, data })?;
         self.only(handle).map(drop)
     }
 
@@ -164,7 +164,7 @@ impl Client {
     /// When the server answers with an error, or the connection breaks.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let bytes = buffer.len() as u32;
-        let handle = self.ask(Ask::Read { offset, bytes })?;
+        let handle = self.ask(NbdRequest::Read { offset, bytes })?;
         buffer.copy_from_slice(&self.only(handle)?);
         Ok(())
     }
@@ -173,14 +173,14 @@ impl Client {
     ///
     /// # Errors
     /// When the connection breaks: then nothing is known of anything that is under way.
-    pub fn ask(&mut self, ask: Ask<'_>) -> io::Result<Handle> {
+    pub fn ask(&mut self, ask: NbdRequest<'_>) -> io::Result<Handle> {
         let none: &[u8] = &[];
         let (handle, answer_bytes) = match ask {
-            Ask::Read { offset, bytes } => (self.request(CMD_READ, offset, bytes, none)?, bytes as usize),
-            Ask::Write { offset, data } => (self.request(CMD_WRITE, offset, data.len() as u32, data)?, 0),
-            Ask::Trim { offset, bytes } => (self.request(CMD_TRIM, offset, bytes, none)?, 0),
-            Ask::WriteZeroes { offset, bytes } => (self.request(CMD_WRITE_ZEROES, offset, bytes, none)?, 0),
-            Ask::Flush => (self.request(CMD_FLUSH, 0, 0, none)?, 0),
+            NbdRequest::Read { offset, bytes } => (self.request(CMD_READ, offset, bytes, none)?, bytes as usize),
+            NbdRequest::Write { offset, data } => (self.request(CMD_WRITE, offset, data.len() as u32, data)?, 0),
+            NbdRequest::Trim { offset, bytes } => (self.request(CMD_TRIM, offset, bytes, none)?, 0),
+            NbdRequest::WriteZeroes { offset, bytes } => (self.request(CMD_WRITE_ZEROES, offset, bytes, none)?, 0),
+            NbdRequest::Flush => (self.request(CMD_FLUSH, 0, 0, none)?, 0),
         };
         self.under_way.insert(handle, answer_bytes);
         Ok(Handle(handle))

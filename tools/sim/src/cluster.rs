@@ -32,7 +32,7 @@ use crate::metadata::{Delivery, Metadata};
 use crate::random::Random;
 use crate::solo::write_format;
 use crate::stamp::{SECTORS_PER_BLOCK, Sector};
-use crate::workload::{Ask, Workload};
+use crate::workload::{IoRequest, Workload};
 use amita_metadata::Event;
 use amita_node::control::{FromCore, Record, ToCore};
 use amita_reactor::Time;
@@ -834,7 +834,7 @@ impl Cluster {
         let (first, sectors) = (Sector(block * per_block), (blocks * per_block) as u32);
         let host = CLOSING_HOST + (block / self.setup.blocks) as u32;
         let id = self.history.invoke(self.world.now(), host, kind, first, sectors);
-        self.hosts.closing_ask(Ask {
+        self.hosts.closing_ask(IoRequest {
             id,
             kind,
             first,

@@ -85,7 +85,7 @@ impl Profile {
 
 /// An operation to be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct IoRequest {
     /// Its place in the history.
     pub id: OperationId,
     pub kind: Kind,
@@ -185,7 +185,7 @@ impl Workload {
     }
 
     /// The next operation of a client whose time has come.
-    pub fn ask(&mut self, now: Time, history: &mut History) -> Option<Ask> {
+    pub fn ask(&mut self, now: Time, history: &mut History) -> Option<IoRequest> {
         if self.is_done() {
             return None;
         }
@@ -232,7 +232,7 @@ impl Workload {
             let held = |at| self.heard.get(&Sector(at)).copied().unwrap_or_default();
             let expected = (first..first + sectors).map(held).collect();
             let first = Sector(first);
-            return Some(Ask {
+            return Some(IoRequest {
                 id: history.invoke_compare(now, client.number, first, expected),
                 kind: Kind::Compare,
                 first,
@@ -241,7 +241,7 @@ impl Workload {
         }
         let (first, sectors) = (Sector(first), sectors as u32);
         let id = history.invoke(now, client.number, kind, first, sectors);
-        Some(Ask {
+        Some(IoRequest {
             id,
             kind,
             first,

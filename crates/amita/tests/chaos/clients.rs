@@ -3,7 +3,7 @@
 //! moment before it was sent and the moment after its answer was read; one whose connection broke, that ended in an
 //! error, or that nobody waited for to its end, may happen at any time or never.
 
-use amita_harness::nbd::{Answered, Ask, Client, Handle};
+use amita_harness::nbd::{Answered, Client, Handle, NbdRequest};
 use amita_reactor::Time;
 use amita_sim::history::{History, Kind, Operation, OperationId};
 use amita_sim::random::Random;
@@ -372,7 +372,7 @@ impl Worker {
     fn ask(&mut self, client: &mut Client) -> std::io::Result<()> {
         let what = self.random.below(100);
         if what < 3 {
-            let handle = client.ask(Ask::Flush)?;
+            let handle = client.ask(NbdRequest::Flush)?;
             self.under_way.insert(handle, None);
             return Ok(());
         }
@@ -389,11 +389,11 @@ impl Worker {
             Kind::Write => {
                 data.resize(bytes as usize, 0);
                 stamp::fill(&mut data, self.recorder.volume, first, id.stamp());
-                Ask::Write { offset, data: &data }
+                NbdRequest::Write { offset, data: &data }
             }
-            Kind::Read => Ask::Read { offset, bytes },
-            Kind::Clear if self.random.percent(60) => Ask::Trim { offset, bytes },
-            Kind::Clear => Ask::WriteZeroes { offset, bytes },
+            Kind::Read => NbdRequest::Read { offset, bytes },
+            Kind::Clear if self.random.percent(60) => NbdRequest::Trim { offset, bytes },
+            Kind::Clear => NbdRequest::WriteZeroes { offset, bytes },
             Kind::Compare => unreachable!("NBD has no such request, and none is drawn"),
         };
         let handle = client.ask(ask)?;

@@ -4,7 +4,7 @@ use crate::cycle;
 use crate::plan::{Fault, Injection, Plan, Protocol};
 use crate::world::{PATIENCE, Shape, World, disks_missing};
 use amita_harness::fio::{self, Job};
-use amita_harness::nbd::{Ask, Client};
+use amita_harness::nbd::{Client, NbdRequest};
 use amita_harness::tool;
 use amita_terminal::interrupt;
 use std::collections::BTreeMap;
@@ -71,9 +71,9 @@ fn a_frozen_gateway_that_wakes_changes_nothing_and_serves_nothing() {
     for number in 0..blocks {
         let (offset, data) = (number * BLOCK as u64, block(number, 2));
         let ask = if number % 2 == 0 {
-            Ask::Write { offset, data: &data }
+            NbdRequest::Write { offset, data: &data }
         } else {
-            Ask::Read {
+            NbdRequest::Read {
                 offset,
                 bytes: BLOCK as u32,
             }
@@ -331,7 +331,7 @@ fn a_full_cluster_refuses_and_keeps_what_it_has() {
     // What is trimmed can be written again.
     for number in 0..held / 2 {
         let (offset, bytes) = (offset(number), bytes.len() as u32);
-        client.ask(Ask::Trim { offset, bytes }).expect("sent");
+        client.ask(NbdRequest::Trim { offset, bytes }).expect("sent");
         client.answer().expect("answered").result.expect("trimmed");
     }
     let again = interrupt::poll(PATIENCE, Duration::from_millis(50), || {

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result, last, sentence, tell};
 use crate::handles::{Handle, Kind};
 use crate::memory::{self, Target};
 use crate::options::{INLINE, LogFunction, Options, Texts};
-use crate::port::{Ask, Completion};
+use crate::port::{Completion, IoRequest};
 use crate::{buffers, inline, threaded};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn amita_aio_write(
         check_length(bytes)?;
         // SAFETY: as the module says.
         let data = port.copy_of(bytes, |to| unsafe { memory::copy(data, to) });
-        port.start(volume, Ask::Write { offset, data }, user)
+        port.start(volume, IoRequest::Write { offset, data }, user)
     })
 }
 
@@ -305,13 +305,13 @@ pub unsafe extern "C" fn amita_aio_writev(
                 to = rest;
             }
         });
-        port.start(volume, Ask::Write { offset, data }, user)
+        port.start(volume, IoRequest::Write { offset, data }, user)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn amita_aio_flush(queue: Handle, volume: Handle, user: *mut c_void) -> c_int {
-    request!(queue, |port| port.start(volume, Ask::Flush, user))
+    request!(queue, |port| port.start(volume, IoRequest::Flush, user))
 }
 
 #[unsafe(no_mangle)]
@@ -322,7 +322,11 @@ pub extern "C" fn amita_aio_discard(
     offset: u64,
     user: *mut c_void,
 ) -> c_int {
-    request!(queue, |port| port.start(volume, Ask::Discard { offset, bytes }, user))
+    request!(queue, |port| port.start(
+        volume,
+        IoRequest::Discard { offset, bytes },
+        user
+    ))
 }
 
 #[unsafe(no_mangle)]
@@ -335,7 +339,7 @@ pub extern "C" fn amita_aio_write_zeroes(
 ) -> c_int {
     request!(queue, |port| port.start(
         volume,
-        Ask::WriteZeroes { offset, bytes },
+        IoRequest::WriteZeroes { offset, bytes },
         user
     ))
 }
@@ -435,7 +439,7 @@ pub extern "C" fn amita_aio_write_buffer(
 ) -> c_int {
     request!(queue, |port| {
         let data = buffers::share(buffer)?;
-        port.start(volume, Ask::Write { offset, data }, user)?;
+        port.start(volume, IoRequest::Write { offset, data }, user)?;
         buffers::free(buffer)
     })
 }

@@ -19,7 +19,7 @@ pub struct Completion {
 }
 
 /// What to do.
-pub(crate) enum Ask {
+pub(crate) enum IoRequest {
     Read { offset: u64, bytes: usize },
     Write { offset: u64, data: Slice },
     Flush,
@@ -29,7 +29,7 @@ pub(crate) enum Ask {
 
 /// What carries requests out.
 pub(crate) trait Engine {
-    fn start(&mut self, volume: &Volume, ask: Ask, tag: u64) -> std::result::Result<(), amita_client::Error>;
+    fn start(&mut self, volume: &Volume, request: IoRequest, tag: u64) -> std::result::Result<(), amita_client::Error>;
     fn poll(&mut self, done: &mut Vec<Done>);
     fn wait(&mut self, limit: Duration, done: &mut Vec<Done>);
     fn recycle(&mut self, done: Done);
@@ -41,13 +41,13 @@ fn length(bytes: usize) -> u32 {
 }
 
 impl Engine for Local {
-    fn start(&mut self, volume: &Volume, ask: Ask, tag: u64) -> std::result::Result<(), amita_client::Error> {
-        match ask {
-            Ask::Read { offset, bytes } => self.read(volume, offset, length(bytes), tag),
-            Ask::Write { offset, data } => self.write(volume, offset, data, tag),
-            Ask::Flush => self.flush(volume, tag),
-            Ask::Discard { offset, bytes } => self.discard(volume, offset, bytes, tag),
-            Ask::WriteZeroes { offset, bytes } => self.write_zeroes(volume, offset, bytes, tag),
+    fn start(&mut self, volume: &Volume, request: IoRequest, tag: u64) -> std::result::Result<(), amita_client::Error> {
+        match request {
+            IoRequest::Read { offset, bytes } => self.read(volume, offset, length(bytes), tag),
+            IoRequest::Write { offset, data } => self.write(volume, offset, data, tag),
+            IoRequest::Flush => self.flush(volume, tag),
+            IoRequest::Discard { offset, bytes } => self.discard(volume, offset, bytes, tag),
+            IoRequest::WriteZeroes { offset, bytes } => self.write_zeroes(volume, offset, bytes, tag),
         }
     }
 
@@ -65,13 +65,13 @@ impl Engine for Local {
 }
 
 impl Engine for Queue {
-    fn start(&mut self, volume: &Volume, ask: Ask, tag: u64) -> std::result::Result<(), amita_client::Error> {
-        match ask {
-            Ask::Read { offset, bytes } => self.read(volume, offset, length(bytes), tag),
-            Ask::Write { offset, data } => self.write(volume, offset, data, tag),
-            Ask::Flush => self.flush(volume, tag),
-            Ask::Discard { offset, bytes } => self.discard(volume, offset, bytes, tag),
-            Ask::WriteZeroes { offset, bytes } => self.write_zeroes(volume, offset, bytes, tag),
+    fn start(&mut self, volume: &Volume, request: IoRequest, tag: u64) -> std::result::Result<(), amita_client::Error> {
+        match request {
+            IoRequest::Read { offset, bytes } => self.read(volume, offset, length(bytes), tag),
+            IoRequest::Write { offset, data } => self.write(volume, offset, data, tag),
+            IoRequest::Flush => self.flush(volume, tag),
+            IoRequest::Discard { offset, bytes } => self.discard(volume, offset, bytes, tag),
+            IoRequest::WriteZeroes { offset, bytes } => self.write_zeroes(volume, offset, bytes, tag),
         }
     }
 
@@ -161,7 +161,7 @@ impl<E: Engine> Port<E> {
         Ok(volume)
     }
 
-    fn begin(&mut self, volume: Handle, ask: Ask, user: *mut c_void, into: Into) -> Result<u32> {
+    fn begin(&mut self, volume: Handle, request: IoRequest, user: *mut c_void, into: Into) -> Result<u32> {
         let volume = self.volume(volume)?;
         let Some(&slot) = self.free.last() else {
             let text = format!(
@@ -170,7 +170,7 @@ impl<E: Engine> Port<E> {
             );
             return Err(Failure::new(libc::EAGAIN, text));
         };
-        self.engine.start(&volume, ask, slot.into())?;
+        self.engine.start(&volume, request, slot.into())?;
         self.free.pop();
         let request = &mut self.requests[slot as usize];
         request.user = user.expose_provenance();
@@ -179,8 +179,8 @@ impl<E: Engine> Port<E> {
     }
 
     /// Starts what brings no bytes.
-    pub(crate) fn start(&mut self, volume: Handle, ask: Ask, user: *mut c_void) -> Result<()> {
-        self.begin(volume, ask, user, Into::Nothing).map(drop)
+    pub(crate) fn start(&mut self, volume: Handle, request: IoRequest, user: *mut c_void) -> Result<()> {
+        self.begin(volume, request, user, Into::Nothing).map(drop)
     }
 
     /// Starts a read into memory of the application.
@@ -192,7 +192,7 @@ impl<E: Engine> Port<E> {
         bytes: usize,
         user: *mut c_void,
     ) -> Result<()> {
-        let slot = self.begin(volume, Ask::Read { offset, bytes }, user, Into::Targets)?;
+        let slot = self.begin(volume, IoRequest::Read { offset, bytes }, user, Into::Targets)?;
         let own = &mut self.requests[slot as usize].targets;
         own.clear();
         own.extend(targets);
@@ -201,8 +201,8 @@ impl<E: Engine> Port<E> {
 
     /// Starts a read whose completion brings a buffer.
     pub(crate) fn read_buffer(&mut self, volume: Handle, offset: u64, bytes: usize, user: *mut c_void) -> Result<()> {
-        let ask = Ask::Read { offset, bytes };
-        self.begin(volume, ask, user, Into::Buffer).map(drop)
+        let request = IoRequest::Read { offset, bytes };
+        self.begin(volume, request, user, Into::Buffer).map(drop)
     }
 
     /// A buffer that the bytes of a write are copied to.

@@ -180,7 +180,7 @@ pub enum Notice {
 
 /// A notice, and for whom it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Notification {
     /// Counts the notices of the volume.
     pub number: u64,
     pub notice: Notice,
@@ -205,7 +205,7 @@ pub struct State {
     pub held: Option<Held>,
     /// The last notices, in order.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub notices: VecDeque<Told>,
+    pub notices: VecDeque<Notification>,
     /// The number of the last notice.
     #[serde(default)]
     pub last_notice: u64,

@@ -20,7 +20,7 @@ use crate::faults::Member;
 use crate::history::{History, Kind, OperationId};
 use crate::random::Random;
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
-use crate::workload::{Ask, Workload};
+use crate::workload::{IoRequest, Workload};
 use amita_frontend::{Event, FrontId, OpenError};
 use amita_reactor::{Slice, Time};
 use amita_types::VolumeId;
@@ -95,7 +95,7 @@ struct Host {
     at: Option<At>,
     under_way: BTreeMap<OperationId, Time>,
     /// Asked by the client and not sent yet.
-    waiting: Vec<Ask>,
+    waiting: Vec<IoRequest>,
     /// It stays where it is as long as it is answered.
     loyal: bool,
     /// It uses all gateways.
@@ -293,7 +293,7 @@ impl Hosts {
     }
 
     /// The closing host asks.
-    pub fn closing_ask(&mut self, ask: Ask) {
+    pub fn closing_ask(&mut self, ask: IoRequest) {
         let volume = ask.first.0 / self.volume_sectors;
         let host = self.closing(volume);
         self.hosts[host].waiting.push(ask);
@@ -655,7 +655,7 @@ impl Hosts {
 }
 
 /// What a gateway is asked for, and what goes with it.
-fn request(ask: Ask, volume_sectors: u64, history: &History) -> (Op, Slice) {
+fn request(ask: IoRequest, volume_sectors: u64, history: &History) -> (Op, Slice) {
     let first = ask.first.0 % volume_sectors;
     let (offset, length) = (first * SECTOR_BYTES as u64, ask.sectors * SECTOR_BYTES as u32);
     let written = |bytes: &mut [u8]| stamp::fill(bytes, 1, ask.first, ask.id.stamp());

@@ -80,11 +80,11 @@ enum Asked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Ask for a fence.
+    /// IoRequest for a fence.
     Fence,
     /// Wait for it.
     Fencing,
-    /// Ask for the versions of all chunks.
+    /// IoRequest for the versions of all chunks.
     Open,
     /// Wait for them, and ask for all contents.
     Opening,

@@ -1,6 +1,6 @@
 use super::*;
 
-fn all(seed: u64) -> (Profile, Vec<Ask>) {
+fn all(seed: u64) -> (Profile, Vec<IoRequest>) {
     let mut random = Random::new(seed);
     let profile = Profile::draw(&mut random, 1 + seed % 2, 96, 16);
     let mut workload = Workload::new(profile.clone(), &random);

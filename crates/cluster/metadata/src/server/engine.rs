@@ -57,7 +57,7 @@ pub(super) type Answer<T> = oneshot::Sender<Result<(u64, T), Failure>>;
 
 /// What a watch's channel carries.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum WatchEvent {
     /// Changes, and the newest revision.
     Changes(u64, Batch),
     /// The history does not reach back so far.
@@ -72,7 +72,7 @@ pub(super) struct LeaseFacts {
 }
 
 /// What the engine is asked. Each answer comes with the newest revision.
-pub(super) enum Ask {
+pub(super) enum EngineRequest {
     Txn(Call, Answer<Reply>),
     Grant {
         id: Option<LeaseId>,
@@ -87,14 +87,14 @@ pub(super) enum Ask {
     Watch {
         span: Span,
         from_revision: u64,
-        answer: Answer<mpsc::Receiver<Told>>,
+        answer: Answer<mpsc::Receiver<WatchEvent>>,
     },
     Stop,
 }
 
 /// The running engine.
 pub(super) struct Engine {
-    requests: SyncSender<Ask>,
+    requests: SyncSender<EngineRequest>,
     thread: JoinHandle<()>,
 }
 
@@ -122,13 +122,13 @@ impl Engine {
         Ok(Engine { requests, thread })
     }
 
-    pub(super) fn requests(&self) -> SyncSender<Ask> {
+    pub(super) fn requests(&self) -> SyncSender<EngineRequest> {
         self.requests.clone()
     }
 
     pub(super) fn stop(self) {
         // A thread that has ended needs no request to end.
-        let _ = self.requests.send(Ask::Stop);
+        let _ = self.requests.send(EngineRequest::Stop);
         let _ = self.thread.join();
     }
 }
@@ -137,7 +137,7 @@ struct Watcher {
     span: Span,
     /// The first revision that it was not told.
     next: u64,
-    sender: mpsc::Sender<Told>,
+    sender: mpsc::Sender<WatchEvent>,
 }
 
 struct Work {
@@ -164,7 +164,7 @@ const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 type Ready = Box<dyn FnOnce(Option<&Failure>, u64)>;
 
 impl Work {
-    fn run(&mut self, waiting: &Receiver<Ask>) {
+    fn run(&mut self, waiting: &Receiver<EngineRequest>) {
         loop {
             let mut ready: Vec<Ready> = Vec::new();
             let mut stop = false;
@@ -183,7 +183,7 @@ impl Work {
                 Ok(ask) => {
                     let more = std::iter::once(ask).chain(waiting.try_iter().take(MOST_AT_ONCE - 1));
                     for ask in more {
-                        stop |= matches!(ask, Ask::Stop);
+                        stop |= matches!(ask, EngineRequest::Stop);
                         ready.extend(self.take(now, ask));
                     }
                 }
@@ -231,7 +231,7 @@ impl Work {
 
     /// Carries out one request on the model; the answer waits for the commit. A watch's first changes come before those
     /// of later requests, because it starts from a revision.
-    fn take(&mut self, now: Duration, ask: Ask) -> Option<Ready> {
+    fn take(&mut self, now: Duration, ask: EngineRequest) -> Option<Ready> {
         if let Some((what, _)) = &self.poisoned {
             refuse(ask, &Failure::Poisoned(what.clone()));
             return None;
@@ -241,29 +241,29 @@ impl Work {
             return None;
         }
         match ask {
-            Ask::Txn(call, answer) => {
+            EngineRequest::Txn(call, answer) => {
                 let result = self.state.txn(&call);
                 Some(later(answer, result))
             }
-            Ask::Grant { id, ttl_s, answer } => {
+            EngineRequest::Grant { id, ttl_s, answer } => {
                 let result = self.state.lease_grant(now, ttl_s, id);
                 if let Ok(id) = result {
                     self.changed.granted.push((id, ttl_s));
                 }
                 Some(later(answer, result))
             }
-            Ask::KeepAlive(id, answer) => {
+            EngineRequest::KeepAlive(id, answer) => {
                 let result = self.state.lease_keepalive(now, id);
                 Some(later(answer, result))
             }
-            Ask::Revoke(id, answer) => {
+            EngineRequest::Revoke(id, answer) => {
                 let result = self.state.lease_revoke(id);
                 if result.is_ok() {
                     self.changed.ended.push(id);
                 }
                 Some(later(answer, result))
             }
-            Ask::TimeToLive(id, answer) => {
+            EngineRequest::TimeToLive(id, answer) => {
                 let facts = self.state.lease(id).map(|lease| LeaseFacts {
                     ttl_s: lease.ttl_s,
                     left_s: lease.expires.saturating_sub(now).as_secs(),
@@ -271,22 +271,22 @@ impl Work {
                 });
                 Some(later(answer, facts.ok_or(Refusal::LeaseNotFound(id))))
             }
-            Ask::Leases(answer) => {
+            EngineRequest::Leases(answer) => {
                 let leases = self.state.leases().map(|(id, _)| id).collect();
                 Some(later(answer, Ok(leases)))
             }
-            Ask::Compact(revision, answer) => {
+            EngineRequest::Compact(revision, answer) => {
                 // What is compacted must be in the file's keys already.
                 let result = match self.commit() {
                     Ok(()) => self.state.compact(revision),
                     Err(failure) => {
-                        refuse(Ask::Compact(revision, answer), &failure);
+                        refuse(EngineRequest::Compact(revision, answer), &failure);
                         return None;
                     }
                 };
                 Some(later(answer, result))
             }
-            Ask::Watch {
+            EngineRequest::Watch {
                 span,
                 from_revision,
                 answer,
@@ -294,7 +294,7 @@ impl Work {
                 self.watchers.retain(|watcher| !watcher.sender.is_closed());
                 if self.watchers.len() >= MAX_WATCHES {
                     refuse(
-                        Ask::Watch {
+                        EngineRequest::Watch {
                             span,
                             from_revision,
                             answer,
@@ -312,7 +312,7 @@ impl Work {
                 self.watchers.push(Watcher { span, next, sender });
                 Some(later(answer, Ok(receiver)))
             }
-            Ask::Stop => None,
+            EngineRequest::Stop => None,
         }
     }
 
@@ -382,12 +382,16 @@ impl Work {
 }
 
 /// Would it change what is in the file?
-fn changes(ask: &Ask) -> bool {
+fn changes(ask: &EngineRequest) -> bool {
     let writes = |op: &Op| matches!(op, Op::Put { .. } | Op::Delete { .. });
     match ask {
-        Ask::Txn(call, _) => call.then.iter().chain(&call.otherwise).any(writes),
-        Ask::Grant { .. } | Ask::Revoke(..) | Ask::Compact(..) => true,
-        Ask::KeepAlive(..) | Ask::TimeToLive(..) | Ask::Leases(..) | Ask::Watch { .. } | Ask::Stop => false,
+        EngineRequest::Txn(call, _) => call.then.iter().chain(&call.otherwise).any(writes),
+        EngineRequest::Grant { .. } | EngineRequest::Revoke(..) | EngineRequest::Compact(..) => true,
+        EngineRequest::KeepAlive(..)
+        | EngineRequest::TimeToLive(..)
+        | EngineRequest::Leases(..)
+        | EngineRequest::Watch { .. }
+        | EngineRequest::Stop => false,
     }
 }
 
@@ -396,13 +400,14 @@ fn tell(state: &State, watcher: &mut Watcher) -> bool {
         return !watcher.sender.is_closed();
     }
     let mut pending: Option<(usize, Batch)> = None;
-    let send =
-        |sender: &mpsc::Sender<Told>, batch: Batch| sender.try_send(Told::Changes(state.revision(), batch)).is_ok();
+    let send = |sender: &mpsc::Sender<WatchEvent>, batch: Batch| {
+        sender.try_send(WatchEvent::Changes(state.revision(), batch)).is_ok()
+    };
     let changes = match state.changes(watcher.span.prefix(), watcher.next) {
         Ok(changes) => changes,
         Err(_) => {
             // If its queue is full it is dropped without a word, asks anew, and hears this then.
-            let _ = watcher.sender.try_send(Told::Compacted(state.compacted()));
+            let _ = watcher.sender.try_send(WatchEvent::Compacted(state.compacted()));
             return false;
         }
     };
@@ -451,18 +456,18 @@ fn later<T: 'static>(answer: Answer<T>, result: Result<T, Refusal>) -> Ready {
     })
 }
 
-fn refuse(ask: Ask, failure: &Failure) {
+fn refuse(ask: EngineRequest, failure: &Failure) {
     fn send<T>(answer: Answer<T>, failure: &Failure) {
         let _ = answer.send(Err(failure.clone()));
     }
     match ask {
-        Ask::Txn(_, answer) => send(answer, failure),
-        Ask::Grant { answer, .. } => send(answer, failure),
-        Ask::KeepAlive(_, answer) => send(answer, failure),
-        Ask::Revoke(_, answer) | Ask::Compact(_, answer) => send(answer, failure),
-        Ask::TimeToLive(_, answer) => send(answer, failure),
-        Ask::Leases(answer) => send(answer, failure),
-        Ask::Watch { answer, .. } => send(answer, failure),
-        Ask::Stop => {}
+        EngineRequest::Txn(_, answer) => send(answer, failure),
+        EngineRequest::Grant { answer, .. } => send(answer, failure),
+        EngineRequest::KeepAlive(_, answer) => send(answer, failure),
+        EngineRequest::Revoke(_, answer) | EngineRequest::Compact(_, answer) => send(answer, failure),
+        EngineRequest::TimeToLive(_, answer) => send(answer, failure),
+        EngineRequest::Leases(answer) => send(answer, failure),
+        EngineRequest::Watch { answer, .. } => send(answer, failure),
+        EngineRequest::Stop => {}
     }
 }

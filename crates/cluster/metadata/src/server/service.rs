@@ -1,6 +1,6 @@
 //! gRPC: which method does what. Whatever a peer sends is checked and answered with etcd's words.
 
-use super::engine::{Ask, Failure, LeaseFacts, Told};
+use super::engine::{EngineRequest, Failure, LeaseFacts, WatchEvent};
 use super::grpc::{Answers, status_of, streaming, unary};
 use crate::call::{Batch, Call, LeaseId, OpReply, Reply};
 use crate::wire::convert::{self, Span, header, signed};
@@ -30,7 +30,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Serves one connection's requests; clones share the engine.
 #[derive(Clone)]
 pub(super) struct Service {
-    engine: SyncSender<Ask>,
+    engine: SyncSender<EngineRequest>,
     places: Arc<Semaphore>,
 }
 
@@ -46,7 +46,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 }
 
 impl Service {
-    pub(super) fn new(engine: SyncSender<Ask>) -> Service {
+    pub(super) fn new(engine: SyncSender<EngineRequest>) -> Service {
         Service {
             engine,
             places: Arc::new(Semaphore::new(MAX_REQUESTS)),
@@ -94,7 +94,7 @@ impl Service {
     /// Asks the engine and waits for its answer.
     async fn ask<T>(
         &self,
-        ask: impl FnOnce(oneshot::Sender<Result<(u64, T), Failure>>) -> Ask,
+        ask: impl FnOnce(oneshot::Sender<Result<(u64, T), Failure>>) -> EngineRequest,
     ) -> Result<(u64, T), Status> {
         let (sender, answer) = oneshot::channel();
         self.engine.try_send(ask(sender)).map_err(|error| match error {
@@ -109,7 +109,9 @@ impl Service {
 
     async fn carry_out(&self, call: Call) -> Result<Reply, Status> {
         // The reply carries the revision of its own moment: the newest may be a later one of the same commit.
-        self.ask(|answer| Ask::Txn(call, answer)).await.map(|(_, reply)| reply)
+        self.ask(|answer| EngineRequest::Txn(call, answer))
+            .await
+            .map(|(_, reply)| reply)
     }
 
     async fn range(self, request: wire::RangeRequest) -> Result<wire::RangeResponse, Status> {
@@ -197,7 +199,7 @@ impl Service {
 
     async fn compact(self, request: wire::CompactionRequest) -> Result<wire::CompactionResponse, Status> {
         let revision = convert::unsigned(request.revision, "revision").map_err(Status::invalid_argument)?;
-        let (revision, ()) = self.ask(|answer| Ask::Compact(revision, answer)).await?;
+        let (revision, ()) = self.ask(|answer| EngineRequest::Compact(revision, answer)).await?;
         Ok(wire::CompactionResponse {
             header: header(revision),
         })
@@ -206,7 +208,7 @@ impl Service {
     async fn lease_grant(self, request: wire::LeaseGrantRequest) -> Result<wire::LeaseGrantResponse, Status> {
         let ttl_s = convert::unsigned(request.ttl, "TTL").map_err(Status::invalid_argument)?;
         let id = convert::lease(request.id);
-        let (revision, id) = self.ask(|answer| Ask::Grant { id, ttl_s, answer }).await?;
+        let (revision, id) = self.ask(|answer| EngineRequest::Grant { id, ttl_s, answer }).await?;
         Ok(wire::LeaseGrantResponse {
             header: header(revision),
             id: id.0,
@@ -216,7 +218,9 @@ impl Service {
     }
 
     async fn lease_revoke(self, request: wire::LeaseRevokeRequest) -> Result<wire::LeaseRevokeResponse, Status> {
-        let (revision, ()) = self.ask(|answer| Ask::Revoke(LeaseId(request.id), answer)).await?;
+        let (revision, ()) = self
+            .ask(|answer| EngineRequest::Revoke(LeaseId(request.id), answer))
+            .await?;
         Ok(wire::LeaseRevokeResponse {
             header: header(revision),
         })
@@ -227,7 +231,7 @@ impl Service {
         request: wire::LeaseTimeToLiveRequest,
     ) -> Result<wire::LeaseTimeToLiveResponse, Status> {
         let id = request.id;
-        let asked = self.ask(|answer| Ask::TimeToLive(LeaseId(id), answer)).await;
+        let asked = self.ask(|answer| EngineRequest::TimeToLive(LeaseId(id), answer)).await;
         let (revision, facts) = match asked {
             Err(status) if status.message() == words::LEASE_NOT_FOUND => {
                 return Ok(wire::LeaseTimeToLiveResponse {
@@ -256,7 +260,7 @@ impl Service {
     }
 
     async fn lease_leases(self, _: wire::LeaseLeasesRequest) -> Result<wire::LeaseLeasesResponse, Status> {
-        let (revision, leases) = self.ask(Ask::Leases).await?;
+        let (revision, leases) = self.ask(EngineRequest::Leases).await?;
         let leases = leases.into_iter().map(|id| wire::LeaseStatus { id: id.0 }).collect();
         Ok(wire::LeaseLeasesResponse {
             header: header(revision),
@@ -265,7 +269,7 @@ impl Service {
     }
 
     async fn status(self, _: wire::StatusRequest) -> Result<wire::StatusResponse, Status> {
-        let (revision, _) = self.ask(Ask::Leases).await?;
+        let (revision, _) = self.ask(EngineRequest::Leases).await?;
         Ok(wire::StatusResponse {
             header: header(revision),
             version: format!("3.4.0+amita.{}", env!("CARGO_PKG_VERSION")),
@@ -282,7 +286,9 @@ impl Service {
         answers: Answers<wire::LeaseKeepAliveResponse>,
     ) {
         while let Ok(Some(request)) = messages.message().await {
-            let asked = self.ask(|answer| Ask::KeepAlive(LeaseId(request.id), answer)).await;
+            let asked = self
+                .ask(|answer| EngineRequest::KeepAlive(LeaseId(request.id), answer))
+                .await;
             let response = match asked {
                 Ok((revision, ttl_s)) => Ok((revision, signed(ttl_s))),
                 Err(status) if status.message() == words::LEASE_NOT_FOUND => Ok((1, 0)),
@@ -371,14 +377,14 @@ impl Service {
         answers.closed().await;
     }
 
-    async fn open(&self, create: wire::WatchCreateRequest) -> Result<(u64, mpsc::Receiver<Told>), Status> {
+    async fn open(&self, create: wire::WatchCreateRequest) -> Result<(u64, mpsc::Receiver<WatchEvent>), Status> {
         if create.prev_kv || !create.filters.is_empty() {
             return Err(Status::unimplemented("prev_kv and filters of watches are not served"));
         }
         let span = Span::parse(&create.key, &create.range_end).map_err(Status::invalid_argument)?;
         let from_revision =
             convert::unsigned(create.start_revision, "start_revision").map_err(Status::invalid_argument)?;
-        self.ask(|answer| Ask::Watch {
+        self.ask(|answer| EngineRequest::Watch {
             span,
             from_revision,
             answer,
@@ -389,7 +395,7 @@ impl Service {
 
 async fn pass_on(
     watch_id: i64,
-    mut told: mpsc::Receiver<Told>,
+    mut told: mpsc::Receiver<WatchEvent>,
     answers: Answers<wire::WatchResponse>,
     mut cancelled: oneshot::Receiver<()>,
 ) {
@@ -400,7 +406,7 @@ async fn pass_on(
             () = answers.closed() => return,
         };
         let (response, last) = match told {
-            Some(Told::Changes(newest, Batch { events, .. })) => {
+            Some(WatchEvent::Changes(newest, Batch { events, .. })) => {
                 let events = events.iter().map(wire::Event::from).collect();
                 (
                     wire::WatchResponse {
@@ -412,7 +418,7 @@ async fn pass_on(
                     false,
                 )
             }
-            Some(Told::Compacted(compacted)) => {
+            Some(WatchEvent::Compacted(compacted)) => {
                 let response = wire::WatchResponse {
                     header: header(compacted),
                     watch_id,

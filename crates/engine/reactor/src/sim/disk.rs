@@ -48,7 +48,7 @@ use super::coverage::Fault;
 use super::engine::{Engine, Event, Process};
 use crate::buf::{BufMut, Segments};
 use crate::driver::{FileInfo, Outcome, Time, Token};
-use cache::{Cached, Change, part_of};
+use cache::{Cached, CachedWrite, part_of};
 use contents::Contents;
 use ranges::Ranges;
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ impl Disk {
     }
 
     /// A part of a change happens though its process has died.
-    fn happen(&mut self, engine: &mut Engine, change: &Change, part: Range<u64>) {
+    fn happen(&mut self, engine: &mut Engine, change: &CachedWrite, part: Range<u64>) {
         if change.discard {
             self.apply_discard(engine, part);
         } else {

@@ -1,6 +1,6 @@
 //! What the commands do (NVM Express Base 2.1, 8.1.24.4 to 8.1.24.8). A command that is refused changes nothing.
 
-use super::{Command, Held, Kind, MAX_NOTICES, MAX_REGISTRANTS, Notice, Refusal, Registrant, State, Told};
+use super::{Command, Held, Kind, MAX_NOTICES, MAX_REGISTRANTS, Notice, Notification, Refusal, Registrant, State};
 use crate::service::HostKey;
 
 impl State {
@@ -227,7 +227,7 @@ impl State {
             self.notices.pop_front();
         }
         self.last_notice += 1;
-        self.notices.push_back(Told {
+        self.notices.push_back(Notification {
             number: self.last_notice,
             notice,
             hosts,

@@ -2,7 +2,7 @@
 //! network, from a place of their own in it. What such a host does is in [`linux`](super::linux) and [`nbd`](super::nbd); here are
 //! its sockets, and what the history is told.
 
-use super::linux::{self, Act, Bio, End, Linux};
+use super::linux::{self, Bio, End, HostEffect, Linux};
 use super::nbd::{self, Nbd, Order};
 use super::{CLOSING_HOST, Hosts, Refused, request};
 use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place};
@@ -10,7 +10,7 @@ use crate::cluster::setup::{Fronted, Protocol};
 use crate::cluster::{Setup, volume_name};
 use crate::history::{History, Kind, OperationId};
 use crate::stamp::SECTOR_BYTES;
-use crate::workload::{Ask, Workload};
+use crate::workload::{IoRequest, Workload};
 use amita_nbd::wire::Errno;
 use amita_nvme_host::wire::status;
 use amita_nvme_host::{Request, Transfer, commands};
@@ -122,7 +122,7 @@ impl FrontedHost {
         }
     }
 
-    fn next_act(&mut self) -> Option<Act> {
+    fn next_act(&mut self) -> Option<HostEffect> {
         match &mut self.client {
             Client::Nvme(linux) => linux.acts.pop_front(),
             Client::Nbd(nbd) => nbd.acts.pop_front(),
@@ -260,18 +260,18 @@ impl Hosts {
             && let Some(act) = fronted.next_act()
         {
             match act {
-                Act::Connect { conn, path, queue } => {
+                HostEffect::Connect { conn, path, queue } => {
                     self.coverage.hit("fronted.connects");
                     let address = fronted.address(path, queue);
                     fronted.sockets.insert(conn, Socket::default());
                     fronted.driver.connect(address, Token(conn << 8 | CONNECT));
                 }
-                Act::Close { conn } => {
+                HostEffect::Close { conn } => {
                     if let Some(id) = fronted.sockets.remove(&conn).and_then(|socket| socket.id) {
                         fronted.driver.close(id);
                     }
                 }
-                Act::Again { id, lost } => {
+                HostEffect::Again { id, lost } => {
                     self.coverage.hit(if lost {
                         "fronted.repeated_after_loss"
                     } else {
@@ -279,7 +279,7 @@ impl Hosts {
                     });
                     history.sent_again(now, id, lost);
                 }
-                Act::Ended { id, path, end, data } => {
+                HostEffect::Ended { id, path, end, data } => {
                     let since = history.get(id).invoked.1;
                     let ended = Ended::of(end, since);
                     if let Err(error) = ended.result
@@ -335,7 +335,7 @@ impl Hosts {
 
     /// Sends what the client asks for.
     pub(super) fn send_fronted(&mut self, now: Time, index: usize, workload: &mut Workload, history: &mut History) {
-        let asks: Vec<Ask> = self.hosts[index].waiting.drain(..).collect();
+        let asks: Vec<IoRequest> = self.hosts[index].waiting.drain(..).collect();
         if asks.is_empty() {
             return;
         }

@@ -81,7 +81,7 @@ impl Bio {
 
 /// What the host wants done, or has to tell.
 #[derive(Debug)]
-pub enum Act {
+pub enum HostEffect {
     /// Connect to a gateway: its queue of that number.
     Connect { conn: u64, path: usize, queue: u16 },
     /// Close a connection.
@@ -175,7 +175,7 @@ pub struct Linux {
     turn: usize,
     usual: usize,
     /// In order.
-    pub acts: VecDeque<Act>,
+    pub acts: VecDeque<HostEffect>,
     /// What a gateway may not do.
     pub violation: Option<String>,
 }
@@ -298,7 +298,7 @@ impl Linux {
                 wire: Wire::new(),
             },
         );
-        self.acts.push_back(Act::Connect { conn, path, queue });
+        self.acts.push_back(HostEffect::Connect { conn, path, queue });
         conn
     }
 
@@ -328,7 +328,7 @@ impl Linux {
             .collect();
         for conn in gone {
             self.conns.remove(&conn);
-            self.acts.push_back(Act::Close { conn });
+            self.acts.push_back(HostEffect::Close { conn });
         }
         let lost: Vec<u64> = self
             .sent
@@ -343,10 +343,10 @@ impl Linux {
             let id = bio.id;
             if bio.repeatable {
                 bio.but = Some(index);
-                self.acts.push_back(Act::Again { id, lost: true });
+                self.acts.push_back(HostEffect::Again { id, lost: true });
                 self.waiting.push_front(bio);
             } else {
-                self.acts.push_back(Act::Ended {
+                self.acts.push_back(HostEffect::Ended {
                     id,
                     path: index,
                     end: End::Unknown,
@@ -477,9 +477,9 @@ impl Linux {
         if !again || !bio.repeatable {
             let end = if again { End::Unknown } else { End::Status(status) };
             let id = bio.id;
-            return self.acts.push_back(Act::Ended { id, path, end, data });
+            return self.acts.push_back(HostEffect::Ended { id, path, end, data });
         }
-        self.acts.push_back(Act::Again {
+        self.acts.push_back(HostEffect::Again {
             id: bio.id,
             lost: false,
         });

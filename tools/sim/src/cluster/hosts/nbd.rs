@@ -1,7 +1,7 @@
 //! What an NBD client of Linux does that connects again wherever it can (`nbd-client -persist`, by a name that moves): one
 //! connection at a time, and what was not answered is sent again by the next one. Pure.
 
-use super::linux::{Act, End};
+use super::linux::{End, HostEffect};
 use crate::history::{Kind, OperationId};
 use amita_nbd::wire::{
     OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, handshake_flag, option, reply,
@@ -71,7 +71,7 @@ pub struct Nbd {
     waiting: VecDeque<Order>,
     handle: u64,
     /// In order.
-    pub acts: VecDeque<Act>,
+    pub acts: VecDeque<HostEffect>,
     /// What a gateway may not do.
     pub violation: Option<String>,
 }
@@ -132,7 +132,7 @@ impl Nbd {
                 self.since = now;
                 self.state = State::Greeting(now.plus(SETUP));
                 let (conn, path, queue) = (self.conn, self.at, 0);
-                self.acts.push_back(Act::Connect { conn, path, queue });
+                self.acts.push_back(HostEffect::Connect { conn, path, queue });
             }
             State::Greeting(by) | State::Option(by) if now >= by => self.fail(now),
             State::Serving if self.deadline().is_some_and(|at| now >= at) => self.fail(now),
@@ -151,12 +151,12 @@ impl Nbd {
         self.state = State::Away(now.plus(self.settings.reconnect));
         let path = self.at;
         self.at = (path + 1) % self.settings.paths;
-        self.acts.push_back(Act::Close { conn: self.conn });
+        self.acts.push_back(HostEffect::Close { conn: self.conn });
         (self.inbox, self.outbox) = (Vec::new(), Vec::new());
         for (_, (order, _)) in std::mem::take(&mut self.sent).into_iter().rev() {
             let id = order.id;
             if order.kind == Kind::Clear {
-                self.acts.push_back(Act::Ended {
+                self.acts.push_back(HostEffect::Ended {
                     id,
                     path,
                     end: End::Unknown,
@@ -164,7 +164,7 @@ impl Nbd {
                 });
                 continue;
             }
-            self.acts.push_back(Act::Again { id, lost: true });
+            self.acts.push_back(HostEffect::Again { id, lost: true });
             self.waiting.push_front(order);
         }
     }
@@ -235,7 +235,7 @@ impl Nbd {
                     if error == 0 {
                         done.push((id, whole[REPLY_BYTES..].to_vec()));
                     } else {
-                        self.acts.push_back(Act::Ended {
+                        self.acts.push_back(HostEffect::Ended {
                             id,
                             path: self.at,
                             end: End::Errno(error, self.since),

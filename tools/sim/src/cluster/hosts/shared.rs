@@ -12,7 +12,7 @@ use crate::cluster::node::Node;
 use crate::cluster::{Setup, volume_id};
 use crate::faults::Member;
 use crate::history::{History, OperationId};
-use crate::workload::{Ask, Workload};
+use crate::workload::{IoRequest, Workload};
 use amita_frontend::{Event, HostKey};
 use amita_reactor::Time;
 use amita_types::io::{IoError, Payload};
@@ -29,7 +29,7 @@ const MAX_TRIES: u32 = 8;
 /// An operation that is with a gateway.
 #[derive(Debug)]
 struct Sent {
-    ask: Ask,
+    ask: IoRequest,
     at: Time,
     tries: u32,
 }
@@ -37,7 +37,7 @@ struct Sent {
 /// One that is to be sent, again perhaps.
 #[derive(Debug)]
 struct Again {
-    ask: Ask,
+    ask: IoRequest,
     due: Time,
     tries: u32,
     /// Not by this one, if there is another.

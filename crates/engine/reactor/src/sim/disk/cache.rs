@@ -12,13 +12,13 @@ use std::ops::Range;
 const CACHE_CHANGES: usize = 256;
 
 /// What a write or a discard makes of a range.
-pub(super) struct Change {
+pub(super) struct CachedWrite {
     pub offset: u64,
     pub data: Segments,
     pub discard: bool,
 }
 
-impl Change {
+impl CachedWrite {
     pub fn range(&self) -> Range<u64> {
         self.offset..self.offset + length_of(&self.data)
     }
@@ -27,7 +27,7 @@ impl Change {
 /// A change that is not durable.
 pub(super) struct Cached {
     pub order: u64,
-    pub change: Change,
+    pub change: CachedWrite,
     /// It is durable only with a note in the file system's journal: a discard of a file, or a write into a hole.
     journaled: bool,
     /// A flush has failed to make it durable, and none will: it is read until it is overwritten or the power goes.
@@ -43,7 +43,7 @@ impl Cached {
             (at < range.end).then(|| {
                 let end = (at + 1).next_multiple_of(PAGE_BYTES as u64).min(range.end);
                 let data = part_of(&self.change.data, at - range.start, end - at);
-                let change = Change {
+                let change = CachedWrite {
                     offset: std::mem::replace(&mut at, end),
                     data,
                     discard: false,
@@ -67,7 +67,7 @@ impl Disk {
         self.faults.unreadable.retain(|bad| !covers(bad));
         self.faults.rotten.retain(|bad| !covers(bad));
         self.undefined.remove(range);
-        self.put(Change {
+        self.put(CachedWrite {
             offset,
             data: data.clone(),
             discard: false,
@@ -84,7 +84,7 @@ impl Disk {
     }
 
     /// What a discard makes of a range: a hole of a file, which is zeros; on a device anything, page by page.
-    pub(super) fn discarded(&self, engine: &mut Engine, range: &Range<u64>) -> Change {
+    pub(super) fn discarded(&self, engine: &mut Engine, range: &Range<u64>) -> CachedWrite {
         let mut data = Segments::new();
         let mut at = range.start;
         while at < range.end {
@@ -100,7 +100,7 @@ impl Disk {
             data.push(Slice::copy_from(&page));
             at = end;
         }
-        Change {
+        CachedWrite {
             offset: range.start,
             data,
             discard: true,
@@ -108,7 +108,7 @@ impl Disk {
     }
 
     /// A change is there for reads from now on; durable or not.
-    fn put(&mut self, change: Change) {
+    fn put(&mut self, change: CachedWrite) {
         self.completed += 1;
         let (order, range) = (self.completed, change.range());
         let hides = |cached: &Cached| {
@@ -133,7 +133,7 @@ impl Disk {
                     self.durable.store_all(part.start, &data);
                     continue;
                 }
-                let change = Change {
+                let change = CachedWrite {
                     offset: part.start,
                     data,
                     discard: false,
@@ -195,13 +195,13 @@ impl Disk {
     }
 
     /// A change is durable.
-    fn store(&mut self, change: &Change) {
+    fn store(&mut self, change: &CachedWrite) {
         self.durable.store_all(change.offset, &change.data);
         self.note(change, change.range());
     }
 
     /// What was a hole is none any more where a change is durable, or the other way round.
-    fn note(&mut self, change: &Change, part: Range<u64>) {
+    fn note(&mut self, change: &CachedWrite, part: Range<u64>) {
         if self.punches(change) {
             self.durable_holes.insert(part);
         } else if !change.discard {
@@ -210,7 +210,7 @@ impl Disk {
     }
 
     /// Does it make a hole?
-    fn punches(&self, change: &Change) -> bool {
+    fn punches(&self, change: &CachedWrite) -> bool {
         change.discard && self.config.backing != Backing::Device
     }
 
@@ -257,7 +257,7 @@ impl Disk {
     }
 
     /// All, nothing or some sectors of a change that was not durable.
-    pub(super) fn settle(&mut self, engine: &mut Engine, change: &Change) {
+    pub(super) fn settle(&mut self, engine: &mut Engine, change: &CachedWrite) {
         match engine.random.below(3) {
             0 => {
                 engine.coverage.count(Fault::CutKept);

@@ -1,6 +1,6 @@
 //! How operations end: what they did, and what they left behind when they failed or were never told.
 
-use super::cache::{Change, part_of};
+use super::cache::{CachedWrite, part_of};
 use super::{Disk, Kind, Operation, SECTOR_BYTES, io_error, length_of};
 use crate::buf::{BufMut, Segments};
 use crate::sim::coverage::Fault;
@@ -141,7 +141,7 @@ impl Disk {
     }
 
     /// Forgets what is under way; returns the changes that have not taken effect, oldest first.
-    pub(super) fn abandon(&mut self, engine: &mut Engine) -> Vec<Change> {
+    pub(super) fn abandon(&mut self, engine: &mut Engine) -> Vec<CachedWrite> {
         let mut changes = Vec::new();
         for operation in 0..self.operations.len() as u32 {
             let Some(Operation { order, kind, .. }) = self.take(operation) else {
@@ -152,7 +152,7 @@ impl Disk {
                     if self.check(offset, length_of(&data)).is_ok()
                         && self.check_end(offset, length_of(&data)).is_ok() =>
                 {
-                    let change = Change {
+                    let change = CachedWrite {
                         offset,
                         data,
                         discard: false,
