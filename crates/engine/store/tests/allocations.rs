@@ -2,6 +2,7 @@
 //! reads, whole and scattered, and the batches that they go in. (The checksums of what is longer than 16 KiB lie on the
 //! heap: there an allocation is nothing beside the data.)
 
+#[path = "suite/common/mod.rs"]
 mod common;
 
 use amita_reactor::{FileInfo, Pool, PoolConfig, Segments, Slice, Time};

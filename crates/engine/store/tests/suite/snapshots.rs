@@ -1,0 +1,272 @@
+//! Snapshots, clones and deletion, step by step.
+
+use crate::common::{Asker, BLOCK, Rig, VOLUME, version};
+use amita_reactor::Slice;
+use amita_store::State;
+use amita_types::message::{
+    AnswerBody, ClearRequest, CloneRequest, Problem, ReadRequest, Refusal, RequestBody, RetainRequest,
+};
+use amita_types::{BlockRange, ChunkIndex, SnapshotId, Version, VolumeId};
+
+const CLONE: VolumeId = VolumeId(70);
+
+fn version_or_none(counter: u64) -> Version {
+    if counter == 0 {
+        Version::NONE
+    } else {
+        version(1, counter)
+    }
+}
+
+struct Test {
+    rig: Rig,
+    asker: Asker,
+    volume: VolumeId,
+    counter: u64,
+    snapshot: SnapshotId,
+}
+
+impl Test {
+    fn new() -> Test {
+        let rig = Rig::fresh(4 << 20, true);
+        let mut test = Test {
+            rig,
+            asker: Asker::new(1),
+            volume: VOLUME,
+            counter: 0,
+            snapshot: SnapshotId::HEAD,
+        };
+        test.fence();
+        test
+    }
+
+    fn fence(&mut self) {
+        let mut request = self.asker.fence_request();
+        request.scope.volume = self.volume;
+        let told = self.asker.ask(&mut self.rig, request, Slice::default());
+        assert_eq!(told.answer.result, Ok(AnswerBody::Fenced));
+    }
+
+    fn ask(
+        &mut self,
+        snapshot: SnapshotId,
+        body: RequestBody,
+        payload: &[u8],
+    ) -> Result<(AnswerBody, Vec<u8>), Refusal> {
+        let mut request = self.asker.request(body);
+        request.scope.snapshot = snapshot;
+        request.scope.volume = self.volume;
+        let told = self.asker.ask(&mut self.rig, request, Slice::copy_from(payload));
+        told.answer.result.map(|body| (body, told.payload.to_vec()))
+    }
+
+    fn write(&mut self, block: u16, fill: u8) -> Result<(), Refusal> {
+        let bytes = vec![fill; BLOCK];
+        let (next, previous) = (version(1, self.counter + 1), version_or_none(self.counter));
+        let offset = u32::from(block) * BLOCK as u32;
+        let request = self.asker.write_request(0, offset, &bytes, next, previous);
+        self.ask(self.snapshot, request.body, &bytes)?;
+        self.counter += 1;
+        Ok(())
+    }
+
+    fn clear(&mut self, first: u16, count: u16) {
+        let body = RequestBody::Clear(ClearRequest {
+            chunk: ChunkIndex(0),
+            range: BlockRange::new(first, count),
+            version: version(1, self.counter + 1),
+            previous: version(1, self.counter),
+        });
+        self.ask(self.snapshot, body, &[]).unwrap();
+        self.counter += 1;
+    }
+
+    fn read(&mut self, at: u32, block: u16) -> Result<u8, Refusal> {
+        let body = RequestBody::Read(ReadRequest {
+            chunk: ChunkIndex(0),
+            range: BlockRange::new(block, 1),
+            least: Version::NONE,
+        });
+        let (_, bytes) = self.ask(SnapshotId(at), body, &[])?;
+        assert!(bytes.iter().all(|&byte| Some(&byte) == bytes.first()));
+        Ok(bytes.first().copied().unwrap_or(0))
+    }
+
+    fn keep(&mut self, head: bool, to: u32, live: &[u32]) -> Result<(), Refusal> {
+        let body = RequestBody::Keep(RetainRequest {
+            chunk: ChunkIndex(0),
+            head,
+            above: SnapshotId(0),
+            to: SnapshotId(to),
+            live: live.iter().copied().map(SnapshotId).collect(),
+        });
+        self.ask(SnapshotId::HEAD, body, &[]).map(|_| ())
+    }
+
+    fn remount(&mut self) {
+        self.rig.run();
+        let image = self.rig.disk.view.clone();
+        self.rig = self.rig.reopened(image);
+        self.rig.run();
+        assert_eq!(*self.rig.store.state(), State::Serving);
+        self.fence();
+    }
+
+    /// Writes elsewhere until a checkpoint has passed.
+    fn checkpoint(&mut self) {
+        let before = self.rig.store.status().counters.checkpoints;
+        let mut counter = 0;
+        while self.rig.store.status().counters.checkpoints == before {
+            let (next, previous) = (version(1, counter + 1), version_or_none(counter));
+            let index = 1000 + before;
+            self.asker
+                .write(&mut self.rig, index, 0, &[9; BLOCK], next, previous)
+                .unwrap();
+            counter += 1;
+            assert!(counter < 1000);
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.rig.store.status().blocks
+    }
+}
+
+#[test]
+fn a_snapshot_stays_what_it_was() {
+    for checkpoints in [false, true] {
+        let mut test = Test::new();
+        for block in 0..200 {
+            test.write(block, 1).unwrap();
+        }
+        test.snapshot = SnapshotId(1);
+        test.write(3, 2).unwrap();
+        test.snapshot = SnapshotId(4);
+        test.clear(0, 128);
+        test.write(150, 3).unwrap();
+        if checkpoints {
+            test.checkpoint();
+        }
+        let check = |test: &mut Test| {
+            for at in [1, 2, 4] {
+                assert_eq!(test.read(at, 4), Ok(1), "{at}");
+                assert_eq!(test.read(at, 150), Ok(1), "{at}");
+            }
+            assert_eq!(test.read(1, 3), Ok(1));
+            assert_eq!(test.read(2, 3), Ok(2));
+            assert_eq!(test.read(4, 3), Ok(2));
+            for now in [0, 5] {
+                assert_eq!(test.read(now, 3), Ok(0));
+                assert_eq!(test.read(now, 150), Ok(3));
+                assert_eq!(test.read(now, 160), Ok(1));
+            }
+        };
+        check(&mut test);
+        test.remount();
+        check(&mut test);
+        let blocks = test.blocks();
+        let wrong = Err(Refusal::Invalid {
+            what: Problem::Snapshot,
+        });
+        test.snapshot = SnapshotId(3);
+        assert_eq!(test.write(0, 9), wrong, "an older snapshot than the last change named");
+        // Nothing is given back that the other one still shows.
+        test.keep(true, 4, &[1, 4]).unwrap();
+        assert_eq!(test.blocks(), blocks);
+        test.keep(true, 4, &[4]).unwrap();
+        assert_eq!(test.blocks(), blocks - 1, "block 3 as it was first");
+        assert_eq!(test.read(1, 3).map(|_| ()), wrong);
+        assert_eq!(test.read(4, 3), Ok(2));
+        test.keep(true, 4, &[]).unwrap();
+        assert_eq!(test.blocks(), blocks - 1 - 128 - 1);
+        assert_eq!(test.read(0, 160), Ok(1));
+        test.remount();
+        assert_eq!(test.read(0, 160), Ok(1));
+        test.keep(false, 4, &[]).unwrap();
+        assert_eq!(test.read(0, 160), Ok(0), "as if it had never been written");
+        assert_eq!(test.blocks(), u64::from(checkpoints));
+        test.remount();
+        assert_eq!(test.blocks(), u64::from(checkpoints));
+    }
+}
+
+#[test]
+fn a_clone_shares_slots_and_goes_its_own_way() {
+    for checkpoints in [false, true] {
+        let mut test = Test::new();
+        for block in 0..300 {
+            test.write(block, 1).unwrap();
+        }
+        test.snapshot = SnapshotId(1);
+        test.write(3, 2).unwrap();
+        let blocks = test.blocks();
+        let origin = test.volume;
+        test.volume = CLONE;
+        test.fence();
+        let clone = |test: &mut Test, at: u32| {
+            let body = RequestBody::Clone(CloneRequest {
+                chunk: ChunkIndex(0),
+                origin,
+                at: SnapshotId(at),
+            });
+            test.ask(SnapshotId::HEAD, body, &[]).map(|_| ())
+        };
+        if checkpoints {
+            test.checkpoint();
+        }
+        let blocks = blocks + u64::from(checkpoints);
+        clone(&mut test, 1).unwrap();
+        clone(&mut test, 1).unwrap();
+        assert_eq!(test.blocks(), blocks, "no data is copied");
+        assert_eq!(test.read(0, 3), Ok(1));
+        let at = test.counter;
+        // The clone goes on from the version that its origin had.
+        test.counter = 300;
+        test.snapshot = SnapshotId::HEAD;
+        test.write(4, 7).unwrap();
+        test.write(5, 7).unwrap();
+        assert_eq!(test.blocks(), blocks + 2);
+        if checkpoints {
+            test.checkpoint();
+        }
+        let blocks = test.blocks();
+        let check = |test: &mut Test| {
+            assert_eq!(
+                (test.read(0, 3), test.read(0, 4), test.read(0, 6)),
+                (Ok(1), Ok(7), Ok(1))
+            );
+            test.volume = origin;
+            assert_eq!(
+                (test.read(0, 3), test.read(0, 4), test.read(1, 3)),
+                (Ok(2), Ok(1), Ok(1))
+            );
+            test.volume = CLONE;
+        };
+        check(&mut test);
+        test.remount();
+        check(&mut test);
+        assert_eq!(test.blocks(), blocks);
+        // The origin goes: what the clone shows stays.
+        test.volume = origin;
+        test.counter = at;
+        test.keep(false, 1, &[]).unwrap();
+        assert_eq!(
+            test.blocks(),
+            blocks - 3,
+            "the blocks that only the origin or its snapshot had"
+        );
+        test.volume = CLONE;
+        assert_eq!(
+            (test.read(0, 3), test.read(0, 4), test.read(0, 6)),
+            (Ok(1), Ok(7), Ok(1))
+        );
+        test.remount();
+        assert_eq!(
+            (test.read(0, 3), test.read(0, 4), test.read(0, 6)),
+            (Ok(1), Ok(7), Ok(1))
+        );
+        test.keep(false, 0, &[]).unwrap();
+        assert_eq!(test.blocks(), blocks - 3 - 300);
+        assert_eq!(*test.rig.store.state(), State::Serving);
+    }
+}
