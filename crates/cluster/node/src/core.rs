@@ -23,20 +23,25 @@
 //! answer leaves with that pass.
 //!
 //! # The parts
-//! Each owns its state and knows nothing of the others; what one needs of another, the core hands it. How it does so is in these
-//! files: `route.rs` (I/O), `messages.rs` (what other cores say), `records.rs` (what the control plane says), `reserve.rs`
-//! (reservations), `forward.rs` (I/O for volumes that other gateways own). Parts that are the core's own: [`clock`], [`peers`],
-//! [`nvme`], [`control_plane`].
+//! Each owns its state and knows nothing of the others; what one needs of another, the core hands it. What an I/O goes through on
+//! every core (stores, sequencers, peers, mail) stands together in the [`Context`]; [`Forwarding`] owns the way to other gateways. How
+//! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `carry_out.rs` (what the
+//! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
+//! `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`], [`peers`], [`nvme`], [`control_plane`].
 
+mod carry_out;
 mod clock;
 mod config;
+mod context;
 mod control_plane;
 mod forward;
+mod hosts;
 mod messages;
 mod nvme;
 mod observe;
 mod peers;
 mod records;
+mod report;
 mod reserve;
 mod route;
 
@@ -46,9 +51,8 @@ pub use peers::{REFUSED_FOR, SILENT_FOR};
 use crate::catalog::Cataloguer;
 use crate::control::{FromCore, ToCore};
 use crate::directory::Directory;
-use crate::forwarder::{FORWARDS, Forwarder};
 use crate::fronts::Fronts;
-use crate::mail::{DirectoryMessage, IoMessage, Mail, NodeMessage, ReservationMessage};
+use crate::mail::{Mail, NodeMessage};
 use crate::reporter::Reporter;
 use crate::reservations::Reservations;
 use crate::shards::Shards;
@@ -57,9 +61,10 @@ use crate::token;
 use crate::view::View;
 use amita_frontend as frontend;
 use amita_reactor::driver::{Completion, Driver, Time, Wait};
-use amita_types::{Generation, VolumeId};
 use clock::Clock;
+use context::Context;
 use control_plane::ControlPlane;
+use forward::Forwarding;
 use nvme::NvmeSide;
 use peers::Peers;
 use std::io;
@@ -77,26 +82,15 @@ const STARVED_RETRY: Duration = Duration::from_millis(1);
 
 /// One core's service.
 pub struct Core {
-    config: CoreConfig,
-    clock: Clock,
-    /// What the metadata says.
-    view: View,
-    control: ControlPlane,
-    mail: Mail,
-    peers: Peers,
-    stores: Stores,
-    shards: Shards,
+    cx: Context,
     /// The sessions of hosts.
     pub fronts: Fronts,
+    forwarding: Forwarding,
     nvme: NvmeSide,
     /// On core 0: which volumes are open, and who opens them.
     directory: Directory,
     /// On core 0: commands about reservations.
     reservations: Reservations,
-    /// What this core has for other gateways.
-    forwarder: Forwarder,
-    /// What other gateways have for this core.
-    receiving: forward::Receiving,
     reporter: Reporter,
 }
 
@@ -111,26 +105,27 @@ impl Core {
             ..config.sequencer.clone()
         };
         let mut core = Core {
-            clock: Clock::new(),
-            view: View::default(),
-            control: ControlPlane::default(),
-            peers: Peers::new(&config),
-            stores: Stores::default(),
-            shards: Shards::new(config.core, sequencer, config.trace.clone()),
             fronts: Fronts::default(),
+            forwarding: Forwarding::new(config.core),
             nvme: NvmeSide::new(config.nvme.clone()),
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
-            forwarder: Forwarder::new(token::id_base(config.core, FORWARDS)),
-            receiving: forward::Receiving::default(),
             reporter: Reporter::new(config.node, config.core),
-            mail,
-            config,
+            cx: Context {
+                clock: Clock::new(),
+                view: View::default(),
+                control: ControlPlane::default(),
+                mail,
+                peers: Peers::new(&config),
+                stores: Stores::default(),
+                shards: Shards::new(config.core, sequencer, config.trace.clone()),
+                config,
+            },
         };
-        core.shards.faults = faults;
+        core.cx.shards.faults = faults;
         core.directory.faults = faults;
         core.reservations.faults = faults;
-        core.forwarder.faults = faults;
+        core.forwarding.forwarder.faults = faults;
         core
     }
 
@@ -139,7 +134,7 @@ impl Core {
     /// # Errors
     /// The address cannot be bound.
     pub fn listen_fabric(&mut self, driver: &mut dyn Driver, address: SocketAddr) -> io::Result<SocketAddr> {
-        self.peers.fabric.listen(driver, address)
+        self.cx.peers.fabric.listen(driver, address)
     }
 
     /// Opens a store and begins to mount it; [`FromCore::StoreServes`] or [`FromCore::StoreFailed`] tells the end.
@@ -147,9 +142,9 @@ impl Core {
     /// # Errors
     /// The path cannot be opened, or another process holds the store.
     pub fn open_store(&mut self, driver: &mut dyn Driver, path: &Path) -> io::Result<()> {
-        let opened = self.stores.open(driver, path, self.config.store.clone());
+        let opened = self.cx.stores.open(driver, path, self.cx.config.store.clone());
         if opened.is_err() {
-            self.mail.broadcast(|| NodeMessage::StoreUnmounted);
+            self.cx.mail.broadcast(|| NodeMessage::StoreUnmounted);
         }
         opened
     }
@@ -161,7 +156,7 @@ impl Core {
 
     /// From now on stores that are opened wait, once they are mounted, for [`ToCore::Admit`].
     pub fn hold_stores(&mut self) {
-        self.stores.await_admission();
+        self.cx.stores.await_admission();
     }
 
     /// This node serves NVMe hosts: the settings that they see are made by it, on core 0.
@@ -177,71 +172,71 @@ impl Core {
 
     /// A message of the control plane, handled in the next pass.
     pub fn control(&mut self, message: ToCore) {
-        self.control.inbox.push_back(message);
+        self.cx.control.inbox.push_back(message);
     }
 
     /// What the core has for the control plane.
     pub fn take_control(&mut self) -> std::vec::Drain<'_, FromCore> {
-        self.control.outbox.drain(..)
+        self.cx.control.outbox.drain(..)
     }
 
     /// Has [`Core::take_control`] anything?
     #[must_use]
     pub fn has_control(&self) -> bool {
-        !self.control.outbox.is_empty()
+        !self.cx.control.outbox.is_empty()
     }
 
     /// Has a connection to each living node been made, or tried in vain? Before that, one that is alive and well could be
     /// taken for away.
     #[must_use]
     pub fn has_tried_all(&self) -> bool {
-        self.peers.has_tried_all(&self.view)
+        self.cx.peers.has_tried_all(&self.cx.view)
     }
 
     /// Traces other I/Os from now on.
     pub fn set_trace(&mut self, config: crate::trace::TraceConfig) {
-        self.shards.traces.set(config);
+        self.cx.shards.traces.set(config);
     }
 
     /// The stores of this core.
     #[must_use]
     pub fn stores(&self) -> &Stores {
-        &self.stores
+        &self.cx.stores
     }
 
     /// The sequencers of this core.
     #[must_use]
     pub fn shards(&self) -> &Shards {
-        &self.shards
+        &self.cx.shards
     }
 
     /// One pass.
     pub fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
         let now = driver.now();
-        self.clock.begin_pass(now);
-        self.shards.traces.begin_pass();
-        self.check_pulse(driver);
+        self.cx.clock.begin_pass(now);
+        self.cx.shards.traces.begin_pass();
+        hosts::check_pulse(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
         self.take_in(driver, completions);
-        self.take_in_control(driver);
-        self.drop_everywhere(driver);
+        records::take_in(self, driver);
+        hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
         self.take_in_mail(driver, now);
-        self.drop_everywhere(driver);
+        hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
         if self.nvme.take_changed() {
             self.fronts.event_to_all(driver, || frontend::Event::Settings);
         }
-        if self.clock.is_tick_due(driver.now()) {
+        if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
         self.exchange(driver);
         self.fronts.end_pass(driver);
         self.exchange(driver);
-        self.shards.traces.refine(driver);
-        self.stores.end_pass(driver.now());
+        self.cx.shards.traces.refine(driver);
+        self.cx.stores.end_pass(driver.now());
         // Ending the pass may have let answers out, and what they completed may let a session ask for more (a request of
         // many pieces goes by windows): those asks make the next pass follow at once.
         self.exchange(driver);
         self.follow_inline(driver, completions);
-        self.announce_stores();
+        report::announce_stores(&mut self.cx, &mut self.reporter);
         self.leave(driver)
     }
 
@@ -250,10 +245,10 @@ impl Core {
         let now = driver.now();
         for completion in completions.drain(..) {
             match token::space(completion.token) {
-                token::FABRIC => self.peers.fabric.completion(driver, completion),
+                token::FABRIC => self.cx.peers.fabric.completion(driver, completion),
                 token::FRONTS => self.fronts.completion(driver, completion),
-                token::STORES => self.stores.completion(now, completion),
-                token::CORE => self.clock.fired(),
+                token::STORES => self.cx.stores.completion(now, completion),
+                token::CORE => self.cx.clock.fired(),
                 // A waker's completion carries no token of ours: its mail is taken in by the pass.
                 _ => {}
             }
@@ -262,29 +257,29 @@ impl Core {
 
     /// Mail of other cores, and of this one.
     fn take_in_mail(&mut self, driver: &mut dyn Driver, now: Time) {
-        self.mail.begin_pass(now);
-        let mut taken = self.mail.take_at_most(MAIL_PER_PASS);
+        self.cx.mail.begin_pass(now);
+        let mut taken = self.cx.mail.take_at_most(MAIL_PER_PASS);
         if !taken.is_empty() {
             driver.refresh();
         }
         for message in taken.drain(..) {
             self.on_mail(driver, message);
         }
-        self.mail.put_back(taken);
+        self.cx.mail.put_back(taken);
     }
 
     /// What was written to memory, or read from it, has ended already: its answers leave with this pass.
     fn follow_inline(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) {
         for _ in 0..INLINE_ROUNDS {
-            self.shards.traces.refine(driver);
+            self.cx.shards.traces.refine(driver);
             driver.finished(completions);
             if completions.is_empty() {
                 break;
             }
             self.take_in(driver, completions);
             self.exchange(driver);
-            self.shards.traces.refine(driver);
-            self.stores.end_pass(driver.now());
+            self.cx.shards.traces.refine(driver);
+            self.cx.stores.end_pass(driver.now());
             self.exchange(driver);
         }
     }
@@ -292,105 +287,70 @@ impl Core {
     /// The end of a pass: what was gathered leaves, one send a connection, and the timer is set.
     fn leave(&mut self, driver: &mut dyn Driver) -> Wait {
         self.fronts.end_pass(driver);
-        self.peers.flush(driver);
-        self.trace_left(driver);
+        self.cx.peers.flush(driver);
+        self.cx.trace_left(driver);
         self.fronts.flush(driver);
-        self.trace_acknowledged(driver);
-        self.say_left();
-        self.say_adopted();
-        let waiting = self.mail.retry() || !self.fronts.asks.queue.is_empty();
+        self.cx.trace_acknowledged(driver);
+        self.cx.say_left();
+        self.cx.say_adopted();
+        let waiting = self.cx.mail.retry() || !self.fronts.asks.queue.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
-    }
-
-    /// What goes to stores was handed over to be sent.
-    fn trace_left(&mut self, driver: &mut dyn Driver) {
-        if self.shards.traces.is_hot() {
-            driver.refresh();
-            self.shards.traces.left(driver.now());
-        }
-    }
-
-    /// What goes to hosts was handed over to be sent.
-    fn trace_acknowledged(&mut self, driver: &mut dyn Driver) {
-        if self.shards.traces.is_hot() {
-            driver.refresh();
-            let at = driver.now();
-            while let Some((core, trace)) = self.shards.traces.acknowledged(at) {
-                self.mail.send(usize::from(core), IoMessage::Acknowledged { trace, at });
-            }
-        }
-    }
-
-    /// Tells the directory of volumes that are to be handed over, and have nothing under way here.
-    fn say_left(&mut self) {
-        if !self.shards.is_any_leaving() {
-            return;
-        }
-        for (volume, generation, attempt) in self.shards.take_left() {
-            self.tell_left(volume, generation, attempt);
-        }
-    }
-
-    fn tell_left(&mut self, volume: VolumeId, generation: Generation, attempt: u64) {
-        let core = self.config.core;
-        let left = DirectoryMessage::Left {
-            volume,
-            generation,
-            attempt,
-            core,
-        };
-        self.mail.send(0, left);
-    }
-
-    /// Tells core 0 of reservations that nothing under way here offends against any more.
-    fn say_adopted(&mut self) {
-        let core = self.config.core;
-        for volume in self.shards.take_adopted() {
-            self.mail.send(0, ReservationMessage::Adopted { volume, core });
-        }
     }
 
     /// Passes time on to all parts.
     fn tick(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
-        self.clock.begin_tick(now);
-        self.stores.tick(now);
-        self.shards.tick(now);
-        self.directory.tick(now, &self.view);
-        self.report(now);
-        if self.peers.fabric.deadline().is_some_and(|at| at <= now) {
-            self.peers.fabric.tick(driver);
+        self.cx.clock.begin_tick(now);
+        self.cx.stores.tick(now);
+        self.cx.shards.tick(now);
+        self.directory.tick(now, &self.cx.view);
+        report::tick(
+            &mut self.cx,
+            &mut self.reporter,
+            &mut self.directory,
+            &mut self.fronts,
+            now,
+        );
+        if self.cx.peers.fabric.deadline().is_some_and(|at| at <= now) {
+            self.cx.peers.fabric.tick(driver);
         }
         self.fronts.tick(driver);
-        self.peers.check(&mut self.mail, now);
+        self.cx.peers.check(&mut self.cx.mail, now);
         self.make_catalog();
-        if self.forwarder.has_given_up() || self.forwarder.deadline().is_some_and(|at| at <= now) {
-            self.settle_routes(now);
+        if self.forwarding.forwarder.has_given_up() || self.forwarding.forwarder.deadline().is_some_and(|at| at <= now)
+        {
+            self.forwarding.settle_all(&mut self.cx, now);
         }
     }
 
     /// Sets the one timer to the nearest deadline.
     fn arm(&mut self, driver: &mut dyn Driver) {
-        let (directory, reporter, peers) = (&self.directory, &self.reporter, &self.peers);
+        let (directory, reporter, peers) = (&self.directory, &self.reporter, &self.cx.peers);
         let rest = || [directory.deadline(), reporter.deadline(), peers.deadline()];
-        let rest_due = self.clock.rest_due(|| rest().into_iter().flatten().min());
-        self.set_pulse(driver.now());
+        let rest_due = self.cx.clock.rest_due(|| rest().into_iter().flatten().min());
+        hosts::set_pulse(&mut self.cx, &self.fronts, &mut self.forwarding, driver.now());
         let starved = self.fronts.is_starved().then(|| driver.now().plus(STARVED_RETRY));
         let deadlines = [
-            self.stores.deadline(),
-            self.shards.deadline(),
-            self.peers.fabric.deadline(),
+            self.cx.stores.deadline(),
+            self.cx.shards.deadline(),
+            self.cx.peers.fabric.deadline(),
             self.fronts.deadline(),
             rest_due,
-            self.forwarder.deadline(),
-            self.clock.pulse(),
-            self.mail.deadline(),
+            self.forwarding.forwarder.deadline(),
+            self.cx.clock.pulse(),
+            self.cx.mail.deadline(),
             starved,
         ];
         if let Some(next) = deadlines.into_iter().flatten().min() {
-            self.clock.arm(driver, next, token::token(token::CORE, 0, 0));
+            self.cx.clock.arm(driver, next, token::token(token::CORE, 0, 0));
         }
+    }
+
+    /// Makes the settings anew that NVMe hosts see, if something may have changed them.
+    pub(super) fn make_catalog(&mut self) {
+        let (mail, control) = (&mut self.cx.mail, &mut self.cx.control);
+        self.nvme.make_catalog(&self.cx.view, &self.directory, mail, control);
     }
 }
 

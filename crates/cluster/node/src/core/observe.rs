@@ -12,8 +12,8 @@ pub(super) fn observe(core: &Core, driver: &dyn Driver, question: &Observe) {
 }
 
 fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
-    let traces = &core.shards.traces;
-    let volumes = core.shards.usage().map(|(id, sequencer, usage)| {
+    let traces = &core.cx.shards.traces;
+    let volumes = core.cx.shards.usage().map(|(id, sequencer, usage)| {
         let status = sequencer.status();
         VolumeReport {
             id,
@@ -25,24 +25,24 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
             counters: status.counters,
         }
     });
-    let stores = core.stores.paths().map(|(path, store)| StoreReport {
+    let stores = core.cx.stores.paths().map(|(path, store)| StoreReport {
         id: store.status().id,
         path: path.display().to_string(),
-        serves: matches!(store.state(), State::Serving) && core.stores.serves(store.status().id),
+        serves: matches!(store.state(), State::Serving) && core.cx.stores.serves(store.status().id),
         status: store.status(),
         times: store.times().clone(),
     });
     CoreReport {
-        core: core.config.core,
+        core: core.cx.config.core,
         now: driver.now(),
-        passes: core.clock.passes(),
+        passes: core.cx.clock.passes(),
         driver: driver.counts(),
         volumes: volumes.collect(),
         stores: stores.collect(),
-        fabric: core.peers.fabric.counters(),
-        links: core.peers.fabric.links(),
+        fabric: core.cx.peers.fabric.counters(),
+        links: core.cx.peers.fabric.links(),
         sessions: core.fronts.sessions(),
-        background_bytes: core.shards.pace().bytes,
+        background_bytes: core.cx.shards.pace().bytes,
         traces: *traces.counters(),
         stages: traces.stages().clone(),
         slow_after: traces.slow_after(),
@@ -53,11 +53,16 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
 
 /// What is under way, for a person who looks for a fault.
 pub(super) fn describe(core: &Core, now: Time) -> String {
-    let mut text = format!("core {} at {:?}, timer {:?}", core.config.core, now, core.clock.timer());
-    for store in core.stores.each() {
+    let mut text = format!(
+        "core {} at {:?}, timer {:?}",
+        core.cx.config.core,
+        now,
+        core.cx.clock.timer()
+    );
+    for store in core.cx.stores.each() {
         let _ = write!(text, "\n  store: {:?}, {:?}", store.state(), store.status());
     }
-    for (volume, sequencer) in core.shards.each() {
+    for (volume, sequencer) in core.cx.shards.each() {
         let _ = write!(
             text,
             "\n  volume {volume}: {:?}, {:?}, deadline {:?}",
@@ -66,8 +71,8 @@ pub(super) fn describe(core: &Core, now: Time) -> String {
             sequencer.deadline()
         );
     }
-    let _ = write!(text, "\n  background work: {:?}", core.shards.pace());
-    let _ = write!(text, "\n  fabric: {:?}", core.peers.fabric.counters());
+    let _ = write!(text, "\n  background work: {:?}", core.cx.shards.pace());
+    let _ = write!(text, "\n  fabric: {:?}", core.cx.peers.fabric.counters());
     core.fronts.describe(&mut text);
     text
 }

@@ -1,6 +1,8 @@
 //! The way of an I/O between the parts of a core and between cores, in the order of the story in `core.rs`; and its end's way back.
 
-use super::Core;
+use super::context::Context;
+use super::forward::Forwarding;
+use super::{Core, hosts};
 use crate::forwarder::Work;
 use crate::fronts::Ask;
 use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, VolumeMessage};
@@ -21,19 +23,19 @@ impl Core {
     pub(super) fn exchange(&mut self, driver: &mut dyn Driver) {
         loop {
             let mut moved = false;
-            self.forget_hosts();
+            hosts::forget(&mut self.cx, &mut self.fronts, &mut self.forwarding.forwarder);
             moved |= self.hand_out_messages(driver.now());
             moved |= self.hand_out_asks(driver);
-            self.shards.traces.refine(driver);
+            self.cx.shards.traces.refine(driver);
             moved |= self.hand_out_effects(driver);
-            moved |= self.hand_out_answers(driver);
+            moved |= self.cx.hand_out_answers(driver);
             moved |= self.carry_out_directory();
-            while let Some(message) = self.mail.take_own() {
+            while let Some(message) = self.cx.mail.take_own() {
                 self.on_mail(driver, message);
                 moved = true;
             }
-            if self.forwarder.is_halted() {
-                self.drop_everywhere(driver);
+            if self.forwarding.forwarder.is_halted() {
+                hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
                 moved = true;
             }
             if !moved {
@@ -45,7 +47,7 @@ impl Core {
     /// What has come from peers.
     fn hand_out_messages(&mut self, now: Time) -> bool {
         let mut moved = false;
-        while let Some(event) = self.peers.fabric.next_event() {
+        while let Some(event) = self.cx.peers.fabric.next_event() {
             moved = true;
             match event {
                 Event::Message { link, message, payload } => self.on_message(now, link, message, payload),
@@ -54,24 +56,26 @@ impl Core {
                     peer,
                     outgoing: true,
                     ..
-                } => self.peers.link_up(&mut self.mail, peer, link),
-                Event::Up { link, peer, .. } => self.receiving.link_opened(link, peer),
+                } => self.cx.peers.link_up(&mut self.cx.mail, peer, link),
+                Event::Up { link, peer, .. } => self.forwarding.receiving.link_opened(link, peer),
                 Event::Down {
                     link, peer, outgoing, ..
                 } => {
                     if outgoing {
-                        self.forwarder.link_closed(link);
-                        self.peers.link_down(&mut self.mail, peer);
+                        self.forwarding.forwarder.link_closed(link);
+                        self.cx.peers.link_down(&mut self.cx.mail, peer);
                     } else {
-                        self.incoming_closed(now, link);
+                        self.forwarding.receiving.link_closed(link);
+                        self.cx.incoming_closed(now, link);
                     }
                 }
                 Event::Unreachable { peer, certain } => {
-                    self.clock.stir();
-                    self.peers.on_unreachable(&mut self.mail, now, peer, certain);
+                    self.cx.clock.stir();
+                    self.cx.peers.on_unreachable(&mut self.cx.mail, now, peer, certain);
                 }
                 Event::Refused { peer, reason } => {
-                    self.control
+                    self.cx
+                        .control
                         .warn(format!("node {peer} refused the connection: {reason}"));
                 }
                 // A kind of event that this build does not know concerns no request.
@@ -81,35 +85,24 @@ impl Core {
         moved
     }
 
-    /// A peer's link closed: the stores take the credits back that it had.
-    fn incoming_closed(&mut self, now: Time, link: Link) {
-        self.receiving.link_closed(link);
-        let link = token::peer_link(self.config.core, link);
-        self.stores.link_closed(now, link);
-        for core in 0..self.config.cores {
-            if core != self.config.core {
-                self.mail.send(core, NodeMessage::LinkClosed { link });
-            }
-        }
-    }
-
     fn on_message(&mut self, now: Time, link: Link, message: Message, payload: Slice) {
         match message {
             Message::Request(request) => {
                 if request.trace.is_some() {
-                    self.shards.traces.touch();
+                    self.cx.shards.traces.touch();
                 }
-                self.pass_to_store(now, token::peer_link(self.config.core, link), request, payload);
+                self.cx
+                    .pass_to_store(now, token::peer_link(self.cx.config.core, link), request, payload);
             }
-            Message::Answer(answer) => self.pass_to_sequencer(now, answer, payload),
+            Message::Answer(answer) => self.cx.pass_to_sequencer(now, answer, payload),
             Message::Release {
                 tag,
                 volume,
                 generation,
                 hand_over,
             } => {
-                let core = self.config.core;
-                self.mail.send(
+                let core = self.cx.config.core;
+                self.cx.mail.send(
                     0,
                     DirectoryMessage::Release {
                         core,
@@ -121,12 +114,213 @@ impl Core {
                     },
                 );
             }
-            Message::Released { tag, outcome } => self.mail.send(0, DirectoryMessage::Released { tag, outcome }),
-            Message::Forward(request) => self.on_forward(now, link, request, payload),
-            Message::Forwarded(answer) => self.on_forwarded(now, link, answer, payload),
+            Message::Released { tag, outcome } => self.cx.mail.send(0, DirectoryMessage::Released { tag, outcome }),
+            Message::Forward(request) => self.forwarding.on_forward(&mut self.cx, now, link, request, payload),
+            Message::Forwarded(answer) => self.forwarding.on_forwarded(&mut self.cx, now, link, answer, payload),
         }
     }
 
+    /// What the front ends of this core ask for.
+    fn hand_out_asks(&mut self, driver: &mut dyn Driver) -> bool {
+        let mut moved = false;
+        let mut now = driver.now();
+        while let Some(ask) = self.fronts.asks.queue.pop_front() {
+            moved = true;
+            now = self.hand_out_ask(driver, now, ask);
+        }
+        moved
+    }
+
+    /// What a front end asks for, to whoever has it. Returns what time it is: the clock is read anew for what is traced.
+    fn hand_out_ask(&mut self, driver: &mut dyn Driver, mut now: Time, ask: Ask) -> Time {
+        match ask {
+            Ask::List { front, tag } => {
+                let (origin, exports) = (self.cx.origin(now, front, tag), self.cx.exports());
+                self.cx
+                    .mail
+                    .send(self.cx.config.core, VolumeMessage::Listed { origin, exports });
+            }
+            Ask::Open { front, tag, name } => {
+                let origin = self.cx.origin(now, front, tag);
+                self.cx.mail.send(0, DirectoryMessage::Open { origin, name });
+            }
+            Ask::Close { volume } => self.cx.mail.send(0, DirectoryMessage::Close { volume }),
+            Ask::Submit {
+                front,
+                tag,
+                volume,
+                op,
+                payload,
+                host,
+            } => {
+                let mut origin = self.cx.origin(now, front, tag);
+                origin.host = host;
+                origin.trace = self.cx.shards.traces.sample(now);
+                if origin.trace.is_some() {
+                    driver.refresh();
+                    now = driver.now();
+                    origin.parsed = now;
+                }
+                route(&mut self.cx, &mut self.forwarding, now, origin, volume, op, payload);
+            }
+            Ask::Reserve {
+                front,
+                tag,
+                volume,
+                host,
+                command,
+            } => {
+                let mut origin = self.cx.origin(now, front, tag);
+                origin.host = host;
+                let text = serde_json::to_vec(&command).expect("numbers and names");
+                self.forwarding.wait(
+                    &mut self.cx,
+                    now,
+                    volume,
+                    origin,
+                    Work::Reserve,
+                    Slice::copy_from(&text),
+                );
+            }
+            Ask::Nvme { front, tag, call } => {
+                let core = self.cx.config.core as u16;
+                let connection = frontend::ConnectionId { core, front };
+                self.cx.mail.send(0, NodeMessage::Nvme { connection, tag, call });
+            }
+        }
+        now
+    }
+
+    /// What the sequencers of this core have for stores, for whoever asked, and for the directory.
+    pub(super) fn hand_out_effects(&mut self, driver: &mut dyn Driver) -> bool {
+        let now = driver.now();
+        let mut effects = self.cx.shards.take_effects(now);
+        let moved = !effects.is_empty();
+        for effect in effects.drain(..) {
+            match effect {
+                ShardEffect::Done(origin, result, payload) if usize::from(origin.core) == self.cx.config.core => {
+                    self.cx.shards.traces.acknowledge(&origin, origin.core);
+                    self.ended(driver, &origin, result, payload);
+                }
+                ShardEffect::Done(origin, result, payload) => self.cx.done(origin, result, payload),
+                ShardEffect::Sequencer(effect) => self.cx.on_sequencer_effect(now, effect),
+                ShardEffect::Whole(volume, generation, member) => {
+                    let core = self.cx.config.core;
+                    self.cx.mail.send(
+                        0,
+                        DirectoryMessage::Whole {
+                            volume,
+                            generation,
+                            core,
+                            member,
+                        },
+                    );
+                }
+                ShardEffect::Scrubbed(volume, generation, report) => {
+                    let core = self.cx.config.core;
+                    self.cx.mail.send(
+                        0,
+                        DirectoryMessage::Scrubbed {
+                            volume,
+                            generation,
+                            core,
+                            report,
+                        },
+                    );
+                }
+                ShardEffect::Lost(volume, generation, why) => {
+                    self.cx.mail.broadcast(|| VolumeMessage::DropShard {
+                        volume,
+                        generation,
+                        why: why.clone(),
+                        handed_over: false,
+                    });
+                }
+            }
+        }
+        self.cx.shards.put_effects(effects);
+        moved
+    }
+
+    /// An I/O that came in on this core has ended.
+    pub(super) fn ended(
+        &mut self,
+        driver: &mut dyn Driver,
+        origin: &Origin,
+        result: Result<(), IoError>,
+        payload: Payload,
+    ) {
+        if !crate::forwarder::is_host(origin.front) {
+            return self
+                .forwarding
+                .receiving
+                .done(&mut self.cx, driver.now(), origin.tag, result, payload);
+        }
+        let event = frontend::Event::Done {
+            tag: origin.tag,
+            result,
+            payload,
+        };
+        self.fronts.event(driver, origin.front, event);
+    }
+}
+
+/// A piece of I/O, to the core that sequences its chunk: at most one hop.
+pub(super) fn route(
+    cx: &mut Context,
+    forwarding: &mut Forwarding,
+    now: Time,
+    origin: Origin,
+    volume: VolumeId,
+    op: Op,
+    payload: Slice,
+) {
+    let core = if cx.config.cores == 1 {
+        0
+    } else {
+        // Every core has a shard of each open volume, which knows its chunk size.
+        let Some(chunk_bytes) = cx.shards.chunk_bytes(volume) else {
+            return forwarding.away(cx, now, origin, volume, op, payload);
+        };
+        ChunkId {
+            volume,
+            index: ChunkIndex(op.offset() / u64::from(chunk_bytes)),
+        }
+        .core(cx.config.cores)
+    };
+    if core == cx.config.core {
+        sequence(cx, forwarding, now, origin, volume, op, payload);
+    } else {
+        cx.mail.send(
+            core,
+            IoMessage::Piece {
+                origin,
+                volume,
+                op,
+                payload,
+            },
+        );
+    }
+}
+
+/// The core that it was to go to: to the volume's sequencer.
+pub(super) fn sequence(
+    cx: &mut Context,
+    forwarding: &mut Forwarding,
+    now: Time,
+    origin: Origin,
+    volume: VolumeId,
+    op: Op,
+    payload: Slice,
+) {
+    match cx.shards.begin(now, origin, volume, op, payload) {
+        Ok(()) => {}
+        Err(Declined::Elsewhere(payload)) => forwarding.away(cx, now, origin, volume, op, payload),
+        Err(Declined::Reserved) => cx.done(origin, Err(IoError::Reserved), Payload::None),
+    }
+}
+
+impl Context {
     /// A request, from wherever, to a store of this node.
     pub(super) fn pass_to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         if self.stores.serves(request.store) {
@@ -184,69 +378,6 @@ impl Core {
         moved
     }
 
-    /// What the front ends of this core ask for.
-    fn hand_out_asks(&mut self, driver: &mut dyn Driver) -> bool {
-        let mut moved = false;
-        let mut now = driver.now();
-        while let Some(ask) = self.fronts.asks.queue.pop_front() {
-            moved = true;
-            now = self.hand_out_ask(driver, now, ask);
-        }
-        moved
-    }
-
-    /// What a front end asks for, to whoever has it. Returns what time it is: the clock is read anew for what is traced.
-    fn hand_out_ask(&mut self, driver: &mut dyn Driver, mut now: Time, ask: Ask) -> Time {
-        match ask {
-            Ask::List { front, tag } => {
-                let (origin, exports) = (self.origin(now, front, tag), self.exports());
-                self.mail
-                    .send(self.config.core, VolumeMessage::Listed { origin, exports });
-            }
-            Ask::Open { front, tag, name } => {
-                let origin = self.origin(now, front, tag);
-                self.mail.send(0, DirectoryMessage::Open { origin, name });
-            }
-            Ask::Close { volume } => self.mail.send(0, DirectoryMessage::Close { volume }),
-            Ask::Submit {
-                front,
-                tag,
-                volume,
-                op,
-                payload,
-                host,
-            } => {
-                let mut origin = self.origin(now, front, tag);
-                origin.host = host;
-                origin.trace = self.shards.traces.sample(now);
-                if origin.trace.is_some() {
-                    driver.refresh();
-                    now = driver.now();
-                    origin.parsed = now;
-                }
-                self.route(now, origin, volume, op, payload);
-            }
-            Ask::Reserve {
-                front,
-                tag,
-                volume,
-                host,
-                command,
-            } => {
-                let mut origin = self.origin(now, front, tag);
-                origin.host = host;
-                let text = serde_json::to_vec(&command).expect("numbers and names");
-                self.wait_for_route(now, volume, origin, Work::Reserve, Slice::copy_from(&text));
-            }
-            Ask::Nvme { front, tag, call } => {
-                let core = self.config.core as u16;
-                let connection = frontend::ConnectionId { core, front };
-                self.mail.send(0, NodeMessage::Nvme { connection, tag, call });
-            }
-        }
-        now
-    }
-
     /// Where something came in that a front end of this core asks for.
     fn origin(&self, now: Time, front: FrontId, tag: u64) -> Origin {
         Origin {
@@ -273,45 +404,6 @@ impl Core {
             .collect()
     }
 
-    /// A piece of I/O, to the core that sequences its chunk: at most one hop.
-    pub(super) fn route(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
-        let core = if self.config.cores == 1 {
-            0
-        } else {
-            // Every core has a shard of each open volume, which knows its chunk size.
-            let Some(chunk_bytes) = self.shards.chunk_bytes(volume) else {
-                return self.away(now, origin, volume, op, payload);
-            };
-            ChunkId {
-                volume,
-                index: ChunkIndex(op.offset() / u64::from(chunk_bytes)),
-            }
-            .core(self.config.cores)
-        };
-        if core == self.config.core {
-            self.sequence(now, origin, volume, op, payload);
-        } else {
-            self.mail.send(
-                core,
-                IoMessage::Piece {
-                    origin,
-                    volume,
-                    op,
-                    payload,
-                },
-            );
-        }
-    }
-
-    /// The core that it was to go to: to the volume's sequencer.
-    pub(super) fn sequence(&mut self, now: Time, origin: Origin, volume: VolumeId, op: Op, payload: Slice) {
-        match self.shards.begin(now, origin, volume, op, payload) {
-            Ok(()) => {}
-            Err(Declined::Elsewhere(payload)) => self.away(now, origin, volume, op, payload),
-            Err(Declined::Reserved) => self.done(origin, Err(IoError::Reserved), Payload::None),
-        }
-    }
-
     /// A piece of I/O has ended: the core that it came in on is told.
     pub(super) fn done(&mut self, origin: Origin, result: Result<(), IoError>, payload: Payload) {
         let core = self.config.core as u16;
@@ -326,77 +418,7 @@ impl Core {
         );
     }
 
-    /// What the sequencers of this core have for stores, for whoever asked, and for the directory.
-    pub(super) fn hand_out_effects(&mut self, driver: &mut dyn Driver) -> bool {
-        let now = driver.now();
-        let mut effects = self.shards.take_effects(now);
-        let moved = !effects.is_empty();
-        for effect in effects.drain(..) {
-            match effect {
-                ShardEffect::Done(origin, result, payload) if usize::from(origin.core) == self.config.core => {
-                    self.shards.traces.acknowledge(&origin, origin.core);
-                    self.ended(driver, &origin, result, payload);
-                }
-                ShardEffect::Done(origin, result, payload) => self.done(origin, result, payload),
-                ShardEffect::Sequencer(effect) => self.on_effect(now, effect),
-                ShardEffect::Whole(volume, generation, member) => {
-                    let core = self.config.core;
-                    self.mail.send(
-                        0,
-                        DirectoryMessage::Whole {
-                            volume,
-                            generation,
-                            core,
-                            member,
-                        },
-                    );
-                }
-                ShardEffect::Scrubbed(volume, generation, report) => {
-                    let core = self.config.core;
-                    self.mail.send(
-                        0,
-                        DirectoryMessage::Scrubbed {
-                            volume,
-                            generation,
-                            core,
-                            report,
-                        },
-                    );
-                }
-                ShardEffect::Lost(volume, generation, why) => {
-                    self.mail.broadcast(|| VolumeMessage::DropShard {
-                        volume,
-                        generation,
-                        why: why.clone(),
-                        handed_over: false,
-                    });
-                }
-            }
-        }
-        self.shards.put_effects(effects);
-        moved
-    }
-
-    /// An I/O that came in on this core has ended.
-    pub(super) fn ended(
-        &mut self,
-        driver: &mut dyn Driver,
-        origin: &Origin,
-        result: Result<(), IoError>,
-        payload: Payload,
-    ) {
-        if !crate::forwarder::is_host(origin.front) {
-            return self.forward_done(driver.now(), origin.tag, result, payload);
-        }
-        let event = frontend::Event::Done {
-            tag: origin.tag,
-            result,
-            payload,
-        };
-        self.fronts.event(driver, origin.front, event);
-    }
-
-    fn on_effect(&mut self, now: Time, effect: Effect) {
+    fn on_sequencer_effect(&mut self, now: Time, effect: Effect) {
         match effect {
             Effect::Send {
                 store,

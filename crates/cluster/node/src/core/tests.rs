@@ -199,7 +199,7 @@ fn what_is_under_way_ends_when_a_newer_sequencer_overtakes_the_end_of_the_older_
     rig.core.on_mail(&mut rig.driver, late.into());
     rig.pass();
     assert!(rig.ended().is_empty() && !rig.was_told_of_the_loss());
-    assert_eq!(rig.core.shards.generation(VOLUME), Some(Generation(5)));
+    assert_eq!(rig.core.cx.shards.generation(VOLUME), Some(Generation(5)));
 }
 
 /// The word of a sequencer's end and the word to make it come by different rings.
@@ -214,9 +214,9 @@ fn a_sequencer_that_was_dropped_before_it_was_made_is_not_made() {
     };
     rig.core.on_mail(&mut rig.driver, end.into());
     rig.make_shard(3);
-    assert_eq!(rig.core.shards.generation(VOLUME), None);
+    assert_eq!(rig.core.cx.shards.generation(VOLUME), None);
     rig.make_shard(4);
-    assert_eq!(rig.core.shards.generation(VOLUME), Some(Generation(4)));
+    assert_eq!(rig.core.cx.shards.generation(VOLUME), Some(Generation(4)));
 }
 
 /// Nothing of a host waits any more when the next message is looked at.
@@ -239,21 +239,27 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         offset: 0,
         length: 4096,
     };
-    rig.core.forwarder.halt();
+    rig.core.forwarding.forwarder.halt();
     let work = Work::Io(read);
-    rig.core
-        .wait_for_route(now, VOLUME, origin, work, amita_reactor::Slice::default());
-    assert_eq!(rig.core.forwarder.counts(), (0, 1), "hosts go first");
+    rig.core.forwarding.wait(
+        &mut rig.core.cx,
+        now,
+        VOLUME,
+        origin,
+        work,
+        amita_reactor::Slice::default(),
+    );
+    assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 1), "hosts go first");
     rig.pass();
-    assert!(!rig.core.forwarder.is_halted());
-    assert_eq!(rig.core.forwarder.counts(), (0, 0));
+    assert!(!rig.core.forwarding.forwarder.is_halted());
+    assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 0));
 }
 
 /// What that is for: without it the first write would never end.
 #[test]
 fn a_forgotten_sequencer_ends_nothing() {
     let mut rig = Rig::new();
-    rig.core.config.faults = Faults::NONE.with(Fault::ForgetOldShard);
+    rig.core.cx.config.faults = Faults::NONE.with(Fault::ForgetOldShard);
     rig.make_shard(3);
     rig.write(1);
     rig.make_shard(5);

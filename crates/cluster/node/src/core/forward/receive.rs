@@ -1,10 +1,12 @@
 //! The owner's side of forwarding: what other gateways send, and what it is answered.
 
-use super::receiving::{Known, Sender, WindowSlot};
+use super::receiving::{Known, Receiving, Sender, WindowSlot};
 use super::wire::{checksum, code, error_to_wire, form, work_from_wire};
-use crate::core::Core;
+use crate::core::context::Context;
+use crate::core::forward::Forwarding;
+use crate::core::{CoreConfig, route};
 use crate::faults::Fault;
-use crate::forwarder::{FORWARDED, Work};
+use crate::forwarder::{FORWARDED, Work, is_host};
 use crate::mail::Origin;
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message};
 use amita_frontend::HostKey;
@@ -22,40 +24,72 @@ enum Refused {
     With(u8),
 }
 
-impl Core {
+impl Forwarding {
     /// Another gateway forwards what a host has asked it for.
-    pub(in crate::core) fn on_forward(&mut self, now: Time, link: Link, request: Forward, payload: Slice) {
+    pub(in crate::core) fn on_forward(
+        &mut self,
+        cx: &mut Context,
+        now: Time,
+        link: Link,
+        request: Forward,
+        payload: Slice,
+    ) {
         self.receiving.links.insert(link);
         let Some(tag) = self.receiving.put(Sender {
             link,
             tag: request.tag,
             window: None,
         }) else {
-            return self.send_forwarded(now, link, request.tag, code::BUSY, Payload::None);
+            return send(cx, now, link, request.tag, code::BUSY, Payload::None);
         };
-        match self.judge(now, link, &request, &payload) {
+        match self.receiving.judge(cx, now, link, &request, &payload) {
             Ok((work, window)) => {
                 if let Some(at) = window {
                     self.receiving.take_on(tag, at);
                 }
-                self.carry_out(now, tag, work, &request, payload);
+                self.carry_out(cx, now, tag, work, &request, payload);
             }
             Err(Refused::UnderWay) => drop(self.receiving.take(tag, code::BUSY)),
-            Err(Refused::With(code)) => self.answer_forward(now, tag, code, Payload::None),
+            Err(Refused::With(code)) => self.receiving.answer(cx, now, tag, code, Payload::None),
         }
     }
 
+    /// A forwarded request goes where a host's of this core would.
+    fn carry_out(&mut self, cx: &mut Context, now: Time, tag: u64, work: Work, request: &Forward, payload: Slice) {
+        let generation = match cx.config.faults.has(Fault::AnyGeneration) {
+            true => Generation(0),
+            false => request.generation,
+        };
+        let origin = Origin {
+            core: cx.config.core as u16,
+            front: FORWARDED,
+            tag,
+            arrived: cx.clock.began(),
+            parsed: now,
+            trace: TraceId::NONE,
+            host: HostKey(request.host),
+            generation,
+        };
+        match work {
+            Work::Io(op) => route::route(cx, self, now, origin, request.volume, op, payload),
+            Work::Reserve => self.wait(cx, now, request.volume, origin, Work::Reserve, payload),
+        }
+    }
+}
+
+impl Receiving {
     /// Is a forwarded request to be carried out (R9)? What it asks for, and where its end is to be noted, if it writes.
     fn judge(
         &mut self,
+        cx: &Context,
         now: Time,
         link: Link,
         request: &Forward,
         payload: &Slice,
     ) -> Result<(Work, Option<WindowSlot>), Refused> {
-        let faults = self.config.faults;
-        let sender = self.receiving.peers.get(&link);
-        let known = sender.is_some_and(|(node, _)| self.view.session(*node) == Some(request.session));
+        let faults = cx.config.faults;
+        let sender = self.peers.get(&link);
+        let known = sender.is_some_and(|(node, _)| cx.view.session(*node) == Some(request.session));
         if !known && !faults.has(Fault::AnySession) {
             return Err(Refused::With(code::NOT_LIVING));
         }
@@ -63,12 +97,12 @@ impl Core {
             request.op,
             ForwardOp::Write | ForwardOp::Clear | ForwardOp::CompareAndWrite
         );
-        let open = self.shards.generation(request.volume);
+        let open = cx.shards.generation(request.volume);
         let mut window = None;
         if writes && !faults.has(Fault::NoWindow) {
-            window = Some(self.judge_write(link, request, open)?);
+            window = Some(self.judge_write(cx, link, request, open)?);
         }
-        let stale_after = self.config.stale_after.as_nanos() as u64;
+        let stale_after = cx.config.stale_after.as_nanos() as u64;
         let is_fresh = request.as_of > 0 && request.as_of.abs_diff(now.0) <= stale_after;
         if !is_fresh && !faults.has(Fault::AnyAge) {
             // "Stale" says that it was not carried out, which only the owner under that generation knows.
@@ -83,102 +117,99 @@ impl Core {
     }
 
     /// Was a write carried out before, or is it about to be? Else where its end is to be noted.
-    fn judge_write(&mut self, link: Link, request: &Forward, open: Option<Generation>) -> Result<WindowSlot, Refused> {
-        let view = &self.view;
+    fn judge_write(
+        &mut self,
+        cx: &Context,
+        link: Link,
+        request: &Forward,
+        open: Option<Generation>,
+    ) -> Result<WindowSlot, Refused> {
+        let view = &cx.view;
         let lives = |session| view.living().any(|node| view.session(node) == Some(session));
-        let at = match self.receiving.look_up(link, request.session, request.tag, lives) {
+        let at = match self.look_up(link, request.session, request.tag, lives) {
             Known::New(at) => at,
             Known::UnderWay => return Err(Refused::UnderWay),
             Known::Ended(code) => return Err(Refused::With(code)),
         };
         // Of another generation nothing is known here: not even that it was not carried out.
         let other = open.is_some_and(|ours| ours != request.generation);
-        if other && !self.config.faults.has(Fault::AnyGeneration) {
+        if other && !cx.config.faults.has(Fault::AnyGeneration) {
             return Err(Refused::With(code::BUSY));
         }
         Ok(at)
     }
 
-    /// A forwarded request goes where a host's of this core would.
-    fn carry_out(&mut self, now: Time, tag: u64, work: Work, request: &Forward, payload: Slice) {
-        let generation = match self.config.faults.has(Fault::AnyGeneration) {
-            true => Generation(0),
-            false => request.generation,
-        };
-        let origin = Origin {
-            core: self.config.core as u16,
-            front: FORWARDED,
-            tag,
-            arrived: self.clock.began(),
-            parsed: now,
-            trace: TraceId::NONE,
-            host: HostKey(request.host),
-            generation,
-        };
-        match work {
-            Work::Io(op) => self.route(now, origin, request.volume, op, payload),
-            Work::Reserve => self.wait_for_route(now, request.volume, origin, Work::Reserve, payload),
-        }
-    }
-
     /// Ends a forwarded command about a reservation.
-    pub(in crate::core) fn forward_reserved(
+    pub(in crate::core) fn reserved(
         &mut self,
+        cx: &mut Context,
         now: Time,
         tag: u64,
         result: &Result<reservation::State, Refusal>,
     ) {
-        let Some(Sender { link, tag, .. }) = self.receiving.take(tag, code::DONE) else {
+        let Some(Sender { link, tag, .. }) = self.take(tag, code::DONE) else {
             return;
         };
         match result {
-            Err(Refusal::Unavailable) => return self.send_forwarded(now, link, tag, code::NOT_OWNER, Payload::None),
-            Err(Refusal::Unknown) => return self.send_forwarded(now, link, tag, code::LOST, Payload::None),
+            Err(Refusal::Unavailable) => return send(cx, now, link, tag, code::NOT_OWNER, Payload::None),
+            Err(Refusal::Unknown) => return send(cx, now, link, tag, code::LOST, Payload::None),
             _ => {}
         }
         let text = serde_json::to_vec(result).expect("numbers and names");
         let data = Slice::copy_from(&text);
-        self.send_answer(now, link, tag, code::DONE, (form::RESERVATION, 0, data));
+        send_answer(cx, now, link, tag, code::DONE, (form::RESERVATION, 0, data));
     }
 
     /// Ends a forwarded request that came in here.
-    pub(in crate::core) fn forward_done(&mut self, now: Time, tag: u64, result: Result<(), IoError>, payload: Payload) {
+    pub(in crate::core) fn done(
+        &mut self,
+        cx: &mut Context,
+        now: Time,
+        tag: u64,
+        result: Result<(), IoError>,
+        payload: Payload,
+    ) {
         let code = match result {
             Ok(()) => code::DONE,
             Err(why) => error_to_wire(why),
         };
-        self.answer_forward(now, tag, code, payload);
+        self.answer(cx, now, tag, code, payload);
     }
 
-    fn answer_forward(&mut self, now: Time, tag: u64, code: u8, payload: Payload) {
-        if let Some(Sender { link, tag, .. }) = self.receiving.take(tag, code) {
-            self.send_forwarded(now, link, tag, code, payload);
+    fn answer(&mut self, cx: &mut Context, now: Time, tag: u64, code: u8, payload: Payload) {
+        if let Some(Sender { link, tag, .. }) = self.take(tag, code) {
+            send(cx, now, link, tag, code, payload);
         }
     }
 
-    fn send_forwarded(&mut self, now: Time, link: Link, tag: u64, code: u8, payload: Payload) {
-        let (form, value, data) = match payload {
-            Payload::None => (form::NONE, 0, Slice::default()),
-            Payload::Zeros(bytes) => (form::ZEROS, bytes, Slice::default()),
-            Payload::Data(data) => (form::DATA, 0, data),
-            Payload::Allocation(words) => {
-                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                (form::ALLOCATION, 0, Slice::copy_from(&bytes))
-            }
-        };
-        self.send_answer(now, link, tag, code, (form, value, data));
+    /// Was it forwarded by a link that is gone? Then it comes again by the next.
+    pub(super) fn is_orphan(&self, config: &CoreConfig, origin: &Origin) -> bool {
+        let is_ours = !is_host(origin.front) && usize::from(origin.core) == config.core;
+        is_ours && !self.is_connected(origin.tag)
     }
+}
 
-    fn send_answer(&mut self, now: Time, link: Link, tag: u64, code: u8, (form, value, data): (u8, u32, Slice)) {
-        let answer = Forwarded {
-            tag,
-            code,
-            form,
-            value,
-            crc: checksum(&data),
-            clock: now.0,
-        };
-        self.peers
-            .answer(link, Message::Forwarded(answer), data, &mut self.control);
-    }
+fn send(cx: &mut Context, now: Time, link: Link, tag: u64, code: u8, payload: Payload) {
+    let (form, value, data) = match payload {
+        Payload::None => (form::NONE, 0, Slice::default()),
+        Payload::Zeros(bytes) => (form::ZEROS, bytes, Slice::default()),
+        Payload::Data(data) => (form::DATA, 0, data),
+        Payload::Allocation(words) => {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            (form::ALLOCATION, 0, Slice::copy_from(&bytes))
+        }
+    };
+    send_answer(cx, now, link, tag, code, (form, value, data));
+}
+
+fn send_answer(cx: &mut Context, now: Time, link: Link, tag: u64, code: u8, (form, value, data): (u8, u32, Slice)) {
+    let answer = Forwarded {
+        tag,
+        code,
+        form,
+        value,
+        crc: checksum(&data),
+        clock: now.0,
+    };
+    cx.peers.answer(link, Message::Forwarded(answer), data, &mut cx.control);
 }

@@ -70,7 +70,7 @@ pub(super) enum Known {
 pub(in crate::core) struct Receiving {
     senders: Slab<Sender>,
     /// Incoming links by which something was forwarded.
-    pub(super) links: FxHashSet<Link>,
+    pub(in crate::core) links: FxHashSet<Link>,
     /// Who is at the other end of incoming links, and where it is noted what was carried out for it.
     pub(super) peers: FxHashMap<Link, (NodeId, Option<WindowSlot>)>,
     windows: Vec<Window>,

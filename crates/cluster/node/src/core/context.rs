@@ -1,0 +1,109 @@
+//! The parts of a core that an I/O goes through, and whom the core speaks to: what most of its functions work on.
+
+use super::CoreConfig;
+use super::clock::Clock;
+use super::control_plane::ControlPlane;
+use super::peers::Peers;
+use crate::faults::Fault;
+use crate::mail::{DirectoryMessage, IoMessage, Mail, NodeMessage, Origin, ReservationMessage};
+use crate::shards::Shards;
+use crate::stores::Stores;
+use crate::token;
+use crate::view::View;
+use amita_fabric::Link;
+use amita_reactor::driver::{Driver, Time};
+use amita_types::{Generation, VolumeId};
+
+/// What an I/O goes through, and whom a core speaks to.
+pub(super) struct Context {
+    pub(super) config: CoreConfig,
+    pub(super) clock: Clock,
+    /// What the metadata says.
+    pub(super) view: View,
+    pub(super) control: ControlPlane,
+    pub(super) mail: Mail,
+    pub(super) peers: Peers,
+    pub(super) stores: Stores,
+    pub(super) shards: Shards,
+}
+
+impl Context {
+    /// Mail for every other core of this node.
+    pub(super) fn tell_others(&mut self, make: impl Fn() -> NodeMessage) {
+        for core in (0..self.config.cores).filter(|core| *core != self.config.core) {
+            self.mail.send(core, make());
+        }
+    }
+
+    /// A peer's link closed: the stores take the credits back that it had.
+    pub(super) fn incoming_closed(&mut self, now: Time, link: Link) {
+        let link = token::peer_link(self.config.core, link);
+        self.stores.link_closed(now, link);
+        self.tell_others(|| NodeMessage::LinkClosed { link });
+    }
+
+    /// What goes to stores was handed over to be sent.
+    pub(super) fn trace_left(&mut self, driver: &mut dyn Driver) {
+        if self.shards.traces.is_hot() {
+            driver.refresh();
+            self.shards.traces.left(driver.now());
+        }
+    }
+
+    /// What goes to hosts was handed over to be sent.
+    pub(super) fn trace_acknowledged(&mut self, driver: &mut dyn Driver) {
+        if self.shards.traces.is_hot() {
+            driver.refresh();
+            let at = driver.now();
+            while let Some((core, trace)) = self.shards.traces.acknowledged(at) {
+                self.mail.send(usize::from(core), IoMessage::Acknowledged { trace, at });
+            }
+        }
+    }
+
+    /// Tells the directory of volumes that are to be handed over, and have nothing under way here.
+    pub(super) fn say_left(&mut self) {
+        if !self.shards.is_any_leaving() {
+            return;
+        }
+        for (volume, generation, attempt) in self.shards.take_left() {
+            self.tell_left(volume, generation, attempt);
+        }
+    }
+
+    pub(super) fn tell_left(&mut self, volume: VolumeId, generation: Generation, attempt: u64) {
+        let core = self.config.core;
+        let left = DirectoryMessage::Left {
+            volume,
+            generation,
+            attempt,
+            core,
+        };
+        self.mail.send(0, left);
+    }
+
+    /// Tells core 0 of reservations that nothing under way here offends against any more.
+    pub(super) fn say_adopted(&mut self) {
+        let core = self.config.core;
+        for volume in self.shards.take_adopted() {
+            self.mail.send(0, ReservationMessage::Adopted { volume, core });
+        }
+    }
+
+    /// The volume is to be handed over: nothing is taken in for it any more.
+    pub(super) fn leave(&mut self, volume: VolumeId, generation: Generation, attempt: u64) {
+        if self.shards.generation(volume) == Some(generation) {
+            return self.shards.leave(volume, attempt);
+        }
+        self.tell_left(volume, generation, attempt);
+    }
+
+    /// Has another core of this node taken it in so long ago that it may not be carried out any more (R9)? That core looks
+    /// after the connection on which it came, and may stand still since: its host may have gone on by another gateway, and
+    /// nobody here would know. What this core itself has taken in it has looked after.
+    pub(super) fn is_old_of_another_core(&self, now: Time, origin: &Origin) -> bool {
+        usize::from(origin.core) != self.config.core
+            && now > origin.arrived.plus(self.config.stale_after)
+            && !self.config.faults.has(Fault::AnyAgeBetweenCores)
+    }
+}
