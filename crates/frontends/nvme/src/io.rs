@@ -1,17 +1,16 @@
 //! The commands of an I/O queue (NVM Command Set 1.1, section 3): checked here, carried out in pieces.
 
-mod copy;
-mod dataset;
-mod fused;
+pub(super) mod copy;
+pub(super) mod dataset;
+pub(super) mod fused;
 mod protocol;
-mod reserve;
+pub(super) mod reserve;
 
-use super::Cx;
 use super::catalog::{Ana, Namespace};
 use super::command::{Command, Status};
-use super::port;
-use super::queue::{End, Gathering, Queue, Refusal, Target, Work};
+use super::queue::{Queue, Refusal, Role, Target, Work};
 use super::wire::{Carrier, Sgl, status};
+use super::{Cx, port};
 use amita_frontend::engine::{Delivery, Plan, Protocol as _, Submission};
 use amita_frontend::pieces::piece_end;
 use amita_reactor::Slice;
@@ -37,113 +36,111 @@ const ALL_NAMESPACES: u32 = u32::MAX;
 /// Write Zeroes may free the blocks (DEAC, command dword 12).
 const DEALLOCATE: u32 = 1 << 25;
 
-impl Queue {
-    /// Takes a command of an I/O queue.
-    pub(super) fn io_command(&mut self, command: &Command, data: Slice, cx: &mut Cx<'_>) -> Result<(), Refusal> {
-        match command.fuse() {
-            0 => self.break_fused(cx)?,
-            _ => return self.fused_command(command, data, cx),
-        }
-        if command.opcode() == opcode::FLUSH && command.nsid() == ALL_NAMESPACES {
-            // All that was answered is durable: there is nothing to do, whatever is reserved.
-            self.nothing_to_do(command, cx);
-            return Ok(());
-        }
-        let namespace = self.namespace(command)?;
-        match command.opcode() {
-            opcode::FLUSH => self.flush(command, &namespace, cx),
-            opcode::READ => {
-                let (target, length) = range(command, &namespace, true)?;
-                let sgl = Sgl::parse(command)?;
-                if sgl.carrier != Carrier::Transport {
-                    return Err(status::SGL_TYPE.into());
-                }
-                if sgl.length != length {
-                    return Err(status::SGL_LENGTH.into());
-                }
-                let plan = Plan::Read(target.pieces(length));
-                self.run(command, Work::Read, plan, target, length, cx)
-            }
-            opcode::WRITE | opcode::COMPARE => {
-                let (target, length) = range(command, &namespace, true)?;
-                if command.opcode() == opcode::WRITE && command.dword(12) >> 20 & 0xf != 0 {
-                    // Directives are not supported.
-                    return Err(status::INVALID_FIELD.into());
-                }
-                let cursor = target.pieces(length);
-                let work = match command.opcode() {
-                    opcode::WRITE => Work::Write { cursor },
-                    _ => Work::Compare { cursor },
-                };
-                self.bring(command, work, target, length, data, cx)?;
-                Ok(())
-            }
-            opcode::WRITE_ZEROES => {
-                let (target, length) = range(command, &namespace, false)?;
-                let holes = command.dword(12) & DEALLOCATE != 0;
-                let plan = Plan::Zero(target.zeroes(length, holes));
-                self.run(command, Work::Zeroes, plan, target, length, cx)
-            }
-            opcode::VERIFY => {
-                let (target, length) = range(command, &namespace, true)?;
-                let plan = Plan::Read(target.pieces(length));
-                self.run(command, Work::Verify, plan, target, length, cx)
-            }
-            opcode::DATASET => self.dataset_command(command, &namespace, data, cx),
-            opcode::COPY => self.copy_command(command, &namespace, data, cx),
-            opcode::RESERVATION_REGISTER
-            | opcode::RESERVATION_REPORT
-            | opcode::RESERVATION_ACQUIRE
-            | opcode::RESERVATION_RELEASE => self.reservation_command(command, &namespace, data, cx),
-            _ => Err(status::INVALID_OPCODE.into()),
-        }
+/// Takes a command of an I/O queue.
+pub(super) fn command(queue: &mut Queue, command: &Command, data: Slice, cx: &mut Cx<'_>) -> Result<(), Refusal> {
+    match command.fuse() {
+        0 => fused::break_off(queue, cx)?,
+        _ => return fused::command(queue, command, data, cx),
     }
-
-    /// All that was answered is durable, so that there is nothing to do; but a host that a reservation does not let write
-    /// may not flush either (NVM Express Base 2.1, 8.1.24, and NVM Command Set 1.1, 3.2: Flush is of the commands that
-    /// write). The volume's owner knows: it is asked by a write of nothing. Hosts that heed VWC never come here.
-    fn flush(&mut self, command: &Command, namespace: &Namespace, cx: &mut Cx<'_>) -> Result<(), Refusal> {
-        let slot = self.begin(command, Work::Wait)?;
-        self.aim(slot, target(namespace, 0), 0);
-        self.engine.request(slot).issued = true;
-        self.submit(slot, Submission::of(Op::Clear { offset: 0, length: 0 }), cx);
-        Ok(())
+    if command.opcode() == opcode::FLUSH && command.nsid() == ALL_NAMESPACES {
+        // All that was answered is durable: there is nothing to do, whatever is reserved.
+        queue.nothing_to_do(command, cx);
+        return Ok(());
     }
-
-    /// Starts a command that brings no data.
-    fn run(
-        &mut self,
-        command: &Command,
-        work: Work,
-        plan: Plan,
-        target: Target,
-        length: u32,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Refusal> {
-        let slot = self.begin(command, work)?;
-        self.aim(slot, target, length);
-        let request = self.engine.request(slot);
-        request.plan = plan;
-        if matches!(work, Work::Read) {
-            request.delivery = Delivery::InOrder;
+    let namespace = namespace(&queue.role, command)?;
+    match command.opcode() {
+        opcode::FLUSH => flush(queue, command, &namespace, cx),
+        opcode::READ => {
+            let (target, length) = range(command, &namespace, true)?;
+            let sgl = Sgl::parse(command)?;
+            if sgl.carrier != Carrier::Transport {
+                return Err(status::SGL_TYPE.into());
+            }
+            if sgl.length != length {
+                return Err(status::SGL_LENGTH.into());
+            }
+            let plan = Plan::Read(target.pieces(length));
+            run(queue, command, Work::Read, plan, target, length, cx)
         }
-        self.start(slot, cx)?;
-        Ok(())
+        opcode::WRITE | opcode::COMPARE => {
+            let (target, length) = range(command, &namespace, true)?;
+            if command.opcode() == opcode::WRITE && command.dword(12) >> 20 & 0xf != 0 {
+                // Directives are not supported.
+                return Err(status::INVALID_FIELD.into());
+            }
+            let cursor = target.pieces(length);
+            let work = match command.opcode() {
+                opcode::WRITE => Work::Write { cursor },
+                _ => Work::Compare { cursor },
+            };
+            queue.bring(command, work, target, length, data, cx)?;
+            Ok(())
+        }
+        opcode::WRITE_ZEROES => {
+            let (target, length) = range(command, &namespace, false)?;
+            let holes = command.dword(12) & DEALLOCATE != 0;
+            let plan = Plan::Zero(target.zeroes(length, holes));
+            run(queue, command, Work::Zeroes, plan, target, length, cx)
+        }
+        opcode::VERIFY => {
+            let (target, length) = range(command, &namespace, true)?;
+            let plan = Plan::Read(target.pieces(length));
+            run(queue, command, Work::Verify, plan, target, length, cx)
+        }
+        opcode::DATASET => dataset::command(queue, command, &namespace, data, cx),
+        opcode::COPY => copy::command(queue, command, &namespace, data, cx),
+        opcode::RESERVATION_REGISTER
+        | opcode::RESERVATION_REPORT
+        | opcode::RESERVATION_ACQUIRE
+        | opcode::RESERVATION_RELEASE => reserve::command(queue, command, &namespace, data, cx),
+        _ => Err(status::INVALID_OPCODE.into()),
     }
+}
 
-    /// The namespace that a command is for, if it can be reached here.
-    pub(super) fn namespace(&self, command: &Command) -> Result<std::sync::Arc<Namespace>, Status> {
-        if !is_known(command.opcode()) {
-            return Err(status::INVALID_OPCODE);
-        }
-        let subsystem = self.subsystem().ok_or(status::INVALID_NAMESPACE)?;
-        let namespace = subsystem.namespace(command.nsid()).ok_or(status::INVALID_NAMESPACE)?;
-        // "[...] the controller shall fail the command" in these states (Base 2.1, 8.1.1.3), but for reservations.
-        match namespace.ana {
-            Ana::Optimized | Ana::NonOptimized => Ok(namespace.clone()),
-            Ana::Inaccessible => Err(status::ANA_INACCESSIBLE),
-            Ana::Change => Err(status::ANA_TRANSITION),
-        }
+/// All that was answered is durable, so that there is nothing to do; but a host that a reservation does not let write
+/// may not flush either (NVM Express Base 2.1, 8.1.24, and NVM Command Set 1.1, 3.2: Flush is of the commands that
+/// write). The volume's owner knows: it is asked by a write of nothing. Hosts that heed VWC never come here.
+fn flush(queue: &mut Queue, command: &Command, namespace: &Namespace, cx: &mut Cx<'_>) -> Result<(), Refusal> {
+    let slot = queue.begin(command, Work::Wait)?;
+    queue.aim(slot, target(namespace, 0), 0);
+    queue.engine.request(slot).issued = true;
+    queue.submit(slot, Submission::of(Op::Clear { offset: 0, length: 0 }), cx);
+    Ok(())
+}
+
+/// Starts a command that brings no data.
+fn run(
+    queue: &mut Queue,
+    command: &Command,
+    work: Work,
+    plan: Plan,
+    target: Target,
+    length: u32,
+    cx: &mut Cx<'_>,
+) -> Result<(), Refusal> {
+    let slot = queue.begin(command, work)?;
+    queue.aim(slot, target, length);
+    let request = queue.engine.request(slot);
+    request.plan = plan;
+    if matches!(work, Work::Read) {
+        request.delivery = Delivery::InOrder;
+    }
+    queue.start(slot, cx)?;
+    Ok(())
+}
+
+/// The namespace that a command is for, if it can be reached here.
+pub(super) fn namespace(role: &Role, command: &Command) -> Result<std::sync::Arc<Namespace>, Status> {
+    if !is_known(command.opcode()) {
+        return Err(status::INVALID_OPCODE);
+    }
+    let subsystem = role.subsystem().ok_or(status::INVALID_NAMESPACE)?;
+    let namespace = subsystem.namespace(command.nsid()).ok_or(status::INVALID_NAMESPACE)?;
+    // "[...] the controller shall fail the command" in these states (Base 2.1, 8.1.1.3), but for reservations.
+    match namespace.ana {
+        Ana::Optimized | Ana::NonOptimized => Ok(namespace.clone()),
+        Ana::Inaccessible => Err(status::ANA_INACCESSIBLE),
+        Ana::Change => Err(status::ANA_TRANSITION),
     }
 }
 

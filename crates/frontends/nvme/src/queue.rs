@@ -12,26 +12,29 @@
 //! * The rest moves a bounded number of pieces at a time.
 
 mod access;
-mod admin;
+pub(super) mod admin;
+mod capsules;
+mod events;
 mod fabrics;
 mod failed;
 mod request;
+mod role;
 mod silence;
-mod submission;
 mod target;
-mod transfer;
+pub(super) mod transfer;
 
-pub(super) use fabrics::Login;
 pub(super) use request::{Gathering, Request, Work};
+pub(super) use role::{Login, Role};
 pub(super) use target::{Target, atom_bytes};
 
 use super::admin::Counters;
-use super::auth::Authenticator;
-use super::command::{COMPLETION_BYTES, Command, MORE, Status};
+use super::command::{Command, MORE, Status};
+use super::io::{copy, dataset, fused, reserve};
 use super::port::Port;
 use super::wire::{Carrier, Fatal, Link, Sgl, fatal, flag, kind, status, u16_at, u32_at};
-use super::{Config, Cx};
-use amita_frontend::engine::{Charge, Delivery, Engine, Limits, Plan, Protocol, Submission};
+use super::{Cx, io};
+use access::Access;
+use amita_frontend::engine::{Charge, Delivery, Engine, Limits, Plan, Protocol as _, Submission};
 use amita_frontend::front::CloseReason;
 use amita_frontend::pieces::Piece;
 use amita_frontend::service::FrontId;
@@ -39,9 +42,9 @@ use amita_frontend::slots::SlotId;
 use amita_reactor::{Inbox, Pool, Slice, Time};
 use amita_types::VolumeId;
 use amita_types::io::Op;
-use fabrics::Role;
+use capsules::Capsules;
+use silence::Watch;
 use std::rc::Rc;
-use submission::{Ids, Submission as SqCounts};
 use transfer::Transfers;
 
 /// How many pieces of one command are under way at once, for commands that move no data over the network.
@@ -61,19 +64,15 @@ pub(super) enum End {
 /// One queue.
 pub(super) struct Queue {
     pub(super) port: Rc<Port>,
-    pub(super) link: Link,
-    role: Role,
-    login: Login,
-    /// What the host has to go through, if it has to.
-    auth: Option<Box<Authenticator>>,
-    sq: SqCounts,
-    ids: Ids,
+    pub(super) capsules: Capsules,
+    pub(super) role: Role,
+    access: Access,
     pub(super) engine: Engine<Queue>,
     transfers: Transfers,
     /// The first of a fused pair, whose second has not come.
     pub(super) fused: Option<SlotId>,
     /// Whether the host is there while a command of it grows old.
-    watch: silence::Watch,
+    watch: Watch,
     /// What has been done since then.
     pub(super) counts: Counters,
     /// Is input left lying because of the limits?
@@ -91,25 +90,17 @@ impl Queue {
             window: WINDOW,
         };
         Queue {
-            link,
+            capsules: Capsules::new(link),
             role: Role::New,
-            login,
-            auth: None,
-            // Until it is connected there is the one command that connects it.
-            sq: SqCounts::new(2, true),
-            ids: Ids::default(),
+            access: Access { login, auth: None },
             engine: Engine::new(front, pool, limits),
             transfers: Transfers::default(),
             fused: None,
-            watch: silence::Watch::default(),
+            watch: Watch::default(),
             counts: Counters::default(),
             blocked: false,
             port,
         }
-    }
-
-    pub(super) fn config(&self) -> &Config {
-        self.port.config()
     }
 
     pub fn wants_input(&self) -> bool {
@@ -118,17 +109,22 @@ impl Queue {
 
     /// Does data come soon that deserves a large receive block?
     pub fn is_busy(&self) -> bool {
-        self.engine.usage().writing > 0 || self.ids.len() > 1
+        self.engine.usage().writing > 0 || self.capsules.ids.len() > 1
     }
 
     /// Is no command under way?
     pub fn is_idle(&self) -> bool {
-        self.ids.len() == 0
+        self.capsules.ids.len() == 0
+    }
+
+    /// Is the host through with connecting, and has it authenticated itself if it has to?
+    pub fn is_connected(&self) -> bool {
+        matches!(self.role, Role::Admin(_) | Role::Io(_)) && self.access.is_authenticated()
     }
 
     /// When [`Queue::tick`] wants to be called.
     pub fn deadline(&self) -> Option<Time> {
-        [self.engine.retry_at(), self.role_deadline()]
+        [self.engine.retry_at(), self.role.deadline(&self.watch)]
             .into_iter()
             .flatten()
             .min()
@@ -137,9 +133,9 @@ impl Queue {
     /// Handles what is in the inbox, as far as the limits allow.
     pub fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), End> {
         self.blocked = false;
-        self.check_gate()?;
+        self.role.check_gate()?;
         loop {
-            let frame = match self.link.frame(inbox) {
+            let frame = match self.capsules.link.frame(inbox) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(()),
                 Err(fatal) => return Err(end(fatal, inbox)),
@@ -148,12 +144,12 @@ impl Queue {
                 kind::COMMAND => {
                     // A host that does not fetch its answers is not listened to.
                     let room = self.engine.may_take_unasked(frame.data_bytes);
-                    if cx.queued_bytes() > self.config().read_bytes || !room {
+                    if cx.queued_bytes() > self.port.config().read_bytes || !room {
                         self.blocked = true;
                         return Ok(());
                     }
                     let command = Link::command(inbox);
-                    if !self.sq.receive(self.ids.len()) {
+                    if !self.capsules.receive() {
                         let what = "more commands than the queue has entries";
                         return Err(end(Fatal::new(fatal::SEQUENCE, 0, what), inbox));
                     }
@@ -177,7 +173,7 @@ impl Queue {
                         return Err(end(fatal, inbox));
                     }
                     let data = Link::take(frame, inbox);
-                    self.incoming(&header, data, cx)?;
+                    transfer::incoming(self, &header, data, cx)?;
                 }
                 _ => {
                     // H2CTermReq: "the controller shall [...] close the connection" ("TCP", 3.5).
@@ -191,7 +187,7 @@ impl Queue {
     fn command(&mut self, command: Command, data: Option<Slice>, cx: &mut Cx<'_>) -> Result<(), End> {
         let id = command.id();
         self.watch.command(cx.now, self.port.config().stale_after);
-        if !self.ids.insert(id) {
+        if !self.capsules.ids.insert(id) {
             // The other command of that number goes on.
             self.respond_failed(&command, status::ID_CONFLICT, None, 0, cx);
             return Ok(());
@@ -209,10 +205,30 @@ impl Queue {
 
     /// Answers a command that was given no slot.
     fn refuse(&mut self, command: &Command, status: Status, cx: &mut Cx<'_>) -> Result<(), End> {
-        self.break_fused(cx)?;
-        self.ids.remove(command.id());
+        fused::break_off(self, cx)?;
+        self.capsules.ids.remove(command.id());
         self.respond_failed(command, status, None, 0, cx);
         Ok(())
+    }
+
+    /// Takes a command to where it belongs.
+    fn dispatch(&mut self, command: &Command, data: Slice, cx: &mut Cx<'_>) -> Result<(), Refusal> {
+        if command.opcode() == fabrics::FABRICS {
+            return fabrics::command(self, command, data, cx);
+        }
+        let authenticated = self.access.is_authenticated();
+        // "SGLs shall be used for all commands" of Fabrics, whether they move data or not (Base 2.1, 4.3.1).
+        if !matches!(command.psdt(), 1 | 2) {
+            return Err(status::INVALID_FIELD.into());
+        }
+        match &mut self.role {
+            // "[...] a command other than Connect [...] Command Sequence Error" (Base 2.1, 3.3.2.2).
+            Role::New | Role::Connecting { .. } => Err(status::SEQUENCE.into()),
+            // "[...] Authentication Required" until it has succeeded (Base 2.1, 8.3.4.1).
+            _ if !authenticated => Err(status::AUTH_REQUIRED.into()),
+            Role::Admin(_) => admin::command(self, command, data, cx),
+            Role::Io(_) => io::command(self, command, data, cx),
+        }
     }
 
     /// Gives a command a slot.
@@ -287,7 +303,7 @@ impl Queue {
 
     /// Starts what waited for room. Called once at the end of a pass.
     pub fn end_pass(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
-        self.check_gate()?;
+        self.role.check_gate()?;
         self.pump(cx)?;
         self.tell_counters();
         Ok(())
@@ -333,14 +349,14 @@ impl Queue {
             return self.finish_if_complete(slot, cx);
         }
         match what {
-            Gathering::Admin => self.execute_admin(slot, cx),
-            Gathering::Compare => self.compare_gathered(slot, cx),
-            Gathering::Write { first } => self.write_gathered(slot, first, cx),
-            Gathering::Dataset => self.dataset(slot, cx),
-            Gathering::Copy => self.copy(slot, cx),
-            Gathering::Reserve => self.reserve(slot, cx),
-            Gathering::Connect => self.connect(slot, cx),
-            Gathering::Authentication => self.authentication_gathered(slot, cx),
+            Gathering::Admin => admin::execute(self, slot, cx),
+            Gathering::Compare => fused::compare_gathered(self, slot, cx),
+            Gathering::Write { first } => fused::write_gathered(self, slot, first, cx),
+            Gathering::Dataset => dataset::gathered(self, slot, cx),
+            Gathering::Copy => copy::gathered(self, slot, cx),
+            Gathering::Reserve => reserve::execute(self, slot, cx),
+            Gathering::Connect => fabrics::connect_gathered(self, slot, cx),
+            Gathering::Authentication => access::gathered(self, slot, cx),
         }
     }
 
@@ -349,7 +365,7 @@ impl Queue {
         let request = self.engine.request(slot);
         if status == Status::SUCCESS {
             let id = request.own.id;
-            self.respond(id, status, result, cx);
+            self.capsules.respond(id, status, result, cx);
         } else {
             let (command, at) = (request.own.command, request.failed_at);
             self.respond_failed(&command, status, at, result, cx);
@@ -365,39 +381,31 @@ impl Queue {
         let request = self.engine.request(slot);
         let id = request.own.id;
         request.own.clear();
-        self.ids.remove(id);
+        self.capsules.ids.remove(id);
         self.engine.free(slot);
     }
 
     /// Answers a command that is done when it comes.
     pub(super) fn nothing_to_do(&mut self, command: &Command, cx: &mut Cx<'_>) {
-        self.ids.remove(command.id());
-        self.respond(command.id(), Status::SUCCESS, 0, cx);
+        self.capsules.ids.remove(command.id());
+        self.capsules.respond(command.id(), Status::SUCCESS, 0, cx);
     }
 
-    /// Does the host get every completion, for the head of the queue that it tells?
-    pub(super) fn has_flow_control(&self) -> bool {
-        self.sq.has_flow_control()
-    }
-
-    /// Sends a completion (NVM Express Base 2.1, 4.2.1).
-    pub(super) fn respond(&mut self, id: u16, status: Status, result: u64, cx: &mut Cx<'_>) {
-        self.respond_with(id, status.to_field(), result, cx);
-    }
-
-    fn respond_with(&mut self, id: u16, status_field: u16, result: u64, cx: &mut Cx<'_>) {
-        let mut completion = [0; COMPLETION_BYTES];
-        completion[..8].copy_from_slice(&result.to_le_bytes());
-        completion[8..10].copy_from_slice(&self.sq.report().to_le_bytes());
-        completion[12..14].copy_from_slice(&id.to_le_bytes());
-        completion[14..].copy_from_slice(&status_field.to_le_bytes());
-        self.link.respond(&completion, cx.outbox, cx.pool);
-    }
-
-    /// Time has passed.
-    pub fn tick(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
-        self.retry(cx);
-        self.tick_role(cx)
+    /// Answers a command that failed, and keeps it for the log.
+    pub(super) fn respond_failed(
+        &mut self,
+        command: &Command,
+        status: Status,
+        at: Option<u64>,
+        result: u64,
+        cx: &mut Cx<'_>,
+    ) {
+        let more = match self.role.note_failure(&self.engine, command, status, at, cx) {
+            true => MORE,
+            false => 0,
+        };
+        self.capsules
+            .respond_with(command.id(), status.to_field() | more, result, cx);
     }
 }
 

@@ -1,15 +1,16 @@
 //! NVMe on the request engine: R2Ts and ranges step by step, what becomes of pieces that have ended, and completions.
 
 use super::copy::write_what_was_read;
+use super::{copy, dataset, fused};
 use crate::Cx;
+use crate::admin::Counters;
 use crate::command::Status;
-use crate::queue::{End, Queue, Request, Work};
+use crate::queue::{End, Queue, Request, Work, transfer};
 use crate::wire::{flag, status};
-use amita_frontend::engine::{Capabilities, Engine, Part, PieceState, Plan, Protocol, Step, Submission, Verdict, fits};
-use amita_frontend::pieces::clears;
+use amita_frontend::engine::{Capabilities, Engine, Part, PieceState, Protocol, Step, Verdict, fits};
 use amita_frontend::slots::SlotId;
 use amita_reactor::{Pool, Slice};
-use amita_types::io::{IoError, Op, Payload};
+use amita_types::io::{IoError, Payload};
 
 /// The status for an error of the volume.
 pub(super) fn status_of(error: IoError) -> Status {
@@ -77,9 +78,11 @@ impl Protocol for Queue {
     fn step(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
         match self.engine.request(slot).own.work {
             Work::Wait | Work::Pair { .. } | Work::Gather { asked: true, .. } => Step::Through,
-            Work::Gather { asked: false, .. } | Work::Write { .. } | Work::Compare { .. } => self.step_ask(slot, cx),
-            Work::Dataset { next } => self.step_dataset(slot, next, cx),
-            Work::Copy { .. } => self.step_copy(slot, cx),
+            Work::Gather { asked: false, .. } | Work::Write { .. } | Work::Compare { .. } => {
+                transfer::step(self, slot, cx)
+            }
+            Work::Dataset { next } => dataset::step(self, slot, next, cx),
+            Work::Copy { .. } => copy::step(self, slot, cx),
             Work::Read | Work::Verify | Work::Zeroes => {
                 self.engine.request(slot).issued = true;
                 Step::Through
@@ -97,12 +100,14 @@ impl Protocol for Queue {
         };
         let mut flags = if part.last { flag::LAST } else { 0 };
         // Without flow control a completion says nothing that this does not ("TCP", 3.3.2.4).
-        if part.last && !self.has_flow_control() {
+        if part.last && !self.capsules.has_flow_control() {
             flags |= flag::SUCCESS;
             self.engine.request(slot).own.told = true;
         }
         let offset = (part.op.offset() - start) as u32;
-        self.link.send_data(id, offset, data, flags, cx.outbox, cx.pool);
+        self.capsules
+            .link
+            .send_data(id, offset, data, flags, cx.outbox, cx.pool);
         Ok(())
     }
 
@@ -116,10 +121,10 @@ impl Protocol for Queue {
         let request = self.engine.request(slot);
         let (work, partner) = (request.own.work, request.own.partner.take());
         if let Work::Pair { first } = work {
-            self.finish_pair(slot, first, cx);
+            fused::finish(self, slot, first, cx);
             return Ok(());
         }
-        self.count_command(slot);
+        count_command(&mut self.engine, &mut self.counts, slot);
         let request = self.engine.request(slot);
         let status = request.failure.unwrap_or(Status::SUCCESS);
         let result = request.own.result;
@@ -129,93 +134,28 @@ impl Protocol for Queue {
         }
         if let Some(partner) = partner {
             // One of a pair has failed before the two could be done.
-            self.fail_partner(partner, cx)?;
+            fused::fail_partner(self, partner, cx)?;
         }
         Ok(())
     }
 }
 
-impl Queue {
-    /// Asks for data of the host.
-    fn step_ask(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
-        let max_r2t = self.link.max_r2t;
-        let request = self.engine.request(slot);
-        let (start, work) = (request.offset, request.own.work);
-        let (cursor, piece) = match work {
-            Work::Write { mut cursor } | Work::Compare { mut cursor } => {
-                let Some(piece) = cursor.next() else {
-                    request.issued = true;
-                    return Step::Through;
-                };
-                if request.owed >= max_r2t {
-                    // The answer to one of them goes on with it: nothing has to wait for room.
-                    return Step::Through;
-                }
-                (cursor, piece)
-            }
-            Work::Gather { what, .. } => {
-                let length = request.own.length;
-                if !self.engine.may_write(length as usize, cx) {
-                    return Step::Full;
-                }
-                self.engine.request(slot).own.work = Work::Gather { what, asked: true };
-                self.ask(slot, 0, length, cx);
-                return Step::Through;
-            }
-            _ => return Step::Through,
-        };
-        if !self.engine.may_write(piece.length as usize, cx) {
-            return Step::Full;
-        }
-        let request = self.engine.request(slot);
-        request.issued = cursor.is_empty();
-        request.own.work = match work {
-            Work::Write { .. } => Work::Write { cursor },
-            _ => Work::Compare { cursor },
-        };
-        self.ask(slot, (piece.offset - start) as u32, piece.length, cx);
-        Step::Again
+/// Counts a command that has ended well.
+fn count_command(engine: &mut Engine<Queue>, counts: &mut Counters, slot: SlotId) {
+    let request = engine.request(slot);
+    if request.failure.is_some() {
+        return;
     }
-
-    /// Goes on with the next range.
-    fn step_dataset(&mut self, slot: SlotId, next: usize, cx: &mut Cx<'_>) -> Step {
-        let request = self.engine.request(slot);
-        if let Some(&(offset, length)) = request.own.ranges.get(next) {
-            request.plan = Plan::Clear(clears(offset, length, request.own.target.chunk_bytes));
-            request.own.work = Work::Dataset { next: next + 1 };
-            return Step::Again;
+    let bytes = u64::from(request.own.length);
+    match request.own.work {
+        Work::Read | Work::Compare { .. } | Work::Verify => {
+            counts.reads += 1;
+            counts.read_bytes += bytes;
         }
-        if request.has_begun() {
-            request.issued = true;
-            return Step::Through;
+        Work::Write { .. } => {
+            counts.writes += 1;
+            counts.written_bytes += bytes;
         }
-        // Parts of blocks and hints clear nothing; but whom a reservation does not let write may not send the command
-        // either.
-        if let Some(lack) = self.engine.lacks_room_to_step(slot) {
-            return lack;
-        }
-        self.engine.request(slot).issued = true;
-        self.submit(slot, Submission::of(Op::Clear { offset: 0, length: 0 }), cx);
-        Step::Through
-    }
-
-    /// Counts a command that has ended well.
-    pub(crate) fn count_command(&mut self, slot: SlotId) {
-        let request = self.engine.request(slot);
-        if request.failure.is_some() {
-            return;
-        }
-        let bytes = u64::from(request.own.length);
-        match request.own.work {
-            Work::Read | Work::Compare { .. } | Work::Verify => {
-                self.counts.reads += 1;
-                self.counts.read_bytes += bytes;
-            }
-            Work::Write { .. } => {
-                self.counts.writes += 1;
-                self.counts.written_bytes += bytes;
-            }
-            _ => {}
-        }
+        _ => {}
     }
 }

@@ -8,7 +8,8 @@
 //! ends, and with it all that it has waiting.
 
 use super::{End, Queue};
-use crate::queue::fabrics::Role;
+use crate::admin::ControllerShared;
+use amita_frontend::engine::Engine;
 use amita_frontend::front::CloseReason;
 use amita_reactor::Time;
 use std::time::Duration;
@@ -40,48 +41,50 @@ impl Watch {
             self.look_at = Some(next_look(now.plus(stale_after)));
         }
     }
-}
 
-/// The first moment to look that is not before this one.
-fn next_look(at: Time) -> Time {
-    Time(at.0.next_multiple_of(LOOK.as_nanos() as u64))
-}
-
-impl Queue {
     /// Ends the queue when a command has grown old and the host was not heard.
-    pub(super) fn look_for_silence(&mut self, now: Time) -> Result<(), End> {
-        if self.watch.look_at.is_none_or(|at| now < at) {
+    pub(super) fn look(
+        &mut self,
+        controller: &ControllerShared,
+        engine: &mut Engine<Queue>,
+        stale_after: Duration,
+        now: Time,
+    ) -> Result<(), End> {
+        if self.look_at.is_none_or(|at| now < at) {
             return Ok(());
         }
-        let Role::Io(role) = &self.role else { return Ok(()) };
-        let (beats, kato_ms) = (role.shared.controller.beats(), role.shared.controller.kato_ms());
-        let watch = &mut self.watch;
-        let moved = std::mem::replace(&mut watch.beats, beats) != beats;
+        let (beats, kato_ms) = (controller.beats(), controller.kato_ms());
+        let moved = std::mem::replace(&mut self.beats, beats) != beats;
         // It has moved since the last look: at that time at the earliest.
-        if let Some(before) = watch.looked_at.replace(now)
+        if let Some(before) = self.looked_at.replace(now)
             && moved
         {
-            watch.heard_at = watch.heard_at.max(before);
+            self.heard_at = self.heard_at.max(before);
         }
-        let Some(oldest) = self.engine.oldest(|request| request.own.since) else {
-            self.watch.look_at = None;
-            self.watch.looked_at = None;
+        let Some(oldest) = engine.oldest(|request| request.own.since) else {
+            self.look_at = None;
+            self.looked_at = None;
             return Ok(());
         };
-        let old_at = oldest.plus(self.port.config().stale_after);
+        let old_at = oldest.plus(stale_after);
         if now < old_at {
-            self.watch.look_at = Some(next_look(old_at));
+            self.look_at = Some(next_look(old_at));
             return Ok(());
         }
         let limit = match kato_ms {
             0 => NO_KEEP_ALIVE,
             kato_ms => Duration::from_millis(u64::from(kato_ms)) * PART / 100,
         };
-        let silent_at = self.watch.heard_at.plus(limit);
+        let silent_at = self.heard_at.plus(limit);
         if now >= silent_at {
             return Err(End::Now(CloseReason::Timeout));
         }
-        self.watch.look_at = Some(next_look(Time(now.0 + 1)));
+        self.look_at = Some(next_look(Time(now.0 + 1)));
         Ok(())
     }
+}
+
+/// The first moment to look that is not before this one.
+fn next_look(at: Time) -> Time {
+    Time(at.0.next_multiple_of(LOOK.as_nanos() as u64))
 }

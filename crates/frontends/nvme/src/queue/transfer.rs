@@ -2,8 +2,9 @@
 
 use super::{End, Queue, Work};
 use crate::Cx;
-use crate::wire::{Fatal, fatal, status};
+use crate::wire::{Fatal, Link, fatal, status};
 use amita_frontend::Protocol as _;
+use amita_frontend::engine::{Engine, Step};
 use amita_frontend::slots::SlotId;
 use amita_reactor::{BufMut, Slice};
 
@@ -96,16 +97,22 @@ impl Transfers {
         }
         Ok(())
     }
-}
 
-impl Queue {
     /// Asks for `length` bytes of a command's data, `offset` into it.
-    pub(crate) fn ask(&mut self, slot: SlotId, offset: u32, length: u32, cx: &mut Cx<'_>) {
-        self.engine.charge(slot, length as usize);
-        let request = self.engine.request(slot);
+    fn ask(
+        &mut self,
+        engine: &mut Engine<Queue>,
+        link: &mut Link,
+        slot: SlotId,
+        offset: u32,
+        length: u32,
+        cx: &mut Cx<'_>,
+    ) {
+        engine.charge(slot, length as usize);
+        let request = engine.request(slot);
         request.owed += 1;
         let id = request.own.id;
-        let tag = self.transfers.begin(Asked {
+        let tag = self.begin(Asked {
             slot,
             id,
             offset,
@@ -113,64 +120,114 @@ impl Queue {
             received: 0,
             buffer: None,
         });
-        self.link.ask(id, tag, offset, length, cx.outbox, cx.pool);
+        link.ask(id, tag, offset, length, cx.outbox, cx.pool);
     }
+}
 
-    /// Takes data that was asked for; `data` is `None` when its digest was wrong. The header has been checked.
-    pub(super) fn incoming(&mut self, header: &Header, data: Option<Slice>, cx: &mut Cx<'_>) -> Result<(), End> {
-        let Some(Some(asked)) = self.transfers.asked.get_mut(usize::from(header.tag)) else {
-            return Ok(());
-        };
-        let slot = asked.slot;
-        let first = asked.received == 0;
-        asked.received += header.length;
-        let whole = asked.received == asked.length;
-        let at = (header.offset - asked.offset) as usize;
-        let request = self.engine.request(slot);
-        let data = match data {
-            // "[...] the controller shall [...] complete the command with Transient Transport Error."
-            None => {
-                request.fail(status::TRANSIENT_TRANSPORT, None);
-                None
+/// Asks for data of the host.
+pub(crate) fn step(queue: &mut Queue, slot: SlotId, cx: &mut Cx<'_>) -> Step {
+    let max_r2t = queue.capsules.link.max_r2t;
+    let request = queue.engine.request(slot);
+    let (start, work) = (request.offset, request.own.work);
+    let (cursor, piece) = match work {
+        Work::Write { mut cursor } | Work::Compare { mut cursor } => {
+            let Some(piece) = cursor.next() else {
+                request.issued = true;
+                return Step::Through;
+            };
+            if request.owed >= max_r2t {
+                // The answer to one of them goes on with it: nothing has to wait for room.
+                return Step::Through;
             }
-            Some(data) if whole && first => Some(data),
-            Some(_) if request.failure.is_some() => None,
-            Some(data) => {
-                if first {
-                    asked.buffer = cx.pool.take(asked.length as usize);
-                }
-                match &mut asked.buffer {
-                    Some(buffer) => buffer[at..at + data.len()].copy_from_slice(&data),
-                    // Memory is short; the host may try again.
-                    None => request.fail(status::INTERNAL, None),
-                }
-                None
-            }
-        };
-        if !whole {
-            return Ok(());
+            (cursor, piece)
         }
-        let Some(asked) = self.transfers.end(header.tag) else {
-            return Ok(());
-        };
-        let request = self.engine.request(slot);
-        request.owed -= 1;
-        let data = data.or(asked.buffer.map(BufMut::freeze));
-        match (request.failure, data) {
-            (None, Some(data)) => {
-                self.arrived(slot, asked.offset, data, cx)?;
-                // The R2T that is answered makes room for the next.
-                if let Some(request) = self.engine.busy(slot)
-                    && !request.issued
-                    && matches!(request.own.work, Work::Write { .. } | Work::Compare { .. })
-                    && !self.engine.is_waiting(slot)
-                    && !self.issue(slot, cx)
-                {
-                    self.engine.wait(slot);
-                }
+        Work::Gather { what, .. } => {
+            let length = request.own.length;
+            if !queue.engine.may_write(length as usize, cx) {
+                return Step::Full;
             }
-            _ => self.engine.release(slot, asked.length as usize),
+            queue.engine.request(slot).own.work = Work::Gather { what, asked: true };
+            queue
+                .transfers
+                .ask(&mut queue.engine, &mut queue.capsules.link, slot, 0, length, cx);
+            return Step::Through;
         }
-        self.finish_if_complete(slot, cx)
+        _ => return Step::Through,
+    };
+    if !queue.engine.may_write(piece.length as usize, cx) {
+        return Step::Full;
     }
+    let request = queue.engine.request(slot);
+    request.issued = cursor.is_empty();
+    request.own.work = match work {
+        Work::Write { .. } => Work::Write { cursor },
+        _ => Work::Compare { cursor },
+    };
+    queue.transfers.ask(
+        &mut queue.engine,
+        &mut queue.capsules.link,
+        slot,
+        (piece.offset - start) as u32,
+        piece.length,
+        cx,
+    );
+    Step::Again
+}
+
+/// Takes data that was asked for; `data` is `None` when its digest was wrong. The header has been checked.
+pub(super) fn incoming(queue: &mut Queue, header: &Header, data: Option<Slice>, cx: &mut Cx<'_>) -> Result<(), End> {
+    let Some(Some(asked)) = queue.transfers.asked.get_mut(usize::from(header.tag)) else {
+        return Ok(());
+    };
+    let slot = asked.slot;
+    let first = asked.received == 0;
+    asked.received += header.length;
+    let whole = asked.received == asked.length;
+    let at = (header.offset - asked.offset) as usize;
+    let request = queue.engine.request(slot);
+    let data = match data {
+        // "[...] the controller shall [...] complete the command with Transient Transport Error."
+        None => {
+            request.fail(status::TRANSIENT_TRANSPORT, None);
+            None
+        }
+        Some(data) if whole && first => Some(data),
+        Some(_) if request.failure.is_some() => None,
+        Some(data) => {
+            if first {
+                asked.buffer = cx.pool.take(asked.length as usize);
+            }
+            match &mut asked.buffer {
+                Some(buffer) => buffer[at..at + data.len()].copy_from_slice(&data),
+                // Memory is short; the host may try again.
+                None => request.fail(status::INTERNAL, None),
+            }
+            None
+        }
+    };
+    if !whole {
+        return Ok(());
+    }
+    let Some(asked) = queue.transfers.end(header.tag) else {
+        return Ok(());
+    };
+    let request = queue.engine.request(slot);
+    request.owed -= 1;
+    let data = data.or(asked.buffer.map(BufMut::freeze));
+    match (request.failure, data) {
+        (None, Some(data)) => {
+            queue.arrived(slot, asked.offset, data, cx)?;
+            // The R2T that is answered makes room for the next.
+            if let Some(request) = queue.engine.busy(slot)
+                && !request.issued
+                && matches!(request.own.work, Work::Write { .. } | Work::Compare { .. })
+                && !queue.engine.is_waiting(slot)
+                && !queue.issue(slot, cx)
+            {
+                queue.engine.wait(slot);
+            }
+        }
+        _ => queue.engine.release(slot, asked.length as usize),
+    }
+    queue.finish_if_complete(slot, cx)
 }

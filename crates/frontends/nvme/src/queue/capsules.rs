@@ -1,8 +1,60 @@
-//! The submission queue, which exists only in the host's and our counts: capsules that came and completions that went.
+//! Capsules that come and completions that go. The submission queue exists only in the host's and our counts of them.
+
+use crate::Cx;
+use crate::command::{COMPLETION_BYTES, Status};
+use crate::wire::Link;
+
+/// Capsules that come and completions that go.
+pub(crate) struct Capsules {
+    pub link: Link,
+    sq: Submission,
+    pub(super) ids: Ids,
+}
+
+impl Capsules {
+    pub(super) fn new(link: Link) -> Capsules {
+        Capsules {
+            link,
+            // Until it is connected there is the one command that connects it.
+            sq: Submission::new(2, true),
+            ids: Ids::default(),
+        }
+    }
+
+    /// A command has come; false when the queue had no entry for it.
+    pub(super) fn receive(&mut self) -> bool {
+        self.sq.receive(self.ids.len())
+    }
+
+    /// The Connect command has told the size of the queue.
+    pub(super) fn resize(&mut self, entries: u16, flow_control: bool) {
+        self.sq.resize(entries, flow_control);
+    }
+
+    /// Does the host get every completion, for the head of the queue that it tells?
+    pub fn has_flow_control(&self) -> bool {
+        self.sq.has_flow_control()
+    }
+
+    /// Sends a completion (NVM Express Base 2.1, 4.2.1).
+    pub(super) fn respond(&mut self, id: u16, status: Status, result: u64, cx: &mut Cx<'_>) {
+        self.respond_with(id, status.to_field(), result, cx);
+    }
+
+    /// The same, with the status field as it is sent.
+    pub(super) fn respond_with(&mut self, id: u16, status_field: u16, result: u64, cx: &mut Cx<'_>) {
+        let mut completion = [0; COMPLETION_BYTES];
+        completion[..8].copy_from_slice(&result.to_le_bytes());
+        completion[8..10].copy_from_slice(&self.sq.report().to_le_bytes());
+        completion[12..14].copy_from_slice(&id.to_le_bytes());
+        completion[14..].copy_from_slice(&status_field.to_le_bytes());
+        self.link.respond(&completion, cx.outbox, cx.pool);
+    }
+}
 
 /// The submission queue's counts (NVM Express Base 2.1, 3.3.1.5, flow control of Fabrics).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Submission {
+struct Submission {
     entries: u16,
     flow_control: bool,
     /// Commands that came, modulo the entries: the head, as each is taken as it comes.

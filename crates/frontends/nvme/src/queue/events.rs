@@ -1,0 +1,132 @@
+//! What comes to a queue from within: ends of I/O, words of the register, new settings, time, and the end of the connection.
+
+use super::role::Role;
+use super::{End, Queue, admin, fabrics};
+use crate::Cx;
+use crate::admin::{Counters, Kind, Life};
+use crate::catalog::Catalog;
+use crate::connection::connect;
+use crate::hub::{Call, Reply};
+use crate::io::reserve;
+use amita_frontend::engine::Protocol as _;
+use amita_frontend::front::CloseReason;
+use amita_frontend::service::Event;
+use std::sync::Arc;
+
+impl Queue {
+    /// What came back from the service.
+    pub fn event(&mut self, event: Event, cx: &mut Cx<'_>) -> Result<(), End> {
+        match event {
+            Event::Done { tag, result, payload } => self.done(tag, result, payload, cx),
+            Event::Register { tag, reply } => match reply.downcast::<Reply>() {
+                Ok(word) => self.word(tag, *word, cx),
+                Err(_) => unreachable!("the register of NVMe controllers speaks its own words"),
+            },
+            Event::Reserved { tag, result } => reserve::ended(self, tag, result, cx),
+            Event::Settings => self.settings(cx),
+            _ => Ok(()),
+        }
+    }
+
+    /// The register speaks.
+    fn word(&mut self, tag: u64, word: Reply, cx: &mut Cx<'_>) -> Result<(), End> {
+        match word {
+            Reply::Gone => Err(End::Now(CloseReason::Refused("the controller is gone".into()))),
+            Reply::Noted => {
+                self.role.failures_noted(&self.engine, cx);
+                Ok(())
+            }
+            Reply::Answer(answer) => {
+                admin::answer(self, tag, answer, cx);
+                Ok(())
+            }
+            Reply::Enabled | Reply::Disabled => {
+                if let Some(slot) = self.engine.find(tag) {
+                    self.engine.request(slot).issued = true;
+                    self.finish_if_complete(slot, cx)?;
+                }
+                Ok(())
+            }
+            Reply::Created { .. } | Reply::Joined { .. } | Reply::Refused { .. } => fabrics::connected(self, word, cx),
+        }
+    }
+
+    /// The settings have changed: who may not connect any more is not served any more.
+    fn settings(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        let catalog: Arc<Catalog> = self.port.catalog();
+        let allowed = match &mut self.role {
+            Role::New | Role::Connecting { .. } => true,
+            Role::Admin(role) => {
+                let session = role.admin.session();
+                let allowed = session.kind == Kind::Discovery
+                    || connect::may_connect(&catalog, &session.subsystem, &session.host);
+                role.admin.settings(&catalog);
+                allowed
+            }
+            Role::Io(role) => {
+                role.subsystem = catalog.subsystem(&role.connect.party.subsystem).cloned();
+                connect::may_connect(&catalog, &role.connect.party.subsystem, &role.connect.party.host)
+            }
+        };
+        if !allowed {
+            let why = "the host may not connect to this subsystem any more".into();
+            return Err(End::Now(CloseReason::Refused(why)));
+        }
+        self.access.settings(&self.port, &self.role, &catalog);
+        admin::events(self, cx);
+        Ok(())
+    }
+
+    /// Adds what was counted to the controller's counters. Once a pass.
+    pub(super) fn tell_counters(&mut self) {
+        let Role::Io(role) = &self.role else { return };
+        if self.counts != Counters::default() {
+            role.shared.controller.count(std::mem::take(&mut self.counts));
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        self.retry(cx);
+        if let Role::Io(role) = &self.role {
+            let stale_after = self.port.config().stale_after;
+            return self
+                .watch
+                .look(&role.shared.controller, &mut self.engine, stale_after, cx.now);
+        }
+        let Role::Admin(role) = &mut self.role else {
+            return Ok(());
+        };
+        match role.admin.tick(cx.now) {
+            Life::Alive => {
+                admin::events(self, cx);
+                Ok(())
+            }
+            Life::KeepAliveLost => Err(End::Now(CloseReason::Timeout)),
+            Life::Idle => Err(End::After(CloseReason::Timeout)),
+        }
+    }
+
+    /// The connection is gone.
+    pub fn closed(&mut self, service: &mut dyn amita_frontend::service::StorageService) {
+        match &mut self.role {
+            Role::New => return,
+            Role::Admin(role) => {
+                if let Some(gate) = role.gate.take() {
+                    gate.shut();
+                }
+                role.shared.kill();
+            }
+            Role::Io(role) => {
+                // Nobody waits for this one's answer.
+                let failures = std::mem::take(&mut role.failures);
+                if !failures.is_empty() {
+                    service.register(self.engine.front(), 0, Box::new(Call::Failed(failures)));
+                }
+                self.tell_counters();
+            }
+            Role::Connecting { .. } => {}
+        }
+        service.register(self.engine.front(), 0, Box::new(Call::Leave));
+    }
+}
