@@ -19,6 +19,7 @@ mod identify;
 mod log;
 mod page;
 mod property;
+mod scope;
 mod shared;
 pub(crate) mod status;
 #[cfg(test)]
@@ -26,18 +27,19 @@ mod tests;
 
 pub use shared::{ControllerShared, Counters};
 
-use super::catalog::{Catalog, Namespace, Subsystem};
+use super::catalog::{Catalog, Subsystem};
 use super::command::{Command, Reply, Status};
 use super::failure::Failure;
 use super::hub::{Answer, Question};
 use amita_frontend::reservation;
 use amita_reactor::Time;
-use amita_types::{BLOCK_BYTES, VolumeId};
+use amita_types::VolumeId;
 use event::Events;
 use feature::Features;
 use log::Logs;
 use page::{plain, told};
 use property::{Change, Properties};
+use scope::Scope;
 use status::{ABORT_REQUESTED, COMMAND_SEQUENCE, DATA_SGL_LENGTH, INVALID_FIELD, INVALID_OPCODE};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -179,10 +181,7 @@ pub enum Life {
 /// The admin side of one controller.
 #[derive(Debug)]
 pub struct Admin {
-    session: Session,
-    catalog: Arc<Catalog>,
-    /// The subsystem of the moment; none of a discovery controller, or when it was removed.
-    subsystem: Option<Arc<Subsystem>>,
+    scope: Scope,
     properties: Properties,
     features: Features,
     events: Events,
@@ -218,27 +217,31 @@ impl Admin {
             events: Events::new(session.kind),
             logs: Logs::default(),
             since: now,
-            catalog: catalog.clone(),
-            subsystem,
-            session,
+            scope: Scope {
+                catalog: catalog.clone(),
+                subsystem,
+                session,
+            },
         };
-        admin.begin_logs();
-        admin.session.shared.set_kato_ms(admin.features.kato_ms());
+        admin.logs.begin(&admin.scope);
+        admin.scope.session.shared.set_kato_ms(admin.features.kato_ms());
         // What was so before the host came is no news for it.
-        admin.reservations_changed();
+        admin
+            .logs
+            .reservations_changed(&admin.scope, &admin.features, &mut admin.events);
         admin
     }
 
     /// Who has connected, to what.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.session
+        &self.scope.session
     }
 
     /// The controller's subsystem as the settings have it now; none when it was removed, or of a discovery controller.
     #[must_use]
     pub fn subsystem(&self) -> Option<&Arc<Subsystem>> {
-        self.subsystem.as_ref()
+        self.scope.subsystem.as_ref()
     }
 
     /// Does it take commands: is it enabled, and not shut down?
@@ -255,7 +258,7 @@ impl Admin {
     /// Sets a property. Look at [`Admin::is_ready`] before and after: a controller that ceases to be ready drops its I/O
     /// queues.
     pub fn property_set(&mut self, now: Time, offset: u32, size: usize, value: u64) -> Result<(), Status> {
-        self.session.shared.beat();
+        self.scope.session.shared.beat();
         match self.properties.set(offset, size, value)? {
             Change::Nothing => {}
             Change::Enabled => self.since = now,
@@ -265,10 +268,10 @@ impl Admin {
             }
             Change::Reset => {
                 self.since = now;
-                self.features = Features::new(&self.session);
-                self.session.shared.set_kato_ms(self.features.kato_ms());
+                self.features = Features::new(&self.scope.session);
+                self.scope.session.shared.set_kato_ms(self.features.kato_ms());
                 self.events.reset();
-                self.begin_logs();
+                self.logs.begin(&self.scope);
             }
         }
         Ok(())
@@ -279,7 +282,7 @@ impl Admin {
         match self.check(command) {
             Ok(()) => match command.opcode() {
                 opcode::IDENTIFY => Ok(Transfer::ToHost(identify::PAGE_BYTES)),
-                opcode::GET_LOG_PAGE => log::Request::decode(command, &self.session.limits)
+                opcode::GET_LOG_PAGE => log::Request::decode(command, &self.scope.session.limits)
                     .map(|request| Transfer::ToHost(request.length_bytes)),
                 opcode::SET_FEATURES => Ok(feature::bytes_from_host(command)),
                 opcode::GET_FEATURES => Ok(feature::bytes_to_host(command)),
@@ -291,7 +294,7 @@ impl Admin {
 
     /// Carries out a command; `data` is what [`Admin::data_bytes`] has asked for.
     pub fn execute(&mut self, now: Time, command: &Command, data: &[u8]) -> Turn {
-        self.session.shared.beat();
+        self.scope.session.shared.beat();
         if self.features.kato_ms() == 0 {
             // A discovery controller without a keep alive time is closed when it is not used.
             self.since = now;
@@ -308,7 +311,7 @@ impl Admin {
     }
 
     fn check(&self, command: &Command) -> Result<(), Status> {
-        let known = match self.session.kind {
+        let known = match self.scope.session.kind {
             Kind::Io => log::ADMIN_OPCODES,
             // Abort is not for discovery controllers (NVM Express Base 2.1, 3.1.3.4).
             Kind::Discovery => log::DISCOVERY_OPCODES,
@@ -336,13 +339,16 @@ impl Admin {
         {
             return Turn::Reply(plain(DATA_SGL_LENGTH, 0));
         }
+        let refused = |status| Turn::Reply(plain(status, 0));
         let result = match command.opcode() {
-            opcode::IDENTIFY if self.lists_controllers(command) => return Turn::Ask(Question::Controllers),
-            opcode::IDENTIFY => self.identify(command),
-            opcode::GET_LOG_PAGE if self.tells_errors(command) => return Turn::Ask(Question::Failures),
-            opcode::GET_LOG_PAGE => self.get_log_page(command),
-            opcode::SET_FEATURES => return self.set_features(now, command, data),
-            opcode::GET_FEATURES => return self.get_features(command),
+            opcode::IDENTIFY if identify::lists_controllers(&self.scope, command) => {
+                return Turn::Ask(Question::Controllers);
+            }
+            opcode::IDENTIFY => identify::page(&self.scope, command),
+            opcode::GET_LOG_PAGE if log::tells_errors(&self.scope, command) => return Turn::Ask(Question::Failures),
+            opcode::GET_LOG_PAGE => self.logs.page(&self.scope, &mut self.events, command),
+            opcode::SET_FEATURES => return feature::set(self, now, command, data).unwrap_or_else(refused),
+            opcode::GET_FEATURES => return feature::get(self, command).unwrap_or_else(refused),
             opcode::KEEP_ALIVE => {
                 self.since = now;
                 Ok(told(0))
@@ -364,7 +370,7 @@ impl Admin {
         command: &Command,
         result: Result<&reservation::State, reservation::Refusal>,
     ) -> Reply {
-        self.persistence_reply(command, result)
+        feature::persistence_reply(command, result)
     }
 
     /// Ends what [`Turn::Ask`] has begun.
@@ -375,9 +381,9 @@ impl Admin {
         }
         // It may have been reset since it asked.
         let result = self.check(command).and_then(|()| match answer {
-            Answer::Grant(granted) => self.queues_answered(command, granted).map(told),
-            Answer::Controllers(numbers) => self.controllers(command, &numbers),
-            Answer::Failures(_) => self.get_log_page(command),
+            Answer::Grant(granted) => self.features.queues_answered(&self.scope, command, granted).map(told),
+            Answer::Controllers(numbers) => identify::controllers(&self.scope, command, &numbers),
+            Answer::Failures(_) => self.logs.page(&self.scope, &mut self.events, command),
         });
         result.unwrap_or_else(|status| plain(status, 0))
     }
@@ -392,14 +398,16 @@ impl Admin {
 
     /// The settings have changed.
     pub fn settings(&mut self, catalog: &Arc<Catalog>) {
-        let before = std::mem::replace(&mut self.catalog, catalog.clone());
-        match self.session.kind {
-            Kind::Discovery => self.discovery_changed(),
+        let before = std::mem::replace(&mut self.scope.catalog, catalog.clone());
+        match self.scope.session.kind {
+            Kind::Discovery => self.logs.discovery_changed(&self.scope, &mut self.events),
             Kind::Io => {
-                let old = self.subsystem.take();
-                self.subsystem = catalog.subsystem(&self.session.subsystem).cloned();
-                self.namespaces_changed(old.as_deref());
-                self.reservations_changed();
+                let old = self.scope.subsystem.take();
+                self.scope.subsystem = catalog.subsystem(&self.scope.session.subsystem).cloned();
+                self.logs
+                    .namespaces_changed(&self.scope, &mut self.events, old.as_deref());
+                self.logs
+                    .reservations_changed(&self.scope, &self.features, &mut self.events);
             }
         }
         drop(before);
@@ -430,7 +438,7 @@ impl Admin {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let limit = if self.is_ready() {
-            match (self.features.kato_ms(), self.session.kind) {
+            match (self.features.kato_ms(), self.scope.session.kind) {
                 (0, Kind::Io) => return None,
                 (0, Kind::Discovery) => IDLE_TIME,
                 (kato_ms, _) => Duration::from_millis(kato_ms.into()),
@@ -440,24 +448,4 @@ impl Admin {
         };
         Some(self.since.plus(limit))
     }
-
-    /// The namespace of that number, if it is one that hosts can see.
-    fn namespace(&self, nsid: u32) -> Option<&Arc<Namespace>> {
-        let found = self.subsystem.as_ref()?.namespace(nsid);
-        found.filter(|namespace| is_visible(namespace))
-    }
-
-    /// The namespaces that hosts can see, in order of their number.
-    fn namespaces(&self) -> impl Iterator<Item = &Arc<Namespace>> {
-        let all = self.subsystem.iter().flat_map(|subsystem| &subsystem.namespaces);
-        all.filter(|namespace| is_visible(namespace))
-    }
-}
-
-/// The settings are checked where they are made; a namespace that cannot be described to a host is not shown to it.
-fn is_visible(namespace: &Namespace) -> bool {
-    (1..=MAX_NAMESPACES).contains(&namespace.nsid)
-        && matches!(namespace.block_bytes, 512 | 4096)
-        && namespace.chunk_bytes >= BLOCK_BYTES
-        && namespace.chunk_bytes.is_power_of_two()
 }

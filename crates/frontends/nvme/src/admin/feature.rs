@@ -3,6 +3,7 @@
 
 use super::event::known;
 use super::page::{plain, told};
+use super::scope::Scope;
 use super::status::{
     COMMAND_SEQUENCE, FEATURE_NOT_CHANGEABLE, FEATURE_NOT_OF_NAMESPACE, FEATURE_NOT_SAVEABLE, INVALID_FIELD,
     INVALID_NAMESPACE,
@@ -138,6 +139,31 @@ impl Features {
             .get(&nsid)
             .is_some_and(|mask| mask >> kind & 1 == 1)
     }
+
+    /// The register has answered a Set Features of the number of queues: dword 0 of its completion.
+    pub(super) fn queues_answered(&mut self, scope: &Scope, command: &Command, granted: bool) -> Result<u32, Status> {
+        let place = self.asking.iter().position(|id| *id == command.id());
+        // What was asked before a reset is not of the controller that there is now.
+        let place = place.ok_or(COMMAND_SEQUENCE)?;
+        self.asking.swap_remove(place);
+        if !granted {
+            return Err(COMMAND_SEQUENCE);
+        }
+        let last = u32::from(queues_wanted(scope, command.dword(11))?);
+        self.queues = last | last << 16;
+        Ok(self.queues)
+    }
+
+    fn set_host_behaviour(&mut self, data: &[u8]) -> Result<(), Status> {
+        // Extended data areas of telemetry, extended LBA formats and further formats of Copy descriptors are not offered, so
+        // that they cannot be enabled; Advanced Command Retry can, though no status ever tells a delay.
+        let (acre, others, copy_formats) = (data[0], &data[1..4], &data[4..6]);
+        if acre > 1 || others.iter().any(|byte| *byte > 1) || copy_formats != [0, 0] {
+            return Err(INVALID_FIELD);
+        }
+        self.acre = acre;
+        Ok(())
+    }
 }
 
 /// "KATO is rounded up to the granularity" that KAS tells.
@@ -165,236 +191,6 @@ pub(crate) fn bytes_to_host(command: &Command) -> Transfer {
     }
 }
 
-impl Admin {
-    fn known_feature(&self, id: u8) -> Result<Known, Status> {
-        let found = KNOWN.iter().find(|known| known.id == id);
-        let found = found.filter(|known| known.discovery || self.session.kind == Kind::Io);
-        // "FID not supported" is Invalid Field in Command.
-        found.copied().ok_or(INVALID_FIELD)
-    }
-
-    pub(super) fn set_features(&mut self, now: Time, command: &Command, data: &[u8]) -> Turn {
-        match self.set_feature(now, command, data) {
-            Ok(turn) => turn,
-            Err(status) => Turn::Reply(plain(status, 0)),
-        }
-    }
-
-    fn set_feature(&mut self, now: Time, command: &Command, data: &[u8]) -> Result<Turn, Status> {
-        let (id, nsid, value) = (command.dword(10) as u8, command.nsid(), command.dword(11));
-        let known = self.known_feature(id)?;
-        if command.dword(10) >> 31 == 1 {
-            return Err(FEATURE_NOT_SAVEABLE);
-        }
-        if known.of_namespace {
-            if nsid != ALL_NAMESPACES && self.namespace(nsid).is_none() {
-                return Err(INVALID_NAMESPACE);
-            }
-        } else if nsid != 0 && nsid != ALL_NAMESPACES {
-            return Err(FEATURE_NOT_OF_NAMESPACE);
-        }
-        match id {
-            ARBITRATION => self.features.arbitration = value & ARBITRATION_BITS,
-            POWER_MANAGEMENT => {
-                // There is one power state.
-                if value & 0x1f != 0 {
-                    return Err(INVALID_FIELD);
-                }
-                self.features.workload = value & 0xe0;
-            }
-            TEMPERATURE_THRESHOLD => {
-                let place = temperature(value, true)?;
-                self.features.temperatures[place] = value as u16;
-            }
-            ERROR_RECOVERY => {
-                // "Deallocated or unwritten logical block error" (DULBE) is not among the namespaces' features.
-                if value >> 16 & 1 == 1 {
-                    return Err(INVALID_FIELD);
-                }
-                for nsid in self.numbers(nsid) {
-                    self.features.error_recovery.insert(nsid, value & 0xffff);
-                }
-            }
-            NUMBER_OF_QUEUES => {
-                let last = self.queues_wanted(value)?;
-                self.features.asking.push(command.id());
-                return Ok(Turn::Ask(Question::Grant(last + 1)));
-            }
-            WRITE_ATOMICITY => self.features.write_atomicity = value & 1,
-            ASYNC_EVENTS => {
-                if value & !(known_events(self.session.kind)) != 0 {
-                    return Err(INVALID_FIELD);
-                }
-                self.events.set_wanted(value);
-            }
-            KEEP_ALIVE_TIMER => {
-                self.features.kato_ms = whole_units(value);
-                self.since = now;
-            }
-            HOST_BEHAVIOUR => self.set_host_behaviour(data)?,
-            COMMAND_SET_PROFILE => {
-                if !self.properties.has_all_command_sets() {
-                    return Err(COMMAND_SEQUENCE);
-                }
-                // The one combination there is: the NVM command set.
-                if value & 0x1ff != 0 {
-                    return Err(INVALID_FIELD);
-                }
-            }
-            // On fabrics it comes with Connect, and "shall be aborted with Command Sequence Error".
-            HOST_IDENTIFIER => return Err(COMMAND_SEQUENCE),
-            RESERVATION_MASK => {
-                if value & !RESERVATION_MASK_BITS != 0 {
-                    return Err(INVALID_FIELD);
-                }
-                for nsid in self.numbers(nsid) {
-                    self.features.reservation_masks.insert(nsid, value);
-                }
-            }
-            RESERVATION_PERSISTENCE => return self.set_persistence(nsid, value),
-            _ => return Err(FEATURE_NOT_CHANGEABLE),
-        }
-        Ok(Turn::Reply(told(0)))
-    }
-
-    /// The namespaces that a command names.
-    fn numbers(&self, nsid: u32) -> Vec<u32> {
-        match nsid {
-            ALL_NAMESPACES => self.namespaces().map(|namespace| namespace.nsid).collect(),
-            _ => vec![nsid],
-        }
-    }
-
-    /// The number, counted from 0, of the queues that the host gets. Over fabrics a queue is a pair.
-    fn queues_wanted(&self, value: u32) -> Result<u16, Status> {
-        let (submission, completion) = (value as u16, (value >> 16) as u16);
-        // 65,536 queues are not a number that can be asked for (Base 2.1, 5.1.25.2.1).
-        if submission == 0xffff || completion == 0xffff {
-            return Err(INVALID_FIELD);
-        }
-        let last = self.session.limits.io_queues.max(1) - 1;
-        Ok(submission.min(completion).min(last))
-    }
-
-    /// The register has answered a Set Features of the number of queues: dword 0 of its completion.
-    pub(super) fn queues_answered(&mut self, command: &Command, granted: bool) -> Result<u32, Status> {
-        let place = self.features.asking.iter().position(|id| *id == command.id());
-        // What was asked before a reset is not of the controller that there is now.
-        let place = place.ok_or(COMMAND_SEQUENCE)?;
-        self.features.asking.swap_remove(place);
-        if !granted {
-            return Err(COMMAND_SEQUENCE);
-        }
-        let last = u32::from(self.queues_wanted(command.dword(11))?);
-        self.features.queues = last | last << 16;
-        Ok(self.features.queues)
-    }
-
-    fn set_host_behaviour(&mut self, data: &[u8]) -> Result<(), Status> {
-        // Extended data areas of telemetry, extended LBA formats and further formats of Copy descriptors are not offered, so
-        // that they cannot be enabled; Advanced Command Retry can, though no status ever tells a delay.
-        let (acre, others, copy_formats) = (data[0], &data[1..4], &data[4..6]);
-        if acre > 1 || others.iter().any(|byte| *byte > 1) || copy_formats != [0, 0] {
-            return Err(INVALID_FIELD);
-        }
-        self.features.acre = acre;
-        Ok(())
-    }
-
-    fn set_persistence(&mut self, nsid: u32, value: u32) -> Result<Turn, Status> {
-        // For all namespaces at once it would be many changes that could fail one by one.
-        let volume = self.namespace(nsid).ok_or(INVALID_NAMESPACE)?.volume;
-        Ok(Turn::Reserve {
-            volume,
-            command: reservation::Command::Persist(value & 1 == 1),
-        })
-    }
-
-    pub(super) fn get_features(&mut self, command: &Command) -> Turn {
-        match self.get_feature(command) {
-            Ok(turn) => turn,
-            Err(status) => Turn::Reply(plain(status, 0)),
-        }
-    }
-
-    fn get_feature(&self, command: &Command) -> Result<Turn, Status> {
-        const CURRENT: u32 = 0;
-        const DEFAULT: u32 = 1;
-        const SAVED: u32 = 2;
-        const CAPABILITIES: u32 = 3;
-        let (id, nsid) = (command.dword(10) as u8, command.nsid());
-        let known = self.known_feature(id)?;
-        let select = command.dword(10) >> 8 & 7;
-        if select == CAPABILITIES {
-            return Ok(Turn::Reply(told(
-                u32::from(known.of_namespace) << 1 | u32::from(known.changeable) << 2,
-            )));
-        }
-        if select > CAPABILITIES {
-            return Err(INVALID_FIELD);
-        }
-        // "A Get Features for a namespace specific feature shall not use the broadcast value."
-        if known.of_namespace && self.namespace(nsid).is_none() {
-            return Err(INVALID_NAMESPACE);
-        }
-        debug_assert!(matches!(select, CURRENT | DEFAULT | SAVED));
-        // What cannot be saved has its default there.
-        let defaults;
-        let from = if select == CURRENT {
-            &self.features
-        } else {
-            defaults = Features::new(&self.session);
-            &defaults
-        };
-        let value = match id {
-            ARBITRATION => from.arbitration,
-            POWER_MANAGEMENT => from.workload,
-            TEMPERATURE_THRESHOLD => from.temperatures[temperature(command.dword(11), false)?].into(),
-            ERROR_RECOVERY => from.error_recovery.get(&nsid).copied().unwrap_or(0),
-            NUMBER_OF_QUEUES => from.queues,
-            WRITE_ATOMICITY => from.write_atomicity,
-            ASYNC_EVENTS if select == CURRENT => self.events.wanted(),
-            ASYNC_EVENTS => known_events(self.session.kind) & !CRITICAL_WARNINGS,
-            KEEP_ALIVE_TIMER => from.kato_ms,
-            HOST_BEHAVIOUR => {
-                let mut data = vec![0; HOST_BEHAVIOUR_BYTES];
-                data[0] = from.acre;
-                return Ok(Turn::Reply(Reply { data, ..told(0) }));
-            }
-            COMMAND_SET_PROFILE if self.properties.has_all_command_sets() => 0,
-            COMMAND_SET_PROFILE => return Err(COMMAND_SEQUENCE),
-            // "EXHID shall be set": 128 bits, on fabrics.
-            HOST_IDENTIFIER if command.dword(11) & 1 == 0 => return Err(INVALID_FIELD),
-            HOST_IDENTIFIER => {
-                let data = self.session.host_id.to_vec();
-                return Ok(Turn::Reply(Reply { data, ..told(0) }));
-            }
-            RESERVATION_MASK => from.reservation_masks.get(&nsid).copied().unwrap_or(0),
-            RESERVATION_PERSISTENCE if select != CURRENT => 0,
-            RESERVATION_PERSISTENCE => {
-                let volume = self.namespace(nsid).ok_or(INVALID_NAMESPACE)?.volume;
-                let command = reservation::Command::Report;
-                return Ok(Turn::Reserve { volume, command });
-            }
-            _ => return Err(INVALID_FIELD),
-        };
-        Ok(Turn::Reply(told(value)))
-    }
-
-    /// The reply to a Get or Set Features of reservation persistence.
-    pub(super) fn persistence_reply(
-        &self,
-        command: &Command,
-        result: Result<&reservation::State, reservation::Refusal>,
-    ) -> Reply {
-        match result {
-            Ok(state) if command.opcode() == super::opcode::GET_FEATURES => told(state.persist.into()),
-            Ok(_) => told(0),
-            Err(refusal) => plain(crate::reservations::status(&refusal), 0),
-        }
-    }
-}
-
 /// The events that a host may ask for: those that come, and critical warnings.
 fn known_events(kind: Kind) -> u32 {
     match kind {
@@ -411,5 +207,185 @@ fn temperature(dword: u32, set: bool) -> Result<usize, Status> {
         (COMPOSITE, place @ 0..=1) => Ok(place as usize),
         (ALL, place @ 0..=1) if set => Ok(place as usize),
         _ => Err(INVALID_FIELD),
+    }
+}
+
+/// Carries out a Set Features.
+pub(super) fn set(admin: &mut Admin, now: Time, command: &Command, data: &[u8]) -> Result<Turn, Status> {
+    let (id, nsid, value) = (command.dword(10) as u8, command.nsid(), command.dword(11));
+    let known = known_to(&admin.scope, id)?;
+    if command.dword(10) >> 31 == 1 {
+        return Err(FEATURE_NOT_SAVEABLE);
+    }
+    if known.of_namespace {
+        if nsid != ALL_NAMESPACES && admin.scope.namespace(nsid).is_none() {
+            return Err(INVALID_NAMESPACE);
+        }
+    } else if nsid != 0 && nsid != ALL_NAMESPACES {
+        return Err(FEATURE_NOT_OF_NAMESPACE);
+    }
+    match id {
+        ARBITRATION => admin.features.arbitration = value & ARBITRATION_BITS,
+        POWER_MANAGEMENT => {
+            // There is one power state.
+            if value & 0x1f != 0 {
+                return Err(INVALID_FIELD);
+            }
+            admin.features.workload = value & 0xe0;
+        }
+        TEMPERATURE_THRESHOLD => {
+            let place = temperature(value, true)?;
+            admin.features.temperatures[place] = value as u16;
+        }
+        ERROR_RECOVERY => {
+            // "Deallocated or unwritten logical block error" (DULBE) is not among the namespaces' features.
+            if value >> 16 & 1 == 1 {
+                return Err(INVALID_FIELD);
+            }
+            for nsid in admin.scope.numbers(nsid) {
+                admin.features.error_recovery.insert(nsid, value & 0xffff);
+            }
+        }
+        NUMBER_OF_QUEUES => {
+            let last = queues_wanted(&admin.scope, value)?;
+            admin.features.asking.push(command.id());
+            return Ok(Turn::Ask(Question::Grant(last + 1)));
+        }
+        WRITE_ATOMICITY => admin.features.write_atomicity = value & 1,
+        ASYNC_EVENTS => {
+            if value & !(known_events(admin.scope.session.kind)) != 0 {
+                return Err(INVALID_FIELD);
+            }
+            admin.events.set_wanted(value);
+        }
+        KEEP_ALIVE_TIMER => {
+            admin.features.kato_ms = whole_units(value);
+            admin.since = now;
+        }
+        HOST_BEHAVIOUR => admin.features.set_host_behaviour(data)?,
+        COMMAND_SET_PROFILE => {
+            if !admin.properties.has_all_command_sets() {
+                return Err(COMMAND_SEQUENCE);
+            }
+            // The one combination there is: the NVM command set.
+            if value & 0x1ff != 0 {
+                return Err(INVALID_FIELD);
+            }
+        }
+        // On fabrics it comes with Connect, and "shall be aborted with Command Sequence Error".
+        HOST_IDENTIFIER => return Err(COMMAND_SEQUENCE),
+        RESERVATION_MASK => {
+            if value & !RESERVATION_MASK_BITS != 0 {
+                return Err(INVALID_FIELD);
+            }
+            for nsid in admin.scope.numbers(nsid) {
+                admin.features.reservation_masks.insert(nsid, value);
+            }
+        }
+        RESERVATION_PERSISTENCE => return set_persistence(&admin.scope, nsid, value),
+        _ => return Err(FEATURE_NOT_CHANGEABLE),
+    }
+    Ok(Turn::Reply(told(0)))
+}
+
+/// Carries out a Get Features.
+pub(super) fn get(admin: &Admin, command: &Command) -> Result<Turn, Status> {
+    const CURRENT: u32 = 0;
+    const DEFAULT: u32 = 1;
+    const SAVED: u32 = 2;
+    const CAPABILITIES: u32 = 3;
+    let (id, nsid) = (command.dword(10) as u8, command.nsid());
+    let known = known_to(&admin.scope, id)?;
+    let select = command.dword(10) >> 8 & 7;
+    if select == CAPABILITIES {
+        return Ok(Turn::Reply(told(
+            u32::from(known.of_namespace) << 1 | u32::from(known.changeable) << 2,
+        )));
+    }
+    if select > CAPABILITIES {
+        return Err(INVALID_FIELD);
+    }
+    // "A Get Features for a namespace specific feature shall not use the broadcast value."
+    if known.of_namespace && admin.scope.namespace(nsid).is_none() {
+        return Err(INVALID_NAMESPACE);
+    }
+    debug_assert!(matches!(select, CURRENT | DEFAULT | SAVED));
+    // What cannot be saved has its default there.
+    let defaults;
+    let from = if select == CURRENT {
+        &admin.features
+    } else {
+        defaults = Features::new(&admin.scope.session);
+        &defaults
+    };
+    let value = match id {
+        ARBITRATION => from.arbitration,
+        POWER_MANAGEMENT => from.workload,
+        TEMPERATURE_THRESHOLD => from.temperatures[temperature(command.dword(11), false)?].into(),
+        ERROR_RECOVERY => from.error_recovery.get(&nsid).copied().unwrap_or(0),
+        NUMBER_OF_QUEUES => from.queues,
+        WRITE_ATOMICITY => from.write_atomicity,
+        ASYNC_EVENTS if select == CURRENT => admin.events.wanted(),
+        ASYNC_EVENTS => known_events(admin.scope.session.kind) & !CRITICAL_WARNINGS,
+        KEEP_ALIVE_TIMER => from.kato_ms,
+        HOST_BEHAVIOUR => {
+            let mut data = vec![0; HOST_BEHAVIOUR_BYTES];
+            data[0] = from.acre;
+            return Ok(Turn::Reply(Reply { data, ..told(0) }));
+        }
+        COMMAND_SET_PROFILE if admin.properties.has_all_command_sets() => 0,
+        COMMAND_SET_PROFILE => return Err(COMMAND_SEQUENCE),
+        // "EXHID shall be set": 128 bits, on fabrics.
+        HOST_IDENTIFIER if command.dword(11) & 1 == 0 => return Err(INVALID_FIELD),
+        HOST_IDENTIFIER => {
+            let data = admin.scope.session.host_id.to_vec();
+            return Ok(Turn::Reply(Reply { data, ..told(0) }));
+        }
+        RESERVATION_MASK => from.reservation_masks.get(&nsid).copied().unwrap_or(0),
+        RESERVATION_PERSISTENCE if select != CURRENT => 0,
+        RESERVATION_PERSISTENCE => {
+            let volume = admin.scope.namespace(nsid).ok_or(INVALID_NAMESPACE)?.volume;
+            let command = reservation::Command::Report;
+            return Ok(Turn::Reserve { volume, command });
+        }
+        _ => return Err(INVALID_FIELD),
+    };
+    Ok(Turn::Reply(told(value)))
+}
+
+/// The feature of that number, if a controller of this kind has it.
+fn known_to(scope: &Scope, id: u8) -> Result<Known, Status> {
+    let found = KNOWN.iter().find(|known| known.id == id);
+    let found = found.filter(|known| known.discovery || scope.session.kind == Kind::Io);
+    // "FID not supported" is Invalid Field in Command.
+    found.copied().ok_or(INVALID_FIELD)
+}
+
+/// The number, counted from 0, of the queues that the host gets. Over fabrics a queue is a pair.
+fn queues_wanted(scope: &Scope, value: u32) -> Result<u16, Status> {
+    let (submission, completion) = (value as u16, (value >> 16) as u16);
+    // 65,536 queues are not a number that can be asked for (Base 2.1, 5.1.25.2.1).
+    if submission == 0xffff || completion == 0xffff {
+        return Err(INVALID_FIELD);
+    }
+    let last = scope.session.limits.io_queues.max(1) - 1;
+    Ok(submission.min(completion).min(last))
+}
+
+fn set_persistence(scope: &Scope, nsid: u32, value: u32) -> Result<Turn, Status> {
+    // For all namespaces at once it would be many changes that could fail one by one.
+    let volume = scope.namespace(nsid).ok_or(INVALID_NAMESPACE)?.volume;
+    Ok(Turn::Reserve {
+        volume,
+        command: reservation::Command::Persist(value & 1 == 1),
+    })
+}
+
+/// The reply to a Get or Set Features of reservation persistence.
+pub(super) fn persistence_reply(command: &Command, result: Result<&reservation::State, reservation::Refusal>) -> Reply {
+    match result {
+        Ok(state) if command.opcode() == super::opcode::GET_FEATURES => told(state.persist.into()),
+        Ok(_) => told(0),
+        Err(refusal) => plain(crate::reservations::status(&refusal), 0),
     }
 }

@@ -8,8 +8,11 @@ mod notices;
 
 use super::event::Happening;
 use super::page::Page;
+use super::scope::Scope;
 use super::status::{INVALID_FIELD, INVALID_LOG_PAGE};
-use super::{ALL_NAMESPACES, Admin, Kind, Limits, opcode};
+use super::{ALL_NAMESPACES, Kind, Limits, opcode};
+use crate::admin::event::Events;
+use crate::admin::feature::Features;
 use crate::catalog::{Namespace, Subsystem};
 use crate::command::{Command, Reply, Status};
 use crate::failure::Failure;
@@ -117,37 +120,37 @@ pub(crate) struct Logs {
     seen_notices: BTreeMap<VolumeId, u64>,
 }
 
-impl Admin {
+/// Does the command ask for a page that tells of what failed, on I/O queues as well?
+pub(super) fn tells_errors(scope: &Scope, command: &Command) -> bool {
+    let request = Request::decode(command, &scope.session.limits);
+    // Discovery controllers have no I/O queues.
+    scope.session.kind == Kind::Io && request.is_ok_and(|request| matches!(request.log, lid::ERRORS | lid::HEALTH))
+}
+
+impl Logs {
     /// The logs of a controller that begins, or begins anew: the errors stay.
-    pub(super) fn begin_logs(&mut self) {
-        self.logs.changed.clear();
-        self.logs.groups.clear();
-        if let Some(subsystem) = &self.subsystem {
+    pub(super) fn begin(&mut self, scope: &Scope) {
+        self.changed.clear();
+        self.groups.clear();
+        if let Some(subsystem) = &scope.subsystem {
             let count = subsystem.ana_changes;
-            self.logs.groups = subsystem
+            self.groups = subsystem
                 .namespaces
                 .iter()
                 .map(|namespace| (namespace.nsid, count))
                 .collect();
         }
-        self.logs.discovery = match self.session.kind {
-            Kind::Discovery => discovery::entries(&self.catalog, &self.session),
+        self.discovery = match scope.session.kind {
+            Kind::Discovery => discovery::entries(&scope.catalog, &scope.session),
             Kind::Io => Vec::new(),
         };
-        self.logs.discovery_generation = self.catalog.revision;
-        self.logs.notices = notices::Notices::default();
+        self.discovery_generation = scope.catalog.revision;
+        self.notices = notices::Notices::default();
     }
 
-    /// Does the command ask for a page that tells of what failed, on I/O queues as well?
-    pub(super) fn tells_errors(&self, command: &Command) -> bool {
-        let request = Request::decode(command, &self.session.limits);
-        // Discovery controllers have no I/O queues.
-        self.session.kind == Kind::Io && request.is_ok_and(|request| matches!(request.log, lid::ERRORS | lid::HEALTH))
-    }
-
-    pub(super) fn get_log_page(&mut self, command: &Command) -> Result<Reply, Status> {
-        let request = Request::decode(command, &self.session.limits)?;
-        let logs = match self.session.kind {
+    pub(super) fn page(&mut self, scope: &Scope, events: &mut Events, command: &Command) -> Result<Reply, Status> {
+        let request = Request::decode(command, &scope.session.limits)?;
+        let logs = match scope.session.kind {
             Kind::Io => IO_LOGS,
             Kind::Discovery => DISCOVERY_LOGS,
         };
@@ -159,27 +162,27 @@ impl Admin {
         let mut whole = None;
         let page = match request.log {
             lid::SUPPORTED => effects::supported(logs),
-            lid::ERRORS => self.logs.error_page(),
+            lid::ERRORS => self.error_page(),
             lid::HEALTH => {
                 // "LPA bit 0": there is no health of a namespace.
                 if !matches!(command.nsid(), 0 | ALL_NAMESPACES) {
                     return Err(INVALID_FIELD);
                 }
-                self.health_page()
+                self.health_page(scope)
             }
             lid::FIRMWARE => health::firmware(),
-            lid::CHANGED_NAMESPACES => self.logs.changed_page(),
+            lid::CHANGED_NAMESPACES => self.changed_page(),
             lid::EFFECTS => effects::commands(request.csi)?,
-            lid::ANA => self.ana_page(request.specific & 1 == 1),
+            lid::ANA => self.ana_page(scope, request.specific & 1 == 1),
             lid::FEATURES => effects::features(),
             // No command of the management interface is carried out.
             lid::MANAGEMENT => Page::new(effects::EFFECTS_BYTES),
             lid::DISCOVERY => {
-                let (page, from, size) = self.logs.discovery_page(request.offset, request.length_bytes);
+                let (page, from, size) = self.discovery_page(request.offset, request.length_bytes);
                 (base, whole) = (from, Some(size));
                 page
             }
-            lid::RESERVATION => self.logs.notices.page(),
+            lid::RESERVATION => self.notices.page(),
             _ => return Err(INVALID_LOG_PAGE),
         };
         // "An offset that is greater than the size of the log page shall be aborted"; what lies behind its end is zero.
@@ -190,66 +193,66 @@ impl Admin {
         page.drain(..(request.offset - base) as usize);
         page.resize(request.length_bytes as usize, 0);
         if !request.retain {
-            self.page_was_read(request.log);
+            self.page_was_read(events, request.log);
         }
         Ok(Page(page).reply())
     }
 
-    fn page_was_read(&mut self, log: u8) {
-        self.events.read(log);
+    fn page_was_read(&mut self, events: &mut Events, log: u8) {
+        events.read(log);
         match log {
             lid::CHANGED_NAMESPACES => {
-                self.logs.changed.clear();
-                self.events.settled(Happening::Namespaces);
+                self.changed.clear();
+                events.settled(Happening::Namespaces);
             }
-            lid::RESERVATION if !self.logs.notices.next() => self.events.settled(Happening::Reservation),
-            lid::RESERVATION => self.events.happen(Happening::Reservation),
+            lid::RESERVATION if !self.notices.next() => events.settled(Happening::Reservation),
+            lid::RESERVATION => events.happen(Happening::Reservation),
             _ => {}
         }
     }
 
     /// Reservations are others: what of them is news for the host? Of a volume that it has not seen before, nothing.
-    pub(super) fn reservations_changed(&mut self) {
-        let host = reservation::host_key(&self.session.host_id);
-        let before = std::mem::take(&mut self.logs.seen_notices);
-        let volumes: Vec<_> = self
+    pub(super) fn reservations_changed(&mut self, scope: &Scope, features: &Features, events: &mut Events) {
+        let host = reservation::host_key(&scope.session.host_id);
+        let before = std::mem::take(&mut self.seen_notices);
+        let volumes: Vec<_> = scope
             .namespaces()
             .map(|namespace| (namespace.nsid, namespace.volume))
             .collect();
         for (nsid, volume) in volumes {
-            let state = self.catalog.reservations.get(&volume).cloned().unwrap_or_default();
-            self.logs.seen_notices.insert(volume, state.last_notice);
+            let state = scope.catalog.reservations.get(&volume).cloned().unwrap_or_default();
+            self.seen_notices.insert(volume, state.last_notice);
             let Some(&seen) = before.get(&volume) else {
                 continue;
             };
             // An operator has removed the record, and hosts have begun anew.
             let seen = if state.last_notice < seen { 0 } else { seen };
             for notice in state.notices_after(seen, host) {
-                if !self.features.masks(nsid, notice as u8) {
-                    self.logs.notices.push(nsid, notice);
-                    self.events.happen(Happening::Reservation);
+                if !features.masks(nsid, notice as u8) {
+                    self.notices.push(nsid, notice);
+                    events.happen(Happening::Reservation);
                 }
             }
         }
     }
 
     /// The catalog of a discovery controller is another: is what it says to this host?
-    pub(super) fn discovery_changed(&mut self) {
-        let entries = discovery::entries(&self.catalog, &self.session);
-        if entries != self.logs.discovery {
-            self.logs.discovery = entries;
-            self.logs.discovery_generation = self.catalog.revision;
-            self.events.happen(Happening::Discovery);
+    pub(super) fn discovery_changed(&mut self, scope: &Scope, events: &mut Events) {
+        let entries = discovery::entries(&scope.catalog, &scope.session);
+        if entries != self.discovery {
+            self.discovery = entries;
+            self.discovery_generation = scope.catalog.revision;
+            events.happen(Happening::Discovery);
         }
     }
 
     /// The subsystem of an I/O controller is another: what of it is news for the host?
-    pub(super) fn namespaces_changed(&mut self, old: Option<&Subsystem>) {
+    pub(super) fn namespaces_changed(&mut self, scope: &Scope, events: &mut Events, old: Option<&Subsystem>) {
         let before = old.map_or(&[][..], |subsystem| &subsystem.namespaces);
-        let now = self.subsystem.clone();
+        let now = scope.subsystem.clone();
         let after = now.as_deref().map_or(&[][..], |subsystem| &subsystem.namespaces);
         let count = now.as_deref().map_or(0, |subsystem| subsystem.ana_changes);
-        let visible = |namespace: &&std::sync::Arc<Namespace>| super::is_visible(namespace);
+        let visible = |namespace: &&std::sync::Arc<Namespace>| super::scope::is_visible(namespace);
         let mut old_of: BTreeMap<u32, _> = before
             .iter()
             .filter(visible)
@@ -275,30 +278,28 @@ impl Admin {
                 )
             });
             if !same {
-                self.namespace_changed(namespace.nsid);
+                self.namespace_changed(events, namespace.nsid);
             }
             if known.is_none_or(|known| known.ana != namespace.ana) {
-                self.logs.groups.insert(namespace.nsid, count);
+                self.groups.insert(namespace.nsid, count);
                 // Of a namespace that is new the host reads everything anyway.
                 if known.is_some() {
-                    self.events.happen(Happening::Ana);
+                    events.happen(Happening::Ana);
                 }
             }
         }
         for gone in old_of.into_keys() {
-            self.logs.groups.remove(&gone);
-            self.logs.notices.forget(gone);
-            self.namespace_changed(gone);
+            self.groups.remove(&gone);
+            self.notices.forget(gone);
+            self.namespace_changed(events, gone);
         }
     }
 
-    fn namespace_changed(&mut self, nsid: u32) {
-        self.logs.changed.insert(nsid);
-        self.events.happen(Happening::Namespaces);
+    fn namespace_changed(&mut self, events: &mut Events, nsid: u32) {
+        self.changed.insert(nsid);
+        events.happen(Happening::Namespaces);
     }
-}
 
-impl Logs {
     /// The numbers of up to 1,024 namespaces; there are no more.
     fn changed_page(&self) -> Page {
         let mut page = Page::new(4096);

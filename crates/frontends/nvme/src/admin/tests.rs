@@ -10,7 +10,7 @@ mod life;
 mod logs;
 
 use super::*;
-use crate::catalog::{Ana, Gateway, HostAccess, Secret};
+use crate::catalog::{Ana, Gateway, HostAccess, Namespace, Secret};
 use crate::failure::Failures;
 use amita_types::NodeId;
 use std::collections::BTreeMap;

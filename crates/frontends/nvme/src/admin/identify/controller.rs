@@ -3,8 +3,9 @@
 use super::super::event::known;
 use super::super::page::Page;
 use super::super::property::VERSION;
-use super::super::{Admin, DISCOVERY_NQN, KEEP_ALIVE_UNITS, Kind, Limits, MAX_EVENT_REQUESTS, MAX_NAMESPACES};
+use super::super::{DISCOVERY_NQN, KEEP_ALIVE_UNITS, Kind, Limits, MAX_EVENT_REQUESTS, MAX_NAMESPACES};
 use super::PAGE_BYTES;
+use crate::admin::scope::Scope;
 
 /// The I/O commands that are carried out: opcode, and does it change logical blocks?
 pub(crate) const COMMANDS_OF_NVM: [(u8, bool); 12] = [
@@ -55,80 +56,80 @@ pub(crate) fn copy_blocks(limits: &super::super::Limits, block_bytes: u32) -> (u
     (range as u16, limits.copy_bytes / block_bytes)
 }
 
-impl Admin {
-    /// What discovery and I/O controllers have in common.
-    fn controller(&self) -> Page {
-        let limits = &self.session.limits;
-        let mut page = Page::new(PAGE_BYTES as usize);
-        page.ascii(24, 40, "Amita")
-            .ascii(64, 8, env!("CARGO_PKG_VERSION"))
-            .u8(77, mdts(limits.transfer_bytes))
-            .u16(78, self.session.controller)
-            .u32(80, VERSION)
-            .u32(92, known(self.session.kind))
-            .u32(96, ATTRIBUTES)
-            .u8(259, (MAX_EVENT_REQUESTS - 1) as u8)
-            .u8(262, ERROR_LOG_LAST)
-            .u16(320, KEEP_ALIVE_UNITS)
-            .u16(514, limits.queue_entries)
-            .u32(536, SGL_SUPPORT);
-        page
-    }
+/// What discovery and I/O controllers have in common.
+fn common(scope: &Scope) -> Page {
+    let limits = &scope.session.limits;
+    let mut page = Page::new(PAGE_BYTES as usize);
+    page.ascii(24, 40, "Amita")
+        .ascii(64, 8, env!("CARGO_PKG_VERSION"))
+        .u8(77, mdts(limits.transfer_bytes))
+        .u16(78, scope.session.controller)
+        .u32(80, VERSION)
+        .u32(92, known(scope.session.kind))
+        .u32(96, ATTRIBUTES)
+        .u8(259, (MAX_EVENT_REQUESTS - 1) as u8)
+        .u8(262, ERROR_LOG_LAST)
+        .u16(320, KEEP_ALIVE_UNITS)
+        .u16(514, limits.queue_entries)
+        .u32(536, SGL_SUPPORT);
+    page
+}
 
-    pub(super) fn io_controller(&self) -> Page {
-        let limits = &self.session.limits;
-        let serial = self.subsystem.as_ref().map_or("", |subsystem| &subsystem.serial);
-        let mut page = self.controller();
-        page.ascii(4, 20, serial)
-            .u8(76, MULTIPATH)
-            .u8(111, 1) // CNTRLTYPE: I/O
-            .u8(258, ABORT_LIMIT)
-            .u8(260, FIRMWARE_SLOTS)
-            .u8(261, LOG_ATTRIBUTES)
-            .u8(342, ANA_TRANSITION_SECONDS)
-            .u8(343, ANA_STATES)
-            .u32(344, MAX_NAMESPACES) // ANAGRPMAX: a group is numbered like its namespace
-            .u32(348, MAX_NAMESPACES) // NANAGRPID
-            .u8(512, 0x66) // SQES: 64 bytes
-            .u8(513, 0x44) // CQES: 16 bytes
-            .u32(516, MAX_NAMESPACES) // NN
-            .u16(520, OPTIONAL_COMMANDS)
-            .u16(522, FUSED)
-            .u8(525, WRITE_CACHE)
-            // AWUN, AWUPF and ACWU hold for every namespace and at any offset: writes that the atomic boundary cuts are not
-            // atomic, so that they promise one block. The namespaces tell more, with the boundary (NABSN).
-            .u16(526, 0)
-            .u16(528, 0)
-            .u16(532, 0)
-            .u16(534, 1) // CDFS: the first format of source range entries
-            .u32(540, MAX_NAMESPACES) // MNAN
-            .name(768, 256, &self.session.subsystem)
-            .u32(1792, (64 + limits.capsule_data_bytes) / 16) // IOCCSZ
-            .u32(1796, 1) // IORCSZ
-            .u16(1800, 0) // ICDOFF: data follows the command
-            .u8(1802, 0) // FCATT: dynamic controllers
-            .u8(1803, 1) // MSDBD
-            .u16(1804, limits.disconnect.into()); // OFCS
-        page
-    }
+/// Of a controller that serves namespaces.
+pub(super) fn io(scope: &Scope) -> Page {
+    let limits = &scope.session.limits;
+    let serial = scope.subsystem.as_ref().map_or("", |subsystem| &subsystem.serial);
+    let mut page = common(scope);
+    page.ascii(4, 20, serial)
+        .u8(76, MULTIPATH)
+        .u8(111, 1) // CNTRLTYPE: I/O
+        .u8(258, ABORT_LIMIT)
+        .u8(260, FIRMWARE_SLOTS)
+        .u8(261, LOG_ATTRIBUTES)
+        .u8(342, ANA_TRANSITION_SECONDS)
+        .u8(343, ANA_STATES)
+        .u32(344, MAX_NAMESPACES) // ANAGRPMAX: a group is numbered like its namespace
+        .u32(348, MAX_NAMESPACES) // NANAGRPID
+        .u8(512, 0x66) // SQES: 64 bytes
+        .u8(513, 0x44) // CQES: 16 bytes
+        .u32(516, MAX_NAMESPACES) // NN
+        .u16(520, OPTIONAL_COMMANDS)
+        .u16(522, FUSED)
+        .u8(525, WRITE_CACHE)
+        // AWUN, AWUPF and ACWU hold for every namespace and at any offset: writes that the atomic boundary cuts are not
+        // atomic, so that they promise one block. The namespaces tell more, with the boundary (NABSN).
+        .u16(526, 0)
+        .u16(528, 0)
+        .u16(532, 0)
+        .u16(534, 1) // CDFS: the first format of source range entries
+        .u32(540, MAX_NAMESPACES) // MNAN
+        .name(768, 256, &scope.session.subsystem)
+        .u32(1792, (64 + limits.capsule_data_bytes) / 16) // IOCCSZ
+        .u32(1796, 1) // IORCSZ
+        .u16(1800, 0) // ICDOFF: data follows the command
+        .u8(1802, 0) // FCATT: dynamic controllers
+        .u8(1803, 1) // MSDBD
+        .u16(1804, limits.disconnect.into()); // OFCS
+    page
+}
 
-    pub(super) fn discovery_controller(&self) -> Page {
-        debug_assert_eq!(self.session.kind, Kind::Discovery);
-        // A host that came by the well-known name learns the unique one here.
-        let name = match self.catalog.discovery_nqn.as_str() {
-            "" => DISCOVERY_NQN,
-            unique => unique,
-        };
-        // One discovery subsystem, however many gateways serve it: its serial follows from its name.
-        let serial = format!("{:08X}", amita_types::crc32c(name.as_bytes()));
-        let mut page = self.controller();
-        page.ascii(4, 20, &serial)
-            .u8(111, 2) // CNTRLTYPE: discovery
-            .u8(261, 1 << 2) // LPA: extended offsets and lengths
-            .name(768, 256, name)
-            .u8(1806, 1); // DCTYPE: direct
-        page
-    }
+/// Of a discovery controller.
+pub(super) fn discovery(scope: &Scope) -> Page {
+    debug_assert_eq!(scope.session.kind, Kind::Discovery);
+    // A host that came by the well-known name learns the unique one here.
+    let name = match scope.catalog.discovery_nqn.as_str() {
+        "" => DISCOVERY_NQN,
+        unique => unique,
+    };
+    // One discovery subsystem, however many gateways serve it: its serial follows from its name.
+    let serial = format!("{:08X}", amita_types::crc32c(name.as_bytes()));
+    let mut page = common(scope);
+    page.ascii(4, 20, &serial)
+        .u8(111, 2) // CNTRLTYPE: discovery
+        .u8(261, 1 << 2) // LPA: extended offsets and lengths
+        .name(768, 256, name)
+        .u8(1806, 1); // DCTYPE: direct
+    page
 }
 
 /// The limits of the NVM command set's own commands (NVM Command Set 1.1, 4.1.5.4). Dataset Management has none.

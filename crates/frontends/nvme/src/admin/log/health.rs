@@ -1,8 +1,8 @@
 //! What went wrong, how the controller is, and what it runs: error information (01h), SMART (02h), firmware slot (03h).
 
-use super::super::Admin;
 use super::super::page::Page;
 use super::Logs;
+use crate::admin::scope::Scope;
 use crate::command::MORE;
 use crate::failure::{Failure, Failures, MAX_FAILURES};
 
@@ -23,6 +23,23 @@ impl Logs {
         failures.kept().for_each(|failure| self.note(failure));
     }
 
+    /// The volumes lie on many disks: there is no temperature, wear or time in use that would be the controller's. What it
+    /// has done for its host is counted.
+    pub(super) fn health_page(&self, scope: &Scope) -> Page {
+        let counters = scope.session.shared.counters();
+        // "In thousands of 512 byte units, rounded up."
+        let data_units = |bytes: u64| u128::from(bytes.div_ceil(512 * 1000));
+        let mut page = Page::new(512);
+        page.u8(3, 100) // available spare, in per cent
+            .u128(32, data_units(counters.read_bytes))
+            .u128(48, data_units(counters.written_bytes))
+            .u128(64, counters.reads.into())
+            .u128(80, counters.writes.into())
+            .u128(160, counters.media_errors.into())
+            .u128(176, self.error_count.into());
+        page
+    }
+
     /// Newest first.
     pub(super) fn error_page(&self) -> Page {
         const TRANSPORT_TCP: u8 = 3;
@@ -40,25 +57,6 @@ impl Logs {
                 .u8(at + 31, failure.opcode)
                 .u8(at + 63, 1); // LPVER: the opcode is told
         }
-        page
-    }
-}
-
-impl Admin {
-    /// The volumes lie on many disks: there is no temperature, wear or time in use that would be the controller's. What it
-    /// has done for its host is counted.
-    pub(super) fn health_page(&self) -> Page {
-        let counters = self.session.shared.counters();
-        // "In thousands of 512 byte units, rounded up."
-        let data_units = |bytes: u64| u128::from(bytes.div_ceil(512 * 1000));
-        let mut page = Page::new(512);
-        page.u8(3, 100) // available spare, in per cent
-            .u128(32, data_units(counters.read_bytes))
-            .u128(48, data_units(counters.written_bytes))
-            .u128(64, counters.reads.into())
-            .u128(80, counters.writes.into())
-            .u128(160, counters.media_errors.into())
-            .u128(176, self.logs.error_count.into());
         page
     }
 }

@@ -239,7 +239,7 @@ fn registered() -> State {
 
 /// The reservation of a namespace's volume is so now.
 fn reserved(admin: &mut Admin, nsid: u32, state: &State) {
-    let mut catalog = Catalog::clone(&admin.catalog);
+    let mut catalog = Catalog::clone(&admin.scope.catalog);
     catalog
         .reservations
         .insert(VolumeId(100 + u64::from(nsid)), Arc::new(state.clone()));
