@@ -30,7 +30,7 @@ use amita_frontend::slots::SlotId;
 use amita_reactor::{Inbox, Pool, Time};
 use amita_types::io::Op;
 use request::Kind;
-use std::collections::VecDeque;
+use stream::Streams;
 
 /// The longest read that is gathered before its reply begins, in bytes.
 pub const GATHER_BYTES: u32 = 1 << 20;
@@ -56,14 +56,7 @@ pub(super) struct Session {
     allocation: bool,
     input: Input,
     engine: Engine<Session>,
-    /// What the pieces of a stream may hold, in bytes.
-    stream_bytes: usize,
-    /// Streamed reads in their order; only the first one is submitted.
-    streams: VecDeque<SlotId>,
-    /// The stream whose reply has begun: nothing else may be sent.
-    wire: Option<SlotId>,
-    /// Requests whose reply waits for the wire.
-    ready: VecDeque<SlotId>,
+    streams: Streams,
     /// Is input left lying because of the limits?
     blocked: bool,
 }
@@ -83,10 +76,7 @@ impl Session {
             allocation: agreed.allocation,
             input: Input::Header,
             engine: Engine::new(front, pool, engine_limits),
-            stream_bytes: limits.stream_bytes,
-            streams: VecDeque::new(),
-            wire: None,
-            ready: VecDeque::new(),
+            streams: Streams::new(limits.stream_bytes),
             blocked: false,
         }
     }
@@ -115,7 +105,7 @@ impl Session {
 
     /// Starts what waited for room. Called once at the end of a pass.
     pub fn end_pass(&mut self, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
-        self.issue_stream(cx);
+        stream::issue(self, cx);
         self.pump(cx)
     }
 
@@ -242,7 +232,7 @@ impl Session {
                     one: header.flags & flag::REQ_ONE != 0,
                     next: offset,
                     known: offset,
-                    end: self.status_end(offset, length),
+                    end: status::end(&self.volume, offset, length),
                 };
                 (status, Plan::Steps, Delivery::InOrder)
             }
@@ -261,8 +251,8 @@ impl Session {
                 Ok(())
             }
             _ if matches!(kind, Kind::Stream { .. }) => {
-                self.streams.push_back(slot);
-                self.issue_stream(cx);
+                self.streams.queue.push_back(slot);
+                stream::issue(self, cx);
                 Ok(())
             }
             _ => self.start(slot, cx),
@@ -339,7 +329,7 @@ impl Session {
         failure: Option<Failure>,
         cx: &mut Cx<'_>,
     ) -> Result<(), CloseReason> {
-        if self.wire.is_none() {
+        if self.streams.wire.is_none() {
             self.verdict(cookie, command == command::READ, failure, cx);
             return Ok(());
         }
@@ -350,7 +340,7 @@ impl Session {
         };
         request.own.begin(Kind::Verdict, cookie, 0);
         request.failure = failure;
-        self.ready.push_back(slot);
+        self.streams.ready.push_back(slot);
         Ok(())
     }
 

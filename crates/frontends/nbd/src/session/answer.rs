@@ -1,7 +1,7 @@
 //! NBD on the request engine: what becomes of pieces that have ended, and the replies that this completes.
 
 use super::request::{Kind, Request, failure_of};
-use super::{Cx, Session};
+use super::{Cx, Session, status, stream};
 use crate::reply::{Failure, Reply as _};
 use crate::wire::Errno;
 use amita_frontend::engine::{Capabilities, Engine, Part, PieceState, Protocol, Step, Verdict, fits};
@@ -41,7 +41,7 @@ impl Protocol for Session {
     }
 
     fn step(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
-        self.step_status(slot, cx)
+        status::step(self, slot, cx)
     }
 
     fn deliver(&mut self, slot: SlotId, part: Part<Failure>, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
@@ -49,13 +49,13 @@ impl Protocol for Session {
         match request.own.kind {
             Kind::Chunks => send_chunk(request.own.cookie, part, cx),
             Kind::Stream { .. } => {
-                if self.wire.is_none() {
-                    self.wire = Some(slot);
+                if self.streams.wire.is_none() {
+                    self.streams.wire = Some(slot);
                     cx.replies().simple(request.own.cookie, 0);
                 }
                 push_payload(part.payload, cx);
             }
-            Kind::Status { .. } => self.add_status(slot, &part.payload),
+            Kind::Status { .. } => status::add(request, self.volume.chunk_bytes, &part.payload),
             Kind::Verdict | Kind::Gather => {}
         }
         Ok(())
@@ -66,13 +66,13 @@ impl Protocol for Session {
         if !matches!(request.own.kind, Kind::Stream { .. }) {
             return Ok(());
         }
-        if request.failure.is_some() && self.wire == Some(slot) {
+        if request.failure.is_some() && self.streams.wire == Some(slot) {
             // The header said that all is well, and the data cannot follow ("Simple replies").
             return Err(CloseReason::Storage(
                 "an I/O error in the middle of a long simple reply",
             ));
         }
-        self.issue_stream(cx);
+        stream::issue(self, cx);
         Ok(())
     }
 
@@ -83,18 +83,18 @@ impl Protocol for Session {
             Kind::Chunks => self.engine.free(slot),
             Kind::Stream { .. } => {
                 let failed = request.failure.is_some();
-                self.streams.pop_front();
+                self.streams.queue.pop_front();
                 match failed {
                     true => self.reply_when_free(slot, cx),
                     false => {
                         self.engine.free(slot);
-                        self.wire = None;
-                        while let Some(ready) = self.ready.pop_front() {
+                        self.streams.wire = None;
+                        while let Some(ready) = self.streams.ready.pop_front() {
                             self.reply(ready, cx);
                         }
                     }
                 }
-                self.issue_stream(cx);
+                stream::issue(self, cx);
             }
             Kind::Verdict | Kind::Gather | Kind::Status { .. } => self.reply_when_free(slot, cx),
         }
@@ -105,8 +105,8 @@ impl Protocol for Session {
 impl Session {
     /// Replies now, or when the wire is free.
     fn reply_when_free(&mut self, slot: SlotId, cx: &mut Cx<'_>) {
-        match self.wire {
-            Some(_) => self.ready.push_back(slot),
+        match self.streams.wire {
+            Some(_) => self.streams.ready.push_back(slot),
             None => self.reply(slot, cx),
         }
     }

@@ -3,7 +3,8 @@
 use super::request::{Kind, Request};
 use super::{Cx, Session};
 use crate::wire::state;
-use amita_frontend::engine::{Protocol, Step, Submission};
+use amita_frontend::engine::{self, Protocol, Step, Submission};
+use amita_frontend::service::VolumeInfo;
 use amita_frontend::slots::SlotId;
 use amita_types::BLOCK_BYTES;
 use amita_types::io::{Op, Payload};
@@ -13,49 +14,45 @@ const MAX_EXTENTS: usize = 4096;
 /// The most chunks that one request asks for: 1 GiB of 4 MiB chunks.
 const MAX_CHUNKS: u64 = 256;
 
-impl Session {
-    /// One past the last byte that a request for the status of a range is told about.
-    pub(super) fn status_end(&self, offset: u64, length: u32) -> u64 {
-        let chunk = u64::from(self.volume.chunk_bytes);
-        let most = (offset / chunk).saturating_add(MAX_CHUNKS).saturating_mul(chunk);
-        (offset + u64::from(length)).min(most)
-    }
+/// One past the last byte that a request for the status of a range is told about.
+pub(super) fn end(volume: &VolumeInfo, offset: u64, length: u32) -> u64 {
+    let chunk = u64::from(volume.chunk_bytes);
+    let most = (offset / chunk).saturating_add(MAX_CHUNKS).saturating_mul(chunk);
+    (offset + u64::from(length)).min(most)
+}
 
-    /// Asks for the allocation of the next chunk.
-    pub(super) fn step_status(&mut self, slot: SlotId, cx: &mut Cx<'_>) -> Step {
-        let chunk = u64::from(self.volume.chunk_bytes);
-        let lack = self.engine.lacks_room_to_step(slot);
-        let request = self.engine.request(slot);
-        let offset = match &mut request.own.kind {
-            Kind::Status { next, end, .. } if *next < *end => {
-                if let Some(lack) = lack {
-                    return lack;
-                }
-                let offset = *next;
-                *next = (offset / chunk + 1) * chunk;
-                offset
+/// Asks for the allocation of the next chunk.
+pub(super) fn step(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Step {
+    let chunk = u64::from(session.volume.chunk_bytes);
+    let lack = session.engine.lacks_room_to_step(slot);
+    let request = session.engine.request(slot);
+    let offset = match &mut request.own.kind {
+        Kind::Status { next, end, .. } if *next < *end => {
+            if let Some(lack) = lack {
+                return lack;
             }
-            _ => {
-                request.issued = true;
-                return Step::Through;
-            }
-        };
-        self.submit(slot, Submission::of(Op::Allocation { offset }), cx);
-        Step::Again
-    }
-
-    /// Turns what has come, in order, into extents.
-    pub(super) fn add_status(&mut self, slot: SlotId, payload: &Payload) {
-        let chunk_bytes = u64::from(self.volume.chunk_bytes);
-        let Payload::Allocation(allocated) = payload else {
-            return;
-        };
-        let request = self.engine.request(slot);
-        if !is_enough(&request.own) {
-            add_chunk(&mut request.own, allocated, chunk_bytes);
+            let offset = *next;
+            *next = (offset / chunk + 1) * chunk;
+            offset
         }
-        request.issued |= is_enough(&request.own);
+        _ => {
+            request.issued = true;
+            return Step::Through;
+        }
+    };
+    session.submit(slot, Submission::of(Op::Allocation { offset }), cx);
+    Step::Again
+}
+
+/// Turns what has come, in order, into extents.
+pub(super) fn add(request: &mut engine::Request<Session>, chunk_bytes: u32, payload: &Payload) {
+    let Payload::Allocation(allocated) = payload else {
+        return;
+    };
+    if !is_enough(&request.own) {
+        add_chunk(&mut request.own, allocated, chunk_bytes.into());
     }
+    request.issued |= is_enough(&request.own);
 }
 
 /// Do the extents answer the request, whatever follows?
