@@ -13,7 +13,8 @@
 //! there, and this coordinator is still elected: what a watch told is a hint, and the compare decides. A batch that fails
 //! reads what is there, and the decision is made anew.
 //!
-//! * [`learn`]: what is known, and how records change it.
+//! * [`fleet`], [`groups`], [`rests`]: what is known.
+//! * [`learn`]: how records change it.
 //! * [`evict`]: who must leave because it is gone.
 //! * [`health`]: who must leave because it is slow.
 //! * [`space`]: which stores are nearly full, and which no longer.
@@ -32,10 +33,13 @@
 mod batch;
 mod claims;
 mod evict;
+mod fleet;
+mod groups;
 mod health;
 mod learn;
 mod plan;
 mod reconcile;
+mod rests;
 mod space;
 mod warning;
 
@@ -43,10 +47,19 @@ pub use reconcile::{Concurrency, Recovery};
 pub use warning::Warning;
 
 use amita_metadata::{Call, Error, KeyValue, Reply};
-use amita_types::map::{self, Group, Node, Pool, Store};
+use amita_types::NodeId;
+use amita_types::map;
 use amita_types::recovery::SlowStores;
-use amita_types::{GroupId, NodeId, PoolId, StoreId};
-use std::collections::{BTreeMap, BTreeSet};
+use batch::Calls;
+use claims::Claims;
+use fleet::{Fleet, Life};
+use groups::{Groups, Pools};
+use health::Health;
+use plan::Plan;
+use rests::Rests;
+use serde::de::DeserializeOwned;
+use space::Spaces;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The key that the coordinator holds under its lease.
@@ -152,46 +165,65 @@ pub enum Action {
     Warn(Warning),
 }
 
-/// A node's liveness as this machine has seen it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Life {
-    /// Its key is there.
-    Alive {
-        /// Made anew at each start of its process.
-        session: u64,
-        /// It says that its process has stopped in good order.
-        stopped: bool,
-        /// The stores that it serves; `None`: all of its own.
-        stores: Option<BTreeSet<StoreId>>,
-    },
-    /// Its key was there and is gone: it may be evicted from this moment on.
-    Gone(Moment),
-    /// Its key was not there yet: it may be evicted from this moment on.
-    Unseen(Moment),
+/// How far the records of the metadata have been told.
+#[derive(Debug, Default)]
+struct Heard {
+    /// All records were handed over, as they were at the start.
+    settled: bool,
+    /// The newest revision that was told, and the newest up to which all was told.
+    told: u64,
+    complete: u64,
 }
 
-#[derive(Clone, Debug)]
-struct KnownGroup {
-    group: Group,
-    mod_revision: u64,
-    /// The call that is moving it, or reading it back.
-    pending: Option<CallNumber>,
+/// What is to be looked at after an event, and when something that has to wait can be done.
+#[derive(Debug, Default)]
+struct Due {
+    /// Something has changed that evictions rest on.
+    dirty: bool,
+    /// Something has changed that other moves rest on.
+    stirred: bool,
+    wake: Option<Moment>,
 }
 
-#[derive(Clone, Debug)]
-struct KnownPool {
-    pool: Pool,
-    copies: usize,
-    min_copies: usize,
+impl Due {
+    fn wake_at(&mut self, moment: Moment) {
+        self.wake = Some(self.wake.map_or(moment, |own| own.min(moment)));
+    }
 }
 
-/// A store was dropped from a group while it was being brought up to date.
-#[derive(Clone, Copy, Debug)]
-struct Setback {
-    /// How often.
-    count: u32,
-    /// It is not tried again before.
-    until: Moment,
+/// What is to be done and said, and what was said.
+#[derive(Debug, Default)]
+struct Out {
+    /// What was warned of and still is so.
+    standing: BTreeSet<Warning>,
+    actions: Vec<Action>,
+}
+
+impl Out {
+    /// Warns, once for as long as it is so.
+    fn warn(&mut self, warning: Warning) {
+        if self.standing.insert(warning.clone()) {
+            self.actions.push(Action::Warn(warning));
+        }
+    }
+
+    /// Reads a record; that one cannot be read stands as a warning until it can.
+    fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
+        match record.json() {
+            Ok(value) => {
+                self.standing
+                    .retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
+                Some(value)
+            }
+            Err(refusal) => {
+                self.warn(Warning::Unreadable {
+                    key: record.key.clone(),
+                    what: refusal.to_string(),
+                });
+                None
+            }
+        }
+    }
 }
 
 /// The state machine.
@@ -199,58 +231,20 @@ struct Setback {
 pub struct Coordinator {
     now: Moment,
     config: Config,
-    settled: bool,
+    /// The revision of the election key while this node is elected.
     elected: Option<u64>,
-    stores: BTreeMap<StoreId, Store>,
-    /// The nodes' records by their keys.
-    hosts: BTreeMap<String, Node>,
-    pools: BTreeMap<PoolId, KnownPool>,
-    /// The pools' names and numbers: a deletion tells only the key.
-    pool_keys: BTreeMap<String, PoolId>,
-    groups: BTreeMap<GroupId, KnownGroup>,
-    /// The groups whose in-sync set is not just their members, or that have syncing ones.
-    open: BTreeSet<GroupId>,
-    nodes: BTreeMap<NodeId, Life>,
-    /// The newest revision at which each node's key was seen to change.
-    life_revisions: BTreeMap<NodeId, u64>,
-    /// Stores that their living nodes serve.
-    serving: BTreeSet<StoreId>,
-    /// Stores that their living nodes do not serve: they may be evicted from this moment on.
-    unserved: BTreeMap<StoreId, Moment>,
-    /// Stores that are not taken in again before this moment.
-    rest: BTreeMap<StoreId, Moment>,
-    setbacks: BTreeMap<(GroupId, StoreId), Setback>,
-    claims: claims::Claims,
-    /// How many groups name a store, in whatever set.
-    named: BTreeMap<StoreId, usize>,
-    /// When groups are placed anew: something has changed that placement rests on.
-    plan_at: Option<Moment>,
-    /// When that was done last.
-    planned: Moment,
-    /// The members that groups are to get.
-    desired: BTreeMap<GroupId, Vec<StoreId>>,
-    /// The newest revision that was told, and the newest up to which all was told.
-    told: u64,
-    complete: u64,
-    next_call: u64,
-    pending: BTreeMap<CallNumber, batch::Batch>,
-    /// Groups to be read back at this moment: what became of them is not known.
-    unsure: Option<(Moment, BTreeSet<GroupId>)>,
-    /// What others have done to groups, to be told at this moment.
-    others: Option<(Moment, batch::Change)>,
-    /// Nothing is deleted before this moment.
-    tidy_at: Moment,
-    health: health::Health,
-    spaces: space::Spaces,
-    /// What was warned of and still is so.
-    standing: BTreeSet<Warning>,
-    /// Something has changed that evictions rest on.
-    dirty: bool,
-    /// Something has changed that other moves rest on.
-    stirred: bool,
-    /// When something that has to wait can be done.
-    wake: Option<Moment>,
-    actions: Vec<Action>,
+    heard: Heard,
+    fleet: Fleet,
+    pools: Pools,
+    groups: Groups,
+    rests: Rests,
+    claims: Claims,
+    plan: Plan,
+    calls: Calls,
+    health: Health,
+    spaces: Spaces,
+    out: Out,
+    due: Due,
 }
 
 impl Coordinator {
@@ -258,7 +252,7 @@ impl Coordinator {
     #[must_use]
     pub fn new(config: Config) -> Coordinator {
         Coordinator {
-            health: health::Health::new(config.slow_stores),
+            health: Health::new(config.slow_stores),
             config,
             ..Coordinator::default()
         }
@@ -268,149 +262,112 @@ impl Coordinator {
     pub fn apply(&mut self, now: Moment, event: Event) -> Vec<Action> {
         // Where something has become due since the last event, this may be all that comes: the tick for it would find that its
         // moment has passed.
-        self.dirty |= self.deadline().is_some_and(|at| at <= now);
+        self.due.dirty |= self.deadline().is_some_and(|at| at <= now);
         self.now = self.now.max(now);
         // Of the many changes of records few matter here: they say so themselves.
-        self.dirty |= !matches!(event, Event::Record(_) | Event::Gone { .. } | Event::Seen);
+        self.due.dirty |= !matches!(event, Event::Record(_) | Event::Gone { .. } | Event::Seen);
         match event {
             Event::Record(record) => {
-                self.told = self.told.max(record.mod_revision);
-                self.record(&record);
+                self.heard.told = self.heard.told.max(record.mod_revision);
+                learn::record(self, &record);
             }
             Event::Gone { key, revision } => {
-                self.told = self.told.max(revision);
-                self.gone(&key, revision);
+                self.heard.told = self.heard.told.max(revision);
+                learn::gone(self, &key, revision);
             }
             Event::Settled => self.settle(),
             Event::Seen => {
-                self.stirred |= std::mem::take(&mut self.claims.changed);
-                self.complete = self.told;
+                self.due.stirred |= std::mem::take(&mut self.claims.changed);
+                self.heard.complete = self.heard.told;
             }
             Event::Elected { revision } => {
                 self.elected = Some(revision);
-                self.others = None;
-                self.plan_soon();
+                self.groups.others = None;
+                plan::soon(self);
             }
             Event::Deposed => {
                 self.elected = None;
-                self.desired.clear();
-                self.others = None;
-                self.standing.clear();
+                self.plan.desired.clear();
+                self.groups.others = None;
+                self.out.standing.clear();
             }
-            Event::Ended { call, result } => self.ended(call, result),
+            Event::Ended { call, result } => batch::ended(self, call, result),
             Event::Tick => {}
         }
-        let (dirty, stirred) = (std::mem::take(&mut self.dirty), std::mem::take(&mut self.stirred));
+        let (dirty, stirred) = (
+            std::mem::take(&mut self.due.dirty),
+            std::mem::take(&mut self.due.stirred),
+        );
         if dirty || stirred {
             self.decide(dirty);
         }
         self.check();
-        std::mem::take(&mut self.actions)
+        std::mem::take(&mut self.out.actions)
     }
 
     /// When [`Event::Tick`] is wanted next.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
-        if !self.settled || self.elected.is_none() {
+        if !self.heard.settled || self.elected.is_none() {
             return None;
         }
-        let unsure = self.unsure.as_ref().map(|(at, _)| *at);
-        let lives = self.nodes.values().filter_map(|life| match life {
+        let unsure = self.calls.unsure.as_ref().map(|(at, _)| *at);
+        let lives = self.fleet.lives.values().filter_map(|life| match life {
             Life::Gone(until) | Life::Unseen(until) => Some(*until),
             Life::Alive { .. } => None,
         });
         let later = lives
-            .chain(self.unserved.values().copied())
-            .chain(self.wake)
-            .chain(self.health_due())
+            .chain(self.fleet.unserved.values().copied())
+            .chain(self.due.wake)
+            .chain(self.health.due(self.now))
             .filter(|until| *until > self.now);
         later.chain(unsure).min()
     }
 
-    /// Decides what to do next, from all that is known. Whom to evict only if `evictions`: that looks at all groups.
-    fn decide(&mut self, evictions: bool) {
-        if !self.settled || self.elected.is_none() {
-            return;
-        }
-        self.wake = None;
-        self.read_back();
-        if evictions {
-            self.judge_health();
-            self.evict();
-        }
-        self.reconcile();
-        self.plan();
-        self.report_others();
-        self.tidy();
-    }
-
     /// The nodes whose keys are there.
     pub fn alive(&self) -> impl Iterator<Item = NodeId> {
-        self.nodes
+        self.fleet
+            .lives
             .iter()
             .filter(|(_, life)| matches!(life, Life::Alive { .. }))
             .map(|(node, _)| *node)
     }
 
+    /// Decides what to do next, from all that is known. Whom to evict only if `evictions`: that looks at all groups.
+    fn decide(&mut self, evictions: bool) {
+        if !self.heard.settled || self.elected.is_none() {
+            return;
+        }
+        self.due.wake = None;
+        batch::read_back(self);
+        if evictions {
+            health::judge(self);
+            evict::run(self);
+        }
+        reconcile::run(self);
+        plan::run(self);
+        learn::report_others(self);
+        batch::tidy(self);
+    }
+
     fn settle(&mut self) {
-        self.settled = true;
-        self.complete = self.told;
+        self.heard.settled = true;
+        self.heard.complete = self.heard.told;
         // Patience counts from the moment when all is known.
         let until = self.now.plus(self.config.start_patience);
-        for life in self.nodes.values_mut() {
+        for life in self.fleet.lives.values_mut() {
             if let Life::Unseen(own) = life {
                 *own = until;
             }
         }
     }
 
-    /// Warns, once for as long as it is so.
-    fn warn(&mut self, warning: Warning) {
-        if self.standing.insert(warning.clone()) {
-            self.actions.push(Action::Warn(warning));
-        }
-    }
-
-    /// May the stores of this node be evicted?
-    fn is_dead(&self, node: NodeId) -> bool {
-        match self.nodes.get(&node) {
-            Some(Life::Gone(until) | Life::Unseen(until)) => *until <= self.now,
-            Some(Life::Alive { .. }) | None => false,
-        }
-    }
-
-    /// The node that serves the store.
-    fn home(&self, store: StoreId) -> Option<NodeId> {
-        self.stores.get(&store).map(|store| store.node)
-    }
-
-    /// Does the store's node hold its key, and serve the store? One of an unknown node does not.
-    fn is_serving(&self, store: StoreId) -> bool {
-        match self.home(store).and_then(|node| self.nodes.get(&node)) {
-            Some(Life::Alive { stopped, stores, .. }) => {
-                !stopped && stores.as_ref().is_none_or(|stores| stores.contains(&store))
-            }
-            _ => false,
-        }
-    }
-
-    fn wake_at(&mut self, moment: Moment) {
-        self.wake = Some(self.wake.map_or(moment, |own| own.min(moment)));
-    }
-
-    fn call(&mut self, call: Call) -> CallNumber {
-        let number = CallNumber(self.next_call);
-        self.next_call += 1;
-        self.actions.push(Action::Call { number, call });
-        number
-    }
-
     /// What must hold after each event.
     fn check(&self) {
-        for (id, known) in &self.groups {
+        for (id, known) in &self.groups.all {
             if let Some(number) = known.pending {
                 assert!(
-                    self.pending.contains_key(&number),
+                    self.calls.pending.contains_key(&number),
                     "group {id} waits for a call that is not under way"
                 );
             }

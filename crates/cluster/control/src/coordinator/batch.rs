@@ -1,6 +1,8 @@
 //! The coordinator's transactions: many groups at once, each by compare-and-set, and what became of them.
 
-use super::{Action, CallNumber, Coordinator, RETRY_PAUSE, Warning, election_key};
+use super::groups::{Groups, Pools};
+use super::warning::Warning;
+use super::{Action, CallNumber, Coordinator, Moment, Out, RETRY_PAUSE, election_key, learn};
 use amita_metadata::{Call, Compare, Error, MAX_OPS, Op, Reply};
 use amita_types::map::{self, Group};
 use amita_types::message::MAX_MEMBERS;
@@ -68,154 +70,23 @@ impl Batch {
     }
 }
 
-impl Coordinator {
-    /// Sends the moves in as few transactions as the limits allow (R12).
-    pub(super) fn send(&mut self, cause: Cause, moves: Vec<Move>) {
-        let most = if cause == Cause::Eviction {
-            MAX_EVICTIONS
-        } else {
-            MAX_CHANGES
-        };
-        let mut batch = Batch::new(cause);
-        for one in moves {
-            let more = one.guards.keys().filter(|key| !batch.guards.contains_key(*key)).count();
-            // A group has at most eight members, so one group's guards always fit.
-            if batch.moves.len() >= most || batch.guards.len() + more > MAX_GUARDS {
-                let full = std::mem::replace(&mut batch, Batch::new(cause));
-                self.start(full);
-            }
-            batch.guards.extend(one.guards);
-            batch.gone.0.extend(one.gone.0);
-            batch.gone.1.extend(one.gone.1);
-            batch.moves.insert(one.id, one.group);
-        }
-        if !batch.moves.is_empty() {
-            self.start(batch);
-        }
-    }
+/// The transactions that are under way, and groups of which it is not known what became of one.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    next: u64,
+    pub pending: BTreeMap<CallNumber, Batch>,
+    /// Groups to be read back at this moment: what became of them is not known.
+    pub unsure: Option<(Moment, BTreeSet<GroupId>)>,
+    /// Nothing is deleted before this moment.
+    tidy_at: Moment,
+}
 
-    /// One transaction: all of its groups move, or none.
-    fn start(&mut self, batch: Batch) {
-        let Some(elected) = self.elected.filter(|_| self.pending.len() < MAX_PENDING) else {
-            return;
-        };
-        let mut compares = vec![Compare::CreateRevision {
-            key: election_key(),
-            equals: elected,
-        }];
-        let mut otherwise = Vec::new();
-        for (key, revision) in &batch.guards {
-            compares.push(Compare::ModRevision {
-                key: key.clone(),
-                equals: *revision,
-            });
-            otherwise.push(Op::Get { key: key.clone() });
-        }
-        let mut then = Vec::new();
-        for (id, group) in &batch.moves {
-            let known = &self.groups[id];
-            self.assert_lawful(*id, &known.group, group, batch.cause);
-            let key = map::group_key(id.pool, id.index);
-            compares.push(Compare::ModRevision {
-                key: key.clone(),
-                equals: known.mod_revision,
-            });
-            otherwise.push(Op::Get { key: key.clone() });
-            let value = serde_json::to_vec(group).expect("records of the metadata are plain data");
-            then.push(Op::Put {
-                key,
-                value,
-                lease: None,
-            });
-        }
-        let ids: Vec<GroupId> = batch.moves.keys().copied().collect();
-        let call = Call {
-            compares,
-            then,
-            otherwise,
-        };
-        self.begin(call, batch, &ids);
-    }
-
-    /// R2, R10, R12: guarded here once more, whatever led to a move.
-    fn assert_lawful(&self, id: GroupId, old: &Group, new: &Group, cause: Cause) {
-        let min_copies = self.pools[&id.pool].min_copies;
-        if cause == Cause::Placement {
-            let sets = |group: &Group| (group.epoch, group.in_sync.clone(), group.syncing.clone());
-            assert_eq!(sets(old), sets(new), "group {id}: placement changes the members only");
-            assert!(!new.members.is_empty() && new.members.len() <= MAX_MEMBERS);
-            return;
-        }
-        assert_eq!(new.members, old.members, "group {id}: members are the planner's");
-        assert_eq!(new.epoch, old.epoch.next(), "group {id} moves by one epoch");
-        let stays = |store: &StoreId| old.in_sync.contains(store);
-        let shrinks = old.in_sync.iter().any(|store| !new.in_sync.contains(store));
-        assert!(
-            !shrinks || new.in_sync.len() >= min_copies.max(1),
-            "group {id} would fall below {min_copies} copies"
-        );
-        let was_syncing = |store: &StoreId| old.syncing.iter().any(|member| member.store == *store);
-        assert!(
-            new.in_sync
-                .iter()
-                .all(|store| stays(store) || cause == Cause::Promotion && was_syncing(store)),
-            "group {id}: only who was syncing is taken into the in-sync set"
-        );
-        for member in &new.syncing {
-            let kept = old.syncing.contains(member);
-            assert!(
-                kept || member.since == new.epoch && cause == Cause::Change,
-                "group {id}: who begins to sync does so at the new epoch"
-            );
-            assert!(!new.in_sync.contains(&member.store), "group {id}: in sync and syncing");
-        }
-    }
-
-    fn begin(&mut self, call: Call, batch: Batch, groups: &[GroupId]) {
-        let number = self.call(call);
-        for id in groups {
-            if let Some(known) = self.groups.get_mut(id) {
-                known.pending = Some(number);
-            }
-        }
-        self.pending.insert(number, batch);
-    }
-
-    /// Deletes what was said of volumes that are no more.
-    pub(super) fn tidy(&mut self) {
-        let busy = self.pending.values().any(|batch| !batch.deletes.is_empty());
-        if busy || self.told > self.complete {
-            return;
-        }
-        let mut orphans = self.claims.orphans();
-        let Some(elected) = self.elected.filter(|_| !orphans.is_empty()) else {
-            return;
-        };
-        if self.tidy_at > self.now {
-            return self.wake_at(self.tidy_at);
-        }
-        orphans.truncate(MAX_CHANGES);
-        let mut call = Call {
-            compares: vec![Compare::CreateRevision {
-                key: election_key(),
-                equals: elected,
-            }],
-            ..Call::default()
-        };
-        for (pool, volume, revision) in &orphans {
-            let key = map::whole_key(*pool, *volume);
-            call.compares.push(Compare::ModRevision {
-                key: key.clone(),
-                equals: *revision,
-            });
-            call.then.push(Op::Delete { key });
-        }
-        self.tidy_at = self.now.plus(RETRY_PAUSE);
-        let batch = Batch {
-            deletes: orphans,
-            ..Batch::new(Cause::Change)
-        };
-        self.begin(call, batch, &[]);
+impl Calls {
+    fn call(&mut self, out: &mut Out, call: Call) -> CallNumber {
+        let number = CallNumber(self.next);
+        self.next += 1;
+        out.actions.push(Action::Call { number, call });
+        number
     }
 
     pub(super) fn is_unsure(&self, id: GroupId) -> bool {
@@ -223,108 +94,299 @@ impl Coordinator {
     }
 
     /// The group as it will be when the call that moves it succeeds; as it is, where none does.
-    pub(super) fn as_wanted(&self, id: GroupId) -> Option<&Group> {
-        let known = self.groups.get(&id)?;
+    pub(super) fn as_wanted<'a>(&'a self, groups: &'a Groups, id: GroupId) -> Option<&'a Group> {
+        let known = groups.all.get(&id)?;
         let batch = known.pending.and_then(|number| self.pending.get(&number));
         Some(batch.and_then(|batch| batch.moves.get(&id)).unwrap_or(&known.group))
     }
 
-    /// Reads back what became of groups after a call whose outcome is not known.
-    pub(super) fn read_back(&mut self) {
-        let due = self.unsure.as_ref().is_some_and(|(at, _)| *at <= self.now);
-        if !due {
-            return;
-        }
-        let Some((_, groups)) = self.unsure.take() else { return };
-        let known: Vec<GroupId> = groups.into_iter().filter(|id| self.groups.contains_key(id)).collect();
-        for ids in known.chunks(MAX_OPS) {
-            let then = ids
-                .iter()
-                .map(|id| Op::Get {
-                    key: map::group_key(id.pool, id.index),
-                })
-                .collect();
-            let batch = Batch {
-                reads: ids.to_vec(),
-                ..Batch::new(Cause::Change)
-            };
-            let call = Call {
-                then,
-                ..Call::default()
-            };
-            self.begin(call, batch, ids);
-        }
-    }
-
-    pub(super) fn ended(&mut self, call: CallNumber, result: Result<Reply, Error>) {
-        // An answer that nobody waits for is no harm.
-        let Some(batch) = self.pending.remove(&call) else {
-            return;
-        };
-        for known in self.groups.values_mut().filter(|known| known.pending == Some(call)) {
-            known.pending = None;
-        }
-        if !batch.deletes.is_empty() {
-            if result.is_ok_and(|reply| reply.succeeded) {
-                for (pool, volume, revision) in batch.deletes {
-                    self.claims.whole_gone(pool, volume, revision + 1);
-                }
-            }
-            return;
-        }
-        match result {
-            Ok(reply) if reply.succeeded && batch.reads.is_empty() => self.moved(batch, reply.revision),
-            Ok(reply) => self.take_in(&batch, &reply),
-            Err(_) => {
-                // Not done, perhaps done, refused: read back before anything is built on either (R6).
-                self.look_again(&batch);
-            }
-        }
-    }
-
-    fn moved(&mut self, batch: Batch, revision: u64) {
-        let mut change = Change::default();
-        let others = std::mem::take(&mut self.others);
-        for (id, group) in batch.moves {
-            if let Some(known) = self.groups.get(&id) {
-                change.add(&known.group, &group);
-            }
-            self.learn(id, group, revision);
-        }
-        // That was our own doing.
-        self.others = others;
-        let (nodes, stores) = batch.gone;
-        for warning in change.warnings(nodes, stores) {
-            self.actions.push(Action::Warn(warning));
-        }
-    }
-
-    /// What a lost race, or a reading back, found.
-    fn take_in(&mut self, batch: &Batch, reply: &Reply) {
-        let groups = batch.moves.keys().chain(&batch.reads);
-        for (index, id) in groups.enumerate() {
-            match reply.value(batch.guards.len() + index) {
-                Some(record) => self.record(record),
-                None => self.forget(*id),
-            }
-        }
-        // Who lives, and what was raised, is learned from the watch alone: it tells every change, a reply is one moment.
-        // Until it has told it there is nothing to hurry for.
-        let found = |index| reply.value(index).map_or(0, |found| found.mod_revision);
-        let mut guards = batch.guards.values().enumerate();
-        if batch.reads.is_empty() && guards.any(|(index, expected)| found(index) != *expected) {
-            self.look_again(batch);
-        }
-    }
-
     /// Lets the batch's groups be for a moment, then reads them back.
-    fn look_again(&mut self, batch: &Batch) {
+    fn look_again(&mut self, now: Moment, batch: &Batch) {
         let groups = batch.moves.keys().chain(&batch.reads).copied();
-        let at = self.now.plus(RETRY_PAUSE);
+        let at = now.plus(RETRY_PAUSE);
         self.unsure
             .get_or_insert_with(|| (at, BTreeSet::new()))
             .1
             .extend(groups);
+    }
+}
+
+/// Sends the moves in as few transactions as the limits allow (R12).
+pub(super) fn send(coordinator: &mut Coordinator, cause: Cause, moves: Vec<Move>) {
+    let most = if cause == Cause::Eviction {
+        MAX_EVICTIONS
+    } else {
+        MAX_CHANGES
+    };
+    let mut batch = Batch::new(cause);
+    for one in moves {
+        let more = one.guards.keys().filter(|key| !batch.guards.contains_key(*key)).count();
+        // A group has at most eight members, so one group's guards always fit.
+        if batch.moves.len() >= most || batch.guards.len() + more > MAX_GUARDS {
+            let full = std::mem::replace(&mut batch, Batch::new(cause));
+            start(coordinator, full);
+        }
+        batch.guards.extend(one.guards);
+        batch.gone.0.extend(one.gone.0);
+        batch.gone.1.extend(one.gone.1);
+        batch.moves.insert(one.id, one.group);
+    }
+    if !batch.moves.is_empty() {
+        start(coordinator, batch);
+    }
+}
+
+/// One transaction: all of its groups move, or none.
+fn start(coordinator: &mut Coordinator, batch: Batch) {
+    let Some(elected) = coordinator
+        .elected
+        .filter(|_| coordinator.calls.pending.len() < MAX_PENDING)
+    else {
+        return;
+    };
+    let mut compares = vec![Compare::CreateRevision {
+        key: election_key(),
+        equals: elected,
+    }];
+    let mut otherwise = Vec::new();
+    for (key, revision) in &batch.guards {
+        compares.push(Compare::ModRevision {
+            key: key.clone(),
+            equals: *revision,
+        });
+        otherwise.push(Op::Get { key: key.clone() });
+    }
+    let mut then = Vec::new();
+    for (id, group) in &batch.moves {
+        let known = &coordinator.groups.all[id];
+        assert_lawful(&coordinator.pools, *id, &known.group, group, batch.cause);
+        let key = map::group_key(id.pool, id.index);
+        compares.push(Compare::ModRevision {
+            key: key.clone(),
+            equals: known.mod_revision,
+        });
+        otherwise.push(Op::Get { key: key.clone() });
+        let value = serde_json::to_vec(group).expect("records of the metadata are plain data");
+        then.push(Op::Put {
+            key,
+            value,
+            lease: None,
+        });
+    }
+    let ids: Vec<GroupId> = batch.moves.keys().copied().collect();
+    let call = Call {
+        compares,
+        then,
+        otherwise,
+    };
+    begin(
+        &mut coordinator.groups,
+        &mut coordinator.calls,
+        &mut coordinator.out,
+        call,
+        batch,
+        &ids,
+    );
+}
+
+/// R2, R10, R12: guarded here once more, whatever led to a move.
+fn assert_lawful(pools: &Pools, id: GroupId, old: &Group, new: &Group, cause: Cause) {
+    let min_copies = pools.all[&id.pool].min_copies;
+    if cause == Cause::Placement {
+        let sets = |group: &Group| (group.epoch, group.in_sync.clone(), group.syncing.clone());
+        assert_eq!(sets(old), sets(new), "group {id}: placement changes the members only");
+        assert!(!new.members.is_empty() && new.members.len() <= MAX_MEMBERS);
+        return;
+    }
+    assert_eq!(new.members, old.members, "group {id}: members are the planner's");
+    assert_eq!(new.epoch, old.epoch.next(), "group {id} moves by one epoch");
+    let stays = |store: &StoreId| old.in_sync.contains(store);
+    let shrinks = old.in_sync.iter().any(|store| !new.in_sync.contains(store));
+    assert!(
+        !shrinks || new.in_sync.len() >= min_copies.max(1),
+        "group {id} would fall below {min_copies} copies"
+    );
+    let was_syncing = |store: &StoreId| old.syncing.iter().any(|member| member.store == *store);
+    assert!(
+        new.in_sync
+            .iter()
+            .all(|store| stays(store) || cause == Cause::Promotion && was_syncing(store)),
+        "group {id}: only who was syncing is taken into the in-sync set"
+    );
+    for member in &new.syncing {
+        let kept = old.syncing.contains(member);
+        assert!(
+            kept || member.since == new.epoch && cause == Cause::Change,
+            "group {id}: who begins to sync does so at the new epoch"
+        );
+        assert!(!new.in_sync.contains(&member.store), "group {id}: in sync and syncing");
+    }
+}
+
+fn begin(groups: &mut Groups, calls: &mut Calls, out: &mut Out, call: Call, batch: Batch, ids: &[GroupId]) {
+    let number = calls.call(out, call);
+    for id in ids {
+        if let Some(known) = groups.all.get_mut(id) {
+            known.pending = Some(number);
+        }
+    }
+    calls.pending.insert(number, batch);
+}
+
+/// Deletes what was said of volumes that are no more.
+pub(super) fn tidy(coordinator: &mut Coordinator) {
+    let busy = coordinator
+        .calls
+        .pending
+        .values()
+        .any(|batch| !batch.deletes.is_empty());
+    if busy || coordinator.heard.told > coordinator.heard.complete {
+        return;
+    }
+    let mut orphans = coordinator.claims.orphans();
+    let Some(elected) = coordinator.elected.filter(|_| !orphans.is_empty()) else {
+        return;
+    };
+    if coordinator.calls.tidy_at > coordinator.now {
+        return coordinator.due.wake_at(coordinator.calls.tidy_at);
+    }
+    orphans.truncate(MAX_CHANGES);
+    let mut call = Call {
+        compares: vec![Compare::CreateRevision {
+            key: election_key(),
+            equals: elected,
+        }],
+        ..Call::default()
+    };
+    for (pool, volume, revision) in &orphans {
+        let key = map::whole_key(*pool, *volume);
+        call.compares.push(Compare::ModRevision {
+            key: key.clone(),
+            equals: *revision,
+        });
+        call.then.push(Op::Delete { key });
+    }
+    coordinator.calls.tidy_at = coordinator.now.plus(RETRY_PAUSE);
+    let batch = Batch {
+        deletes: orphans,
+        ..Batch::new(Cause::Change)
+    };
+    begin(
+        &mut coordinator.groups,
+        &mut coordinator.calls,
+        &mut coordinator.out,
+        call,
+        batch,
+        &[],
+    );
+}
+
+/// Reads back what became of groups after a call whose outcome is not known.
+pub(super) fn read_back(coordinator: &mut Coordinator) {
+    let due = coordinator
+        .calls
+        .unsure
+        .as_ref()
+        .is_some_and(|(at, _)| *at <= coordinator.now);
+    if !due {
+        return;
+    }
+    let Some((_, groups)) = coordinator.calls.unsure.take() else {
+        return;
+    };
+    let known: Vec<GroupId> = groups
+        .into_iter()
+        .filter(|id| coordinator.groups.all.contains_key(id))
+        .collect();
+    for ids in known.chunks(MAX_OPS) {
+        let then = ids
+            .iter()
+            .map(|id| Op::Get {
+                key: map::group_key(id.pool, id.index),
+            })
+            .collect();
+        let batch = Batch {
+            reads: ids.to_vec(),
+            ..Batch::new(Cause::Change)
+        };
+        let call = Call {
+            then,
+            ..Call::default()
+        };
+        begin(
+            &mut coordinator.groups,
+            &mut coordinator.calls,
+            &mut coordinator.out,
+            call,
+            batch,
+            ids,
+        );
+    }
+}
+
+pub(super) fn ended(coordinator: &mut Coordinator, call: CallNumber, result: Result<Reply, Error>) {
+    // An answer that nobody waits for is no harm.
+    let Some(batch) = coordinator.calls.pending.remove(&call) else {
+        return;
+    };
+    for known in coordinator
+        .groups
+        .all
+        .values_mut()
+        .filter(|known| known.pending == Some(call))
+    {
+        known.pending = None;
+    }
+    if !batch.deletes.is_empty() {
+        if result.is_ok_and(|reply| reply.succeeded) {
+            for (pool, volume, revision) in batch.deletes {
+                coordinator.claims.whole_gone(pool, volume, revision + 1);
+            }
+        }
+        return;
+    }
+    match result {
+        Ok(reply) if reply.succeeded && batch.reads.is_empty() => moved(coordinator, batch, reply.revision),
+        Ok(reply) => take_in(coordinator, &batch, &reply),
+        Err(_) => {
+            // Not done, perhaps done, refused: read back before anything is built on either (R6).
+            coordinator.calls.look_again(coordinator.now, &batch);
+        }
+    }
+}
+
+fn moved(coordinator: &mut Coordinator, batch: Batch, revision: u64) {
+    let mut change = Change::default();
+    let others = std::mem::take(&mut coordinator.groups.others);
+    for (id, group) in batch.moves {
+        if let Some(known) = coordinator.groups.all.get(&id) {
+            change.add(&known.group, &group);
+        }
+        learn::learn_group(coordinator, id, group, revision);
+    }
+    // That was our own doing.
+    coordinator.groups.others = others;
+    let (nodes, stores) = batch.gone;
+    for warning in change.warnings(nodes, stores) {
+        coordinator.out.actions.push(Action::Warn(warning));
+    }
+}
+
+/// What a lost race, or a reading back, found.
+fn take_in(coordinator: &mut Coordinator, batch: &Batch, reply: &Reply) {
+    let groups = batch.moves.keys().chain(&batch.reads);
+    for (index, id) in groups.enumerate() {
+        match reply.value(batch.guards.len() + index) {
+            Some(record) => learn::record(coordinator, record),
+            None => learn::forget(coordinator, *id),
+        }
+    }
+    // Who lives, and what was raised, is learned from the watch alone: it tells every change, a reply is one moment.
+    // Until it has told it there is nothing to hurry for.
+    let found = |index| reply.value(index).map_or(0, |found| found.mod_revision);
+    let mut guards = batch.guards.values().enumerate();
+    if batch.reads.is_empty() && guards.any(|(index, expected)| found(index) != *expected) {
+        coordinator.calls.look_again(coordinator.now, batch);
     }
 }
 

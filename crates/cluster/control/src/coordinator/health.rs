@@ -11,7 +11,10 @@
 //! known to the coordinator alone: when another one is elected, rests end and the count of the hour begins anew.
 
 use super::evict::Home;
-use super::{Action, Coordinator, KnownPool, Life, Moment, Warning};
+use super::fleet::{Fleet, Life};
+use super::groups::KnownPool;
+use super::warning::Warning;
+use super::{Action, Coordinator, Moment};
 use amita_metadata::KeyValue;
 use amita_types::map::{Group, PREFIX};
 use amita_types::recovery::{HealthReport, Recovery, SlowPolicy, SlowStores, StoreHealth, recovery_key};
@@ -71,90 +74,12 @@ impl Health {
             ..Health::default()
         }
     }
-}
 
-impl Coordinator {
-    /// Takes a record in if it is one of these.
-    pub(super) fn hear_of_health(&mut self, record: &KeyValue) -> bool {
-        if record.key == recovery_key() {
-            if let Some(settings) = self.parse::<Recovery>(record) {
-                self.health.settings = settings.slow_stores;
-                self.dirty = true;
-            }
-            return true;
-        }
-        let Some((name, node)) = reporter(&record.key) else {
-            return false;
-        };
-        if let Some(report) = self.parse::<HealthReport>(record) {
-            self.dirty |= report.stores.iter().any(|found| found.slow);
-            let report = Report {
-                node,
-                heard: self.now,
-                stores: report.stores,
-            };
-            self.health.reports.insert(name.to_owned(), report);
-        }
-        true
-    }
-
-    /// A record is gone: was it one of these?
-    pub(super) fn health_gone(&mut self, key: &str) -> bool {
-        if key == recovery_key() {
-            self.health.settings = self.config.slow_stores;
-            return true;
-        }
-        let Some((name, _)) = reporter(key) else { return false };
-        self.health.reports.remove(name);
-        true
-    }
-
-    /// Condemns who is to be condemned.
-    pub(super) fn judge_health(&mut self) {
-        let now = self.now;
-        while self.health.recent.front().is_some_and(|at| at.plus(HOUR) <= now) {
-            self.health.recent.pop_front();
-        }
-        self.health
-            .sentences
-            .retain(|_, sentence| sentence.until.plus(CLEAN_AFTER) > now);
-        let settings = self.health.settings;
-        let mut told = BTreeSet::new();
-        for (store, votes) in self.votes() {
-            let found = votes.slow.len() > votes.well.len() && votes.for_s >= settings.after_s;
-            if !found || settings.policy == SlowPolicy::Off || self.is_condemned(store) {
-                continue;
-            }
-            let hindrance = match settings.policy {
-                SlowPolicy::Propose => Some("it stays, as the policy says".to_owned()),
-                _ => self.why_not(store),
-            };
-            if hindrance.is_none() {
-                self.condemn(store, &votes);
-            } else if self.is_anywhere(store) {
-                told.insert((store, hindrance));
-            }
-        }
-        // Who is slow is said once, and again when the reason for which it stays has changed.
-        self.standing.retain(|warning| match warning {
-            Warning::SlowStore { store, hindrance, .. } => told.contains(&(*store, hindrance.clone())),
-            _ => true,
-        });
-        let votes = self.votes();
-        for (store, hindrance) in told {
-            let said = |warning: &Warning| matches!(warning, Warning::SlowStore { store: own, .. } if *own == store);
-            if !self.standing.iter().any(said) {
-                let votes = &votes[&store];
-                self.warn(votes.warning(store, hindrance));
-            }
-        }
-    }
-
-    fn votes(&self) -> BTreeMap<StoreId, Votes> {
+    fn votes(&self, fleet: &Fleet, now: Moment) -> BTreeMap<StoreId, Votes> {
         let mut all: BTreeMap<StoreId, Votes> = BTreeMap::new();
-        for report in self.health.reports.values() {
-            let lives = matches!(self.nodes.get(&report.node), Some(Life::Alive { stopped: false, .. }));
-            if !lives || report.heard.plus(FRESH) <= self.now {
+        for report in self.reports.values() {
+            let lives = matches!(fleet.lives.get(&report.node), Some(Life::Alive { stopped: false, .. }));
+            if !lives || report.heard.plus(FRESH) <= now {
                 continue;
             }
             for found in &report.stores {
@@ -179,95 +104,170 @@ impl Coordinator {
         all
     }
 
-    /// Why a slow store cannot be taken out now.
-    fn why_not(&self, store: StoreId) -> Option<String> {
-        let now = self.now;
-        let other = self.health.sentences.iter().find(|(_, sentence)| sentence.until > now);
-        if let Some((other, _)) = other {
-            return Some(format!(
-                "store {other} was evicted for the same, and one at a time is the limit"
-            ));
-        }
-        if self.health.recent.len() >= self.health.settings.per_hour as usize {
-            return Some(format!(
-                "{} slow stores were evicted within an hour, and that is the limit",
-                self.health.recent.len()
-            ));
-        }
-        let lacking = self.groups.iter().filter(|(id, known)| {
-            let group = &known.group;
-            let held = group.in_sync.contains(&store);
-            held && self
-                .pools
-                .get(&id.pool)
-                .is_none_or(|pool| group.in_sync.len() < pool.copies || !self.may_spare(group, pool, store))
-        });
-        match lacking.count() {
-            0 => None,
-            groups => Some(format!("{groups} of its groups have no copy to spare")),
-        }
-    }
-
-    /// Are there enough without it?
-    fn may_spare(&self, group: &Group, pool: &KnownPool, store: StoreId) -> bool {
-        let others = group.in_sync.iter().filter(|other| **other != store);
-        others.filter(|other| self.is_serving(**other)).count() >= pool.min_copies.max(1)
-    }
-
-    /// Is it in sync or syncing in some group?
-    fn is_anywhere(&self, store: StoreId) -> bool {
-        self.groups.values().any(|known| {
-            let group = &known.group;
-            group.in_sync.contains(&store) || group.syncing.iter().any(|member| member.store == store)
-        })
-    }
-
-    fn condemn(&mut self, store: StoreId, votes: &Votes) {
-        if !self.is_anywhere(store) {
-            return;
-        }
-        let count = self.health.sentences.get(&store).map_or(0, |sentence| sentence.count);
-        let rest = Duration::from_secs(u64::from(self.health.settings.rest_s));
-        let rest = rest.saturating_mul(1 << count.min(16)).min(LONGEST_REST);
-        let until = self.now.plus(rest);
-        let count = count + 1;
-        self.health.sentences.insert(store, Sentence { until, count });
-        self.health.recent.push_back(self.now);
-        self.actions.push(Action::Warn(votes.warning(store, None)));
-        self.dirty = true;
-    }
-
-    /// Is it to leave, or to stay away?
-    pub(super) fn is_condemned(&self, store: StoreId) -> bool {
-        self.health
-            .sentences
-            .get(&store)
-            .is_some_and(|sentence| sentence.until > self.now)
+    /// Is the store to leave, or to stay away?
+    pub(super) fn is_condemned(&self, now: Moment, store: StoreId) -> bool {
+        self.sentences.get(&store).is_some_and(|sentence| sentence.until > now)
     }
 
     /// When the next rest ends.
-    pub(super) fn health_due(&self) -> Option<Moment> {
-        let ends = self.health.sentences.values().map(|sentence| sentence.until);
-        ends.filter(|until| *until > self.now).min()
+    pub(super) fn due(&self, now: Moment) -> Option<Moment> {
+        let ends = self.sentences.values().map(|sentence| sentence.until);
+        ends.filter(|until| *until > now).min()
     }
+}
 
-    /// The condemned members of a group that can be spared: of the syncing ones, and of the in-sync ones if nobody else is
-    /// to leave.
-    pub(super) fn condemned_members(&self, group: &Group, pool: &KnownPool) -> [BTreeMap<StoreId, Home>; 2] {
-        let home = |store: StoreId| {
-            let node = self.home(store).filter(|_| self.is_condemned(store))?;
-            matches!(self.nodes.get(&node), Some(Life::Alive { .. })).then_some((store, Home::Unserved(node)))
-        };
-        let syncing = group.syncing.iter().filter_map(|member| home(member.store)).collect();
-        let in_sync = group.in_sync.iter().filter_map(|store| home(*store));
-        [
-            syncing,
-            in_sync
-                .filter(|(store, _)| self.may_spare(group, pool, *store))
-                .take(1)
-                .collect(),
-        ]
+/// Takes a record in if it is one of these.
+pub(super) fn hear(coordinator: &mut Coordinator, record: &KeyValue) -> bool {
+    if record.key == recovery_key() {
+        if let Some(settings) = coordinator.out.parse::<Recovery>(record) {
+            coordinator.health.settings = settings.slow_stores;
+            coordinator.due.dirty = true;
+        }
+        return true;
     }
+    let Some((name, node)) = reporter(&record.key) else {
+        return false;
+    };
+    if let Some(report) = coordinator.out.parse::<HealthReport>(record) {
+        coordinator.due.dirty |= report.stores.iter().any(|found| found.slow);
+        let report = Report {
+            node,
+            heard: coordinator.now,
+            stores: report.stores,
+        };
+        coordinator.health.reports.insert(name.to_owned(), report);
+    }
+    true
+}
+
+/// A record is gone: was it one of these?
+pub(super) fn gone(coordinator: &mut Coordinator, key: &str) -> bool {
+    if key == recovery_key() {
+        coordinator.health.settings = coordinator.config.slow_stores;
+        return true;
+    }
+    let Some((name, _)) = reporter(key) else { return false };
+    coordinator.health.reports.remove(name);
+    true
+}
+
+/// Condemns who is to be condemned.
+pub(super) fn judge(coordinator: &mut Coordinator) {
+    let now = coordinator.now;
+    while coordinator.health.recent.front().is_some_and(|at| at.plus(HOUR) <= now) {
+        coordinator.health.recent.pop_front();
+    }
+    coordinator
+        .health
+        .sentences
+        .retain(|_, sentence| sentence.until.plus(CLEAN_AFTER) > now);
+    let settings = coordinator.health.settings;
+    let mut told = BTreeSet::new();
+    for (store, votes) in coordinator.health.votes(&coordinator.fleet, coordinator.now) {
+        let found = votes.slow.len() > votes.well.len() && votes.for_s >= settings.after_s;
+        if !found || settings.policy == SlowPolicy::Off || coordinator.health.is_condemned(coordinator.now, store) {
+            continue;
+        }
+        let hindrance = match settings.policy {
+            SlowPolicy::Propose => Some("it stays, as the policy says".to_owned()),
+            _ => why_not(coordinator, store),
+        };
+        if hindrance.is_none() {
+            condemn(coordinator, store, &votes);
+        } else if coordinator.groups.is_anywhere(store) {
+            told.insert((store, hindrance));
+        }
+    }
+    // Who is slow is said once, and again when the reason for which it stays has changed.
+    coordinator.out.standing.retain(|warning| match warning {
+        Warning::SlowStore { store, hindrance, .. } => told.contains(&(*store, hindrance.clone())),
+        _ => true,
+    });
+    let votes = coordinator.health.votes(&coordinator.fleet, coordinator.now);
+    for (store, hindrance) in told {
+        let said = |warning: &Warning| matches!(warning, Warning::SlowStore { store: own, .. } if *own == store);
+        if !coordinator.out.standing.iter().any(said) {
+            let votes = &votes[&store];
+            coordinator.out.warn(votes.warning(store, hindrance));
+        }
+    }
+}
+
+/// Why a slow store cannot be taken out now.
+fn why_not(coordinator: &Coordinator, store: StoreId) -> Option<String> {
+    let now = coordinator.now;
+    let other = coordinator
+        .health
+        .sentences
+        .iter()
+        .find(|(_, sentence)| sentence.until > now);
+    if let Some((other, _)) = other {
+        return Some(format!(
+            "store {other} was evicted for the same, and one at a time is the limit"
+        ));
+    }
+    if coordinator.health.recent.len() >= coordinator.health.settings.per_hour as usize {
+        return Some(format!(
+            "{} slow stores were evicted within an hour, and that is the limit",
+            coordinator.health.recent.len()
+        ));
+    }
+    let lacking =
+        coordinator.groups.all.iter().filter(|(id, known)| {
+            let group = &known.group;
+            let held = group.in_sync.contains(&store);
+            held && coordinator.pools.all.get(&id.pool).is_none_or(|pool| {
+                group.in_sync.len() < pool.copies || !coordinator.fleet.may_spare(group, pool, store)
+            })
+        });
+    match lacking.count() {
+        0 => None,
+        groups => Some(format!("{groups} of its groups have no copy to spare")),
+    }
+}
+
+fn condemn(coordinator: &mut Coordinator, store: StoreId, votes: &Votes) {
+    if !coordinator.groups.is_anywhere(store) {
+        return;
+    }
+    let count = coordinator
+        .health
+        .sentences
+        .get(&store)
+        .map_or(0, |sentence| sentence.count);
+    let rest = Duration::from_secs(u64::from(coordinator.health.settings.rest_s));
+    let rest = rest.saturating_mul(1 << count.min(16)).min(LONGEST_REST);
+    let until = coordinator.now.plus(rest);
+    let count = count + 1;
+    coordinator.health.sentences.insert(store, Sentence { until, count });
+    coordinator.health.recent.push_back(coordinator.now);
+    coordinator.out.actions.push(Action::Warn(votes.warning(store, None)));
+    coordinator.due.dirty = true;
+}
+
+/// The condemned members of a group that can be spared: of the syncing ones, and of the in-sync ones if nobody else is
+/// to leave.
+pub(super) fn condemned_members(
+    coordinator: &Coordinator,
+    group: &Group,
+    pool: &KnownPool,
+) -> [BTreeMap<StoreId, Home>; 2] {
+    let home = |store: StoreId| {
+        let node = coordinator
+            .fleet
+            .home(store)
+            .filter(|_| coordinator.health.is_condemned(coordinator.now, store))?;
+        matches!(coordinator.fleet.lives.get(&node), Some(Life::Alive { .. })).then_some((store, Home::Unserved(node)))
+    };
+    let syncing = group.syncing.iter().filter_map(|member| home(member.store)).collect();
+    let in_sync = group.in_sync.iter().filter_map(|store| home(*store));
+    [
+        syncing,
+        in_sync
+            .filter(|(store, _)| coordinator.fleet.may_spare(group, pool, *store))
+            .take(1)
+            .collect(),
+    ]
 }
 
 impl Votes {

@@ -11,7 +11,9 @@
 //! merely lacks a copy, then what only moves.
 
 use super::batch::{Cause, Move};
-use super::{Coordinator, KnownGroup, KnownPool};
+use super::fleet::Fleet;
+use super::groups::{KnownGroup, KnownPool};
+use super::{Coordinator, batch};
 use amita_types::map::{self, Group, Syncing};
 use amita_types::message::MAX_MEMBERS;
 use amita_types::{GroupId, PoolId, StoreId};
@@ -79,165 +81,161 @@ impl Need {
     }
 }
 
-impl Coordinator {
-    /// Takes the next step of each group that is not as it should be.
-    pub(super) fn reconcile(&mut self) {
-        let mut promotions = Vec::new();
-        let mut changes = Vec::new();
-        let mut wanting: Vec<(Need, GroupId)> = Vec::new();
-        let mut claims = BTreeMap::new();
-        for &id in &self.open {
-            let (Some(known), Some(pool)) = (self.groups.get(&id), self.pools.get(&id.pool)) else {
-                continue;
-            };
-            if known.pending.is_some() || self.is_unsure(id) {
-                continue;
-            }
-            let agreed = claims
-                .entry(id.pool)
-                .or_insert_with(|| self.claims.of_pool(id.pool, &pool.pool.name));
-            let raised = self.claims.raised_by(id.pool, self.complete);
-            let ready = |member: &&Syncing| {
-                known.group.members.contains(&member.store)
-                    && self.is_serving(member.store)
-                    && agreed.agree(id.index, member)
-            };
-            let whole: Vec<StoreId> = match raised {
-                Some(_) => known.group.syncing.iter().filter(ready).map(|own| own.store).collect(),
-                None => Vec::new(),
-            };
-            if let (false, Some(raised)) = (whole.is_empty(), raised) {
-                promotions.push(self.promote(id, known, &whole, raised));
-            } else if let Some(one) = self.part(id, known, pool) {
-                changes.push(one);
-            } else if known.group.members.iter().any(|store| is_new(&known.group, *store)) {
-                wanting.push((Need::of(&known.group, pool), id));
-            }
-        }
-        drop(claims);
-        wanting.sort_unstable();
-        changes.extend(self.join(&wanting));
-        self.send(Cause::Promotion, promotions);
-        self.send(Cause::Change, changes);
-    }
-
-    /// Syncing members that all owners say are whole are in sync from now on.
-    fn promote(&self, id: GroupId, known: &KnownGroup, whole: &[StoreId], raised: u64) -> Move {
-        let mut group = Group {
-            epoch: known.group.epoch.next(),
-            ..known.group.clone()
+/// Takes the next step of each group that is not as it should be.
+pub(super) fn run(coordinator: &mut Coordinator) {
+    let mut promotions = Vec::new();
+    let mut changes = Vec::new();
+    let mut wanting: Vec<(Need, GroupId)> = Vec::new();
+    let mut claims = BTreeMap::new();
+    for &id in &coordinator.groups.open {
+        let (Some(known), Some(pool)) = (coordinator.groups.all.get(&id), coordinator.pools.all.get(&id.pool)) else {
+            continue;
         };
-        group.syncing.retain(|member| !whole.contains(&member.store));
-        group.in_sync.extend(whole);
-        let mut guards = self.still_there(whole);
-        guards.insert(map::raised_key(id.pool), raised);
-        Move {
-            id,
-            group,
-            guards,
-            gone: Default::default(),
+        if known.pending.is_some() || coordinator.calls.is_unsure(id) {
+            continue;
+        }
+        let agreed = claims
+            .entry(id.pool)
+            .or_insert_with(|| coordinator.claims.of_pool(id.pool, &pool.pool.name));
+        let raised = coordinator.claims.raised_by(id.pool, coordinator.heard.complete);
+        let ready = |member: &&Syncing| {
+            known.group.members.contains(&member.store)
+                && coordinator.fleet.is_serving(member.store)
+                && agreed.agree(id.index, member)
+        };
+        let whole: Vec<StoreId> = match raised {
+            Some(_) => known.group.syncing.iter().filter(ready).map(|own| own.store).collect(),
+            None => Vec::new(),
+        };
+        if let (false, Some(raised)) = (whole.is_empty(), raised) {
+            promotions.push(promote(&coordinator.fleet, id, known, &whole, raised));
+        } else if let Some(one) = part(&coordinator.fleet, id, known, pool) {
+            changes.push(one);
+        } else if known.group.members.iter().any(|store| is_new(&known.group, *store)) {
+            wanting.push((Need::of(&known.group, pool), id));
         }
     }
+    drop(claims);
+    wanting.sort_unstable();
+    changes.extend(join(coordinator, &wanting));
+    batch::send(coordinator, Cause::Promotion, promotions);
+    batch::send(coordinator, Cause::Change, changes);
+}
 
-    /// Members that are not desired any more: syncing ones at once, in-sync ones when they are not needed.
-    fn part(&self, id: GroupId, known: &KnownGroup, pool: &KnownPool) -> Option<Move> {
-        let old = &known.group;
-        let desired = |store: &StoreId| old.members.contains(store);
+/// Syncing members that all owners say are whole are in sync from now on.
+fn promote(fleet: &Fleet, id: GroupId, known: &KnownGroup, whole: &[StoreId], raised: u64) -> Move {
+    let mut group = Group {
+        epoch: known.group.epoch.next(),
+        ..known.group.clone()
+    };
+    group.syncing.retain(|member| !whole.contains(&member.store));
+    group.in_sync.extend(whole);
+    let mut guards = fleet.still_there(whole);
+    guards.insert(map::raised_key(id.pool), raised);
+    Move {
+        id,
+        group,
+        guards,
+        gone: Default::default(),
+    }
+}
+
+/// Members that are not desired any more: syncing ones at once, in-sync ones when they are not needed.
+fn part(fleet: &Fleet, id: GroupId, known: &KnownGroup, pool: &KnownPool) -> Option<Move> {
+    let old = &known.group;
+    let desired = |store: &StoreId| old.members.contains(store);
+    let mut group = Group {
+        epoch: old.epoch.next(),
+        ..old.clone()
+    };
+    group.syncing.retain(|member| desired(&member.store));
+    let staying: Vec<StoreId> = old.in_sync.iter().copied().filter(desired).collect();
+    let serving = staying.iter().filter(|store| fleet.is_serving(**store)).count();
+    let mut guards = BTreeMap::new();
+    if staying.len() < old.in_sync.len() && serving >= pool.copies.max(pool.min_copies) {
+        guards = fleet.still_there(&staying);
+        group.in_sync = staying;
+    }
+    let changed = group.syncing != old.syncing || group.in_sync != old.in_sync;
+    changed.then_some(Move {
+        id,
+        group,
+        guards,
+        gone: Default::default(),
+    })
+}
+
+/// Lists desired members as syncing, in the order of need, as far as the limits allow.
+fn join(coordinator: &mut Coordinator, wanting: &[(Need, GroupId)]) -> Vec<Move> {
+    if wanting.is_empty() {
+        return Vec::new();
+    }
+    let (mut of_store, mut of_pool): (BTreeMap<StoreId, usize>, BTreeMap<PoolId, usize>) = Default::default();
+    for &id in &coordinator.groups.open {
+        let Some(group) = coordinator.calls.as_wanted(&coordinator.groups, id) else {
+            continue;
+        };
+        for member in &group.syncing {
+            *of_store.entry(member.store).or_default() += 1;
+        }
+        *of_pool.entry(id.pool).or_default() += usize::from(!group.syncing.is_empty());
+    }
+    let mut moves = Vec::new();
+    for &(need, id) in wanting {
+        let old = coordinator.groups.all[&id].group.clone();
+        // Without an answer of every in-sync member nobody can be brought up to date.
+        if !old.in_sync.iter().all(|store| coordinator.fleet.is_serving(*store)) {
+            continue;
+        }
+        let limit = need.allows(&coordinator.config.recovery);
         let mut group = Group {
             epoch: old.epoch.next(),
             ..old.clone()
         };
-        group.syncing.retain(|member| desired(&member.store));
-        let staying: Vec<StoreId> = old.in_sync.iter().copied().filter(desired).collect();
-        let serving = staying.iter().filter(|store| self.is_serving(**store)).count();
-        let mut guards = BTreeMap::new();
-        if staying.len() < old.in_sync.len() && serving >= pool.copies.max(pool.min_copies) {
-            guards = self.still_there(&staying);
-            group.in_sync = staying;
-        }
-        let changed = group.syncing != old.syncing || group.in_sync != old.in_sync;
-        changed.then_some(Move {
-            id,
-            group,
-            guards,
-            gone: Default::default(),
-        })
-    }
-
-    /// Lists desired members as syncing, in the order of need, as far as the limits allow.
-    fn join(&mut self, wanting: &[(Need, GroupId)]) -> Vec<Move> {
-        if wanting.is_empty() {
-            return Vec::new();
-        }
-        let (mut of_store, mut of_pool): (BTreeMap<StoreId, usize>, BTreeMap<PoolId, usize>) = Default::default();
-        for &id in &self.open {
-            let Some(group) = self.as_wanted(id) else { continue };
-            for member in &group.syncing {
-                *of_store.entry(member.store).or_default() += 1;
-            }
-            *of_pool.entry(id.pool).or_default() += usize::from(!group.syncing.is_empty());
-        }
-        let mut moves = Vec::new();
-        for &(need, id) in wanting {
-            let old = self.groups[&id].group.clone();
-            // Without an answer of every in-sync member nobody can be brought up to date.
-            if !old.in_sync.iter().all(|store| self.is_serving(*store)) {
+        for &store in old.members.iter().filter(|store| is_new(&old, **store)) {
+            let alone = need == Need::Rebalance && !group.syncing.is_empty();
+            if alone
+                || group.in_sync.len() + group.syncing.len() >= MAX_MEMBERS
+                || !coordinator.fleet.is_serving(store)
+                || coordinator.health.is_condemned(coordinator.now, store)
+            {
                 continue;
             }
-            let limit = need.allows(&self.config.recovery);
-            let mut group = Group {
-                epoch: old.epoch.next(),
-                ..old.clone()
-            };
-            for &store in old.members.iter().filter(|store| is_new(&old, **store)) {
-                let alone = need == Need::Rebalance && !group.syncing.is_empty();
-                if alone
-                    || group.in_sync.len() + group.syncing.len() >= MAX_MEMBERS
-                    || !self.is_serving(store)
-                    || self.is_condemned(store)
-                {
-                    continue;
-                }
-                let setback = self.setbacks.get(&(id, store)).map(|setback| setback.until);
-                let rest = self.rest.get(&store).copied().max(setback);
-                if let Some(until) = rest.filter(|until| *until > self.now) {
-                    self.wake_at(until);
-                    continue;
-                }
-                let own = of_store.entry(store).or_default();
-                let pool = of_pool.entry(id.pool).or_default();
-                let counts_new = usize::from(group.syncing.is_empty());
-                if *own >= limit.per_store || *pool + counts_new > limit.per_pool {
-                    continue;
-                }
-                *own += 1;
-                *pool += counts_new;
-                group.syncing.push(Syncing {
-                    store,
-                    since: group.epoch,
-                });
+            let setback = coordinator
+                .rests
+                .setbacks
+                .get(&(id, store))
+                .map(|setback| setback.until);
+            let rest = coordinator.rests.stores.get(&store).copied().max(setback);
+            if let Some(until) = rest.filter(|until| *until > coordinator.now) {
+                coordinator.due.wake_at(until);
+                continue;
             }
-            let joined: Vec<StoreId> = group.syncing.iter().map(|member| member.store).collect();
-            if group.syncing.len() > old.syncing.len() {
-                let guards = self.still_there(&joined);
-                moves.push(Move {
-                    id,
-                    group,
-                    guards,
-                    gone: Default::default(),
-                });
+            let own = of_store.entry(store).or_default();
+            let pool = of_pool.entry(id.pool).or_default();
+            let counts_new = usize::from(group.syncing.is_empty());
+            if *own >= limit.per_store || *pool + counts_new > limit.per_pool {
+                continue;
             }
+            *own += 1;
+            *pool += counts_new;
+            group.syncing.push(Syncing {
+                store,
+                since: group.epoch,
+            });
         }
-        moves
+        let joined: Vec<StoreId> = group.syncing.iter().map(|member| member.store).collect();
+        if group.syncing.len() > old.syncing.len() {
+            let guards = coordinator.fleet.still_there(&joined);
+            moves.push(Move {
+                id,
+                group,
+                guards,
+                gone: Default::default(),
+            });
+        }
     }
-
-    /// The liveness records that say that these stores are served, so that a transaction can compare them.
-    fn still_there(&self, stores: &[StoreId]) -> BTreeMap<String, u64> {
-        let nodes = stores.iter().filter_map(|store| self.home(*store));
-        nodes
-            .filter_map(|node| Some((map::live_key(node), *self.life_revisions.get(&node)?)))
-            .collect()
-    }
+    moves
 }
 
 /// Is this member neither in sync nor syncing?

@@ -3,7 +3,8 @@
 //! Every node follows what the cores report (`/amita/condition/NODE/CORE`), so that a coordinator that is elected goes on where the
 //! last one was; the elected one says it. What is so at its start is no news: `amita status` shows it.
 
-use super::{Action, Coordinator, Warning};
+use super::warning::Warning;
+use super::{Action, Out};
 use amita_metadata::KeyValue;
 use amita_types::StoreId;
 use amita_types::condition::{Condition, Fullness, StoreSpace, Thresholds, condition_prefix, thresholds_key};
@@ -16,12 +17,12 @@ pub(super) struct Spaces {
     stores: BTreeMap<StoreId, (StoreSpace, Fullness)>,
 }
 
-impl Coordinator {
+impl Spaces {
     /// Takes a record in if it is one of these.
-    pub(super) fn hear_of_space(&mut self, record: &KeyValue) -> bool {
+    pub(super) fn hear(&mut self, out: &mut Out, settled: bool, record: &KeyValue) -> bool {
         if record.key == thresholds_key() {
-            if let Some(thresholds) = self.parse::<Thresholds>(record) {
-                self.set_thresholds(thresholds);
+            if let Some(thresholds) = out.parse::<Thresholds>(record) {
+                self.set_thresholds(out, settled, thresholds);
             }
             return true;
         }
@@ -35,37 +36,37 @@ impl Coordinator {
             .into_iter()
             .flat_map(|found| found.stores)
         {
-            self.learn_space(space);
+            self.learn(out, settled, space);
         }
         true
     }
 
     /// A record is gone: was it one of these?
-    pub(super) fn space_gone(&mut self, key: &str) -> bool {
+    pub(super) fn gone(&mut self, out: &mut Out, settled: bool, key: &str) -> bool {
         if key == thresholds_key() {
-            self.set_thresholds(Thresholds::default());
+            self.set_thresholds(out, settled, Thresholds::default());
             return true;
         }
         // A core that has nothing to say any more: how its stores were stays known.
         key.starts_with(&condition_prefix())
     }
 
-    fn set_thresholds(&mut self, thresholds: Thresholds) {
-        self.spaces.thresholds = thresholds;
-        let known: Vec<StoreSpace> = self.spaces.stores.values().map(|(space, _)| *space).collect();
+    fn set_thresholds(&mut self, out: &mut Out, settled: bool, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+        let known: Vec<StoreSpace> = self.stores.values().map(|(space, _)| *space).collect();
         for space in known {
-            self.learn_space(space);
+            self.learn(out, settled, space);
         }
     }
 
-    fn learn_space(&mut self, space: StoreSpace) {
-        let thresholds = self.spaces.thresholds;
-        let before = self.spaces.stores.get(&space.store).map(|(_, fullness)| *fullness);
+    fn learn(&mut self, out: &mut Out, settled: bool, space: StoreSpace) {
+        let thresholds = self.thresholds;
+        let before = self.stores.get(&space.store).map(|(_, fullness)| *fullness);
         let percent = space.used_percent();
         let now = thresholds.fullness_after(before.unwrap_or_default(), percent);
-        self.spaces.stores.insert(space.store, (space, now));
-        if self.settled && now != before.unwrap_or_default() {
-            self.actions.push(Action::Warn(Warning::StoreFills {
+        self.stores.insert(space.store, (space, now));
+        if settled && now != before.unwrap_or_default() {
+            out.actions.push(Action::Warn(Warning::StoreFills {
                 store: space.store,
                 percent,
                 fullness: now,

@@ -8,11 +8,10 @@ mod space;
 use super::*;
 use amita_metadata::model::State;
 use amita_metadata::{Compare, LeaseId, Op};
-use amita_types::map::{Live, Pool, PoolKind, Raised, Store, Syncing, Volume, Whole, WholeMember};
+use amita_types::map::{Group, Live, Pool, PoolKind, Raised, Store, Syncing, Volume, Whole, WholeMember};
 use amita_types::message::MAX_MEMBERS;
-use amita_types::{Epoch, GroupIndex};
-use amita_types::{Generation, VolumeId};
-use std::collections::VecDeque;
+use amita_types::{Epoch, Generation, GroupIndex, PoolId, StoreId, VolumeId};
+use std::collections::{BTreeMap, VecDeque};
 
 const SECOND: Duration = Duration::from_secs(1);
 const POOL: PoolId = PoolId(1);

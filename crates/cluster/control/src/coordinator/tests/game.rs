@@ -198,7 +198,7 @@ proptest! {
                 prop_assert_eq!(living, group.in_sync.len(), "{:?} keeps a dead store", group);
             }
         }
-        prop_assert!(scene.machine.pending.is_empty());
+        prop_assert!(scene.machine.calls.pending.is_empty());
 
         scene.served.clear();
         for number in 1..=5 {

@@ -162,7 +162,7 @@ fn a_dead_store_does_not_wait_for_a_slow_one() {
     assert_eq!(scene.calls.len(), 1);
     // The other one dies before the slow one has left: one of them can.
     scene.calls.clear();
-    let pending: Vec<_> = scene.machine.pending.keys().copied().collect();
+    let pending: Vec<_> = scene.machine.calls.pending.keys().copied().collect();
     for call in pending {
         scene.apply(Event::Ended {
             call,

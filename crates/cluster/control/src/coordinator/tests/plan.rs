@@ -215,6 +215,7 @@ fn a_rule_that_cannot_be_met_stands_as_a_warning() {
     assert!(
         scene
             .machine
+            .out
             .standing
             .iter()
             .any(|own| matches!(own, Warning::RuleUnmet { .. })),
@@ -228,6 +229,7 @@ fn a_rule_that_cannot_be_met_stands_as_a_warning() {
     assert!(
         !scene
             .machine
+            .out
             .standing
             .iter()
             .any(|own| matches!(own, Warning::RuleUnmet { .. }))

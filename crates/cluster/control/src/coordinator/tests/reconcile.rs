@@ -167,8 +167,8 @@ fn half_a_takeover_is_not_taken_for_all_of_it() {
     let mut fresh = Coordinator::new(Config::default());
     std::mem::swap(&mut fresh, &mut scene.machine);
     // As a machine that has not yet decided anything about the claim.
-    fresh.pending.clear();
-    for known in fresh.groups.values_mut() {
+    fresh.calls.pending.clear();
+    for known in fresh.groups.all.values_mut() {
         known.pending = None;
     }
     scene.machine = fresh;
