@@ -196,6 +196,8 @@ impl Due {
 struct Out {
     /// What was warned of and still is so.
     standing: BTreeSet<Warning>,
+    /// What owners of volumes have done to groups, to be told at this moment.
+    by_owners: Option<(Moment, batch::Change)>,
     actions: Vec<Action>,
 }
 
@@ -282,13 +284,13 @@ impl Coordinator {
             }
             Event::Elected { revision } => {
                 self.elected = Some(revision);
-                self.groups.others = None;
+                self.out.by_owners = None;
                 plan::soon(self);
             }
             Event::Deposed => {
                 self.elected = None;
                 self.plan.desired.clear();
-                self.groups.others = None;
+                self.out.by_owners = None;
                 self.out.standing.clear();
             }
             Event::Ended { call, result } => batch::ended(self, call, result),

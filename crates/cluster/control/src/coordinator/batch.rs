@@ -357,7 +357,7 @@ pub(super) fn ended(coordinator: &mut Coordinator, call: CallNumber, result: Res
 
 fn moved(coordinator: &mut Coordinator, batch: Batch, revision: u64) {
     let mut change = Change::default();
-    let others = std::mem::take(&mut coordinator.groups.others);
+    let others = std::mem::take(&mut coordinator.out.by_owners);
     for (id, group) in batch.moves {
         if let Some(known) = coordinator.groups.all.get(&id) {
             change.add(&known.group, &group);
@@ -365,7 +365,7 @@ fn moved(coordinator: &mut Coordinator, batch: Batch, revision: u64) {
         learn::learn_group(coordinator, id, group, revision);
     }
     // That was our own doing.
-    coordinator.groups.others = others;
+    coordinator.out.by_owners = others;
     let (nodes, stores) = batch.gone;
     for warning in change.warnings(nodes, stores) {
         coordinator.out.actions.push(Action::Warn(warning));

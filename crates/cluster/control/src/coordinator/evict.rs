@@ -1,21 +1,13 @@
 //! Which groups have members that are gone.
 
 use super::batch::{Cause, Move};
+use super::fleet::Home;
 use super::groups::Pools;
 use super::warning::Warning;
 use super::{Coordinator, Out, batch, health};
 use amita_types::map::{self, Group};
 use amita_types::{NodeId, PoolId, StoreId};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Where a store that may be evicted is missed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
-    /// Its node is dead.
-    Dead(NodeId),
-    /// Its node lives and does not serve it.
-    Unserved(NodeId),
-}
 
 /// Takes the members that are gone out of the in-sync and syncing sets.
 pub(super) fn run(coordinator: &mut Coordinator) {
@@ -83,7 +75,7 @@ pub(super) fn run(coordinator: &mut Coordinator) {
                 }
                 Home::Unserved(node) => {
                     reported.1.insert(store);
-                    (node, coordinator.fleet.revisions[&node])
+                    (node, coordinator.fleet.life_revisions[&node])
                 }
             };
             guards.insert(map::live_key(node), revision);

@@ -1,6 +1,5 @@
 //! Which nodes and stores there are, and which of them live and serve.
 
-use super::evict::Home;
 use super::groups::KnownPool;
 use super::{Config, Moment};
 use amita_types::map::{self, Group, Node, Store};
@@ -25,6 +24,15 @@ pub(super) enum Life {
     Unseen(Moment),
 }
 
+/// Where a store that may be evicted is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Its node is dead.
+    Dead(NodeId),
+    /// Its node lives and does not serve it.
+    Unserved(NodeId),
+}
+
 /// The nodes and stores of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
@@ -33,9 +41,9 @@ pub(super) struct Fleet {
     pub hosts: BTreeMap<String, Node>,
     pub lives: BTreeMap<NodeId, Life>,
     /// The newest revision at which each node's key was seen to change.
-    pub revisions: BTreeMap<NodeId, u64>,
+    pub life_revisions: BTreeMap<NodeId, u64>,
     /// Stores that their living nodes serve.
-    pub serving: BTreeSet<StoreId>,
+    serving: BTreeSet<StoreId>,
     /// Stores that their living nodes do not serve: they may be evicted from this moment on.
     pub unserved: BTreeMap<StoreId, Moment>,
 }
@@ -98,13 +106,60 @@ impl Fleet {
     pub(super) fn still_there(&self, stores: &[StoreId]) -> BTreeMap<String, u64> {
         let nodes = stores.iter().filter_map(|store| self.home(*store));
         nodes
-            .filter_map(|node| Some((map::live_key(node), *self.revisions.get(&node)?)))
+            .filter_map(|node| Some((map::live_key(node), *self.life_revisions.get(&node)?)))
             .collect()
+    }
+
+    /// Which of the stores of a living node does it serve? One that it does not is given a moment: longer where it may
+    /// be mounting. Those that it has begun to serve.
+    pub(super) fn look_at_service(&mut self, now: Moment, config: &Config, node: NodeId) -> Vec<StoreId> {
+        let Some(Life::Alive { stopped: false, .. }) = self.lives.get(&node) else {
+            return Vec::new();
+        };
+        let own = self.stores.iter().filter(|(_, store)| store.node == node);
+        let own: Vec<StoreId> = own.map(|(store, _)| *store).collect();
+        let mut begun = Vec::new();
+        for store in own {
+            if self.is_serving(store) {
+                self.unserved.remove(&store);
+                if self.serving.insert(store) {
+                    begun.push(store);
+                }
+            } else {
+                let patience = if self.serving.remove(&store) {
+                    config.patience
+                } else {
+                    config.start_patience
+                };
+                self.unserved.entry(store).or_insert(now.plus(patience));
+            }
+        }
+        begun
+    }
+
+    /// A node's process is gone, or another one has taken its place.
+    pub(super) fn serves_nothing(&mut self, node: NodeId) {
+        let stores = &self.stores;
+        self.serving
+            .retain(|store| stores.get(store).is_none_or(|store| store.node != node));
+    }
+
+    /// The stores of a node that is gone are missed as its, and not one by one.
+    pub(super) fn is_asked_for_nothing(&mut self, node: NodeId) {
+        let stores = &self.stores;
+        self.unserved
+            .retain(|store, _| stores.get(store).is_none_or(|store| store.node != node));
+    }
+
+    pub(super) fn forget(&mut self, store: StoreId) {
+        self.stores.remove(&store);
+        self.unserved.remove(&store);
+        self.serving.remove(&store);
     }
 
     /// Is this change of a node's key newer than what is known? Replies and the watch overtake each other.
     pub(super) fn newer_life(&mut self, node: NodeId, revision: u64) -> bool {
-        let known = self.revisions.entry(node).or_default();
+        let known = self.life_revisions.entry(node).or_default();
         let newer = revision > *known;
         *known = revision.max(*known);
         newer

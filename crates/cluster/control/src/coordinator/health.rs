@@ -10,11 +10,10 @@
 //! and whoever measures it finds out whether it is well. If not, it is condemned again, for twice as long. All of this is
 //! known to the coordinator alone: when another one is elected, rests end and the count of the hour begins anew.
 
-use super::evict::Home;
-use super::fleet::{Fleet, Life};
+use super::fleet::{Fleet, Home, Life};
 use super::groups::KnownPool;
 use super::warning::Warning;
-use super::{Action, Coordinator, Moment};
+use super::{Action, Config, Coordinator, Due, Moment, Out};
 use amita_metadata::KeyValue;
 use amita_types::map::{Group, PREFIX};
 use amita_types::recovery::{HealthReport, Recovery, SlowPolicy, SlowStores, StoreHealth, recovery_key};
@@ -40,7 +39,7 @@ struct Report {
 
 /// A store that was found slow.
 #[derive(Clone, Copy, Debug)]
-struct Sentence {
+struct Condemned {
     /// It rests until then.
     until: Moment,
     /// How often it was condemned.
@@ -53,7 +52,7 @@ pub(super) struct Health {
     settings: SlowStores,
     /// By the end of their keys.
     reports: BTreeMap<String, Report>,
-    sentences: BTreeMap<StoreId, Sentence>,
+    condemned: BTreeMap<StoreId, Condemned>,
     /// When stores were condemned, in the last hour.
     recent: VecDeque<Moment>,
 }
@@ -106,49 +105,62 @@ impl Health {
 
     /// Is the store to leave, or to stay away?
     pub(super) fn is_condemned(&self, now: Moment, store: StoreId) -> bool {
-        self.sentences.get(&store).is_some_and(|sentence| sentence.until > now)
+        self.condemned
+            .get(&store)
+            .is_some_and(|condemned| condemned.until > now)
+    }
+
+    /// Takes a record in if it is one of these.
+    pub(super) fn hear(&mut self, out: &mut Out, due: &mut Due, now: Moment, record: &KeyValue) -> bool {
+        if record.key == recovery_key() {
+            if let Some(settings) = out.parse::<Recovery>(record) {
+                self.settings = settings.slow_stores;
+                due.dirty = true;
+            }
+            return true;
+        }
+        let Some((name, node)) = reporter(&record.key) else {
+            return false;
+        };
+        if let Some(report) = out.parse::<HealthReport>(record) {
+            due.dirty |= report.stores.iter().any(|found| found.slow);
+            let report = Report {
+                node,
+                heard: now,
+                stores: report.stores,
+            };
+            self.reports.insert(name.to_owned(), report);
+        }
+        true
+    }
+
+    /// A record is gone: was it one of these?
+    pub(super) fn gone(&mut self, config: &Config, key: &str) -> bool {
+        if key == recovery_key() {
+            self.settings = config.slow_stores;
+            return true;
+        }
+        let Some((name, _)) = reporter(key) else { return false };
+        self.reports.remove(name);
+        true
+    }
+
+    /// It is to leave, and rests for longer each time.
+    fn condemn(&mut self, now: Moment, store: StoreId) {
+        let count = self.condemned.get(&store).map_or(0, |before| before.count);
+        let rest = Duration::from_secs(u64::from(self.settings.rest_s));
+        let rest = rest.saturating_mul(1 << count.min(16)).min(LONGEST_REST);
+        let until = now.plus(rest);
+        let count = count + 1;
+        self.condemned.insert(store, Condemned { until, count });
+        self.recent.push_back(now);
     }
 
     /// When the next rest ends.
     pub(super) fn due(&self, now: Moment) -> Option<Moment> {
-        let ends = self.sentences.values().map(|sentence| sentence.until);
+        let ends = self.condemned.values().map(|condemned| condemned.until);
         ends.filter(|until| *until > now).min()
     }
-}
-
-/// Takes a record in if it is one of these.
-pub(super) fn hear(coordinator: &mut Coordinator, record: &KeyValue) -> bool {
-    if record.key == recovery_key() {
-        if let Some(settings) = coordinator.out.parse::<Recovery>(record) {
-            coordinator.health.settings = settings.slow_stores;
-            coordinator.due.dirty = true;
-        }
-        return true;
-    }
-    let Some((name, node)) = reporter(&record.key) else {
-        return false;
-    };
-    if let Some(report) = coordinator.out.parse::<HealthReport>(record) {
-        coordinator.due.dirty |= report.stores.iter().any(|found| found.slow);
-        let report = Report {
-            node,
-            heard: coordinator.now,
-            stores: report.stores,
-        };
-        coordinator.health.reports.insert(name.to_owned(), report);
-    }
-    true
-}
-
-/// A record is gone: was it one of these?
-pub(super) fn gone(coordinator: &mut Coordinator, key: &str) -> bool {
-    if key == recovery_key() {
-        coordinator.health.settings = coordinator.config.slow_stores;
-        return true;
-    }
-    let Some((name, _)) = reporter(key) else { return false };
-    coordinator.health.reports.remove(name);
-    true
 }
 
 /// Condemns who is to be condemned.
@@ -159,8 +171,8 @@ pub(super) fn judge(coordinator: &mut Coordinator) {
     }
     coordinator
         .health
-        .sentences
-        .retain(|_, sentence| sentence.until.plus(CLEAN_AFTER) > now);
+        .condemned
+        .retain(|_, condemned| condemned.until.plus(CLEAN_AFTER) > now);
     let settings = coordinator.health.settings;
     let mut told = BTreeSet::new();
     for (store, votes) in coordinator.health.votes(&coordinator.fleet, coordinator.now) {
@@ -198,9 +210,9 @@ fn why_not(coordinator: &Coordinator, store: StoreId) -> Option<String> {
     let now = coordinator.now;
     let other = coordinator
         .health
-        .sentences
+        .condemned
         .iter()
-        .find(|(_, sentence)| sentence.until > now);
+        .find(|(_, condemned)| condemned.until > now);
     if let Some((other, _)) = other {
         return Some(format!(
             "store {other} was evicted for the same, and one at a time is the limit"
@@ -230,17 +242,7 @@ fn condemn(coordinator: &mut Coordinator, store: StoreId, votes: &Votes) {
     if !coordinator.groups.is_anywhere(store) {
         return;
     }
-    let count = coordinator
-        .health
-        .sentences
-        .get(&store)
-        .map_or(0, |sentence| sentence.count);
-    let rest = Duration::from_secs(u64::from(coordinator.health.settings.rest_s));
-    let rest = rest.saturating_mul(1 << count.min(16)).min(LONGEST_REST);
-    let until = coordinator.now.plus(rest);
-    let count = count + 1;
-    coordinator.health.sentences.insert(store, Sentence { until, count });
-    coordinator.health.recent.push_back(coordinator.now);
+    coordinator.health.condemn(coordinator.now, store);
     coordinator.out.actions.push(Action::Warn(votes.warning(store, None)));
     coordinator.due.dirty = true;
 }

@@ -1,10 +1,10 @@
-//! What the coordinator knows, and how records change it.
+//! How records change what the coordinator knows.
 
 use super::batch::Change;
 use super::fleet::Life;
-use super::groups::{KnownGroup, KnownPool};
+use super::groups::KnownPool;
 use super::warning::Warning;
-use super::{Action, Coordinator, health, plan};
+use super::{Action, Coordinator, plan};
 use amita_metadata::KeyValue;
 use amita_types::map::{self, Group, Live, Node, Pool, PoolKind, Store, StoreDuty, Volume, Whole};
 use amita_types::{GroupId, NodeId, PoolId, StoreId, VolumeId};
@@ -14,7 +14,9 @@ use std::time::Duration;
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
-    if health::hear(coordinator, record)
+    if coordinator
+        .health
+        .hear(&mut coordinator.out, &mut coordinator.due, coordinator.now, record)
         || coordinator
             .spaces
             .hear(&mut coordinator.out, coordinator.heard.settled, record)
@@ -142,11 +144,7 @@ fn node_lives(coordinator: &mut Coordinator, node: NodeId, record: &KeyValue) {
     };
     // A process that was started anew mounts its stores: that takes longer than a moment.
     if matches!(coordinator.fleet.lives.get(&node), Some(Life::Alive { session: old, .. }) if *old != session) {
-        let stores = &coordinator.fleet.stores;
-        coordinator
-            .fleet
-            .serving
-            .retain(|store| stores.get(store).is_none_or(|store| store.node != node));
+        coordinator.fleet.serves_nothing(node);
     }
     if matches!(coordinator.fleet.lives.insert(node, life), Some(Life::Gone(_))) {
         coordinator.out.actions.push(Action::Warn(Warning::NodeBack { node }));
@@ -154,38 +152,15 @@ fn node_lives(coordinator: &mut Coordinator, node: NodeId, record: &KeyValue) {
     look_at_service(coordinator, node);
 }
 
-/// Which of the stores of a living node does it serve? One that it does not is given a moment: longer where it may
-/// be mounting.
+/// Its stores that have begun to be served are brought up to date, after a rest.
 fn look_at_service(coordinator: &mut Coordinator, node: NodeId) {
-    let Some(Life::Alive { stopped: false, .. }) = coordinator.fleet.lives.get(&node) else {
-        return;
-    };
-    let own: Vec<StoreId> = coordinator
+    let begun = coordinator
         .fleet
-        .stores
-        .iter()
-        .filter(|(_, store)| store.node == node)
-        .map(|(store, _)| *store)
-        .collect();
-    for store in own {
-        if coordinator.fleet.is_serving(store) {
-            coordinator.fleet.unserved.remove(&store);
-            if coordinator.fleet.serving.insert(store) {
-                plan::soon(coordinator);
-                coordinator
-                    .rests
-                    .stores
-                    .insert(store, coordinator.now.plus(coordinator.config.rejoin_pause));
-            }
-        } else {
-            let patience = if coordinator.fleet.serving.remove(&store) {
-                coordinator.config.patience
-            } else {
-                coordinator.config.start_patience
-            };
-            let until = coordinator.now.plus(patience);
-            coordinator.fleet.unserved.entry(store).or_insert(until);
-        }
+        .look_at_service(coordinator.now, &coordinator.config, node);
+    let until = coordinator.now.plus(coordinator.config.rejoin_pause);
+    for store in begun {
+        plan::soon(coordinator);
+        coordinator.rests.stores.insert(store, until);
     }
 }
 
@@ -214,46 +189,24 @@ pub(super) fn learn_group(coordinator: &mut Coordinator, id: GroupId, group: Gro
             .note_setbacks(&coordinator.config, coordinator.now, id, old, &group);
         let at = coordinator.now.plus(REPORT_PAUSE);
         coordinator
-            .groups
-            .others
+            .out
+            .by_owners
             .get_or_insert_with(|| (at, Change::default()))
             .1
             .add(old, &group);
     }
-    let settled = group.syncing.is_empty()
-        && group.in_sync.len() == group.members.len()
-        && group.members.iter().all(|store| group.in_sync.contains(store));
-    if settled {
-        coordinator.groups.open.remove(&id);
-    } else {
-        coordinator.groups.open.insert(id);
-    }
-    coordinator.groups.count_named(old_group.as_ref(), Some(&group));
-    match coordinator.groups.all.get_mut(&id) {
-        Some(known) => {
-            known.group = group;
-            known.mod_revision = mod_revision;
-        }
-        None => {
-            let known = KnownGroup {
-                group,
-                mod_revision,
-                pending: None,
-            };
-            coordinator.groups.all.insert(id, known);
-        }
-    }
+    coordinator.groups.put(id, group, mod_revision);
 }
 
 /// Says what volumes' owners have done to groups, a moment's doings at once.
 pub(super) fn report_others(coordinator: &mut Coordinator) {
-    match coordinator.groups.others.take_if(|(at, _)| *at <= coordinator.now) {
+    match coordinator.out.by_owners.take_if(|(at, _)| *at <= coordinator.now) {
         Some((_, change)) => {
             let warnings = change.of_owners();
             coordinator.out.actions.extend(warnings.into_iter().map(Action::Warn));
         }
         None => {
-            if let Some((at, _)) = &coordinator.groups.others {
+            if let Some((at, _)) = &coordinator.out.by_owners {
                 coordinator.due.wake_at(*at);
             }
         }
@@ -261,16 +214,12 @@ pub(super) fn report_others(coordinator: &mut Coordinator) {
 }
 
 pub(super) fn forget(coordinator: &mut Coordinator, id: GroupId) {
-    let old = coordinator.groups.all.remove(&id);
-    coordinator
-        .groups
-        .count_named(old.as_ref().map(|known| &known.group), None);
-    coordinator.groups.open.remove(&id);
+    coordinator.groups.remove(id);
     coordinator.plan.desired.remove(&id);
 }
 
 pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
-    if health::gone(coordinator, key)
+    if coordinator.health.gone(&coordinator.config, key)
         || coordinator
             .spaces
             .gone(&mut coordinator.out, coordinator.heard.settled, key)
@@ -300,19 +249,15 @@ pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
             ) {
                 coordinator.out.actions.push(Action::Warn(Warning::NodeGone { node }));
             }
-            let stores = &coordinator.fleet.stores;
-            let elsewhere = |store: &StoreId| stores.get(store).is_none_or(|store| store.node != node);
-            coordinator.fleet.unserved.retain(|store, _| elsewhere(store));
-            coordinator.fleet.serving.retain(elsewhere);
+            coordinator.fleet.serves_nothing(node);
+            coordinator.fleet.is_asked_for_nothing(node);
             plan::soon(coordinator);
         }
         Some(Kind::Store) => {
             let id = key.rsplit('/').next().and_then(|text| text.parse::<StoreId>().ok());
             if let Some(id) = id {
-                coordinator.fleet.stores.remove(&id);
+                coordinator.fleet.forget(id);
                 plan::soon(coordinator);
-                coordinator.fleet.unserved.remove(&id);
-                coordinator.fleet.serving.remove(&id);
                 coordinator.rests.stores.remove(&id);
             }
         }

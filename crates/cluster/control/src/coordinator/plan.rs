@@ -208,7 +208,7 @@ fn direct(coordinator: &mut Coordinator) {
 /// A store that drains and that no group names any more can be taken out.
 fn say_drained(fleet: &Fleet, groups: &Groups, out: &mut Out) {
     let draining = fleet.stores.values().filter(|store| store.duty == StoreDuty::Draining);
-    let is_empty = |store: &StoreId| groups.named.get(store).is_none_or(|count| *count == 0);
+    let is_empty = |store: &StoreId| !groups.names(*store);
     let empty: BTreeSet<StoreId> = draining.map(|store| store.id).filter(is_empty).collect();
     out.standing
         .retain(|warning| !matches!(warning, Warning::Drained { store } if !empty.contains(store)));

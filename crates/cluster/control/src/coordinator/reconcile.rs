@@ -87,7 +87,7 @@ pub(super) fn run(coordinator: &mut Coordinator) {
     let mut changes = Vec::new();
     let mut wanting: Vec<(Need, GroupId)> = Vec::new();
     let mut claims = BTreeMap::new();
-    for &id in &coordinator.groups.open {
+    for id in coordinator.groups.open() {
         let (Some(known), Some(pool)) = (coordinator.groups.all.get(&id), coordinator.pools.all.get(&id.pool)) else {
             continue;
         };
@@ -171,7 +171,7 @@ fn join(coordinator: &mut Coordinator, wanting: &[(Need, GroupId)]) -> Vec<Move>
         return Vec::new();
     }
     let (mut of_store, mut of_pool): (BTreeMap<StoreId, usize>, BTreeMap<PoolId, usize>) = Default::default();
-    for &id in &coordinator.groups.open {
+    for id in coordinator.groups.open() {
         let Some(group) = coordinator.calls.as_wanted(&coordinator.groups, id) else {
             continue;
         };
