@@ -173,7 +173,7 @@ impl Logs {
             lid::FIRMWARE => health::firmware(),
             lid::CHANGED_NAMESPACES => self.changed_page(),
             lid::EFFECTS => effects::commands(request.csi)?,
-            lid::ANA => self.ana_page(scope, request.specific & 1 == 1),
+            lid::ANA => ana::page(scope, &self.groups, request.specific & 1 == 1),
             lid::FEATURES => effects::features(),
             // No command of the management interface is carried out.
             lid::MANAGEMENT => Page::new(effects::EFFECTS_BYTES),
