@@ -23,10 +23,7 @@ use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, 
 use amita_types::map::{ScrubReport, WholeMember};
 use amita_types::{Generation, NodeId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
-/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from it.
-const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
 /// Openers that run at one time; more wait for nothing and are refused.
 const MAX_OPENERS: usize = 1024;
 /// The numbers in the ids of calls that are not an opener's.
@@ -134,34 +131,70 @@ enum State {
     },
 }
 
+/// The openers that run.
+#[derive(Default)]
+struct Openers {
+    /// By their numbers, with the names of their volumes.
+    running: BTreeMap<u32, (String, Opener)>,
+    next: u32,
+}
+
+impl Openers {
+    fn is_full(&self) -> bool {
+        self.running.len() >= MAX_OPENERS
+    }
+
+    fn get_mut(&mut self, number: u32) -> Option<&mut Opener> {
+        self.running.get_mut(&number).map(|(_, opener)| opener)
+    }
+
+    /// A number that the next opener is to have.
+    fn take_number(&mut self) -> u32 {
+        let number = self.next;
+        self.next = (self.next + 1) % CLOSINGS;
+        number
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.running.values().filter_map(|(_, opener)| opener.deadline()).min()
+    }
+
+    /// Those that are to be told that time has passed.
+    fn due(&self, now: Time) -> Vec<u32> {
+        self.running
+            .iter()
+            .filter(|(_, (_, opener))| opener.deadline().is_some_and(|at| at <= now))
+            .map(|(number, _)| *number)
+            .collect()
+    }
+}
+
+/// What is done for open volumes in the background, and volumes that are opened for that.
+struct Upkeep {
+    claims: Claims,
+    scrubs: Scrubs,
+    /// A look at a volume's copies may have to begin.
+    look: bool,
+    orphans: OrphanedVolumes,
+}
+
 /// The directory.
 pub struct Directory {
     node: NodeId,
     cores: usize,
     config: OpenerConfig,
     volumes: BTreeMap<String, State>,
-    openers: BTreeMap<u32, (String, Opener)>,
-    next_opener: u32,
-    claims: Claims,
-    scrubs: Scrubs,
-    /// A look at a volume's copies may have to begin.
-    look: bool,
-    orphans: OrphanedVolumes,
-    /// Volumes that were handed over a moment ago: their new owner is on its way.
-    handed_over: BTreeMap<VolumeId, Time>,
+    openers: Openers,
+    upkeep: Upkeep,
+    moves: moves::Moves,
+    closings: closings::Closings,
+    /// Calls to the metadata, counted.
+    calls: u64,
     /// Volumes were opened or given up since this was last asked.
     changed: bool,
-    /// Volumes that the operator wants here, and when they are tried again.
-    wanted: BTreeMap<VolumeId, Time>,
-    closings: closings::Closings,
-    calls: u64,
-    /// Attempts to hand a volume over, counted.
-    attempts: u64,
     /// Volumes that could not be opened for a host, and why.
     unopened: Vec<(String, String)>,
     effects: VecDeque<Effect>,
-    /// When volumes were taken from this gateway.
-    taken: BTreeMap<VolumeId, Time>,
     /// Rules that are switched off to show that the simulator notices.
     pub faults: Faults,
 }
@@ -180,28 +213,26 @@ impl Directory {
             cores,
             config,
             volumes: BTreeMap::new(),
-            openers: BTreeMap::new(),
-            next_opener: 0,
-            claims: Claims::new(cores, token::id_base(0, DIRECTORY) | u64::from(CLAIMS) << 20),
-            scrubs: Scrubs::new(cores, token::id_base(0, DIRECTORY) | u64::from(SCRUBS) << 20),
-            look: false,
-            orphans: OrphanedVolumes::default(),
-            handed_over: BTreeMap::new(),
-            changed: false,
-            wanted: BTreeMap::new(),
+            openers: Openers::default(),
+            upkeep: Upkeep {
+                claims: Claims::new(cores, token::id_base(0, DIRECTORY) | u64::from(CLAIMS) << 20),
+                scrubs: Scrubs::new(cores, token::id_base(0, DIRECTORY) | u64::from(SCRUBS) << 20),
+                look: false,
+                orphans: OrphanedVolumes::default(),
+            },
+            moves: moves::Moves::default(),
             closings: closings::Closings::default(),
             calls: 0,
-            attempts: 0,
+            changed: false,
             unopened: Vec::new(),
             effects: VecDeque::new(),
-            taken: BTreeMap::new(),
             faults: Faults::NONE,
         }
     }
 
     /// A front end asks for a volume by name.
     pub fn open(&mut self, now: Time, origin: Origin, name: &str) {
-        let full = self.openers.len() >= MAX_OPENERS;
+        let full = self.openers.is_full();
         match self.volumes.get_mut(name) {
             Some(State::Open { info, users, .. }) => {
                 *users += 1;
@@ -262,7 +293,7 @@ impl Directory {
         }
         // Its new owner is on its way; once the record names it, it is an owner like any other, and may die like one.
         let is_on_its_way = record.owner.is_none_or(|owner| owner == self.node);
-        if is_on_its_way && self.handed_over.get(&volume).is_some_and(|until| now < *until) {
+        if is_on_its_way && self.moves.was_handed_over(now, volume) {
             return Some(Sought::Later);
         }
         if let Some(owner) = record.owner
@@ -270,12 +301,14 @@ impl Directory {
             && view.lives(owner)
             && match lost.iter().find(|(node, _)| *node == owner) {
                 None => true,
-                Some((_, refused)) => !refused && self.was_taken(now, volume),
+                Some((_, refused)) => {
+                    !refused && self.moves.was_taken(now, volume) && !self.faults.has(Fault::DeposeAlone)
+                }
             }
         {
             return Some(Sought::There(owner));
         }
-        if self.openers.len() >= MAX_OPENERS {
+        if self.openers.is_full() {
             return Some(Sought::Later);
         }
         let waiting = Waiting {
@@ -288,16 +321,9 @@ impl Directory {
         None
     }
 
-    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
-    fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
-        let taken = self.taken.get(&volume).filter(|_| !self.faults.has(Fault::DeposeAlone));
-        taken.is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
-    }
-
     /// Runs an opener.
     fn begin(&mut self, now: Time, name: &str, waiting: Waiting, consent: Consent) {
-        let number = self.next_opener;
-        self.next_opener = (self.next_opener + 1) % CLOSINGS;
+        let number = self.openers.take_number();
         // The opener's number is part of its ids, between the directory's mark and its own count.
         let base = token::id_base(0, DIRECTORY) | u64::from(number) << 20;
         let mut config = self.config.clone();
@@ -305,26 +331,26 @@ impl Directory {
         config.volume = name.to_owned();
         config.consent = consent;
         let opener = Opener::new(config, base, now);
-        self.openers.insert(number, (name.to_owned(), opener));
+        self.openers.running.insert(number, (name.to_owned(), opener));
         self.volumes.insert(name.to_owned(), State::Opening { waiting });
         self.drain(number);
     }
 
     /// Something has changed that may call for opening volumes that nobody uses.
     pub fn stir(&mut self, now: Time) {
-        self.orphans.stir(now);
-        self.look = true;
+        self.upkeep.orphans.stir(now);
+        self.upkeep.look = true;
     }
 
     /// A core's sequencer says that a syncing store holds everything of its chunks in a group.
     pub fn whole(&mut self, volume: VolumeId, generation: Generation, core: usize, member: WholeMember) {
         let WholeMember { group, store, since } = member;
-        self.claims.said(volume, generation, core, (group, store, since));
+        self.upkeep.claims.said(volume, generation, core, (group, store, since));
     }
 
     /// A core's sequencer has looked at all copies of its chunks.
     pub fn scrubbed(&mut self, volume: VolumeId, generation: Generation, core: usize, report: ScrubReport) {
-        self.scrubs.ended(volume, generation, core, report);
+        self.upkeep.scrubs.ended(volume, generation, core, report);
     }
 
     /// A user less.
@@ -340,11 +366,11 @@ impl Directory {
 
     /// The end of a metadata call of an opener.
     pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
-        if self.claims.ended(now, call, &result) || self.scrubs.answered(call, &result) {
+        if self.upkeep.claims.ended(now, call, &result) || self.upkeep.scrubs.answered(call, &result) {
             return;
         }
         let number = (call.0 >> 20) as u32 & 0xf_ffff;
-        if let Some((_, opener)) = self.openers.get_mut(&number) {
+        if let Some(opener) = self.openers.get_mut(number) {
             opener.meta(now, call, result);
             self.drain(number);
         }
@@ -353,7 +379,7 @@ impl Directory {
     /// The owner of a volume answered.
     pub fn released(&mut self, tag: u64, outcome: ReleaseOutcome) {
         let number = tag as u32;
-        if let Some((_, opener)) = self.openers.get_mut(&number) {
+        if let Some(opener) = self.openers.get_mut(number) {
             opener.owner(match outcome {
                 ReleaseOutcome::Released => OwnerReply::Released,
                 ReleaseOutcome::NotOwner => OwnerReply::NotOwner,
@@ -366,7 +392,7 @@ impl Directory {
     /// The owner of a volume cannot be asked.
     pub fn unreachable(&mut self, tag: u64) {
         let number = tag as u32;
-        if let Some((_, opener)) = self.openers.get_mut(&number) {
+        if let Some(opener) = self.openers.get_mut(number) {
             opener.owner(OwnerReply::Unreachable);
             self.drain(number);
         }
@@ -433,7 +459,7 @@ impl Directory {
                 result: Ok(info.clone()),
             });
         }
-        self.look = true;
+        self.upkeep.look = true;
         self.changed = true;
         *state = State::Open {
             info,
@@ -444,7 +470,7 @@ impl Directory {
 
     /// A sequencer has found that the volume is no longer ours.
     pub fn lost(&mut self, now: Time, volume: VolumeId, generation: Generation) {
-        self.claims.lost(volume, generation);
+        self.upkeep.claims.lost(volume, generation);
         let name = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info, generation: ours, ..
@@ -458,8 +484,7 @@ impl Directory {
             _ => None,
         });
         let Some(name) = name else { return };
-        self.taken.retain(|_, at| now < at.plus(TAKEN_PATIENCE));
-        self.taken.insert(volume, now);
+        self.moves.note_taken(now, volume);
         let removed = self.volumes.remove(&name);
         if let Some(State::Leaving { asker, .. }) = removed {
             return self.reply(asker, ReleaseOutcome::NotOwner);
@@ -483,39 +508,34 @@ impl Directory {
     pub fn tick(&mut self, now: Time, view: &View) {
         let volumes = &self.volumes;
         for name in self
+            .upkeep
             .orphans
             .look(now, self.node, view, |name| volumes.contains_key(name))
         {
-            if self.openers.len() < MAX_OPENERS {
+            if !self.openers.is_full() {
                 self.begin(now, &name, Waiting::default(), Consent::Asked);
             }
         }
         self.end_late_leaves(now);
         self.carry_out_moves(now, view);
         self.carry_out_closings(now, view);
-        let looks = std::mem::take(&mut self.look);
+        let looks = std::mem::take(&mut self.upkeep.look);
         for state in self.volumes.values().take_while(|_| looks) {
             if let State::Open { info, generation, .. } = state
-                && self.scrubs.begin(view, info.id, *generation)
+                && self.upkeep.scrubs.begin(view, info.id, *generation)
             {
                 let (volume, generation) = (info.id, *generation);
                 self.effects.push_back(Effect::Scrub { volume, generation });
             }
         }
-        for (call, request) in self.scrubs.calls(now, view) {
+        for (call, request) in self.upkeep.scrubs.calls(now, view) {
             self.effects.push_back(Effect::Call { call, request });
         }
-        for (call, request) in self.claims.calls(now, view) {
+        for (call, request) in self.upkeep.claims.calls(now, view) {
             self.effects.push_back(Effect::Call { call, request });
         }
-        let due: Vec<u32> = self
-            .openers
-            .iter()
-            .filter(|(_, (_, opener))| opener.deadline().is_some_and(|at| at <= now))
-            .map(|(number, _)| *number)
-            .collect();
-        for number in due {
-            if let Some((_, opener)) = self.openers.get_mut(&number) {
+        for number in self.openers.due(now) {
+            if let Some(opener) = self.openers.get_mut(number) {
                 opener.tick(now);
                 self.drain(number);
             }
@@ -525,10 +545,9 @@ impl Directory {
     /// When [`Directory::tick`] is next wanted.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let openers = self.openers.values().filter_map(|(_, opener)| opener.deadline()).min();
         [
-            openers,
-            self.wanted.values().min().copied(),
+            self.openers.deadline(),
+            self.moves.deadline(),
             self.closings.deadline(),
             self.volumes
                 .values()
@@ -537,9 +556,9 @@ impl Directory {
                     _ => None,
                 })
                 .min(),
-            self.orphans.deadline(),
-            self.scrubs.deadline(),
-            self.claims.deadline(),
+            self.upkeep.orphans.deadline(),
+            self.upkeep.scrubs.deadline(),
+            self.upkeep.claims.deadline(),
         ]
         .into_iter()
         .flatten()
@@ -558,7 +577,7 @@ impl Directory {
 
     /// What an opener has others do; and its end.
     fn drain(&mut self, number: u32) {
-        let Some((name, opener)) = self.openers.get_mut(&number) else {
+        let Some((name, opener)) = self.openers.running.get_mut(&number) else {
             return;
         };
         let mut end = None;
@@ -584,7 +603,7 @@ impl Directory {
         }
         let Some(result) = end else { return };
         let name = name.clone();
-        self.openers.remove(&number);
+        self.openers.running.remove(&number);
         let Some(State::Opening { waiting }) = self.volumes.remove(&name) else {
             return;
         };
@@ -604,7 +623,7 @@ impl Directory {
     /// A volume is ours: each core makes a sequencer for it.
     fn on_opened(&mut self, name: String, opened: Opened, waiting: Waiting) {
         let opened = Box::new(opened);
-        self.claims.opened(&opened);
+        self.upkeep.claims.opened(&opened);
         self.effects.push_back(Effect::MakeShards { opened: opened.clone() });
         let missing = self.cores;
         let making = State::Making {

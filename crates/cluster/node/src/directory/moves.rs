@@ -1,7 +1,7 @@
 //! How a volume goes from one living gateway to another: because another asks and nobody uses it here, or because the
 //! operator wishes it elsewhere.
 
-use super::{Asker, Directory, Effect, MAX_OPENERS, MOVES, State, Waiting};
+use super::{Asker, Directory, Effect, MOVES, State, Waiting};
 use crate::faults::Fault;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -12,6 +12,7 @@ use amita_reactor::driver::Time;
 use amita_sequencer::{CallId, Consent};
 use amita_types::map;
 use amita_types::{Generation, VolumeId};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long what is under way may take to end, of a volume that is to be handed over.
@@ -20,8 +21,50 @@ pub(super) const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
 const RELEASE_PATIENCE: Duration = Duration::from_millis(200);
 /// For how long a volume that was handed over is not opened here again, unless its new owner has been heard of.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
+/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from it.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between attempts to carry out a wish.
 const MOVE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Volumes on their way to another gateway, or from one.
+#[derive(Default)]
+pub(super) struct Moves {
+    /// Volumes that were handed over a moment ago: their new owner is on its way.
+    handed_over: BTreeMap<VolumeId, Time>,
+    /// Volumes that the operator wants here, and when they are tried again.
+    wanted: BTreeMap<VolumeId, Time>,
+    /// Attempts to hand a volume over, counted.
+    attempts: u64,
+    /// When volumes were taken from this gateway.
+    taken: BTreeMap<VolumeId, Time>,
+}
+
+impl Moves {
+    /// When a wish is to be tried again.
+    pub fn deadline(&self) -> Option<Time> {
+        self.wanted.values().min().copied()
+    }
+
+    /// Was it handed over a moment ago?
+    pub fn was_handed_over(&self, now: Time, volume: VolumeId) -> bool {
+        self.handed_over.get(&volume).is_some_and(|until| now < *until)
+    }
+
+    fn note_handed_over(&mut self, now: Time, volume: VolumeId) {
+        self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
+    }
+
+    /// It was taken from this gateway.
+    pub fn note_taken(&mut self, now: Time, volume: VolumeId) {
+        self.taken.retain(|_, at| now < at.plus(TAKEN_PATIENCE));
+        self.taken.insert(volume, now);
+    }
+
+    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
+    pub fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
+        self.taken.get(&volume).is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
+    }
+}
 
 impl Directory {
     /// Another gateway asks for a volume.
@@ -43,7 +86,7 @@ impl Directory {
             }
             Some((name, ours, _)) => {
                 self.volumes.remove(&name);
-                self.claims.lost(volume, ours);
+                self.upkeep.claims.lost(volume, ours);
                 let why = "another gateway asked for it and nobody used it here".to_owned();
                 self.effects.push_back(Effect::DropShards {
                     volume,
@@ -51,7 +94,7 @@ impl Directory {
                     why,
                     handed_over: true,
                 });
-                self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
+                self.moves.note_handed_over(now, volume);
                 ReleaseOutcome::Released
             }
             None => ReleaseOutcome::NotOwner,
@@ -65,8 +108,8 @@ impl Directory {
             return;
         };
         let volume = info.id;
-        self.attempts += 1;
-        let attempt = self.attempts;
+        self.moves.attempts += 1;
+        let attempt = self.moves.attempts;
         let state = State::Leaving {
             info,
             generation,
@@ -103,8 +146,8 @@ impl Directory {
         });
         let Some((name, asker)) = found else { return };
         self.volumes.remove(&name);
-        self.claims.lost(volume, generation);
-        self.handed_over.insert(volume, now.plus(HAND_OVER_PATIENCE));
+        self.upkeep.claims.lost(volume, generation);
+        self.moves.note_handed_over(now, volume);
         self.effects.push_back(Effect::DropShards {
             volume,
             generation,
@@ -149,18 +192,20 @@ impl Directory {
     /// The operator wants volumes here: they are taken over with their owners' consent, and the wish is removed when it has
     /// come true.
     pub(super) fn carry_out_moves(&mut self, now: Time, view: &View) {
-        self.wanted.retain(|volume, _| {
+        self.moves.wanted.retain(|volume, _| {
             view.moves()
                 .any(|(wished, wish, _)| wished == *volume && wish.to == self.node)
         });
-        self.handed_over.retain(|_, until| now < *until);
+        self.moves.handed_over.retain(|_, until| now < *until);
         let due: Vec<(VolumeId, String, u64)> = view
             .moves()
-            .filter(|(volume, wish, _)| wish.to == self.node && self.wanted.get(volume).is_none_or(|at| now >= *at))
+            .filter(|(volume, wish, _)| {
+                wish.to == self.node && self.moves.wanted.get(volume).is_none_or(|at| now >= *at)
+            })
             .map(|(volume, wish, revision)| (volume, wish.volume.clone(), revision))
             .collect();
         for (volume, name, revision) in due {
-            self.wanted.insert(volume, now.plus(MOVE_PAUSE));
+            self.moves.wanted.insert(volume, now.plus(MOVE_PAUSE));
             match self.volumes.get(&name) {
                 Some(State::Open { .. }) => {
                     let key = map::move_key(volume);
@@ -178,7 +223,7 @@ impl Directory {
                     self.effects.push_back(Effect::Call { call, request });
                 }
                 Some(_) => {}
-                None if self.openers.len() < MAX_OPENERS => {
+                None if !self.openers.is_full() => {
                     self.begin(now, &name, Waiting::default(), Consent::HandOver);
                 }
                 None => {}
