@@ -108,13 +108,53 @@ fn access(op: &Op) -> Access {
     }
 }
 
+/// The shards by their numbers, and the numbers by volume.
+#[derive(Default)]
+struct Table {
+    shards: FxHashMap<u16, Shard>,
+    by_volume: FxHashMap<VolumeId, u16>,
+    next: u16,
+}
+
+impl Table {
+    fn number(&self, volume: VolumeId) -> Option<u16> {
+        self.by_volume.get(&volume).copied()
+    }
+
+    fn of(&self, volume: VolumeId) -> Option<&Shard> {
+        self.shards.get(self.by_volume.get(&volume)?)
+    }
+
+    fn of_mut(&mut self, volume: VolumeId) -> Option<&mut Shard> {
+        self.shards.get_mut(self.by_volume.get(&volume)?)
+    }
+
+    /// A number that no shard has.
+    fn free_number(&mut self) -> u16 {
+        while self.next >= crate::forwarder::FORWARDS || self.shards.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        number
+    }
+
+    fn insert(&mut self, number: u16, shard: Shard) {
+        self.by_volume.insert(shard.volume, number);
+        self.shards.insert(number, shard);
+    }
+
+    fn remove(&mut self, volume: VolumeId) -> Option<Shard> {
+        let number = self.by_volume.remove(&volume)?;
+        self.shards.remove(&number)
+    }
+}
+
 /// The sequencers of one core.
 pub struct Shards {
     core: usize,
     config: Config,
-    shards: FxHashMap<u16, Shard>,
-    by_volume: FxHashMap<VolumeId, u16>,
-    next: u16,
+    table: Table,
     /// I/O under way, by [`IoId`].
     ios: Slab<Io>,
     dirty: Vec<u16>,
@@ -156,9 +196,7 @@ impl Shards {
             core,
             care: Care::new(&Recovery::default(), config.cores),
             config,
-            shards: FxHashMap::default(),
-            by_volume: FxHashMap::default(),
-            next: 0,
+            table: Table::default(),
             ios: Slab::default(),
             dirty: Vec::new(),
             due: BinaryHeap::new(),
@@ -202,11 +240,7 @@ impl Shards {
             });
         }
         self.remove(volume);
-        while self.next >= crate::forwarder::FORWARDS || self.shards.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let number = self.next;
-        self.next = self.next.wrapping_add(1);
+        let number = self.table.free_number();
         let mut config = self.config.clone();
         config.local_stores = local.to_vec();
         let mut sequencer = Sequencer::new(config, opened, token::id_base(self.core, number), now);
@@ -217,7 +251,7 @@ impl Shards {
         for store in lost {
             sequencer.store_lost(now, *store);
         }
-        self.shards.insert(
+        self.table.insert(
             number,
             Shard {
                 sequencer,
@@ -234,7 +268,6 @@ impl Shards {
                 usage: Usage::default(),
             },
         );
-        self.by_volume.insert(volume, number);
         self.mark(number);
         warning
     }
@@ -242,10 +275,8 @@ impl Shards {
     /// Forgets a volume's sequencer. Its pending I/O is gone with it: call [`Shards::stop`] first where there may be
     /// some.
     pub fn remove(&mut self, volume: VolumeId) {
-        if let Some(number) = self.by_volume.remove(&volume) {
-            let gone = self.shards.remove(&number);
-            self.leaving -= usize::from(gone.is_some_and(|shard| shard.is_still_leaving()));
-        }
+        let gone = self.table.remove(volume);
+        self.leaving -= usize::from(gone.is_some_and(|shard| shard.is_still_leaving()));
     }
 
     /// The sequencer of this generation was to be dropped, whether or not it has been made yet.
@@ -263,20 +294,19 @@ impl Shards {
     /// The generation under which a volume is open here.
     #[must_use]
     pub fn generation(&self, volume: VolumeId) -> Option<Generation> {
-        Some(self.shards.get(self.by_volume.get(&volume)?)?.generation)
+        self.table.of(volume).map(|shard| shard.generation)
     }
 
     /// Bytes of a chunk of an open volume.
     #[must_use]
     pub fn chunk_bytes(&self, volume: VolumeId) -> Option<u32> {
-        Some(self.shards.get(self.by_volume.get(&volume)?)?.chunk_bytes)
+        self.table.of(volume).map(|shard| shard.chunk_bytes)
     }
 
     /// Does the volume take I/O here?
     #[must_use]
     pub fn is_open(&self, volume: VolumeId) -> bool {
-        let shard = self.by_volume.get(&volume).and_then(|number| self.shards.get(number));
-        shard.is_some_and(|shard| shard.leaving.is_none())
+        self.table.of(volume).is_some_and(|shard| shard.leaving.is_none())
     }
 
     /// A volume is to be handed over: what is under way ends, nothing more is taken in.
@@ -290,8 +320,7 @@ impl Shards {
     }
 
     fn set_leaving(&mut self, volume: VolumeId, attempt: Option<u64>) {
-        let number = self.by_volume.get(&volume);
-        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
+        if let Some(shard) = self.table.of_mut(volume) {
             self.leaving -= usize::from(shard.is_still_leaving());
             shard.leaving = attempt;
             shard.said_left = false;
@@ -308,7 +337,7 @@ impl Shards {
     /// The volumes that are to be handed over and have nothing under way any more, with the attempt; each once.
     pub fn take_left(&mut self) -> Vec<(VolumeId, Generation, u64)> {
         let mut left = Vec::new();
-        for shard in self.shards.values_mut() {
+        for shard in self.table.shards.values_mut() {
             if let Some(attempt) = shard.leaving
                 && !shard.said_left
                 && shard.under_way == 0
@@ -325,8 +354,7 @@ impl Shards {
 
     /// From now on I/O is held against this, unless what is known is newer.
     pub fn reserve(&mut self, volume: VolumeId, adopted: Adopted) {
-        let number = self.by_volume.get(&volume);
-        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number))
+        if let Some(shard) = self.table.of_mut(volume)
             && shard
                 .reserved
                 .as_ref()
@@ -357,9 +385,7 @@ impl Shards {
     /// The record of a volume's reservation has changed. Where it could not be read before, I/O is held against it from now
     /// on; else what the volume's owner has written is known already.
     pub fn reservation_changed(&mut self, volume: VolumeId, adopted: Adopted) {
-        let number = self.by_volume.get(&volume);
-        let shard = number.and_then(|number| self.shards.get(number));
-        let reserved = shard.and_then(|shard| shard.reserved.as_ref());
+        let reserved = self.table.of(volume).and_then(|shard| shard.reserved.as_ref());
         if reserved.is_some_and(|reserved| reserved.state.is_none()) {
             self.reserve(volume, adopted);
         }
@@ -368,12 +394,12 @@ impl Shards {
     /// Is something under way that the volume's reservation forbids?
     #[must_use]
     pub fn offends(&self, volume: VolumeId) -> bool {
-        let Some(number) = self.by_volume.get(&volume) else {
+        let Some(number) = self.table.number(volume) else {
             return false;
         };
-        let reserved = self.shards.get(number).and_then(|shard| shard.reserved.as_ref());
+        let reserved = self.table.of(volume).and_then(|shard| shard.reserved.as_ref());
         let Some(reserved) = reserved else { return false };
-        let mut under_way = self.ios.iter().filter(|io| io.shard == *number);
+        let mut under_way = self.ios.iter().filter(|io| io.shard == number);
         under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op)))
     }
 
@@ -386,10 +412,15 @@ impl Shards {
         op: Op,
         payload: Slice,
     ) -> Result<(), Declined> {
-        let Some(&number) = self.by_volume.get(&volume) else {
+        let Some(number) = self.table.number(volume) else {
             return Err(Declined::Elsewhere(payload));
         };
-        let Some(shard) = self.shards.get_mut(&number).filter(|shard| shard.leaving.is_none()) else {
+        let Some(shard) = self
+            .table
+            .shards
+            .get_mut(&number)
+            .filter(|shard| shard.leaving.is_none())
+        else {
             return Err(Declined::Elsewhere(payload));
         };
         if !origin.may_act_under(shard.generation) {
@@ -430,7 +461,7 @@ impl Shards {
 
     fn with(&mut self, number: u16, act: impl FnOnce(&mut Sequencer)) {
         // An answer to a sequencer that is gone: nobody waits for it.
-        let Some(shard) = self.shards.get_mut(&number) else {
+        let Some(shard) = self.table.shards.get_mut(&number) else {
             return;
         };
         act(&mut shard.sequencer);
@@ -438,7 +469,7 @@ impl Shards {
     }
 
     fn with_each(&mut self, mut act: impl FnMut(&mut Sequencer)) {
-        let mut numbers: Vec<u16> = self.shards.keys().copied().collect();
+        let mut numbers: Vec<u16> = self.table.shards.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
             self.with(number, &mut act);
@@ -463,6 +494,7 @@ impl Shards {
     /// A group's record changed: a hint.
     pub fn hint(&mut self, now: Time, pool: amita_types::PoolId, group: &amita_types::map::Group) {
         let mut numbers: Vec<u16> = self
+            .table
             .shards
             .iter()
             .filter(|(_, s)| s.pool == pool)
@@ -478,15 +510,14 @@ impl Shards {
 
     /// A volume's record changed: a hint.
     pub fn hint_volume(&mut self, now: Time, volume: VolumeId, generation: Generation) {
-        if let Some(&number) = self.by_volume.get(&volume) {
+        if let Some(number) = self.table.number(volume) {
             self.with(number, |s| s.hint_volume(now, generation));
         }
     }
 
     /// A volume has grown.
     pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
-        let number = self.by_volume.get(&volume);
-        if let Some(shard) = number.and_then(|number| self.shards.get_mut(number)) {
+        if let Some(shard) = self.table.of_mut(volume) {
             shard.sequencer.resized(size_bytes);
         }
     }
@@ -494,7 +525,7 @@ impl Shards {
     /// Begins to look at all copies of a volume's chunks.
     pub fn scrub(&mut self, now: Time, volume: VolumeId, generation: Generation) {
         if self.generation(volume) == Some(generation)
-            && let Some(&number) = self.by_volume.get(&volume)
+            && let Some(number) = self.table.number(volume)
         {
             self.with(number, |s| s.scrub(now));
         }
@@ -502,7 +533,7 @@ impl Shards {
 
     /// Ends a volume's sequencer: pending I/O ends as lost.
     pub fn stop(&mut self, volume: VolumeId) {
-        if let Some(&number) = self.by_volume.get(&volume) {
+        if let Some(number) = self.table.number(volume) {
             self.with(number, Sequencer::release);
         }
     }
@@ -514,7 +545,7 @@ impl Shards {
             && at <= now
         {
             self.due.pop();
-            let Some(shard) = self.shards.get_mut(&number).filter(|shard| shard.due == at) else {
+            let Some(shard) = self.table.shards.get_mut(&number).filter(|shard| shard.due == at) else {
                 continue;
             };
             shard.due = NEVER;
@@ -537,7 +568,7 @@ impl Shards {
     }
 
     fn mark(&mut self, number: u16) {
-        if let Some(shard) = self.shards.get_mut(&number)
+        if let Some(shard) = self.table.shards.get_mut(&number)
             && !shard.dirty
         {
             shard.dirty = true;
@@ -560,7 +591,7 @@ impl Shards {
 
     fn collect_effects(&mut self, now: Time, effects: &mut Vec<ShardEffect>) {
         for number in self.dirty.drain(..) {
-            let Some(shard) = self.shards.get_mut(&number) else {
+            let Some(shard) = self.table.shards.get_mut(&number) else {
                 continue;
             };
             shard.dirty = false;
@@ -642,12 +673,12 @@ impl Shards {
 
     /// What hosts have done with each volume on this core.
     pub fn usage(&self) -> impl Iterator<Item = (VolumeId, &Sequencer, &Usage)> {
-        self.shards.values().map(|s| (s.volume, &s.sequencer, &s.usage))
+        self.table.shards.values().map(|s| (s.volume, &s.sequencer, &s.usage))
     }
 
     /// The sequencers, for status and for the checkers of the simulator.
     pub fn each(&self) -> impl Iterator<Item = (VolumeId, &Sequencer)> {
-        self.shards.values().map(|s| (s.volume, &s.sequencer))
+        self.table.shards.values().map(|s| (s.volume, &s.sequencer))
     }
 }
 
