@@ -104,6 +104,22 @@ pub(super) struct Keeper {
     pub(super) log: Log,
 }
 
+/// What speaks against the metadata.
+#[derive(Default)]
+struct Doubt {
+    /// The records of what any node has found.
+    keys: BTreeSet<String>,
+    /// The metadata is older than what was seen here; what there is to say of it, and whether it was said.
+    own: Option<String>,
+    said: bool,
+}
+
+impl Doubt {
+    fn stands(&self) -> bool {
+        self.own.is_some() || !self.keys.is_empty()
+    }
+}
+
 #[derive(Default)]
 struct State {
     records: Records,
@@ -122,11 +138,7 @@ struct State {
     /// The revision that a store has, or is being given.
     given: BTreeMap<StoreId, u64>,
     kept: BTreeMap<StoreId, u64>,
-    /// What any node has found against the metadata.
-    suspects: BTreeSet<String>,
-    /// The metadata is older; what there is to say of it.
-    suspicion: Option<String>,
-    said: bool,
+    doubt: Doubt,
     /// When a copy is due, and when the last one was made.
     due: Option<Instant>,
     last: Option<Instant>,
@@ -176,8 +188,8 @@ impl Keeper {
                 ledger.note(&key, value.as_deref(), revision);
                 if key.starts_with(&map::suspect_prefix()) {
                     match value {
-                        Some(_) => drop(state.suspects.insert(key)),
-                        None => drop(state.suspects.remove(&key)),
+                        Some(_) => drop(state.doubt.keys.insert(key)),
+                        None => drop(state.doubt.keys.remove(&key)),
                     }
                 } else if is_kept(&key) {
                     let before = match value {
@@ -307,7 +319,7 @@ impl Keeper {
         }
         // What an earlier start of this node found stands no more, when all of its stores say so.
         let ours = map::suspect_key(self.node);
-        let all_fine = state.suspicion.is_none() && state.checked.len() >= self.stores;
+        let all_fine = state.doubt.own.is_none() && state.checked.len() >= self.stores;
         if all_fine && now.values.contains_key(&ours) {
             let call = Call {
                 then: vec![Op::Delete { key: ours }],
@@ -319,21 +331,21 @@ impl Keeper {
 
     fn suspect(&self, state: &mut State, why: String) {
         (self.log)(Level::Error, &why);
-        if state.suspicion.is_none() {
+        if state.doubt.own.is_none() {
             self.journal.tell(Draft::new(Kind::MetadataOlder, [self.node], &why));
         }
-        state.suspicion.get_or_insert(why);
+        state.doubt.own.get_or_insert(why);
         self.say(state);
     }
 
     /// Tells all nodes.
     fn say(&self, state: &mut State) {
-        let Some(why) = state.suspicion.clone().filter(|_| !state.said) else {
+        let Some(why) = state.doubt.own.clone().filter(|_| !state.doubt.said) else {
             return;
         };
         let value = serde_json::to_vec(&Suspect { why }).expect("plain data");
         match self.client.txn(&Call::put(map::suspect_key(self.node), value)) {
-            Ok(_) => state.said = true,
+            Ok(_) => state.doubt.said = true,
             Err(_) => state.again = Some(Instant::now() + AGAIN),
         }
     }
@@ -349,7 +361,7 @@ impl Keeper {
             Some(News::Group) => state.hold_after(AFTER_MOVE),
             None => {}
         }
-        if let Some(what) = went_back.filter(|_| state.suspicion.is_none()) {
+        if let Some(what) = went_back.filter(|_| state.doubt.own.is_none()) {
             self.suspect(
                 state,
                 format!(
@@ -376,7 +388,7 @@ impl Keeper {
         let Some(ledger) = state.ledger.as_mut().filter(|_| !state.checked.is_empty()) else {
             return;
         };
-        let Some(holdings) = ledger.holdings().filter(|_| state.settled && state.suspicion.is_none()) else {
+        let Some(holdings) = ledger.holdings().filter(|_| state.settled && state.doubt.own.is_none()) else {
             // While all is not told, or something cannot be read, they keep what they have.
             return state.hold_after(AGAIN);
         };
@@ -435,7 +447,7 @@ impl Keeper {
 
 impl State {
     fn is_suspected(&self) -> bool {
-        self.suspicion.is_some() || !self.suspects.is_empty()
+        self.doubt.stands()
     }
 
     /// Stores are to be told what they may hold, so much later at the latest.
