@@ -13,6 +13,7 @@ use std::time::Duration;
 /// What owners of volumes do to groups is told together for so long: each group is a change of its own.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
+/// A record is there, or has changed.
 pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
     if coordinator
         .health
@@ -26,28 +27,7 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
     let Some(kind) = Kind::of(&record.key) else { return };
     match kind {
         Kind::Live(node) => node_lives(coordinator, node, record),
-        Kind::Store => {
-            coordinator.due.dirty = true;
-            if let Some(store) = coordinator.out.parse::<Store>(record) {
-                let node = store.node;
-                let old = coordinator.fleet.stores.get(&store.id);
-                let begins = old.is_some_and(|old| old.duty == StoreDuty::Normal);
-                if begins && store.duty == StoreDuty::Draining {
-                    let store = store.id;
-                    coordinator
-                        .out
-                        .actions
-                        .push(Action::Warn(Warning::DrainBegun { store }));
-                }
-                if old != Some(&store) {
-                    plan::soon(coordinator);
-                }
-                coordinator.fleet.stores.insert(store.id, store);
-                let until = coordinator.now.plus(coordinator.config.start_patience);
-                coordinator.fleet.lives.entry(node).or_insert(Life::Unseen(until));
-                look_at_service(coordinator, node);
-            }
-        }
+        Kind::Store => store_record(coordinator, record),
         Kind::Node => {
             if let Some(node) = coordinator.out.parse::<Node>(record)
                 && coordinator.fleet.hosts.get(&record.key) != Some(&node)
@@ -57,62 +37,9 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
                 plan::soon(coordinator);
             }
         }
-        Kind::Pool => {
-            coordinator.due.dirty = true;
-            if let Some(pool) = coordinator.out.parse::<Pool>(record) {
-                let PoolKind::Replicated { copies, min_copies } = pool.kind else {
-                    return;
-                };
-                coordinator.pools.keys.insert(record.key.clone(), pool.id);
-                if coordinator
-                    .pools
-                    .all
-                    .get(&pool.id)
-                    .is_none_or(|known| known.pool != pool)
-                {
-                    plan::soon(coordinator);
-                }
-                let id = pool.id;
-                let known = KnownPool {
-                    pool,
-                    copies: usize::from(copies),
-                    min_copies: usize::from(min_copies),
-                };
-                coordinator.pools.all.insert(id, known);
-            }
-        }
-        Kind::Group(id) => {
-            let group = coordinator.out.parse::<Group>(record);
-            if let Some(group) = group.as_ref().filter(|group| group.index != id.index) {
-                let what = format!("it is of group {}", group.index);
-                coordinator.out.warn(Warning::Unreadable {
-                    key: record.key.clone(),
-                    what,
-                });
-            }
-            let Some(group) = group.filter(|group| group.index == id.index) else {
-                // What was known of it is no longer so; a move of it would only fail.
-                forget(coordinator, id);
-                return;
-            };
-            learn_group(coordinator, id, group, record.mod_revision);
-        }
-        Kind::Volume => {
-            coordinator.due.stirred = true;
-            let volume = coordinator.out.parse::<Volume>(record);
-            if let Some(volume) = &volume
-                && let Some(to) = volume.owner
-                && let Some(from) = coordinator.claims.owner_of(&record.key)
-                && from != Some(to)
-            {
-                coordinator.out.actions.push(Action::Warn(Warning::VolumeTaken {
-                    volume: volume.name.clone(),
-                    from,
-                    to,
-                }));
-            }
-            coordinator.claims.volume(&record.key, volume);
-        }
+        Kind::Pool => pool_record(coordinator, record),
+        Kind::Group(id) => group_record(coordinator, id, record),
+        Kind::Volume => volume_record(coordinator, record),
         Kind::Whole(pool, volume) => {
             coordinator.due.stirred = true;
             let whole = coordinator.out.parse::<Whole>(record);
@@ -123,6 +50,88 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
             coordinator.claims.raised.insert(pool, record.mod_revision);
         }
     }
+}
+
+fn store_record(coordinator: &mut Coordinator, record: &KeyValue) {
+    coordinator.due.dirty = true;
+    if let Some(store) = coordinator.out.parse::<Store>(record) {
+        let node = store.node;
+        let old = coordinator.fleet.stores.get(&store.id);
+        let begins = old.is_some_and(|old| old.duty == StoreDuty::Normal);
+        if begins && store.duty == StoreDuty::Draining {
+            let store = store.id;
+            coordinator
+                .out
+                .actions
+                .push(Action::Warn(Warning::DrainBegun { store }));
+        }
+        if old != Some(&store) {
+            plan::soon(coordinator);
+        }
+        coordinator.fleet.stores.insert(store.id, store);
+        let until = coordinator.now.plus(coordinator.config.start_patience);
+        coordinator.fleet.lives.entry(node).or_insert(Life::Unseen(until));
+        look_at_service(coordinator, node);
+    }
+}
+
+fn pool_record(coordinator: &mut Coordinator, record: &KeyValue) {
+    coordinator.due.dirty = true;
+    if let Some(pool) = coordinator.out.parse::<Pool>(record) {
+        let PoolKind::Replicated { copies, min_copies } = pool.kind else {
+            return;
+        };
+        coordinator.pools.keys.insert(record.key.clone(), pool.id);
+        if coordinator
+            .pools
+            .all
+            .get(&pool.id)
+            .is_none_or(|known| known.pool != pool)
+        {
+            plan::soon(coordinator);
+        }
+        let id = pool.id;
+        let known = KnownPool {
+            pool,
+            copies: usize::from(copies),
+            min_copies: usize::from(min_copies),
+        };
+        coordinator.pools.all.insert(id, known);
+    }
+}
+
+fn group_record(coordinator: &mut Coordinator, id: GroupId, record: &KeyValue) {
+    let group = coordinator.out.parse::<Group>(record);
+    if let Some(group) = group.as_ref().filter(|group| group.index != id.index) {
+        let what = format!("it is of group {}", group.index);
+        coordinator.out.warn(Warning::Unreadable {
+            key: record.key.clone(),
+            what,
+        });
+    }
+    let Some(group) = group.filter(|group| group.index == id.index) else {
+        // What was known of it is no longer so; a move of it would only fail.
+        forget(coordinator, id);
+        return;
+    };
+    learn_group(coordinator, id, group, record.mod_revision);
+}
+
+fn volume_record(coordinator: &mut Coordinator, record: &KeyValue) {
+    coordinator.due.stirred = true;
+    let volume = coordinator.out.parse::<Volume>(record);
+    if let Some(volume) = &volume
+        && let Some(to) = volume.owner
+        && let Some(from) = coordinator.claims.owner_of(&record.key)
+        && from != Some(to)
+    {
+        coordinator.out.actions.push(Action::Warn(Warning::VolumeTaken {
+            volume: volume.name.clone(),
+            from,
+            to,
+        }));
+    }
+    coordinator.claims.volume(&record.key, volume);
 }
 
 fn node_lives(coordinator: &mut Coordinator, node: NodeId, record: &KeyValue) {
