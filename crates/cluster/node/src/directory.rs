@@ -6,6 +6,7 @@
 
 mod closings;
 mod moves;
+mod openers;
 
 use crate::claims::Claims;
 use crate::faults::{Fault, Faults};
@@ -22,10 +23,9 @@ use amita_reactor::driver::Time;
 use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use amita_types::map::{ScrubReport, WholeMember};
 use amita_types::{Generation, NodeId, VolumeId};
+use openers::{MAX_OPENERS, Openers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Openers that run at one time; more wait for nothing and are refused.
-const MAX_OPENERS: usize = 1024;
 /// The numbers in the ids of calls that are not an opener's.
 const CLAIMS: u32 = 0xf_ffff;
 const SCRUBS: u32 = 0xf_fffe;
@@ -129,44 +129,6 @@ enum State {
         generation: Generation,
         users: u64,
     },
-}
-
-/// The openers that run.
-#[derive(Default)]
-struct Openers {
-    /// By their numbers, with the names of their volumes.
-    running: BTreeMap<u32, (String, Opener)>,
-    next: u32,
-}
-
-impl Openers {
-    fn is_full(&self) -> bool {
-        self.running.len() >= MAX_OPENERS
-    }
-
-    fn get_mut(&mut self, number: u32) -> Option<&mut Opener> {
-        self.running.get_mut(&number).map(|(_, opener)| opener)
-    }
-
-    /// A number that the next opener is to have.
-    fn take_number(&mut self) -> u32 {
-        let number = self.next;
-        self.next = (self.next + 1) % CLOSINGS;
-        number
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        self.running.values().filter_map(|(_, opener)| opener.deadline()).min()
-    }
-
-    /// Those that are to be told that time has passed.
-    fn due(&self, now: Time) -> Vec<u32> {
-        self.running
-            .iter()
-            .filter(|(_, (_, opener))| opener.deadline().is_some_and(|at| at <= now))
-            .map(|(number, _)| *number)
-            .collect()
-    }
 }
 
 /// What is done for open volumes in the background, and volumes that are opened for that.

@@ -1,5 +1,7 @@
 //! The sequencers of one core: for each open volume the one that orders this core's chunks.
 
+mod table;
+
 use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use crate::reservations::Adopted;
@@ -22,49 +24,10 @@ use amita_types::{Generation, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use table::{NEVER, Shard, Table};
 
 /// The number that no sequencer gets: the directory's calls to the metadata carry it.
 pub const DIRECTORY: u16 = u16::MAX;
-
-struct Shard {
-    sequencer: Sequencer,
-    volume: VolumeId,
-    generation: Generation,
-    pool: amita_types::PoolId,
-    chunk_bytes: u32,
-    dirty: bool,
-    /// I/O that has not ended.
-    under_way: usize,
-    /// It is to be handed over, by this attempt: nothing is taken in.
-    leaving: Option<u64>,
-    /// The directory has been told that nothing is under way any more.
-    said_left: bool,
-    /// What I/O is held against.
-    reserved: Option<Adopted>,
-    /// The earliest time at which it stands in the list of those that are due.
-    due: Time,
-    usage: Usage,
-}
-
-/// Not due at any time.
-const NEVER: Time = Time(u64::MAX);
-
-impl Shard {
-    /// Is it to be handed over, and has I/O under way, or has not said yet that it has none?
-    fn is_still_leaving(&self) -> bool {
-        self.leaving.is_some() && !self.said_left
-    }
-
-    /// Puts it into the list of those that are due, unless it stands there early enough.
-    fn note_due(&mut self, number: u16, list: &mut BinaryHeap<Reverse<(Time, u16)>>) {
-        if let Some(at) = self.sequencer.deadline()
-            && at < self.due
-        {
-            self.due = at;
-            list.push(Reverse((at, number)));
-        }
-    }
-}
 
 /// An I/O of a sequencer: where it came from, when, and what it is.
 struct Io {
@@ -105,48 +68,6 @@ fn access(op: &Op) -> Access {
     match op {
         Op::Read { .. } | Op::Allocation { .. } => Access::Read,
         Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. } => Access::Write,
-    }
-}
-
-/// The shards by their numbers, and the numbers by volume.
-#[derive(Default)]
-struct Table {
-    shards: FxHashMap<u16, Shard>,
-    by_volume: FxHashMap<VolumeId, u16>,
-    next: u16,
-}
-
-impl Table {
-    fn number(&self, volume: VolumeId) -> Option<u16> {
-        self.by_volume.get(&volume).copied()
-    }
-
-    fn of(&self, volume: VolumeId) -> Option<&Shard> {
-        self.shards.get(self.by_volume.get(&volume)?)
-    }
-
-    fn of_mut(&mut self, volume: VolumeId) -> Option<&mut Shard> {
-        self.shards.get_mut(self.by_volume.get(&volume)?)
-    }
-
-    /// A number that no shard has.
-    fn free_number(&mut self) -> u16 {
-        while self.next >= crate::forwarder::FORWARDS || self.shards.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let number = self.next;
-        self.next = self.next.wrapping_add(1);
-        number
-    }
-
-    fn insert(&mut self, number: u16, shard: Shard) {
-        self.by_volume.insert(shard.volume, number);
-        self.shards.insert(number, shard);
-    }
-
-    fn remove(&mut self, volume: VolumeId) -> Option<Shard> {
-        let number = self.by_volume.remove(&volume)?;
-        self.shards.remove(&number)
     }
 }
 
