@@ -25,15 +25,15 @@
 //! # The parts
 //! Each owns its state and knows nothing of the others; what one needs of another, the core hands it. What an I/O goes through on
 //! every core (stores, sequencers, peers, mail) stands together in the [`Context`]; [`Forwarding`] owns the way to other gateways. How
-//! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `carry_out.rs` (what the
+//! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `effects.rs` (what the
 //! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
 //! `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`], [`peers`], [`nvme`], [`control_plane`].
 
-mod carry_out;
 mod clock;
 mod config;
 mod context;
 mod control_plane;
+mod effects;
 mod forward;
 mod hosts;
 mod messages;

@@ -251,7 +251,7 @@ impl Session {
                 Ok(())
             }
             _ if matches!(kind, Kind::Stream { .. }) => {
-                self.streams.queue.push_back(slot);
+                self.streams.push(slot);
                 stream::issue(self, cx);
                 Ok(())
             }
@@ -329,7 +329,7 @@ impl Session {
         failure: Option<Failure>,
         cx: &mut Cx<'_>,
     ) -> Result<(), CloseReason> {
-        if self.streams.wire.is_none() {
+        if self.streams.is_wire_free() {
             self.verdict(cookie, command == command::READ, failure, cx);
             return Ok(());
         }
@@ -340,7 +340,7 @@ impl Session {
         };
         request.own.begin(Kind::Verdict, cookie, 0);
         request.failure = failure;
-        self.streams.ready.push_back(slot);
+        self.streams.wait(slot);
         Ok(())
     }
 

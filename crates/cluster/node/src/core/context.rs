@@ -91,7 +91,7 @@ impl Context {
     }
 
     /// The volume is to be handed over: nothing is taken in for it any more.
-    pub(super) fn leave(&mut self, volume: VolumeId, generation: Generation, attempt: u64) {
+    pub(super) fn hand_over(&mut self, volume: VolumeId, generation: Generation, attempt: u64) {
         if self.shards.generation(volume) == Some(generation) {
             return self.shards.leave(volume, attempt);
         }

@@ -153,7 +153,7 @@ impl Forwarding {
             State::Asking => return Turn::Nothing,
             State::There(node) => State::There(node),
             State::Unknown | State::Pausing(_) if reach::is_out_of_reach(cx, volume) => {
-                end::waiting(cx, &mut self.forwarder, volume);
+                end::all_waiting(cx, &mut self.forwarder, volume);
                 return Turn::Nothing;
             }
             State::Unknown | State::Pausing(_) => reach::find_route(cx, volume),
@@ -201,7 +201,7 @@ impl Forwarding {
             Sought::There(node) if node == cx.config.node => self.forwarder.pause(now, volume),
             Sought::There(node) => self.forwarder.set(volume, State::There(node)),
             Sought::Later => self.forwarder.pause(now, volume),
-            Sought::Nowhere => end::waiting(cx, &mut self.forwarder, volume),
+            Sought::Nowhere => end::all_waiting(cx, &mut self.forwarder, volume),
         }
         self.settle(cx, now, volume);
     }

@@ -6,7 +6,6 @@ use crate::faults::Fault;
 use crate::forwarder::Forwarder;
 use crate::fronts::Fronts;
 use crate::mail::NodeMessage;
-use amita_fabric::Link;
 use amita_reactor::driver::{Driver, Time};
 
 /// The beginning of a pass: has this core not been running? Then its hosts may have gone to another gateway long ago,
@@ -28,7 +27,7 @@ pub(super) fn check_pulse(cx: &mut Context, fronts: &mut Fronts, forwarding: &mu
         }
     }
     forwarding.forwarder.forget(cx.config.core as u16, None);
-    let links: Vec<Link> = forwarding.receiving.links.drain().collect();
+    let links = forwarding.receiving.take_links();
     for link in &links {
         cx.peers.fabric.close(driver, *link);
     }
@@ -82,7 +81,7 @@ pub(super) fn set_pulse(cx: &mut Context, fronts: &Fronts, forwarding: &mut Forw
     if cx.clock.take_late() {
         forwarding.settle_all(cx, now);
     }
-    let needed = fronts.has_hosts() || !forwarding.receiving.links.is_empty();
+    let needed = fronts.has_hosts() || forwarding.receiving.has_links();
     cx.clock.set_pulse(now, needed);
 }
 

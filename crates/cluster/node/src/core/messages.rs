@@ -1,6 +1,6 @@
 //! What the cores of a node say to one another.
 
-use super::{Core, carry_out, forward, hosts, records, reserve, route};
+use super::{Core, effects, forward, hosts, records, reserve, route};
 use crate::directory::Asker;
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
@@ -102,7 +102,7 @@ impl Core {
                 volume,
                 generation,
                 attempt,
-            } => self.cx.leave(volume, generation, attempt),
+            } => self.cx.hand_over(volume, generation, attempt),
             Volume::Stay { volume } => {
                 self.cx.shards.stay(volume);
                 self.forwarding.settle(&mut self.cx, now, volume);
@@ -316,12 +316,12 @@ impl Core {
     }
 
     /// What the directory has others do.
-    pub(super) fn carry_out_directory(&mut self) -> bool {
+    pub(super) fn carry_out_effects(&mut self) -> bool {
         let mut moved = false;
         self.nvme.note(self.directory.take_changed());
         while let Some(effect) = self.directory.next() {
             moved = true;
-            carry_out::effect(&mut self.cx, &mut self.directory, effect);
+            effects::carry_out(&mut self.cx, &mut self.directory, effect);
         }
         self.nvme.note(self.directory.take_changed());
         if self.nvme.is_due() {

@@ -29,7 +29,7 @@ impl Core {
             self.cx.shards.traces.refine(driver);
             moved |= self.hand_out_effects(driver);
             moved |= self.cx.hand_out_answers(driver);
-            moved |= self.carry_out_directory();
+            moved |= self.carry_out_effects();
             while let Some(message) = self.cx.mail.take_own() {
                 self.on_mail(driver, message);
                 moved = true;

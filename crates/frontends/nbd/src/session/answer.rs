@@ -49,8 +49,7 @@ impl Protocol for Session {
         match request.own.kind {
             Kind::Chunks => send_chunk(request.own.cookie, part, cx),
             Kind::Stream { .. } => {
-                if self.streams.wire.is_none() {
-                    self.streams.wire = Some(slot);
+                if self.streams.take_wire(slot) {
                     cx.replies().simple(request.own.cookie, 0);
                 }
                 push_payload(part.payload, cx);
@@ -66,7 +65,7 @@ impl Protocol for Session {
         if !matches!(request.own.kind, Kind::Stream { .. }) {
             return Ok(());
         }
-        if request.failure.is_some() && self.streams.wire == Some(slot) {
+        if request.failure.is_some() && self.streams.has_wire(slot) {
             // The header said that all is well, and the data cannot follow ("Simple replies").
             return Err(CloseReason::Storage(
                 "an I/O error in the middle of a long simple reply",
@@ -83,15 +82,14 @@ impl Protocol for Session {
             Kind::Chunks => self.engine.free(slot),
             Kind::Stream { .. } => {
                 let failed = request.failure.is_some();
-                self.streams.queue.pop_front();
-                match failed {
-                    true => self.reply_when_free(slot, cx),
-                    false => {
-                        self.engine.free(slot);
-                        self.streams.wire = None;
-                        while let Some(ready) = self.streams.ready.pop_front() {
-                            self.reply(ready, cx);
-                        }
+                if failed {
+                    self.streams.drop_first();
+                    self.reply_when_free(slot, cx);
+                } else {
+                    self.engine.free(slot);
+                    self.streams.end_first();
+                    while let Some(ready) = self.streams.next_waiting() {
+                        self.reply(ready, cx);
                     }
                 }
                 stream::issue(self, cx);
@@ -105,9 +103,9 @@ impl Protocol for Session {
 impl Session {
     /// Replies now, or when the wire is free.
     fn reply_when_free(&mut self, slot: SlotId, cx: &mut Cx<'_>) {
-        match self.streams.wire {
-            Some(_) => self.streams.ready.push_back(slot),
-            None => self.reply(slot, cx),
+        match self.streams.is_wire_free() {
+            true => self.reply(slot, cx),
+            false => self.streams.wait(slot),
         }
     }
 

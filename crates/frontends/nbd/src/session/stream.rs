@@ -13,11 +13,11 @@ pub(super) struct Streams {
     /// What the pieces of a stream may hold, in bytes.
     bytes: usize,
     /// In their order; only the first one is submitted.
-    pub queue: VecDeque<SlotId>,
+    queue: VecDeque<SlotId>,
     /// The stream whose reply has begun: nothing else may be sent.
-    pub wire: Option<SlotId>,
+    wire: Option<SlotId>,
     /// Requests whose reply waits for the wire.
-    pub ready: VecDeque<SlotId>,
+    ready: VecDeque<SlotId>,
 }
 
 impl Streams {
@@ -28,6 +28,50 @@ impl Streams {
             wire: None,
             ready: VecDeque::new(),
         }
+    }
+
+    pub fn push(&mut self, slot: SlotId) {
+        self.queue.push_back(slot);
+    }
+
+    /// May a reply be sent that is not of a stream?
+    pub fn is_wire_free(&self) -> bool {
+        self.wire.is_none()
+    }
+
+    /// Has this stream's reply begun?
+    pub fn has_wire(&self, slot: SlotId) -> bool {
+        self.wire == Some(slot)
+    }
+
+    /// The reply of the first stream goes on; true when it begins.
+    pub fn take_wire(&mut self, slot: SlotId) -> bool {
+        let begins = self.wire.is_none();
+        if begins {
+            self.wire = Some(slot);
+        }
+        begins
+    }
+
+    /// Its reply waits until the wire is free.
+    pub fn wait(&mut self, slot: SlotId) {
+        self.ready.push_back(slot);
+    }
+
+    /// The first stream has ended without a reply.
+    pub fn drop_first(&mut self) {
+        self.queue.pop_front();
+    }
+
+    /// The first stream has ended with its reply: the wire is free.
+    pub fn end_first(&mut self) {
+        self.queue.pop_front();
+        self.wire = None;
+    }
+
+    /// Whose reply has waited for the wire.
+    pub fn next_waiting(&mut self) -> Option<SlotId> {
+        self.ready.pop_front()
     }
 }
 

@@ -3,7 +3,7 @@
 //! A host that hears nothing by a path gives it up when its keep alive time is over, and goes on by another **at once**. What this
 //! gateway has of it then must not be carried out any more (R9). Keep alive ends a controller that was silent for the whole of
 //! that time; but the host counts from when it *sent* a Keep Alive, and what is carried out late has to come to the volume's owner
-//! still. So a command that is older than [`Config::stale_after`](super::Config) is kept only while the host is heard: a command of this queue or
+//! still. So a command that is older than [`Config::stale_after`](crate::Config) is kept only while the host is heard: a command of this queue or
 //! of the admin queue, where Keep Alive comes twice in its time from hosts as they are (Linux), within [`PART`] of it. Else the queue
 //! ends, and with it all that it has waiting.
 

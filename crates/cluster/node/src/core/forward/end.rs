@@ -15,10 +15,10 @@ use amita_types::VolumeId;
 use amita_types::io::{IoError, Payload};
 
 /// Nobody can be asked for the volume: what waits for it ends.
-pub(super) fn waiting(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
+pub(super) fn all_waiting(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
     forwarder.set(volume, State::Unknown);
     while let Some(pending) = forwarder.next_pending(volume) {
-        one(cx, pending, Err(IoError::Unavailable), Payload::None);
+        tell(cx, pending, Err(IoError::Unavailable), Payload::None);
     }
 }
 
@@ -26,12 +26,12 @@ pub(super) fn waiting(cx: &mut Context, forwarder: &mut Forwarder, volume: Volum
 pub(super) fn given_up(cx: &mut Context, forwarder: &mut Forwarder, now: Time) {
     for (pending, unknown) in forwarder.take_given_up(now) {
         let why = if unknown { IoError::Lost } else { IoError::Unavailable };
-        one(cx, pending, Err(why), Payload::None);
+        tell(cx, pending, Err(why), Payload::None);
     }
 }
 
 /// Whoever asked is told.
-pub(super) fn one(cx: &mut Context, pending: Pending, result: Result<(), IoError>, payload: Payload) {
+pub(super) fn tell(cx: &mut Context, pending: Pending, result: Result<(), IoError>, payload: Payload) {
     match pending.work {
         Work::Io(_) => cx.done(pending.origin, result, payload),
         Work::Reserve => {
@@ -50,7 +50,7 @@ pub(in crate::core) fn refuse_old(cx: &mut Context, pending: Pending) {
         true => IoError::Unavailable,
         false => IoError::Busy,
     };
-    one(cx, pending, Err(why), Payload::None);
+    tell(cx, pending, Err(why), Payload::None);
 }
 
 /// The owner has carried it out.
@@ -68,13 +68,13 @@ pub(super) fn done(
             Ok(result) => reserve::ended(&mut cx.mail, pending.origin, result),
             Err(why) => {
                 // It was carried out, and nobody can read how it ended.
-                one(cx, pending, Err(IoError::Lost), Payload::None);
+                tell(cx, pending, Err(IoError::Lost), Payload::None);
                 cx.peers.give_up(link, why, &mut cx.control);
             }
         };
     }
     match payload_from_wire(pending.work, answer, payload) {
-        Ok(found) => one(cx, pending, Ok(()), found),
+        Ok(found) => tell(cx, pending, Ok(()), found),
         Err(why) => {
             // Bytes were changed on the way: nothing that came by this link is to be believed.
             forwarder.put_again(volume, pending);
@@ -96,14 +96,14 @@ pub(super) fn undone(cx: &mut Context, forwarder: &mut Forwarder, now: Time, lin
     let once = pending.work.writes() && !faults.has(Fault::CarryOutAgain);
     match code {
         // It may have been carried out, or be on the stores in part: to do it once more could undo what another host has done since.
-        code::LOST if once => one(cx, pending, Err(IoError::Lost), Payload::None),
+        code::LOST if once => tell(cx, pending, Err(IoError::Lost), Payload::None),
         // This process may know nothing of the first one.
         code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM if once && again => {
-            one(cx, pending, Err(IoError::Lost), Payload::None);
+            tell(cx, pending, Err(IoError::Lost), Payload::None);
         }
         // More time has passed by the owner's clock than here: this machine may have stood still, and the host gone on.
         code::STALE if dated && !faults.has(Fault::DateAgain) => {
-            one(cx, pending, Err(IoError::Unavailable), Payload::None);
+            tell(cx, pending, Err(IoError::Unavailable), Payload::None);
         }
         // The lease has lapsed: hosts may have gone on long ago.
         code::NOT_LIVING if forwarder.is_known_by(link) && !faults.has(Fault::KeepWhenLapsed) => {
@@ -114,7 +114,7 @@ pub(super) fn undone(cx: &mut Context, forwarder: &mut Forwarder, now: Time, lin
         code::LOST | code::NOT_OWNER | code::NOT_LIVING | code::BUSY | code::CHECKSUM => {
             // What must not be done twice and was not begun may be.
             if pending.is_for_once() && code == code::LOST {
-                one(cx, pending, Err(IoError::Lost), Payload::None);
+                tell(cx, pending, Err(IoError::Lost), Payload::None);
             } else {
                 forwarder.put_again(volume, pending);
             }
@@ -129,7 +129,7 @@ pub(super) fn undone(cx: &mut Context, forwarder: &mut Forwarder, now: Time, lin
             forwarder.pause(now, volume);
             cx.clock.stir();
         }
-        other => one(cx, pending, Err(error_from_wire(other)), Payload::None),
+        other => tell(cx, pending, Err(error_from_wire(other)), Payload::None),
     }
 }
 

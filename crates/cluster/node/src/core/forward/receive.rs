@@ -34,7 +34,7 @@ impl Forwarding {
         request: Forward,
         payload: Slice,
     ) {
-        self.receiving.links.insert(link);
+        self.receiving.note_link(link);
         let Some(tag) = self.receiving.put(Sender {
             link,
             tag: request.tag,

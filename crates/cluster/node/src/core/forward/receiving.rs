@@ -70,13 +70,28 @@ pub(super) enum Known {
 pub(in crate::core) struct Receiving {
     senders: Slab<Sender>,
     /// Incoming links by which something was forwarded.
-    pub(in crate::core) links: FxHashSet<Link>,
+    links: FxHashSet<Link>,
     /// Who is at the other end of incoming links, and where it is noted what was carried out for it.
     pub(super) peers: FxHashMap<Link, (NodeId, Option<WindowSlot>)>,
     windows: Vec<Window>,
 }
 
 impl Receiving {
+    /// Something is forwarded by it.
+    pub(super) fn note_link(&mut self, link: Link) {
+        self.links.insert(link);
+    }
+
+    /// Does any gateway forward to us?
+    pub(in crate::core) fn has_links(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// All of them are dropped.
+    pub(in crate::core) fn take_links(&mut self) -> Vec<Link> {
+        self.links.drain().collect()
+    }
+
     /// Takes in a request; `None`: there are too many. Its number is the tag that it has in this process.
     pub(super) fn put(&mut self, sender: Sender) -> Option<u64> {
         let has_room = self.senders.len() < MAX_RECEIVED;

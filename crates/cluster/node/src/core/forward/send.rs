@@ -22,6 +22,7 @@ enum Step {
     /// The way to the owner has no room now.
     Full,
 }
+
 /// Sends what waits for a volume to its owner, at most so much.
 pub(super) fn forward(
     cx: &mut Context,
@@ -115,7 +116,7 @@ fn front(
             cx.control
                 .warn(format!("volume {volume} cannot be reached through node {node}: {why}"));
             if let Some(pending) = forwarder.next_pending(volume) {
-                end::one(cx, pending, Err(IoError::Unavailable), Payload::None);
+                end::tell(cx, pending, Err(IoError::Unavailable), Payload::None);
             }
             Step::Ended
         }

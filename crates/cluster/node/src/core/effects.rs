@@ -7,7 +7,7 @@ use amita_fabric::Message;
 use amita_reactor::Slice;
 
 /// One effect, to whoever it concerns.
-pub(super) fn effect(cx: &mut Context, directory: &mut Directory, effect: Effect) {
+pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Effect) {
     use VolumeMessage as Volume;
     match effect {
         Effect::Call { call, request } => cx.control.call(call, request),
