@@ -138,12 +138,17 @@ impl<K: Key, T> Table<K, T> {
 impl<K: Key, T> Table<K, Option<T>> {
     /// Puts a record to the first place that is free.
     pub fn put(&mut self, record: T) -> K {
+        self.put_with(|_| record)
+    }
+
+    /// The same for one that knows its place.
+    pub fn put_with(&mut self, record: impl FnOnce(K) -> T) -> K {
         match self.records.iter().position(Option::is_none) {
             Some(free) => {
-                self.records[free] = Some(record);
+                self.records[free] = Some(record(K::new(free)));
                 K::new(free)
             }
-            None => self.push(Some(record)),
+            None => self.push(Some(record(K::new(self.records.len())))),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::members::{ByPosition, Members};
 use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Table, TaskSlot};
 use amita_reactor::{Slice, Time};
 use amita_types::io::Op;
-use amita_types::message::{ClearRequest, RequestBody, Sums, WriteRequest};
+use amita_types::message::{AnswerBody, ClearRequest, RequestBody, Sums, WriteRequest};
 use amita_types::{BlockRange, ChunkIndex, Epoch, RequestId, TraceId, Version};
 
 /// A client's write or clear.
@@ -210,6 +210,21 @@ pub enum MendStep {
     Fetch(BlockRange),
     Mend,
     Whole,
+}
+
+impl MendStep {
+    /// Is this what was asked for?
+    pub fn is_answered_by(self, body: &AnswerBody) -> bool {
+        matches!(
+            (self, body),
+            (MendStep::Ask, AnswerBody::Opened(_))
+                | (MendStep::Source | MendStep::Target, AnswerBody::Changes(_))
+                | (MendStep::Target, AnswerBody::Verified(_))
+                | (MendStep::Fetch(_), AnswerBody::Data(_))
+                | (MendStep::Mend, AnswerBody::Mended(_))
+                | (MendStep::Whole, AnswerBody::Done)
+        )
+    }
 }
 
 /// One thing that is awaited, from one or more members of one group.

@@ -17,6 +17,8 @@ pub(super) struct Agenda {
     pub credits_due: Time,
     /// Members that are left alone until then.
     pub pauses: Vec<(Time, GroupSlot, Position)>,
+    /// When something of resync that was put off is due.
+    pub background: Time,
 }
 
 impl Default for Agenda {
@@ -26,6 +28,7 @@ impl Default for Agenda {
             settle_again: NEVER,
             credits_due: NEVER,
             pauses: Vec::new(),
+            background: NEVER,
         }
     }
 }
@@ -36,9 +39,15 @@ impl Agenda {
         self.wake = self.wake.min(at);
     }
 
+    /// Something of resync is put off until then.
+    pub fn put_off(&mut self, until: Time) {
+        self.background = self.background.min(until);
+    }
+
     /// When the first of what stands here is due.
     pub fn due(&self) -> Time {
         let pauses = self.pauses.iter().map(|&(at, ..)| at);
-        pauses.fold(self.settle_again.min(self.credits_due), Time::min)
+        let first = self.settle_again.min(self.credits_due).min(self.background);
+        pauses.fold(first, Time::min)
     }
 }

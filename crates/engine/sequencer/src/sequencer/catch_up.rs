@@ -10,8 +10,10 @@
 //! blocks, which need nothing to be merged with. Then every write up to that version is on all of them. What disturbs an
 //! opening (a link, an epoch) has it begin again, here too.
 
-use super::Sequencer;
+use super::UNFIT_PAUSES;
+use super::context::Context;
 use super::state::ChunkState;
+use super::{credits, open, pipeline, resend, silence, write};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
@@ -19,99 +21,97 @@ use crate::task::Kind;
 use amita_reactor::Time;
 use amita_types::Version;
 
-impl Sequencer {
-    /// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
-    pub(super) fn must_catch_up(&self, group: GroupSlot, position: Position) -> bool {
-        let current = self.groups[group].current;
-        let spared = current.count() > self.owned.min_copies;
-        current.has(position) && current.count() > 1 && !spared && !self.config.faults.has(Fault::NoCatchUp)
-    }
+/// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
+pub(super) fn is_needed(cx: &Context, group: GroupSlot, position: Position) -> bool {
+    let current = cx.groups[group].current;
+    let spared = current.count() > cx.owned.min_copies;
+    current.has(position) && current.count() > 1 && !spared && !cx.config.faults.has(Fault::NoCatchUp)
+}
 
-    /// Nothing that the member was sent of the chunk is unanswered.
-    pub(super) fn catch_up(&mut self, now: Time, chunk: ChunkSlot) {
-        let state = &mut self.chunks[chunk];
-        if !matches!(state.state, ChunkState::Open) {
+/// Nothing that the member was sent of the chunk is unanswered.
+pub(super) fn begin(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    let state = &mut cx.chunks[chunk];
+    if !matches!(state.state, ChunkState::Open) {
+        return;
+    }
+    let group = state.group;
+    state.catching = true;
+    cx.counters.caught_up += 1;
+    open::enter(cx, chunk);
+    open::advance(cx, now, group);
+    silence::arm(cx, now);
+}
+
+/// Chunks of the group that came to nothing are tried again.
+pub(super) fn again(cx: &mut Context, now: Time, group: GroupSlot) {
+    for index in 0..cx.groups[group].busy.len() {
+        let Some(&chunk) = cx.groups[group].busy.get(index) else {
             return;
-        }
-        let group = state.group;
-        state.catching = true;
-        self.counters.caught_up += 1;
-        self.enter_opening(chunk);
-        self.open_chunks(now, group);
-        self.arm_silence(now);
-    }
-
-    /// Chunks of the group that came to nothing are tried again.
-    pub(super) fn catch_up_again(&mut self, now: Time, group: GroupSlot) {
-        for index in 0..self.groups[group].busy.len() {
-            let Some(&chunk) = self.groups[group].busy.get(index) else {
-                return;
-            };
-            let behind = self.chunks[chunk].behind;
-            let outstanding = self.awaited_writes(chunk).any(|slot| {
-                let task = &self.tasks[slot];
-                !task.waiting.and(task.sent).and(behind).is_empty()
-            });
-            if !behind.is_empty() && !outstanding {
-                self.catch_up(now, chunk);
-            }
-        }
-    }
-
-    /// Every member in sync holds the chunk whole at `version`: they have said so, or were rolled forward to it.
-    pub(super) fn caught_up(&mut self, now: Time, chunk: ChunkSlot, version: Version) {
-        let state = &mut self.chunks[chunk];
-        let group = state.group;
-        if version < state.committed || version > state.issued {
-            // No member can have less than was acknowledged, or more than was given out.
-            let (committed, issued) = (state.committed, state.issued);
-            let why = format!("its copies are at {version}, and {committed} was acknowledged, {issued} given out");
-            self.warn_implausible(chunk, why);
-            return self.catch_up_failed(now, chunk);
-        }
-        state.catching = false;
-        let behind = std::mem::take(&mut state.behind);
-        state.stalled = state.stalled.without(behind);
-        let current = self.groups[group].current;
-        let slots: Vec<TaskSlot> = self.awaited_writes(chunk).collect();
-        for slot in slots {
-            if self.tasks[slot].write().version > version {
-                break;
-            }
-            for position in self.tasks[slot].waiting.and(current).iter() {
-                if !self.tasks[slot].sent.has(position) {
-                    self.uncharge(slot, position);
-                }
-                self.settle(slot, position);
-                self.note_answer(now, slot, position);
-            }
-        }
-        for position in behind.and(current).iter() {
-            self.resend_chunk(now, chunk, position);
-        }
-        self.commit(chunk);
-        self.intake.is_due = true;
-    }
-
-    /// No member could give what the others need: the chunk goes on as it is, and that is tried again after a while.
-    pub(super) fn catch_up_failed(&mut self, now: Time, chunk: ChunkSlot) {
-        let state = &mut self.chunks[chunk];
-        state.state = ChunkState::Open;
-        state.catching = false;
-        state.bad_sources = Members::NONE;
-        let (group, behind) = (state.group, state.behind);
-        for position in behind.iter() {
-            self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
-        }
-        self.intake.is_due = true;
-        let busy = self.chunks[chunk].writes.head().is_some_and(|slot| {
-            debug_assert!(matches!(self.tasks[slot].kind, Kind::Write(_)));
-            true
+        };
+        let behind = cx.chunks[chunk].behind;
+        let outstanding = resend::awaited_writes(cx, chunk).any(|slot| {
+            let task = &cx.tasks[slot];
+            !task.waiting.and(task.sent).and(behind).is_empty()
         });
-        if !busy || behind.is_empty() {
-            // All that was behind has left meanwhile.
-            self.chunks[chunk].behind = Members::NONE;
+        if !behind.is_empty() && !outstanding {
+            begin(cx, now, chunk);
         }
-        self.block(chunk);
     }
+}
+
+/// Every member in sync holds the chunk whole at `version`: they have said so, or were rolled forward to it.
+pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version) {
+    let state = &mut cx.chunks[chunk];
+    let group = state.group;
+    if version < state.committed || version > state.issued {
+        // No member can have less than was acknowledged, or more than was given out.
+        let (committed, issued) = (state.committed, state.issued);
+        let why = format!("its copies are at {version}, and {committed} was acknowledged, {issued} given out");
+        open::warn_implausible(cx, chunk, why);
+        return fail(cx, now, chunk);
+    }
+    state.catching = false;
+    let behind = std::mem::take(&mut state.behind);
+    state.stalled = state.stalled.without(behind);
+    let current = cx.groups[group].current;
+    let slots: Vec<TaskSlot> = resend::awaited_writes(cx, chunk).collect();
+    for slot in slots {
+        if cx.tasks[slot].write().version > version {
+            break;
+        }
+        for position in cx.tasks[slot].waiting.and(current).iter() {
+            if !cx.tasks[slot].sent.has(position) {
+                credits::uncharge(cx, slot, position);
+            }
+            cx.settle(slot, position);
+            cx.note_answer(now, slot, position);
+        }
+    }
+    for position in behind.and(current).iter() {
+        resend::of_chunk(cx, now, chunk, position);
+    }
+    write::commit(cx, chunk);
+    cx.intake.is_due = true;
+}
+
+/// No member could give what the others need: the chunk goes on as it is, and that is tried again after a while.
+pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    let state = &mut cx.chunks[chunk];
+    state.state = ChunkState::Open;
+    state.catching = false;
+    state.bad_sources = Members::NONE;
+    let (group, behind) = (state.group, state.behind);
+    for position in behind.iter() {
+        cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
+    }
+    cx.intake.is_due = true;
+    let busy = cx.chunks[chunk].writes.head().is_some_and(|slot| {
+        debug_assert!(matches!(cx.tasks[slot].kind, Kind::Write(_)));
+        true
+    });
+    if !busy || behind.is_empty() {
+        // All that was behind has left meanwhile.
+        cx.chunks[chunk].behind = Members::NONE;
+    }
+    pipeline::block(cx, chunk);
 }

@@ -9,8 +9,10 @@
 //! after a longer while all of it. The blocks leave the count before the message leaves, and links are ordered: whatever is
 //! sent behind it rests on the rest.
 
+use super::agenda::NEVER;
+use super::context::Context;
+use super::group;
 use super::state::{Ask, Store};
-use super::{NEVER, Sequencer};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{GroupSlot, StoreSlot, TaskSlot};
@@ -42,234 +44,232 @@ impl Store {
     }
 }
 
-impl Sequencer {
-    /// Members lack credits for a write that has no version yet: asks them, where nothing else may bring some. True: one of
-    /// them is full.
-    pub(super) fn ask_for_credits(&mut self, now: Time, slot: TaskSlot, group: GroupSlot, short: Members) -> bool {
-        let asked_at = self.tasks[slot].asked_at;
-        let write = self.tasks[slot].write();
-        let want = charge(write);
-        if write.short_since.is_none() {
-            self.counters.credit_waits += 1;
+/// Members lack credits for a write that has no version yet: asks them, where nothing else may bring some. True: one of
+/// them is full.
+pub(super) fn ask(cx: &mut Context, now: Time, slot: TaskSlot, group: GroupSlot, short: Members) -> bool {
+    let asked_at = cx.tasks[slot].asked_at;
+    let write = cx.tasks[slot].write();
+    let want = charge(write);
+    if write.short_since.is_none() {
+        cx.counters.credit_waits += 1;
+    }
+    let short_since = *write.short_since.get_or_insert(now);
+    for position in short.iter() {
+        let number = cx.groups[group].members[position];
+        let store = &cx.stores[number];
+        if !cx.can_send(group, position) {
+            // A fence's answer or an eviction is to come. One that is lost is asked: its answer says that it is not.
+            continue;
         }
-        let short_since = *write.short_since.get_or_insert(now);
-        for position in short.iter() {
-            let number = self.groups[group].members[position];
-            let store = &self.stores[number];
-            if !self.can_send(group, position) {
-                // A fence's answer or an eviction is to come. One that is lost is asked: its answer says that it is not.
-                continue;
+        // Where the store is known to be full, time has counted since the write came.
+        let has_word = since(store.full, asked_at).is_some();
+        let patient_until = if has_word { asked_at } else { short_since }.plus(PATIENCE);
+        if store.writes > 0 && now < patient_until {
+            // Their end may bring some.
+            cx.tasks[slot].write().asked.remove(position);
+            continue;
+        }
+        if store.settle.is_some() {
+            continue;
+        }
+        let asked = cx.tasks[slot].write().asked.has(position);
+        // That it was asked when this write had waited for long, and granted too little, says the same.
+        let late = since(store.answered, patient_until);
+        let of_as_much = |word: &Ask| want >= word.want;
+        let word = since(store.full, asked_at)
+            .filter(of_as_much)
+            .or(late.filter(of_as_much));
+        let unasked = (asked && cx.config.faults.has(Fault::FullWithoutWord)).then_some(store.asked);
+        if let Some(word) = word.or(unasked) {
+            // Those behind it need not wait as long.
+            cx.stores[number].full = Some(word);
+            if !cx.groups[group].syncing.has(position) {
+                return true;
             }
-            // Where the store is known to be full, time has counted since the write came.
-            let has_word = since(store.full, asked_at).is_some();
-            let patient_until = if has_word { asked_at } else { short_since }.plus(PATIENCE);
-            if store.writes > 0 && now < patient_until {
-                // Their end may bring some.
-                self.tasks[slot].write().asked.remove(position);
-                continue;
+            // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write. Once said is
+            // enough: each time has all that waits looked at again.
+            if !cx.groups[group].to_evict.has(position) {
+                group::evict_soon(cx, group, position);
             }
-            if store.settle.is_some() {
-                continue;
-            }
-            let asked = self.tasks[slot].write().asked.has(position);
-            // That it was asked when this write had waited for long, and granted too little, says the same.
-            let late = since(store.answered, patient_until);
-            let of_as_much = |word: &Ask| want >= word.want;
-            let word = since(store.full, asked_at)
-                .filter(of_as_much)
-                .or(late.filter(of_as_much));
-            let unasked = (asked && self.config.faults.has(Fault::FullWithoutWord)).then_some(store.asked);
-            if let Some(word) = word.or(unasked) {
-                // Those behind it need not wait as long.
-                self.stores[number].full = Some(word);
-                if !self.groups[group].syncing.has(position) {
-                    return true;
-                }
-                // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write. Once said is
-                // enough: each time has all that waits looked at again.
-                if !self.groups[group].to_evict.has(position) {
-                    self.evict_soon(group, position);
-                }
-                continue;
-            }
-            let again = store.asked.at.plus(self.config.busy_pause * 5);
-            // Once at the end of its patience, whenever that is.
-            let last = now >= patient_until && store.asked.at < patient_until;
-            if asked && now < again && !last {
-                self.agenda.settle_again = self.agenda.settle_again.min(again);
-                self.arm(again);
-                continue;
-            }
-            self.tasks[slot].write().asked.add(position);
-            self.settle_credits(now, group, position, want, 0);
+            continue;
         }
-        false
+        let again = store.asked.at.plus(cx.config.busy_pause * 5);
+        // Once at the end of its patience, whenever that is.
+        let last = now >= patient_until && store.asked.at < patient_until;
+        if asked && now < again && !last {
+            cx.agenda.settle_again = cx.agenda.settle_again.min(again);
+            cx.agenda.arm(again);
+            continue;
+        }
+        cx.tasks[slot].write().asked.add(position);
+        settle(cx, now, group, position, want, 0);
     }
+    false
+}
 
-    /// Sends a request about credits; none is under way.
-    fn settle_credits(&mut self, now: Time, group: GroupSlot, position: Position, want: u64, back: u64) {
-        let number = self.groups[group].members[position];
-        let slot = self.tasks.add(Kind::Settle { back }, group, None);
-        let store = &mut self.stores[number];
-        assert!(
-            store.settle.is_none() && back <= store.credit,
-            "only what there is, and once"
-        );
-        store.credit -= back;
-        store.settle = Some(slot);
-        store.asked = Ask { at: now, want };
-        if want > 0 {
-            // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
-            store.charged_at = now;
-        }
-        self.counters.settles += 1;
-        self.expect(now, slot, position);
-        let (want, back) = (want as u32, back as u32);
-        self.send(
-            now,
-            slot,
-            position,
-            RequestBody::Settle(SettleRequest { want, back }),
-            Slice::default(),
-        );
-    }
-
-    /// A request about credits was answered; what the answer brings has been counted.
-    pub(super) fn settled(&mut self, slot: TaskSlot, position: Position, full: bool) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        let store = &mut self.stores[number];
-        if store.credit < store.asked.want {
-            store.answered = Some(store.asked);
-        }
-        if full {
-            store.full = Some(store.asked);
-        } else if store.full.is_some_and(|full| store.credit >= full.want) {
-            store.full = None;
-        }
-        self.end_settle(slot, position);
-    }
-
-    /// It was refused: what was given back was not taken.
-    pub(super) fn settle_refused(&mut self, slot: TaskSlot, position: Position) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        if let Kind::Settle { back } = self.tasks[slot].kind {
-            self.stores[number].credit += back;
-        }
-        self.end_settle(slot, position);
-    }
-
-    /// Its answer is not awaited any more, because the member has left the group. Whether the store took what was given
-    /// back, the answer tells.
-    pub(super) fn forget_settle(&mut self, slot: TaskSlot, position: Position) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        if let Kind::Settle { back } = self.tasks[slot].kind
-            && back > 0
-        {
-            let id = self.tasks.id(slot);
-            self.stores[number].in_doubt.push((id, back));
-        }
-        self.end_settle(slot, position);
-    }
-
-    /// It has ended, or its link has.
-    pub(super) fn end_settle(&mut self, slot: TaskSlot, position: Position) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        let store = &mut self.stores[number];
-        assert_eq!(store.settle, Some(slot), "a store is asked for one thing at a time");
-        store.settle = None;
-        self.settle_and_drop(slot, position);
-        self.note_credits(number);
-        self.intake.is_due = true;
-    }
-
-    /// When a store's credits have lain idle for so long that some are given back; never, where there are none too many.
-    fn idle_until(&self, number: StoreSlot) -> (Time, u64) {
-        let store = &self.stores[number];
-        if self.config.faults.has(Fault::KeepCredits)
-            || !store.up
-            || store.writes > 0
-            || store.settle.is_some()
-            || store.credit == 0
-        {
-            return (NEVER, 0);
-        }
-        match store.credit.checked_sub(KEPT_BLOCKS) {
-            Some(more) if more > 0 => (store.charged_at.plus(IDLE), more),
-            _ => (store.charged_at.plus(LONG_IDLE), store.credit),
-        }
-    }
-
-    /// A store's credits may be idle from then on: its count has grown, or nothing more is under way there.
-    pub(super) fn note_credits(&mut self, number: StoreSlot) {
-        let (at, _) = self.idle_until(number);
-        self.agenda.credits_due = self.agenda.credits_due.min(at);
-        self.arm(at);
-    }
-
-    /// Gives back what has not been used for a while.
-    pub(super) fn return_credits(&mut self, now: Time) {
-        if now < self.agenda.credits_due {
-            return;
-        }
-        self.agenda.credits_due = NEVER;
-        for number in self.stores.keys() {
-            let (at, back) = self.idle_until(number);
-            if at > now {
-                self.agenda.credits_due = self.agenda.credits_due.min(at);
-                continue;
-            }
-            let by = |group: GroupSlot| {
-                let position = self.position(group, number)?;
-                self.can_send(group, position).then_some((group, position))
-            };
-            // By the group that it was last asked by; that one may have lost it, or be in the middle of a change.
-            let via = self.stores[number].via;
-            let place = via.and_then(by);
-            let place = place.or_else(|| self.groups.touched.iter().find_map(|&group| by(group)));
-            match place {
-                Some((group, position)) => self.settle_credits(now, group, position, 0, back),
-                // Not now: as if it had just been used.
-                None => {
-                    self.stores[number].charged_at = now;
-                    self.agenda.credits_due = self.agenda.credits_due.min(now.plus(IDLE));
-                }
-            }
-        }
-    }
-
-    /// Takes a write's blocks from what a member has granted, as far as there are so many.
-    pub(super) fn charge_to(&mut self, now: Time, slot: TaskSlot, position: Position) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        let write = self.tasks[slot].write();
-        let store = &mut self.stores[number];
-        let blocks = charge(write).min(store.credit);
-        write.charged.add(position);
-        write.taken[position] = blocks as u16;
-        store.credit -= blocks;
+/// Sends a request about credits; none is under way.
+fn settle(cx: &mut Context, now: Time, group: GroupSlot, position: Position, want: u64, back: u64) {
+    let number = cx.groups[group].members[position];
+    let slot = cx.tasks.add(Kind::Settle { back }, group, None);
+    let store = &mut cx.stores[number];
+    assert!(
+        store.settle.is_none() && back <= store.credit,
+        "only what there is, and once"
+    );
+    store.credit -= back;
+    store.settle = Some(slot);
+    store.asked = Ask { at: now, want };
+    if want > 0 {
+        // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
         store.charged_at = now;
     }
+    cx.counters.settles += 1;
+    cx.expect(now, slot, position);
+    let (want, back) = (want as u32, back as u32);
+    cx.send(
+        now,
+        slot,
+        position,
+        RequestBody::Settle(SettleRequest { want, back }),
+        Slice::default(),
+    );
+}
 
-    /// A store takes nothing from the account for what it refuses.
-    pub(super) fn uncharge(&mut self, slot: TaskSlot, position: Position) {
-        let number = self.groups[self.tasks[slot].group].members[position];
-        let write = self.tasks[slot].write();
-        if write.charged.has(position) {
-            write.charged.remove(position);
-            self.stores[number].credit += u64::from(write.taken[position]);
-            self.note_credits(number);
+/// A request about credits was answered; what the answer brings has been counted.
+pub(super) fn settled(cx: &mut Context, slot: TaskSlot, position: Position, full: bool) {
+    let number = cx.groups[cx.tasks[slot].group].members[position];
+    let store = &mut cx.stores[number];
+    if store.credit < store.asked.want {
+        store.answered = Some(store.asked);
+    }
+    if full {
+        store.full = Some(store.asked);
+    } else if store.full.is_some_and(|full| store.credit >= full.want) {
+        store.full = None;
+    }
+    end(cx, slot, position);
+}
+
+/// It was refused: what was given back was not taken.
+pub(super) fn refused(cx: &mut Context, slot: TaskSlot, position: Position) {
+    let number = cx.groups[cx.tasks[slot].group].members[position];
+    if let Kind::Settle { back } = cx.tasks[slot].kind {
+        cx.stores[number].credit += back;
+    }
+    end(cx, slot, position);
+}
+
+/// Its answer is not awaited any more, because the member has left the group. Whether the store took what was given
+/// back, the answer tells.
+pub(super) fn forget(cx: &mut Context, slot: TaskSlot, position: Position) {
+    let number = cx.groups[cx.tasks[slot].group].members[position];
+    if let Kind::Settle { back } = cx.tasks[slot].kind
+        && back > 0
+    {
+        let id = cx.tasks.id(slot);
+        cx.stores[number].in_doubt.push((id, back));
+    }
+    end(cx, slot, position);
+}
+
+/// It has ended, or its link has.
+pub(super) fn end(cx: &mut Context, slot: TaskSlot, position: Position) {
+    let number = cx.groups[cx.tasks[slot].group].members[position];
+    let store = &mut cx.stores[number];
+    assert_eq!(store.settle, Some(slot), "a store is asked for one thing at a time");
+    store.settle = None;
+    cx.settle_and_drop(slot, position);
+    note(cx, number);
+    cx.intake.is_due = true;
+}
+
+/// When a store's credits have lain idle for so long that some are given back; never, where there are none too many.
+fn idle_until(cx: &Context, number: StoreSlot) -> (Time, u64) {
+    let store = &cx.stores[number];
+    if cx.config.faults.has(Fault::KeepCredits)
+        || !store.up
+        || store.writes > 0
+        || store.settle.is_some()
+        || store.credit == 0
+    {
+        return (NEVER, 0);
+    }
+    match store.credit.checked_sub(KEPT_BLOCKS) {
+        Some(more) if more > 0 => (store.charged_at.plus(IDLE), more),
+        _ => (store.charged_at.plus(LONG_IDLE), store.credit),
+    }
+}
+
+/// A store's credits may be idle from then on: its count has grown, or nothing more is under way there.
+pub(super) fn note(cx: &mut Context, number: StoreSlot) {
+    let (at, _) = idle_until(cx, number);
+    cx.agenda.credits_due = cx.agenda.credits_due.min(at);
+    cx.agenda.arm(at);
+}
+
+/// Gives back what has not been used for a while.
+pub(super) fn return_idle(cx: &mut Context, now: Time) {
+    if now < cx.agenda.credits_due {
+        return;
+    }
+    cx.agenda.credits_due = NEVER;
+    for number in cx.stores.keys() {
+        let (at, back) = idle_until(cx, number);
+        if at > now {
+            cx.agenda.credits_due = cx.agenda.credits_due.min(at);
+            continue;
+        }
+        let by = |group: GroupSlot| {
+            let position = cx.groups.position(group, number)?;
+            cx.can_send(group, position).then_some((group, position))
+        };
+        // By the group that it was last asked by; that one may have lost it, or be in the middle of a change.
+        let via = cx.stores[number].via;
+        let place = via.and_then(by);
+        let place = place.or_else(|| cx.groups.touched.iter().find_map(|&group| by(group)));
+        match place {
+            Some((group, position)) => settle(cx, now, group, position, 0, back),
+            // Not now: as if it had just been used.
+            None => {
+                cx.stores[number].charged_at = now;
+                cx.agenda.credits_due = cx.agenda.credits_due.min(now.plus(IDLE));
+            }
         }
     }
+}
 
-    /// An answer to what the store was sent while it was a member.
-    pub(super) fn answered_late(&mut self, id: RequestId, store: StoreSlot, refused: bool) {
-        let number = store;
-        let store = &mut self.stores[number];
-        if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
-            let (_, blocks) = store.in_doubt.swap_remove(at);
-            if refused {
-                store.credit += blocks;
-                self.note_credits(number);
-            }
+/// Takes a write's blocks from what a member has granted, as far as there are so many.
+pub(super) fn charge_to(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
+    let number = cx.groups[cx.tasks[slot].group].members[position];
+    let write = cx.tasks[slot].write();
+    let store = &mut cx.stores[number];
+    let blocks = charge(write).min(store.credit);
+    write.charged.add(position);
+    write.taken[position] = blocks as u16;
+    store.credit -= blocks;
+    store.charged_at = now;
+}
+
+/// A store takes nothing from the account for what it refuses.
+pub(super) fn uncharge(cx: &mut Context, slot: TaskSlot, position: Position) {
+    let number = cx.groups[cx.tasks[slot].group].members[position];
+    let write = cx.tasks[slot].write();
+    if write.charged.has(position) {
+        write.charged.remove(position);
+        cx.stores[number].credit += u64::from(write.taken[position]);
+        note(cx, number);
+    }
+}
+
+/// An answer to what the store was sent while it was a member.
+pub(super) fn answered_late(cx: &mut Context, id: RequestId, store: StoreSlot, refused: bool) {
+    let number = store;
+    let store = &mut cx.stores[number];
+    if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
+        let (_, blocks) = store.in_doubt.swap_remove(at);
+        if refused {
+            store.credit += blocks;
+            note(cx, number);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Requests and what is owed on them: one place where both are counted.
 
-use super::{NEVER, Sequencer};
+use super::agenda::NEVER;
+use super::context::Context;
+use super::credits;
 use crate::faults::Fault;
 use crate::io::Effect;
 use crate::members::Position;
@@ -10,9 +12,9 @@ use amita_reactor::{Slice, Time};
 use amita_types::SnapshotId;
 use amita_types::message::{Request, RequestBody, Scope};
 
-impl Sequencer {
+impl Context {
     /// Sends a task's request to a member. The task awaits it already.
-    pub(super) fn send(&mut self, now: Time, slot: TaskSlot, position: Position, body: RequestBody, payload: Slice) {
+    pub fn send(&mut self, now: Time, slot: TaskSlot, position: Position, body: RequestBody, payload: Slice) {
         let task = &mut self.tasks[slot];
         debug_assert!(task.waiting.has(position) && !task.sent.has(position));
         task.sent.add(position);
@@ -46,7 +48,7 @@ impl Sequencer {
     }
 
     /// A task awaits an answer of a member from now on.
-    pub(super) fn expect(&mut self, now: Time, slot: TaskSlot, position: Position) {
+    pub fn expect(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let task = &mut self.tasks[slot];
         assert!(!task.waiting.has(position), "one answer of each member is awaited");
         task.waiting.add(position);
@@ -66,7 +68,7 @@ impl Sequencer {
             if !std::mem::replace(&mut store.owes, true) {
                 self.silence.stores.push(number);
             }
-            self.arm(due);
+            self.agenda.arm(due);
         }
         let works = self.tasks[slot].kind.is_work();
         let store = &mut self.stores[number];
@@ -81,7 +83,7 @@ impl Sequencer {
     }
 
     /// A task awaits no answer of a member any more.
-    pub(super) fn settle(&mut self, slot: TaskSlot, position: Position) {
+    pub fn settle(&mut self, slot: TaskSlot, position: Position) {
         let task = &mut self.tasks[slot];
         assert!(task.waiting.has(position), "settled once");
         task.waiting.remove(position);
@@ -98,24 +100,24 @@ impl Sequencer {
                 store.bytes -= write.payload.len() as u64;
             }
             if store.writes == 0 {
-                self.note_credits(number);
+                credits::note(self, number);
             }
         }
     }
 
     /// A member has answered what an I/O needed of it.
-    pub(super) fn note_answer(&mut self, now: Time, slot: TaskSlot, position: Position) {
+    pub fn note_answer(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let group = self.tasks[slot].group;
         self.tasks[slot].answered = (now, Some(self.groups[group].members[position]));
     }
 
-    pub(super) fn settle_all(&mut self, slot: TaskSlot) {
+    pub fn settle_all(&mut self, slot: TaskSlot) {
         for position in self.tasks[slot].waiting.iter() {
             self.settle(slot, position);
         }
     }
 
-    pub(super) fn settle_and_drop(&mut self, slot: TaskSlot, position: Position) {
+    pub fn settle_and_drop(&mut self, slot: TaskSlot, position: Position) {
         self.settle(slot, position);
         if self.tasks[slot].waiting.is_empty() {
             self.tasks.remove(slot);

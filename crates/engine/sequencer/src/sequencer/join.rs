@@ -5,7 +5,9 @@
 //! A member that was asked and has not answered is asked again on its next link: where it has our history already, joining
 //! changes nothing.
 
-use super::Sequencer;
+use super::UNFIT_PAUSES;
+use super::context::Context;
+use super::{group, resend};
 use crate::faults::Fault;
 use crate::members::Position;
 use crate::table::{ChunkSlot, TaskSlot};
@@ -14,64 +16,62 @@ use amita_reactor::{Slice, Time};
 use amita_types::Version;
 use amita_types::message::{JoinRequest, Refusal, RequestBody};
 
-impl Sequencer {
-    /// Does the member not go on with the chunk's history yet?
-    pub(super) fn must_join(&self, chunk: ChunkSlot, position: Position) -> bool {
-        if self.config.faults.has(Fault::NoJoin) {
-            return false;
-        }
-        let state = &self.chunks[chunk];
-        self.groups[state.group].syncing.has(position) && !state.joined.has(position)
+/// Does the member not go on with the chunk's history yet?
+pub(super) fn is_needed(cx: &Context, chunk: ChunkSlot, position: Position) -> bool {
+    if cx.config.faults.has(Fault::NoJoin) {
+        return false;
     }
+    let state = &cx.chunks[chunk];
+    cx.groups[state.group].syncing.has(position) && !state.joined.has(position)
+}
 
-    /// Asks a syncing member to join the chunk's history at `at`, the version before what it is sent next.
-    pub(super) fn join_first(&mut self, now: Time, chunk: ChunkSlot, position: Position, at: Version) {
-        if !self.must_join(chunk, position) || self.chunks[chunk].joining.has(position) {
-            return;
-        }
-        let state = &mut self.chunks[chunk];
-        state.joining.add(position);
-        let (group, index) = (state.group, state.index);
-        let slot = self.tasks.add(Kind::Join, group, Some(chunk));
-        self.expect(now, slot, position);
-        self.send(
-            now,
-            slot,
-            position,
-            RequestBody::Join(JoinRequest { chunk: index, at }),
-            Slice::default(),
-        );
+/// Asks a syncing member to join the chunk's history at `at`, the version before what it is sent next.
+pub(super) fn first(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position, at: Version) {
+    if !is_needed(cx, chunk, position) || cx.chunks[chunk].joining.has(position) {
+        return;
     }
+    let state = &mut cx.chunks[chunk];
+    state.joining.add(position);
+    let (group, index) = (state.group, state.index);
+    let slot = cx.tasks.add(Kind::Join, group, Some(chunk));
+    cx.expect(now, slot, position);
+    cx.send(
+        now,
+        slot,
+        position,
+        RequestBody::Join(JoinRequest { chunk: index, at }),
+        Slice::default(),
+    );
+}
 
-    /// The member goes on with the chunk's history.
-    pub(super) fn joined(&mut self, now: Time, slot: TaskSlot, position: Position) {
-        let chunk = self.tasks[slot].chunk();
-        self.settle_and_drop(slot, position);
-        self.chunks[chunk].joining.remove(position);
-        self.chunks[chunk].joined.add(position);
-        self.counters.joined += 1;
-        self.unstall(now, chunk, position);
-    }
+/// The member goes on with the chunk's history.
+pub(super) fn joined(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
+    let chunk = cx.tasks[slot].chunk();
+    cx.settle_and_drop(slot, position);
+    cx.chunks[chunk].joining.remove(position);
+    cx.chunks[chunk].joined.add(position);
+    cx.counters.joined += 1;
+    resend::unstall(cx, now, chunk, position);
+}
 
-    /// The answer will not come: it is asked again before the next write.
-    pub(super) fn join_lost(&mut self, slot: TaskSlot, position: Position) {
-        let chunk = self.tasks[slot].chunk();
-        self.settle_and_drop(slot, position);
-        self.chunks[chunk].joining.remove(position);
-    }
+/// The answer will not come: it is asked again before the next write.
+pub(super) fn lost(cx: &mut Context, slot: TaskSlot, position: Position) {
+    let chunk = cx.tasks[slot].chunk();
+    cx.settle_and_drop(slot, position);
+    cx.chunks[chunk].joining.remove(position);
+}
 
-    pub(super) fn join_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
-        let (chunk, group) = (self.tasks[slot].chunk(), self.tasks[slot].group);
-        self.join_lost(slot, position);
-        // What was sent behind it is refused as well; all of it is sent again.
-        self.chunks[chunk].stalled.add(position);
-        if !passes_by_itself(refusal) {
-            self.warn_refused(group, self.groups[group].members[position], refusal);
-            self.evict_soon(group, position);
-            self.pause(now, group, position, self.config.busy_pause * super::UNFIT_PAUSES);
-        }
-        self.unstall(now, chunk, position);
+pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
+    let (chunk, group) = (cx.tasks[slot].chunk(), cx.tasks[slot].group);
+    lost(cx, slot, position);
+    // What was sent behind it is refused as well; all of it is sent again.
+    cx.chunks[chunk].stalled.add(position);
+    if !passes_by_itself(refusal) {
+        cx.warn_refused(group, cx.groups[group].members[position], refusal);
+        group::evict_soon(cx, group, position);
+        cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
     }
+    resend::unstall(cx, now, chunk, position);
 }
 
 /// Is it dealt with by whoever looks at refusals first, so that the same may be asked again?

@@ -6,9 +6,11 @@
 //! starts the opening again from the first question; nothing of it is half done on a store, because a roll-forward is
 //! applied there by one record.
 
-use super::Sequencer;
+use super::answer::Misbehaved;
+use super::context::Context;
 use super::roll::Roll;
 use super::state::ChunkState;
+use super::{catch_up, group, pipeline, roll, silence};
 use crate::config::MAX_OPENINGS;
 use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
@@ -67,371 +69,355 @@ impl Opening {
     }
 }
 
-impl Sequencer {
-    /// The chunk is to be opened, now or when its group is fenced.
-    pub(super) fn want_open(&mut self, now: Time, chunk: ChunkSlot) {
-        if matches!(self.chunks[chunk].state, ChunkState::Closed) {
-            let group = self.chunks[chunk].group;
-            self.enter_opening(chunk);
-            self.touch(now, group);
-            self.open_chunks(now, group);
-            self.arm_silence_of(now, group);
-        }
+/// The chunk is to be opened, now or when its group is fenced.
+pub(super) fn want(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    if matches!(cx.chunks[chunk].state, ChunkState::Closed) {
+        let group = cx.chunks[chunk].group;
+        enter(cx, chunk);
+        group::touch(cx, now, group);
+        advance(cx, now, group);
+        silence::arm_of(cx, now, group);
     }
+}
 
-    /// The chunk waits for its turn to be opened.
-    pub(super) fn enter_opening(&mut self, chunk: ChunkSlot) {
-        let state = &mut self.chunks[chunk];
-        let number = state.group;
-        state.state = ChunkState::Waiting;
-        let group = &mut self.groups[number];
-        state.opening_at = Some(ListPlace::new(group.opening.len()));
-        group.opening.push(chunk);
-        group.waiting.push_back(chunk);
-        self.note_opening(number);
+/// The chunk waits for its turn to be opened.
+pub(super) fn enter(cx: &mut Context, chunk: ChunkSlot) {
+    let state = &mut cx.chunks[chunk];
+    let number = state.group;
+    state.state = ChunkState::Waiting;
+    let group = &mut cx.groups[number];
+    state.opening_at = Some(ListPlace::new(group.opening.len()));
+    group.opening.push(chunk);
+    group.waiting.push_back(chunk);
+    silence::note_opening(cx, number);
+}
+
+/// Starts every opening that waits, if the group is fenced.
+pub(super) fn advance(cx: &mut Context, now: Time, group: GroupSlot) {
+    if !group::is_fenced(cx, group) || !cx.groups[group].paused.is_empty() {
+        return;
     }
-
-    /// Starts every opening that waits, if the group is fenced.
-    pub(super) fn open_chunks(&mut self, now: Time, group: GroupSlot) {
-        if !self.is_fenced(group) || !self.groups[group].paused.is_empty() {
+    while cx.groups.openings < most_openings() {
+        let Some(chunk) = cx.groups[group].waiting.pop_front() else {
             return;
-        }
-        while self.groups.openings < most_openings() {
-            let Some(chunk) = self.groups[group].waiting.pop_front() else {
-                return;
-            };
-            self.ask(now, chunk);
-        }
-        let state = &mut self.groups[group];
-        if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
-            self.groups.starved.push_back(group);
-        }
-    }
-
-    /// Where openings have ended others may begin, in the order in which their groups had to wait. (A group that is not
-    /// fenced just now is looked at when it is.)
-    pub(super) fn retry_openings(&mut self, now: Time) {
-        while !self.groups.starved.is_empty() && self.groups.openings < most_openings() {
-            if let Some(group) = self.groups.starved.pop_front() {
-                self.groups[group].starved = false;
-                self.open_chunks(now, group);
-            }
-        }
-    }
-
-    fn ask(&mut self, now: Time, chunk: ChunkSlot) {
-        let state = &self.chunks[chunk];
-        let (index, number) = (state.index, state.group);
-        let group = &self.groups[number];
-        let (epoch, members) = (group.record.epoch, group.current.and(group.ready));
-        let slot = self.tasks.add(Kind::Open(Step::Ask), number, Some(chunk));
-        self.groups.openings += 1;
-        self.chunks[chunk].state = ChunkState::Opening(Box::new(Opening {
-            phase: Phase::Asking,
-            epoch,
-            versions: ByPosition::filled(Version::NONE),
-            longest: Version::NONE,
-            tasks: vec![slot],
-            covered: false,
-        }));
-        for position in members.iter() {
-            self.expect(now, slot, position);
-            self.send(
-                now,
-                slot,
-                position,
-                RequestBody::Open(OpenRequest { chunk: index }),
-                Slice::default(),
-            );
-        }
-    }
-
-    /// The opening that a task belongs to.
-    pub(super) fn opening(&mut self, chunk: ChunkSlot) -> &mut Opening {
-        match &mut self.chunks[chunk].state {
-            ChunkState::Opening(opening) => opening,
-            other => panic!("an opening's requests end with it, and the chunk is {other:?}"),
-        }
-    }
-
-    /// An answer to one of an opening's requests.
-    pub(super) fn opening_answered(
-        &mut self,
-        now: Time,
-        slot: TaskSlot,
-        position: Position,
-        body: AnswerBody,
-        payload: &Slice,
-    ) {
-        let chunk = self.tasks[slot].chunk();
-        let Kind::Open(step) = self.tasks[slot].kind else {
-            unreachable!("the caller has looked")
         };
-        let group = self.tasks[slot].group;
-        let epoch = self.groups[group].record.epoch;
-        assert_eq!(self.opening(chunk).epoch, epoch, "an opening ends with its epoch (R6)");
-        match (step, body) {
-            (Step::Ask, AnswerBody::Opened(OpenedAnswer { version, incomplete })) => {
-                if incomplete.is_some() {
-                    // It is not in sync, whatever the record says (R5).
-                    self.misbehaved(
-                        now,
-                        slot,
-                        position,
-                        "an incomplete copy, though it is in sync".to_owned(),
-                    );
-                    return;
-                }
-                if version.generation() > self.owned.generation {
-                    let generation = version.generation();
-                    return self.stop(StopReason::Deposed { generation });
-                }
-                self.settle(slot, position);
-                self.opening(chunk).versions[position] = version;
-                if self.tasks[slot].waiting.is_empty() {
-                    self.end_task(slot, chunk);
-                    self.compare(now, chunk);
-                }
-            }
-            (Step::List, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
-                self.settle(slot, position);
-                self.end_task(slot, chunk);
-                self.listed(now, chunk, position, entries, more);
-            }
-            (Step::Fetch(range), AnswerBody::Data(DataAnswer { sums, .. })) => {
-                self.settle(slot, position);
-                self.end_task(slot, chunk);
-                self.fetched(now, chunk, position, range, &sums, payload);
-            }
-            (Step::Roll, AnswerBody::Done) => {
-                self.settle(slot, position);
-                self.end_task(slot, chunk);
-                self.rolled(now, chunk);
-            }
-            (_, body) => self.misbehaved(
-                now,
-                slot,
-                position,
-                format!("an answer that was not asked for: {body:?}"),
-            ),
+        ask(cx, now, chunk);
+    }
+    let state = &mut cx.groups[group];
+    if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
+        cx.groups.starved.push_back(group);
+    }
+}
+
+/// Where openings have ended others may begin, in the order in which their groups had to wait. (A group that is not
+/// fenced just now is looked at when it is.)
+pub(super) fn retry(cx: &mut Context, now: Time) {
+    while !cx.groups.starved.is_empty() && cx.groups.openings < most_openings() {
+        if let Some(group) = cx.groups.starved.pop_front() {
+            cx.groups[group].starved = false;
+            advance(cx, now, group);
         }
     }
+}
 
-    pub(super) fn end_task(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
-        self.tasks.remove(slot);
-        self.opening(chunk).tasks.retain(|&task| task != slot);
-    }
-
-    /// All members have said what they hold.
-    fn compare(&mut self, now: Time, chunk: ChunkSlot) {
-        let group = self.chunks[chunk].group;
-        let mut members = self.groups[group].current;
-        if self.config.faults.has(Fault::ServeHalfFenced) {
-            members = members.and(self.groups[group].ready);
-        }
-        let opening = self.opening(chunk);
-        let longest = members
-            .iter()
-            .map(|position| opening.versions[position])
-            .max()
-            .unwrap_or(Version::NONE);
-        opening.longest = longest;
-        let mut claims = members.iter().map(|position| opening.versions[position]);
-        if !claims.all(|version| longest.may_follow(version)) && !self.config.faults.has(Fault::AnyJump) {
-            return self.implausible(now, chunk, members);
-        }
-        let opening = self.opening(chunk);
-        let mut shorter = Members::NONE;
-        for position in members.iter() {
-            if opening.versions[position] < longest {
-                shorter.add(position);
-            }
-        }
-        if shorter.is_empty() || self.config.faults.has(Fault::OpenWithoutRoll) {
-            // Nothing was changed, and every member was fenced at this epoch when it answered: no further check.
-            return self.chunk_opened(now, chunk, longest);
-        }
-        self.start_roll(now, chunk, members, shorter);
-    }
-
-    /// In-sync members claim versions that are further apart than any history makes them. Which of them is wrong nobody
-    /// here can tell: what the longest has may be a lie, and what the others have may be too little. So nothing is changed.
-    fn implausible(&mut self, now: Time, chunk: ChunkSlot, members: Members) {
-        let group = self.chunks[chunk].group;
-        let versions = self.opening(chunk).versions;
-        let claims = members.iter().map(|position| {
-            let store = self.id_of(group, position);
-            format!("store {store} is at version {}", versions[position])
-        });
-        let why = format!(
-            "its copies cannot be of one history ({})",
-            claims.collect::<Vec<_>>().join(", ")
+fn ask(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    let state = &cx.chunks[chunk];
+    let (index, number) = (state.index, state.group);
+    let group = &cx.groups[number];
+    let (epoch, members) = (group.record.epoch, group.current.and(group.ready));
+    let slot = cx.tasks.add(Kind::Open(Step::Ask), number, Some(chunk));
+    cx.groups.openings += 1;
+    cx.chunks[chunk].state = ChunkState::Opening(Box::new(Opening {
+        phase: Phase::Asking,
+        epoch,
+        versions: ByPosition::filled(Version::NONE),
+        longest: Version::NONE,
+        tasks: vec![slot],
+        covered: false,
+    }));
+    for position in members.iter() {
+        cx.expect(now, slot, position);
+        cx.send(
+            now,
+            slot,
+            position,
+            RequestBody::Open(OpenRequest { chunk: index }),
+            Slice::default(),
         );
-        self.warn_implausible(chunk, why);
-        self.opening_failed(now, chunk, IoError::Damaged);
     }
+}
 
-    /// Says once why the chunk's I/O fails.
-    pub(super) fn warn_implausible(&mut self, chunk: ChunkSlot, why: String) {
-        if !std::mem::replace(&mut self.chunks[chunk].implausible, true) {
-            let chunk = ChunkId {
-                volume: self.owned.volume.id,
-                index: self.chunks[chunk].index,
-            };
-            self.effects
-                .push_back(Effect::Warn(Warning::Implausible { chunk, why }));
-        }
-    }
-
-    /// The chunk is whole at `version` on every member.
-    pub(super) fn chunk_opened(&mut self, now: Time, chunk: ChunkSlot, version: Version) {
-        self.drop_opening(chunk);
-        self.leave_opening(chunk);
-        let state = &mut self.chunks[chunk];
-        state.state = ChunkState::Open;
-        state.bad_sources = Members::NONE;
-        state.implausible = false;
-        if state.catching {
-            self.caught_up(now, chunk, version);
-        } else {
-            self.counters.opened += 1;
-            state.issued = version;
-            state.committed = version;
-        }
-        self.advance_chunk(now, chunk);
-    }
-
-    fn leave_opening(&mut self, chunk: ChunkSlot) {
-        let group = self.chunks[chunk].group;
-        let place = self.chunks[chunk]
-            .opening_at
-            .take()
-            .expect("a chunk that opens is in the list");
-        let opening = &mut self.groups[group].opening;
-        let gone = opening.swap_remove(place.at());
-        assert_eq!(gone, chunk, "a chunk that opens is in the list");
-        if let Some(&moved) = opening.get(place.at()) {
-            self.chunks[moved].opening_at = Some(place);
-        }
-    }
-
-    /// No member has an intact copy of what must be rolled forward: I/O that waits fails, the next touch tries again.
-    pub(super) fn opening_failed(&mut self, now: Time, chunk: ChunkSlot, error: IoError) {
-        self.drop_opening(chunk);
-        self.leave_opening(chunk);
-        if self.chunks[chunk].catching {
-            return self.catch_up_failed(now, chunk);
-        }
-        let state = &mut self.chunks[chunk];
-        state.state = ChunkState::Closed;
-        state.bad_sources = Members::NONE;
-        let queues = [
-            std::mem::take(&mut state.queued_writes),
-            std::mem::take(&mut state.queued_clears),
-            std::mem::take(&mut state.queued_reads),
-            std::mem::take(&mut state.queued_compares),
-            std::mem::take(&mut state.compared),
-        ];
-        state.comparing = None;
-        for mut queue in queues {
-            self.fail_queue(&mut queue, error);
-        }
-    }
-
-    fn fail_queue(&mut self, queue: &mut List, error: IoError) {
-        while let Some(slot) = queue.head() {
-            self.tasks.unlink(queue, slot);
-            let course = self.course(slot);
-            let io = match self.tasks.remove(slot) {
-                Kind::Write(write) => write.io,
-                Kind::Read(read) => read.io,
-                other => unreachable!("queues hold I/O, not {other:?}"),
-            };
-            self.done(io, Err(error), Payload::None, course);
-        }
-    }
-
-    pub(super) fn opening_refused(&mut self, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
-        let chunk = self.tasks[slot].chunk();
-        let group = self.tasks[slot].group;
-        match refusal {
-            Refusal::StaleEpoch { .. }
-            | Refusal::NotFenced
-            | Refusal::Fenced { .. }
-            | Refusal::Busy
-            | Refusal::Poisoned
-            | Refusal::NoSuchStore => {}
-            Refusal::Damaged { block } => {
-                self.found_damage(group, position, chunk, *block);
-                let as_source = matches!(self.tasks[slot].kind, Kind::Open(Step::List | Step::Fetch(_)));
-                if as_source {
-                    self.chunks[chunk].bad_sources.add(position);
-                } else {
-                    // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
-                    self.evict_soon(group, position);
-                    if self.groups[group].current.count() <= self.owned.min_copies {
-                        return self.opening_failed(now, chunk, IoError::Damaged);
-                    }
-                    self.pause(now, group, position, self.config.busy_pause * 10);
-                }
+/// An answer to one of an opening's requests.
+pub(super) fn answered(
+    cx: &mut Context,
+    now: Time,
+    slot: TaskSlot,
+    position: Position,
+    body: AnswerBody,
+    payload: &Slice,
+) -> Result<(), Misbehaved> {
+    let chunk = cx.tasks[slot].chunk();
+    let Kind::Open(step) = cx.tasks[slot].kind else {
+        unreachable!("the caller has looked")
+    };
+    let group = cx.tasks[slot].group;
+    let epoch = cx.groups[group].record.epoch;
+    assert_eq!(
+        cx.chunks.opening(chunk).epoch,
+        epoch,
+        "an opening ends with its epoch (R6)"
+    );
+    match (step, body) {
+        (Step::Ask, AnswerBody::Opened(OpenedAnswer { version, incomplete })) => {
+            if incomplete.is_some() {
+                // It is not in sync, whatever the record says (R5).
+                return Err(Misbehaved("an incomplete copy, though it is in sync".to_owned()));
             }
-            other => {
-                // R7: who cannot take what is valid is evicted.
-                self.warn_refused(group, self.groups[group].members[position], other);
-                self.evict_soon(group, position);
-                self.pause(now, group, position, self.config.busy_pause * 10);
+            if version.generation() > cx.owned.generation {
+                let generation = version.generation();
+                cx.stop(StopReason::Deposed { generation });
+                return Ok(());
+            }
+            cx.settle(slot, position);
+            cx.chunks.opening(chunk).versions[position] = version;
+            if cx.tasks[slot].waiting.is_empty() {
+                end_task(cx, slot, chunk);
+                compare(cx, now, chunk);
             }
         }
-        self.restart_opening(now, chunk);
-    }
-
-    /// From the first question, when the group is fenced (which it may well be).
-    pub(super) fn restart_opening(&mut self, now: Time, chunk: ChunkSlot) {
-        let group = self.chunks[chunk].group;
-        if self.drop_opening(chunk) {
-            self.groups[group].waiting.push_back(chunk);
+        (Step::List, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
+            cx.settle(slot, position);
+            end_task(cx, slot, chunk);
+            roll::listed(cx, now, chunk, position, entries, more);
         }
-        self.open_chunks(now, group);
+        (Step::Fetch(range), AnswerBody::Data(DataAnswer { sums, .. })) => {
+            cx.settle(slot, position);
+            end_task(cx, slot, chunk);
+            roll::fetched(cx, now, chunk, position, range, &sums, payload);
+        }
+        (Step::Roll, AnswerBody::Done) => {
+            cx.settle(slot, position);
+            end_task(cx, slot, chunk);
+            roll::rolled(cx, now, chunk);
+        }
+        (_, body) => return Err(Misbehaved::unasked(&body)),
     }
+    Ok(())
+}
 
-    /// Ends what is asked for a chunk's opening; false where nothing was, and the chunk waits. From now on it does, and
-    /// whoever calls puts it with those that wait, or has it leave.
-    fn drop_opening(&mut self, chunk: ChunkSlot) -> bool {
-        let ChunkState::Opening(opening) = std::mem::replace(&mut self.chunks[chunk].state, ChunkState::Waiting) else {
-            return false;
+pub(super) fn end_task(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
+    cx.tasks.remove(slot);
+    cx.chunks.opening(chunk).tasks.retain(|&task| task != slot);
+}
+
+/// All members have said what they hold.
+fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    let group = cx.chunks[chunk].group;
+    let mut members = cx.groups[group].current;
+    if cx.config.faults.has(Fault::ServeHalfFenced) {
+        members = members.and(cx.groups[group].ready);
+    }
+    let opening = cx.chunks.opening(chunk);
+    let longest = members
+        .iter()
+        .map(|position| opening.versions[position])
+        .max()
+        .unwrap_or(Version::NONE);
+    opening.longest = longest;
+    let mut claims = members.iter().map(|position| opening.versions[position]);
+    if !claims.all(|version| longest.may_follow(version)) && !cx.config.faults.has(Fault::AnyJump) {
+        return implausible(cx, now, chunk, members);
+    }
+    let opening = cx.chunks.opening(chunk);
+    let mut shorter = Members::NONE;
+    for position in members.iter() {
+        if opening.versions[position] < longest {
+            shorter.add(position);
+        }
+    }
+    if shorter.is_empty() || cx.config.faults.has(Fault::OpenWithoutRoll) {
+        // Nothing was changed, and every member was fenced at this epoch when it answered: no further check.
+        return opened(cx, now, chunk, longest);
+    }
+    roll::start(cx, now, chunk, members, shorter);
+}
+
+/// In-sync members claim versions that are further apart than any history makes them. Which of them is wrong nobody
+/// here can tell: what the longest has may be a lie, and what the others have may be too little. So nothing is changed.
+fn implausible(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Members) {
+    let group = cx.chunks[chunk].group;
+    let versions = cx.chunks.opening(chunk).versions;
+    let claims = members.iter().map(|position| {
+        let store = cx.id_of(group, position);
+        format!("store {store} is at version {}", versions[position])
+    });
+    let why = format!(
+        "its copies cannot be of one history ({})",
+        claims.collect::<Vec<_>>().join(", ")
+    );
+    warn_implausible(cx, chunk, why);
+    fail(cx, now, chunk, IoError::Damaged);
+}
+
+/// Says once why the chunk's I/O fails.
+pub(super) fn warn_implausible(cx: &mut Context, chunk: ChunkSlot, why: String) {
+    if !std::mem::replace(&mut cx.chunks[chunk].implausible, true) {
+        let chunk = ChunkId {
+            volume: cx.owned.volume.id,
+            index: cx.chunks[chunk].index,
         };
-        self.groups.openings -= 1;
-        for slot in opening.tasks {
-            self.settle_all(slot);
-            self.tasks.remove(slot);
-        }
-        true
+        cx.effects.push_back(Effect::Warn(Warning::Implausible { chunk, why }));
     }
+}
 
-    /// All openings of a group wait for its fence again.
-    pub(super) fn reset_openings(&mut self, group: GroupSlot) {
-        for index in 0..self.groups[group].opening.len() {
-            let chunk = self.groups[group].opening[index];
-            if self.drop_opening(chunk) {
-                self.groups[group].waiting.push_back(chunk);
+/// The chunk is whole at `version` on every member.
+pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version) {
+    interrupt(cx, chunk);
+    leave(cx, chunk);
+    let state = &mut cx.chunks[chunk];
+    state.state = ChunkState::Open;
+    state.bad_sources = Members::NONE;
+    state.implausible = false;
+    if state.catching {
+        catch_up::end(cx, now, chunk, version);
+    } else {
+        cx.counters.opened += 1;
+        state.issued = version;
+        state.committed = version;
+    }
+    pipeline::advance(cx, now, chunk);
+}
+
+fn leave(cx: &mut Context, chunk: ChunkSlot) {
+    let group = cx.chunks[chunk].group;
+    let place = cx.chunks[chunk]
+        .opening_at
+        .take()
+        .expect("a chunk that opens is in the list");
+    let opening = &mut cx.groups[group].opening;
+    let gone = opening.swap_remove(place.at());
+    assert_eq!(gone, chunk, "a chunk that opens is in the list");
+    if let Some(&moved) = opening.get(place.at()) {
+        cx.chunks[moved].opening_at = Some(place);
+    }
+}
+
+/// No member has an intact copy of what must be rolled forward: I/O that waits fails, the next touch tries again.
+pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot, error: IoError) {
+    interrupt(cx, chunk);
+    leave(cx, chunk);
+    if cx.chunks[chunk].catching {
+        return catch_up::fail(cx, now, chunk);
+    }
+    let state = &mut cx.chunks[chunk];
+    state.state = ChunkState::Closed;
+    state.bad_sources = Members::NONE;
+    let queues = [
+        std::mem::take(&mut state.queued_writes),
+        std::mem::take(&mut state.queued_clears),
+        std::mem::take(&mut state.queued_reads),
+        std::mem::take(&mut state.queued_compares),
+        std::mem::take(&mut state.compared),
+    ];
+    state.comparing = None;
+    for mut queue in queues {
+        fail_queue(cx, &mut queue, error);
+    }
+}
+
+fn fail_queue(cx: &mut Context, queue: &mut List, error: IoError) {
+    while let Some(slot) = queue.head() {
+        cx.tasks.unlink(queue, slot);
+        let course = cx.course(slot);
+        let io = match cx.tasks.remove(slot) {
+            Kind::Write(write) => write.io,
+            Kind::Read(read) => read.io,
+            other => unreachable!("queues hold I/O, not {other:?}"),
+        };
+        cx.done(io, Err(error), Payload::None, course);
+    }
+}
+
+pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
+    let chunk = cx.tasks[slot].chunk();
+    let group = cx.tasks[slot].group;
+    match refusal {
+        Refusal::StaleEpoch { .. }
+        | Refusal::NotFenced
+        | Refusal::Fenced { .. }
+        | Refusal::Busy
+        | Refusal::Poisoned
+        | Refusal::NoSuchStore => {}
+        Refusal::Damaged { block } => {
+            cx.found_damage(group, position, chunk, *block);
+            let as_source = matches!(cx.tasks[slot].kind, Kind::Open(Step::List | Step::Fetch(_)));
+            if as_source {
+                cx.chunks[chunk].bad_sources.add(position);
+            } else {
+                // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
+                group::evict_soon(cx, group, position);
+                if cx.groups[group].current.count() <= cx.owned.min_copies {
+                    return fail(cx, now, chunk, IoError::Damaged);
+                }
+                cx.pause(now, group, position, cx.config.busy_pause * 10);
             }
         }
+        other => {
+            // R7: who cannot take what is valid is evicted.
+            cx.warn_refused(group, cx.groups[group].members[position], other);
+            group::evict_soon(cx, group, position);
+            cx.pause(now, group, position, cx.config.busy_pause * 10);
+        }
     }
+    restart(cx, now, chunk);
+}
 
-    /// A new request of an opening, to one member.
-    pub(super) fn opening_send(
-        &mut self,
-        now: Time,
-        chunk: ChunkSlot,
-        position: Position,
-        step: Step,
-        body: RequestBody,
-        payload: Slice,
-    ) {
-        let group = self.chunks[chunk].group;
-        let slot = self.tasks.add(Kind::Open(step), group, Some(chunk));
-        self.opening(chunk).tasks.push(slot);
-        self.expect(now, slot, position);
-        self.send(now, slot, position, body, payload);
+/// From the first question, when the group is fenced (which it may well be).
+pub(super) fn restart(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    let group = cx.chunks[chunk].group;
+    if interrupt(cx, chunk) {
+        cx.groups[group].waiting.push_back(chunk);
     }
+    advance(cx, now, group);
+}
+
+/// Ends what is asked for a chunk's opening; false where nothing was, and the chunk waits. From now on it does, and
+/// whoever calls puts it with those that wait, or has it leave.
+fn interrupt(cx: &mut Context, chunk: ChunkSlot) -> bool {
+    let ChunkState::Opening(opening) = std::mem::replace(&mut cx.chunks[chunk].state, ChunkState::Waiting) else {
+        return false;
+    };
+    cx.groups.openings -= 1;
+    for slot in opening.tasks {
+        cx.settle_all(slot);
+        cx.tasks.remove(slot);
+    }
+    true
+}
+
+/// All openings of a group wait for its fence again.
+pub(super) fn reset(cx: &mut Context, group: GroupSlot) {
+    for index in 0..cx.groups[group].opening.len() {
+        let chunk = cx.groups[group].opening[index];
+        if interrupt(cx, chunk) {
+            cx.groups[group].waiting.push_back(chunk);
+        }
+    }
+}
+
+/// A new request of an opening, to one member.
+pub(super) fn send(
+    cx: &mut Context,
+    now: Time,
+    chunk: ChunkSlot,
+    position: Position,
+    step: Step,
+    body: RequestBody,
+    payload: Slice,
+) {
+    let group = cx.chunks[chunk].group;
+    let slot = cx.tasks.add(Kind::Open(step), group, Some(chunk));
+    cx.chunks.opening(chunk).tasks.push(slot);
+    cx.expect(now, slot, position);
+    cx.send(now, slot, position, body, payload);
 }

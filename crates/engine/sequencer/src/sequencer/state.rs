@@ -134,7 +134,7 @@ pub(super) struct Group {
     pub opening: Vec<ChunkSlot>,
     /// Of those, the ones that wait, in order.
     pub waiting: VecDeque<ChunkSlot>,
-    /// They wait because too many others are being opened: it stands in [`Sequencer::starved`](super::Sequencer).
+    /// They wait because too many others are being opened: it stands in [`Groups::starved`](super::tables::Groups).
     pub starved: bool,
     /// Stands in the list of groups with chunks to be opened.
     pub opens: bool,
@@ -180,7 +180,7 @@ pub(super) struct Chunk {
     pub busy_at: Option<ListPlace>,
     /// The place in the group's list of chunks that wait to be opened, or are being opened.
     pub opening_at: Option<ListPlace>,
-    /// Stands in [`Sequencer::blocked`].
+    /// Stands in [`Intake::blocked`](super::intake::Intake).
     pub blocked: bool,
     /// Members that could not give what a roll-forward needs.
     pub bad_sources: Members,

@@ -1,9 +1,13 @@
 //! What an operator, and a test, see of a sequencer.
 
+use super::agenda::NEVER;
+use super::context::Context;
 use super::{Sequencer, SyncProgress};
 use crate::table::TaskSlot;
 use crate::task::Kind;
-use amita_types::{ChunkIndex, GroupId};
+use amita_reactor::Time;
+use amita_types::map::ScrubReport;
+use amita_types::{ChunkIndex, Generation, GroupId, StoreId, VolumeId};
 
 /// How often things happened. They feed the status page, and tests that want to see each rare path taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,14 +180,94 @@ pub struct Status {
 }
 
 impl Sequencer {
+    /// The volume's id.
+    #[must_use]
+    pub fn volume(&self) -> VolumeId {
+        self.cx.owned.volume.id
+    }
+
+    /// The volume's name.
+    #[must_use]
+    pub fn volume_name(&self) -> &str {
+        &self.cx.owned.volume.name
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> u16 {
+        self.cx.config.core
+    }
+
+    /// Our generation.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.cx.owned.generation
+    }
+
+    /// The stores that it knows of: those that hold the volume, and others that it has heard of.
+    pub fn store_ids(&self) -> impl Iterator<Item = StoreId> + '_ {
+        self.cx.stores.iter().map(|store| store.id)
+    }
+
+    /// Has every I/O ended?
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.cx.intake.ios == 0
+    }
+
+    /// Is nothing under way at all: no I/O, no fence, no opening, no answer that is owed, no call to the metadata?
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.cx.stopped || (self.cx.tasks.len() == 0 && self.cx.metadata.is_quiet())
+    }
+
+    /// Has it ended?
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.cx.stopped
+    }
+
+    /// How often things happened.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.cx.counters
+    }
+
+    /// What an operator sees.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let groups = &self.cx.groups;
+        Status {
+            stopped: self.cx.stopped,
+            ios: self.cx.intake.ios,
+            chunks: self.cx.chunks.len(),
+            stuck_groups: groups.stuck.iter().map(|&group| groups[group].id).collect(),
+            syncs: self.progress(NEVER).collect(),
+            counters: self.cx.counters,
+        }
+    }
+
+    /// How far each store has come that is being brought up to date, or was until a moment ago; in no order.
+    pub fn progress(&self, now: Time) -> impl Iterator<Item = SyncProgress> + '_ {
+        self.resync.tallies.progress(&self.cx.stores, now)
+    }
+
+    /// How far a scrub that is under way has come.
+    #[must_use]
+    pub fn scrub_report(&self) -> Option<ScrubReport> {
+        self.resync.scrubs.report()
+    }
+
     /// The chunk of each I/O that was submitted and has not ended: what somebody waits for, and where.
     pub fn waiting_chunks(&self) -> impl Iterator<Item = ChunkIndex> + '_ {
-        let waits = |slot: &TaskSlot| match &self.tasks[*slot].kind {
+        let Context {
+            tasks, chunks, stopped, ..
+        } = &self.cx;
+        let waits = |slot: &TaskSlot| match &tasks[*slot].kind {
             Kind::Write(write) => !write.told,
             Kind::Read(_) => true,
             _ => false,
         };
-        let slots = self.tasks.slots().filter(move |slot| !self.stopped && waits(slot));
-        slots.map(|slot| self.chunks[self.tasks[slot].chunk()].index)
+        let slots = tasks.slots().filter(move |slot| !stopped && waits(slot));
+        slots.map(|slot| chunks[tasks[slot].chunk()].index)
     }
 }

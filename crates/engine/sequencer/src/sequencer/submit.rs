@@ -1,6 +1,7 @@
 //! I/O comes in: it is checked, made a task, and queued at its chunk.
 
-use super::Sequencer;
+use super::context::Context;
+use super::{pipeline, read, write};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoId};
 use crate::task::{Read, Write};
@@ -16,86 +17,78 @@ struct Place {
     range: BlockRange,
 }
 
-impl Sequencer {
-    /// Starts an I/O; `data` is a write's payload, else empty. It ends in one [`crate::Effect::Done`].
-    pub fn submit(&mut self, now: Time, io: IoId, op: Op, data: Slice) {
-        self.submit_traced(now, io, op, data, TraceId::NONE);
+/// Takes an I/O in, or says why not.
+pub(super) fn accept(
+    cx: &mut Context,
+    now: Time,
+    io: IoId,
+    op: Op,
+    data: Slice,
+    trace: TraceId,
+) -> Result<(), IoError> {
+    if cx.stopped {
+        return Err(IoError::Lost);
     }
+    if matches!(op, Op::Clear { length: 0, .. }) && data.is_empty() {
+        // Nothing to do, and nothing to wait for: all that was answered is durable.
+        cx.done(io, Ok(()), Payload::None, Course::default());
+        return Ok(());
+    }
+    let place = place(cx, &op, &data)?;
+    if cx.tasks.len() >= MAX_IOS {
+        return Err(IoError::Busy);
+    }
+    let chunk = cx.chunk_slot(place.chunk);
+    match op {
+        Op::Write { .. } | Op::Clear { .. } => {
+            let clear = matches!(op, Op::Clear { .. });
+            let write = Write::new(io, clear, (place.offset_bytes, place.length_bytes), place.range, data);
+            write::queue(cx, now, chunk, write, trace);
+        }
+        Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => {
+            read::queue(cx, chunk, Read::new(io, op, place.range, data), trace);
+        }
+    }
+    pipeline::advance(cx, now, chunk);
+    Ok(())
+}
 
-    /// The same for an I/O that may be traced: its requests to stores name its trace.
-    pub fn submit_traced(&mut self, now: Time, io: IoId, op: Op, data: Slice, trace: TraceId) {
-        self.intake.ios += 1;
-        if let Err(error) = self.accept(now, io, op, data, trace) {
-            self.done(io, Err(error), Payload::None, Course::default());
+/// Checks an I/O. The fronts have cut it to pieces that fit; what does not is answered, never asserted.
+fn place(cx: &Context, op: &Op, data: &Slice) -> Result<Place, IoError> {
+    let (offset, length) = (op.offset(), op.length());
+    let block = u64::from(BLOCK_BYTES);
+    let valid = match *op {
+        Op::Read { length, .. } => {
+            let blocks = (offset % block + u64::from(length)).div_ceil(block);
+            length > 0 && blocks <= u64::from(MAX_IO_BLOCKS)
         }
-        self.finish(now);
+        Op::Write { length, .. } => length > 0 && length <= MAX_IO_BYTES && data.len() == length as usize,
+        Op::Clear { .. } => length > 0 && offset % block == 0 && length % block == 0,
+        Op::CompareAndWrite { length, .. } => {
+            length > 0 && length <= MAX_IO_BYTES / 2 && data.len() == 2 * length as usize
+        }
+        Op::Allocation { .. } => true,
+    };
+    if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
+        return Err(IoError::Invalid);
     }
-
-    fn accept(&mut self, now: Time, io: IoId, op: Op, data: Slice, trace: TraceId) -> Result<(), IoError> {
-        if self.stopped {
-            return Err(IoError::Lost);
-        }
-        if matches!(op, Op::Clear { length: 0, .. }) && data.is_empty() {
-            // Nothing to do, and nothing to wait for: all that was answered is durable.
-            self.done(io, Ok(()), Payload::None, Course::default());
-            return Ok(());
-        }
-        let place = self.place(&op, &data)?;
-        if self.tasks.len() >= MAX_IOS {
-            return Err(IoError::Busy);
-        }
-        let chunk = self.chunk_number(place.chunk);
-        match op {
-            Op::Write { .. } | Op::Clear { .. } => {
-                let clear = matches!(op, Op::Clear { .. });
-                let write = Write::new(io, clear, (place.offset_bytes, place.length_bytes), place.range, data);
-                self.queue_write(now, chunk, write, trace);
-            }
-            Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => {
-                self.queue_read(chunk, Read::new(io, op, place.range, data), trace);
-            }
-        }
-        self.advance_chunk(now, chunk);
-        Ok(())
+    let chunk_bytes = u64::from(cx.owned.chunk_bytes);
+    let end = offset.checked_add(length.max(1)).ok_or(IoError::OutOfRange)?;
+    let chunk = offset / chunk_bytes;
+    if end > cx.owned.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
+        return Err(IoError::OutOfRange);
     }
-
-    /// Checks an I/O. The fronts have cut it to pieces that fit; what does not is answered, never asserted.
-    fn place(&self, op: &Op, data: &Slice) -> Result<Place, IoError> {
-        let (offset, length) = (op.offset(), op.length());
-        let block = u64::from(BLOCK_BYTES);
-        let valid = match *op {
-            Op::Read { length, .. } => {
-                let blocks = (offset % block + u64::from(length)).div_ceil(block);
-                length > 0 && blocks <= u64::from(MAX_IO_BLOCKS)
-            }
-            Op::Write { length, .. } => length > 0 && length <= MAX_IO_BYTES && data.len() == length as usize,
-            Op::Clear { .. } => length > 0 && offset % block == 0 && length % block == 0,
-            Op::CompareAndWrite { length, .. } => {
-                length > 0 && length <= MAX_IO_BYTES / 2 && data.len() == 2 * length as usize
-            }
-            Op::Allocation { .. } => true,
-        };
-        if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
-            return Err(IoError::Invalid);
-        }
-        let chunk_bytes = u64::from(self.owned.chunk_bytes);
-        let end = offset.checked_add(length.max(1)).ok_or(IoError::OutOfRange)?;
-        let chunk = offset / chunk_bytes;
-        if end > self.owned.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
-            return Err(IoError::OutOfRange);
-        }
-        let offset_bytes = (offset % chunk_bytes) as u32;
-        let length_bytes = length as u32;
-        let range = match op {
-            Op::Allocation { .. } => BlockRange::new(0, self.owned.blocks_per_chunk),
-            _ => BlockRange::of_bytes(offset_bytes, length_bytes),
-        };
-        assert!(range.is_inside(u32::from(self.owned.blocks_per_chunk)), "checked above");
-        Ok(Place {
-            chunk: ChunkIndex(chunk),
-            offset_bytes,
-            length_bytes,
-            range,
-        })
-    }
+    let offset_bytes = (offset % chunk_bytes) as u32;
+    let length_bytes = length as u32;
+    let range = match op {
+        Op::Allocation { .. } => BlockRange::new(0, cx.owned.blocks_per_chunk),
+        _ => BlockRange::of_bytes(offset_bytes, length_bytes),
+    };
+    assert!(range.is_inside(u32::from(cx.owned.blocks_per_chunk)), "checked above");
+    Ok(Place {
+        chunk: ChunkIndex(chunk),
+        offset_bytes,
+        length_bytes,
+        range,
+    })
 }

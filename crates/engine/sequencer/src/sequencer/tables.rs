@@ -1,6 +1,8 @@
 //! The records of stores, groups and chunks, and what finds them.
 
-use super::state::{Chunk, Group, Store};
+use super::open::Opening;
+use super::state::{Chunk, ChunkState, Group, Store};
+use crate::members::Position;
 use crate::table::{ChunkSlot, GroupSlot, StoreSlot, Table};
 use amita_types::{ChunkIndex, StoreId};
 use rustc_hash::FxHashMap;
@@ -89,6 +91,17 @@ impl Groups {
         self.table.keys()
     }
 
+    /// A store's place in a group, if it has one, or had.
+    #[inline]
+    pub fn position(&self, group: GroupSlot, store: StoreSlot) -> Option<Position> {
+        self[group].members.find(store)
+    }
+
+    /// A member must adopt the fence again before anything else is sent to it.
+    pub fn unready(&mut self, group: GroupSlot, position: Position) {
+        self[group].ready.remove(position);
+    }
+
     /// The group behind this one, if there is one.
     pub fn after(&self, slot: GroupSlot) -> Option<GroupSlot> {
         self.table.after(slot)
@@ -131,10 +144,19 @@ impl Chunks {
         self.index.get(&index).copied()
     }
 
+    /// The opening that a task belongs to.
+    pub fn opening(&mut self, chunk: ChunkSlot) -> &mut Opening {
+        match &mut self[chunk].state {
+            ChunkState::Opening(opening) => opening,
+            other => panic!("an opening's requests end with it, and the chunk is {other:?}"),
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
+    #[cfg(any(test, feature = "planted"))]
     pub fn keys(&self) -> impl Iterator<Item = ChunkSlot> + use<> {
         self.table.keys()
     }

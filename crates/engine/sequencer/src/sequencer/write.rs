@@ -1,17 +1,18 @@
 //! The whole life of a write, or of a clear, from submitted to acknowledged. The rules are those of `docs/protocol.md`.
 //!
-//! * *Submitted* (`submit.rs` checks it) and *queued* at its chunk: [`Sequencer::queue_write`]. The chunk is opened first where
+//! * *Submitted* (`submit.rs` checks it) and *queued* at its chunk: [`queue`]. The chunk is opened first where
 //!   it is not (R6, `open.rs`).
-//! * *Ready*: its turn comes by the chunk's pipeline (`pipeline.rs`), [`Sequencer::try_write`]. Limits are kept and space is
+//! * *Ready*: its turn comes by the chunk's pipeline (`pipeline.rs`), [`start`]. Limits are kept and space is
 //!   settled before it has a version, because a version that was given out must be applied (R7, `credits.rs`).
 //! * *Sequenced*: it gets the version after the last one, and names that one (R1).
 //! * *Sent* to every member at once, behind everything that the member was sent before. Its payload is kept until the end
 //!   and sent again where a link broke, or where it was refused (R8, `resend.rs`).
-//! * *Answered*: [`Sequencer::written`], member by member. Who never answers is evicted (R12, `store.rs`, `metadata.rs`).
-//! * *Committed* when all have answered (R2), in the order of versions, and *acknowledged*: [`Sequencer::commit`].
+//! * *Answered*: [`written`], member by member. Who never answers is evicted (R12, `store.rs`, `metadata.rs`).
+//! * *Committed* when all have answered (R2), in the order of versions, and *acknowledged*: [`commit`].
 
-use super::Sequencer;
+use super::context::Context;
 use super::credits::charge;
+use super::{compare, credits, faults, join, open, pipeline, read, resend};
 use crate::config::{MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
@@ -30,239 +31,235 @@ enum Gate {
     NoSpace,
 }
 
-impl Sequencer {
-    /// Submitted, and found valid: queued at its chunk.
-    pub(super) fn queue_write(&mut self, now: Time, chunk: ChunkSlot, write: Write, trace: TraceId) {
-        let clear = write.clear;
-        let slot = self
-            .tasks
-            .add(Kind::Write(write), self.chunks[chunk].group, Some(chunk));
-        self.tasks[slot].trace = trace;
-        self.tasks[slot].asked_at = now;
-        let state = &mut self.chunks[chunk];
-        let queue = match clear {
-            true => &mut state.queued_clears,
-            false => &mut state.queued_writes,
-        };
-        self.tasks.push(queue, slot);
-    }
+/// Submitted, and found valid: queued at its chunk.
+pub(super) fn queue(cx: &mut Context, now: Time, chunk: ChunkSlot, write: Write, trace: TraceId) {
+    let clear = write.clear;
+    let slot = cx.tasks.add(Kind::Write(write), cx.chunks[chunk].group, Some(chunk));
+    cx.tasks[slot].trace = trace;
+    cx.tasks[slot].asked_at = now;
+    let state = &mut cx.chunks[chunk];
+    let queue = match clear {
+        true => &mut state.queued_clears,
+        false => &mut state.queued_writes,
+    };
+    cx.tasks.push(queue, slot);
+}
 
-    /// Sequences the first write of its queue, or fails it; false when it must wait.
-    pub(super) fn try_write(&mut self, now: Time, slot: TaskSlot) -> bool {
-        let chunk = self.tasks[slot].chunk();
-        match self.gate(now, slot, chunk) {
-            Gate::Wait => return false,
-            Gate::Open => {
-                // R1: a pair of generation and counter, naming the one before.
-                let issued = self.chunks[chunk].issued;
-                match issued.next(self.owned.generation).filter(|version| *version > issued) {
-                    Some(version) => {
-                        self.dequeue(slot, chunk);
-                        self.sequence(now, slot, chunk, version);
-                        self.end_compare(chunk, slot);
-                    }
-                    None => self.counter_ended(slot, chunk),
+/// Sequences the first write of its queue, or fails it; false when it must wait.
+pub(super) fn start(cx: &mut Context, now: Time, slot: TaskSlot) -> bool {
+    let chunk = cx.tasks[slot].chunk();
+    match gate(cx, now, slot, chunk) {
+        Gate::Wait => return false,
+        Gate::Open => {
+            // R1: a pair of generation and counter, naming the one before.
+            let issued = cx.chunks[chunk].issued;
+            match issued.next(cx.owned.generation).filter(|version| *version > issued) {
+                Some(version) => {
+                    dequeue(cx, slot, chunk);
+                    sequence(cx, now, slot, chunk, version);
+                    compare::end(cx, chunk, slot);
                 }
+                None => counter_ended(cx, slot, chunk),
             }
-            Gate::NoSpace => self.fail_write(slot, chunk, IoError::NoSpace),
         }
-        true
+        Gate::NoSpace => fail(cx, slot, chunk, IoError::NoSpace),
     }
+    true
+}
 
-    /// Space and limits, before a version is given out (R7).
-    fn gate(&mut self, now: Time, slot: TaskSlot, chunk: ChunkSlot) -> Gate {
-        let number = self.chunks[chunk].group;
-        let group = &self.groups[number];
-        let write = self.tasks[slot].write();
-        let bytes = write.payload.len() as u64;
-        let blocks = charge(write);
-        let current = group.current;
-        if current.count() < self.owned.min_copies && !self.config.faults.has(Fault::IgnoreMinCopies) {
+/// Space and limits, before a version is given out (R7).
+fn gate(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot) -> Gate {
+    let number = cx.chunks[chunk].group;
+    let group = &cx.groups[number];
+    let write = cx.tasks[slot].write();
+    let bytes = write.payload.len() as u64;
+    let blocks = charge(write);
+    let current = group.current;
+    if current.count() < cx.owned.min_copies && !cx.config.faults.has(Fault::IgnoreMinCopies) {
+        return Gate::Wait;
+    }
+    let state = &cx.chunks[chunk];
+    if state.held_back || state.comparing.is_some_and(|comparing| comparing != slot) {
+        return Gate::Wait;
+    }
+    if state.write_count >= most_writes() || cx.intake.bytes + bytes > MAX_SHARD_BYTES {
+        return Gate::Wait;
+    }
+    let mut short = Members::NONE;
+    for position in group.writers().iter() {
+        let store = &cx.stores[group.members[position]];
+        if store.bytes > 0 && store.bytes + bytes > MAX_STORE_BYTES {
             return Gate::Wait;
         }
-        let state = &self.chunks[chunk];
-        if state.held_back || state.comparing.is_some_and(|comparing| comparing != slot) {
-            return Gate::Wait;
-        }
-        if state.write_count >= most_writes() || self.intake.bytes + bytes > MAX_SHARD_BYTES {
-            return Gate::Wait;
-        }
-        let mut short = Members::NONE;
-        for position in group.writers().iter() {
-            let store = &self.stores[group.members[position]];
-            if store.bytes > 0 && store.bytes + bytes > MAX_STORE_BYTES {
-                return Gate::Wait;
-            }
-            if store.credit < blocks {
-                short.add(position);
-            }
-        }
-        if short.is_empty() || self.config.faults.has(Fault::NoCredits) {
-            return Gate::Open;
-        }
-        if self.ask_for_credits(now, slot, number, short) {
-            Gate::NoSpace
-        } else {
-            Gate::Wait
+        if store.credit < blocks {
+            short.add(position);
         }
     }
+    if short.is_empty() || cx.config.faults.has(Fault::NoCredits) {
+        return Gate::Open;
+    }
+    if credits::ask(cx, now, slot, number, short) {
+        Gate::NoSpace
+    } else {
+        Gate::Wait
+    }
+}
 
-    fn dequeue(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
-        let state = &mut self.chunks[chunk];
-        let clear = self.tasks[slot].write().clear;
-        let queue = if state.comparing == Some(slot) {
-            &mut state.compared
-        } else if clear {
-            &mut state.queued_clears
-        } else {
-            &mut state.queued_writes
-        };
-        self.tasks.unlink(queue, slot);
-    }
+fn dequeue(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
+    let state = &mut cx.chunks[chunk];
+    let clear = cx.tasks[slot].write().clear;
+    let queue = if state.comparing == Some(slot) {
+        &mut state.compared
+    } else if clear {
+        &mut state.queued_clears
+    } else {
+        &mut state.queued_writes
+    };
+    cx.tasks.unlink(queue, slot);
+}
 
-    /// Gives the write its version and sends it to all who must have it: the in-sync members, and the syncing ones that were
-    /// fenced (R2). One that cannot be sent anything now gets it when it can (R8).
-    fn sequence(&mut self, now: Time, slot: TaskSlot, chunk: ChunkSlot, version: Version) {
-        let group = self.chunks[chunk].group;
-        let state = &mut self.chunks[chunk];
-        let previous = state.issued;
-        assert!(version > previous, "versions only grow");
-        state.issued = version;
-        state.write_count += 1;
-        self.tasks.push(&mut state.writes, slot);
-        let write = self.tasks[slot].write();
-        write.version = version;
-        write.previous = previous;
-        write.sums = sums(write);
-        let bytes = write.payload.len() as u64;
-        self.intake.bytes += bytes;
-        let mut members = self.groups[group].writers();
-        if self.config.faults.has(Fault::ServeHalfFenced) {
-            members = members.and(self.groups[group].ready);
-        }
-        self.mark_busy(chunk);
-        for position in members.iter() {
-            self.charge_to(now, slot, position);
-            self.expect(now, slot, position);
-            if self.can_send(group, position) && !self.chunks[chunk].stalled.has(position) {
-                self.join_first(now, chunk, position, previous);
-                self.send_write(now, slot, position);
-            }
+/// Gives the write its version and sends it to all who must have it: the in-sync members, and the syncing ones that were
+/// fenced (R2). One that cannot be sent anything now gets it when it can (R8).
+fn sequence(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot, version: Version) {
+    let group = cx.chunks[chunk].group;
+    let state = &mut cx.chunks[chunk];
+    let previous = state.issued;
+    assert!(version > previous, "versions only grow");
+    state.issued = version;
+    state.write_count += 1;
+    cx.tasks.push(&mut state.writes, slot);
+    let write = cx.tasks[slot].write();
+    write.version = version;
+    write.previous = previous;
+    write.sums = sums(write);
+    let bytes = write.payload.len() as u64;
+    cx.intake.bytes += bytes;
+    let mut members = cx.groups[group].writers();
+    if cx.config.faults.has(Fault::ServeHalfFenced) {
+        members = members.and(cx.groups[group].ready);
+    }
+    pipeline::mark_busy(cx, chunk);
+    for position in members.iter() {
+        credits::charge_to(cx, now, slot, position);
+        cx.expect(now, slot, position);
+        if cx.can_send(group, position) && !cx.chunks[chunk].stalled.has(position) {
+            join::first(cx, now, chunk, position, previous);
+            send(cx, now, slot, position);
         }
     }
+}
 
-    pub(super) fn send_write(&mut self, now: Time, slot: TaskSlot, position: Position) {
-        let index = self.chunks[self.tasks[slot].chunk()].index;
-        let write = self.tasks[slot].write();
-        let (body, payload) = (write.request(index), write.payload.clone());
-        self.send(now, slot, position, body, payload);
-    }
+pub(super) fn send(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
+    let index = cx.chunks[cx.tasks[slot].chunk()].index;
+    let write = cx.tasks[slot].write();
+    let (body, payload) = (write.request(index), write.payload.clone());
+    cx.send(now, slot, position, body, payload);
+}
 
-    /// Answered: a member has the write durable. An answer under an older epoch of ours counts as well.
-    pub(super) fn written(&mut self, now: Time, slot: TaskSlot, position: Position) {
-        let chunk = self.tasks[slot].chunk();
-        self.settle(slot, position);
-        if self.tasks[slot].write().clear {
-            // It may have made room.
-            let number = self.groups[self.tasks[slot].group].members[position];
-            self.stores[number].forget_words();
-        }
-        self.note_answer(now, slot, position);
-        self.unstall(now, chunk, position);
-        if self.config.faults.has(Fault::AcknowledgeEarly) {
-            self.tell_early(slot);
-        }
-        if self.config.faults.has(Fault::AcknowledgeByMajority) {
-            self.tell_by_majority(slot);
-        }
-        self.commit(chunk);
+/// Answered: a member has the write durable. An answer under an older epoch of ours counts as well.
+pub(super) fn written(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
+    let chunk = cx.tasks[slot].chunk();
+    cx.settle(slot, position);
+    if cx.tasks[slot].write().clear {
+        // It may have made room.
+        let number = cx.groups[cx.tasks[slot].group].members[position];
+        cx.stores[number].forget_words();
     }
+    cx.note_answer(now, slot, position);
+    resend::unstall(cx, now, chunk, position);
+    if cx.config.faults.has(Fault::AcknowledgeEarly) {
+        faults::tell_early(cx, slot);
+    }
+    if cx.config.faults.has(Fault::AcknowledgeByMajority) {
+        faults::tell_by_majority(cx, slot);
+    }
+    commit(cx, chunk);
+}
 
-    /// Acknowledges what every in-sync member has, in the order of versions.
-    pub(super) fn commit(&mut self, chunk: ChunkSlot) {
-        if self.config.faults.has(Fault::ForgetClaimed) {
-            self.forget_claimed(chunk);
-        }
-        let mut any = false;
-        while let Some(slot) = self.chunks[chunk].writes.head()
-            && self.is_everywhere(slot)
-        {
-            self.acknowledge(chunk, slot);
-            any = true;
-        }
-        if !any {
-            return;
-        }
-        self.intake.is_due = true;
-        if self.chunks[chunk].writes.is_empty() {
-            self.mark_quiet(chunk);
-        }
-        // R3: what reads have found up to here may be given out.
-        self.release_held(chunk);
+/// Acknowledges what every in-sync member has, in the order of versions.
+pub(super) fn commit(cx: &mut Context, chunk: ChunkSlot) {
+    if cx.config.faults.has(Fault::ForgetClaimed) {
+        faults::forget_claimed(cx, chunk);
     }
+    let mut any = false;
+    while let Some(slot) = cx.chunks[chunk].writes.head()
+        && is_everywhere(cx, slot)
+    {
+        acknowledge(cx, chunk, slot);
+        any = true;
+    }
+    if !any {
+        return;
+    }
+    cx.intake.is_due = true;
+    if cx.chunks[chunk].writes.is_empty() {
+        pipeline::mark_quiet(cx, chunk);
+    }
+    // R3: what reads have found up to here may be given out.
+    read::release_held(cx, chunk);
+}
 
-    /// Has every member answered that is in sync, or syncing and gets all writes (R2)? Are they enough (R10)?
-    fn is_everywhere(&mut self, slot: TaskSlot) -> bool {
-        if self.config.faults.has(Fault::IgnoreLost) {
-            self.forget_lost(slot);
-        }
-        if self.config.faults.has(Fault::SkipSyncing) {
-            self.forget_syncing(slot);
-        }
-        let task = &self.tasks[slot];
-        let current = self.groups[task.group].current.count();
-        task.waiting.is_empty() && (current >= self.owned.min_copies || self.config.faults.has(Fault::IgnoreMinCopies))
+/// Has every member answered that is in sync, or syncing and gets all writes (R2)? Are they enough (R10)?
+fn is_everywhere(cx: &mut Context, slot: TaskSlot) -> bool {
+    if cx.config.faults.has(Fault::IgnoreLost) {
+        faults::forget_lost(cx, slot);
     }
+    if cx.config.faults.has(Fault::SkipSyncing) {
+        faults::forget_syncing(cx, slot);
+    }
+    let task = &cx.tasks[slot];
+    let current = cx.groups[task.group].current.count();
+    task.waiting.is_empty() && (current >= cx.owned.min_copies || cx.config.faults.has(Fault::IgnoreMinCopies))
+}
 
-    /// The client is told. The payload is kept no longer.
-    fn acknowledge(&mut self, chunk: ChunkSlot, slot: TaskSlot) {
-        let state = &mut self.chunks[chunk];
-        self.tasks.unlink(&mut state.writes, slot);
-        let course = self.course(slot);
-        let Kind::Write(write) = self.tasks.remove(slot) else {
-            unreachable!("a chunk's writes are writes")
-        };
-        let state = &mut self.chunks[chunk];
-        assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
-        state.committed = write.version;
-        assert!(state.committed <= state.issued);
-        state.write_count -= 1;
-        self.intake.bytes -= write.payload.len() as u64;
-        self.counters.writes += 1;
-        if !write.told {
-            self.done(write.io, Ok(()), Payload::None, course);
+/// The client is told. The payload is kept no longer.
+fn acknowledge(cx: &mut Context, chunk: ChunkSlot, slot: TaskSlot) {
+    let state = &mut cx.chunks[chunk];
+    cx.tasks.unlink(&mut state.writes, slot);
+    let course = cx.course(slot);
+    let Kind::Write(write) = cx.tasks.remove(slot) else {
+        unreachable!("a chunk's writes are writes")
+    };
+    let state = &mut cx.chunks[chunk];
+    assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
+    state.committed = write.version;
+    assert!(state.committed <= state.issued);
+    state.write_count -= 1;
+    cx.intake.bytes -= write.payload.len() as u64;
+    cx.counters.writes += 1;
+    if !write.told {
+        cx.done(write.io, Ok(()), Payload::None, course);
+    }
+}
+
+/// Members have left the group: writes may have nobody to wait for any more.
+pub(super) fn commit_group(cx: &mut Context, group: GroupSlot) {
+    let mut index = 0;
+    while let Some(&chunk) = cx.groups[group].busy.get(index) {
+        commit(cx, chunk);
+        // A chunk that has nothing more under way leaves the list, and another stands in its place.
+        if cx.groups[group].busy.get(index) == Some(&chunk) {
+            index += 1;
         }
     }
+}
 
-    /// Members have left the group: writes may have nobody to wait for any more.
-    pub(super) fn commit_group(&mut self, group: GroupSlot) {
-        let mut index = 0;
-        while let Some(&chunk) = self.groups[group].busy.get(index) {
-            self.commit(chunk);
-            // A chunk that has nothing more under way leaves the list, and another stands in its place.
-            if self.groups[group].busy.get(index) == Some(&chunk) {
-                index += 1;
-            }
-        }
-    }
+fn fail(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot, error: IoError) {
+    dequeue(cx, slot, chunk);
+    let io = cx.tasks[slot].write().io;
+    let course = cx.course(slot);
+    cx.tasks.remove(slot);
+    compare::end(cx, chunk, slot);
+    cx.done(io, Err(error), Payload::None, course);
+}
 
-    fn fail_write(&mut self, slot: TaskSlot, chunk: ChunkSlot, error: IoError) {
-        self.dequeue(slot, chunk);
-        let io = self.tasks[slot].write().io;
-        let course = self.course(slot);
-        self.tasks.remove(slot);
-        self.end_compare(chunk, slot);
-        self.done(io, Err(error), Payload::None, course);
-    }
-
-    /// The chunk has no further version. No client writes a chunk 2^40 times; a member that lies claims it in one message.
-    /// The chunk can be read, and the process has nothing to do with it.
-    fn counter_ended(&mut self, slot: TaskSlot, chunk: ChunkSlot) {
-        let issued = self.chunks[chunk].issued;
-        let why = format!("its version {issued} is the last that there is, so that it cannot be written any more");
-        self.warn_implausible(chunk, why);
-        self.fail_write(slot, chunk, IoError::Damaged);
-    }
+/// The chunk has no further version. No client writes a chunk 2^40 times; a member that lies claims it in one message.
+/// The chunk can be read, and the process has nothing to do with it.
+fn counter_ended(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
+    let issued = cx.chunks[chunk].issued;
+    let why = format!("its version {issued} is the last that there is, so that it cannot be written any more");
+    open::warn_implausible(cx, chunk, why);
+    fail(cx, slot, chunk, IoError::Damaged);
 }
 
 /// Writes of one chunk with a version and without an acknowledgement, at most.

@@ -194,8 +194,13 @@ fn a_refused_resend_makes_no_credits() {
     let again = rig.writes(2);
     assert_eq!(again.len(), 1);
     rig.refuse(&again[0], Refusal::Busy);
-    let number = rig.sequencer.stores.slot_of(super::rig::store(2)).expect("it is known");
-    assert_eq!(rig.sequencer.stores[number].credit, 8, "as many as were granted");
+    let number = rig
+        .sequencer
+        .cx
+        .stores
+        .slot_of(super::rig::store(2))
+        .expect("it is known");
+    assert_eq!(rig.sequencer.cx.stores[number].credit, 8, "as many as were granted");
 }
 
 #[test]

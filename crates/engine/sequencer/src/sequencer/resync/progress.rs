@@ -1,8 +1,6 @@
 //! How far members that are brought up to date have come.
 
-use super::Sequencer;
-use crate::members::Position;
-use crate::table::GroupSlot;
+use crate::sequencer::tables::Stores;
 use amita_reactor::Time;
 use amita_types::{BLOCK_BYTES, StoreId};
 use std::time::Duration;
@@ -28,7 +26,7 @@ struct Tally {
 
 /// All of them. They are few: one for each store that was ever behind.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(Vec<Tally>);
+pub(in crate::sequencer) struct Tallies(Vec<Tally>);
 
 /// How far a store has come, as far as this sequencer brings it up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,19 +84,18 @@ impl Tally {
     }
 }
 
-impl Sequencer {
-    /// How far each store has come that is being brought up to date, or was until a moment ago; in no order.
-    pub fn progress(&self, now: Time) -> impl Iterator<Item = SyncProgress> + '_ {
+impl Tallies {
+    /// What is told of them now, in no order.
+    pub fn progress(&self, stores: &Stores, now: Time) -> impl Iterator<Item = SyncProgress> {
         let behind = |store: StoreId| {
-            let number = self.stores.slot_of(store);
-            number.is_some_and(|number| self.stores[number].behind_in > 0)
+            let number = stores.slot_of(store);
+            number.is_some_and(|number| stores[number].behind_in > 0)
         };
         let told = move |tally: &&Tally| match tally.ended {
             Some(ended) => now.since(ended) < TOLD,
             None => behind(tally.store),
         };
-        let tallies = self.syncs.tallies.0.iter().filter(told);
-        tallies.map(|tally| SyncProgress {
+        self.0.iter().filter(told).map(|tally| SyncProgress {
             store: tally.store,
             began: tally.began,
             ended: tally.ended,
@@ -112,19 +109,8 @@ impl Sequencer {
         })
     }
 
-    /// The record of a group, which names the stores that are being brought up to date there, comes or goes.
-    pub(super) fn count_behind(&mut self, now: Time, group: GroupSlot, comes: bool) {
-        for index in 0..self.groups[group].record.syncing.len() {
-            let store = self.groups[group].record.syncing[index].store;
-            let number = self.store_number(now, store);
-            let count = &mut self.stores[number].behind_in;
-            *count = if comes { *count + 1 } else { *count - 1 };
-        }
-    }
-
-    pub(super) fn tally_entered(&mut self, now: Time, group: GroupSlot, position: Position) {
-        let store = self.id_of(group, position);
-        let tally = self.syncs.tallies.of(now, store);
+    pub fn entered(&mut self, now: Time, store: StoreId) {
+        let tally = self.of(now, store);
         if tally.ended.is_some_and(|ended| now.since(ended) >= TOLD) {
             // All that went before is over: it is behind anew.
             *tally = Tally::new(now, store);
@@ -134,41 +120,36 @@ impl Sequencer {
     }
 
     /// The member's group left it before it held everything.
-    pub(super) fn tally_dropped(&mut self, group: GroupSlot, position: Position, listed: bool) {
-        let store = self.id_of(group, position);
-        if let Some(tally) = self.syncs.tallies.find(store) {
+    pub fn dropped(&mut self, store: StoreId, listed: bool) {
+        if let Some(tally) = self.find(store) {
             tally.groups = tally.groups.saturating_sub(1);
             tally.groups_listed = tally.groups_listed.saturating_sub(u32::from(listed));
         }
     }
 
-    pub(super) fn tally_listed(&mut self, group: GroupSlot, position: Position, listed: u64, to_do: u64, last: bool) {
-        let store = self.id_of(group, position);
-        if let Some(tally) = self.syncs.tallies.find(store) {
+    pub fn listed(&mut self, store: StoreId, listed: u64, to_do: u64, last: bool) {
+        if let Some(tally) = self.find(store) {
             tally.chunks_listed += listed;
             tally.chunks_to_do += to_do;
             tally.groups_listed += u32::from(last);
         }
     }
 
-    pub(super) fn tally_chunk(&mut self, group: GroupSlot, position: Position) {
-        let store = self.id_of(group, position);
-        if let Some(tally) = self.syncs.tallies.find(store) {
+    pub fn mended(&mut self, store: StoreId) {
+        if let Some(tally) = self.find(store) {
             tally.chunks_done += 1;
         }
     }
 
-    pub(super) fn tally_sent(&mut self, group: GroupSlot, position: Position, blocks: usize) {
-        let store = self.id_of(group, position);
-        if let Some(tally) = self.syncs.tallies.find(store) {
+    pub fn sent(&mut self, store: StoreId, blocks: usize) {
+        if let Some(tally) = self.find(store) {
             tally.bytes_moved += blocks as u64 * u64::from(BLOCK_BYTES);
         }
     }
 
     /// The member holds everything.
-    pub(super) fn tally_whole(&mut self, now: Time, group: GroupSlot, position: Position) {
-        let store = self.id_of(group, position);
-        if let Some(tally) = self.syncs.tallies.find(store) {
+    pub fn whole(&mut self, now: Time, store: StoreId) {
+        if let Some(tally) = self.find(store) {
             tally.groups_done += 1;
             if tally.groups == tally.groups_done {
                 tally.ended = Some(now);

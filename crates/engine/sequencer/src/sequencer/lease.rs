@@ -1,0 +1,104 @@
+//! Read leases, which the protocol calls promises (R4): for so long a store lets no newer generation in.
+
+use super::context::Context;
+use crate::config::PROMISE_PERCENT;
+use crate::faults::Fault;
+use crate::members::{Members, Position};
+use crate::table::{GroupSlot, StoreSlot, TaskSlot};
+use crate::task::Kind;
+use amita_reactor::{Slice, Time};
+use amita_types::message::RequestBody;
+use std::time::Duration;
+
+/// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
+pub(super) fn granters(cx: &Context, group: GroupSlot) -> Members {
+    let group = &cx.groups[group];
+    if cx.config.faults.has(Fault::NoClaimedPromises) {
+        return group.current;
+    }
+    group.current.or(group.whole)
+}
+
+/// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
+pub(super) fn granted(cx: &mut Context, slot: TaskSlot, position: Position, number: StoreSlot, promise_ms: u16) {
+    let arrival = cx.config.faults.has(Fault::PromiseFromArrival);
+    let sent_at = if arrival {
+        cx.stores[number].heard
+    } else {
+        cx.tasks[slot].sent_at[position]
+    };
+    // The store's clock may run faster than ours.
+    let percent = if cx.config.faults.has(Fault::WholePromise) {
+        100
+    } else {
+        PROMISE_PERCENT
+    };
+    let promise = Duration::from_millis(u64::from(promise_ms)) * percent / 100;
+    let store = &mut cx.stores[number];
+    store.promise = promise;
+    store.confirmed = store.confirmed.max(sent_at);
+    store.promise_until = store.promise_until.max(sent_at.plus(promise));
+}
+
+/// Are there enough promises that no lawful takeover can have happened yet? A new owner must fence all in-sync
+/// members, of which it can have evicted all but the least number: so one more than can be evicted. `since`: when the
+/// read was sent that asks. Without clocks, so many members must have known no other owner after that.
+pub(super) fn is_held(cx: &Context, now: Time, group: GroupSlot, since: Time) -> bool {
+    if cx.config.faults.has(Fault::NoPromises) {
+        return true;
+    }
+    let promisers = granters(cx, group);
+    let group = &cx.groups[group];
+    let holds = |&position: &Position| {
+        let store = &cx.stores[group.members[position]];
+        if cx.config.confirm_reads {
+            store.confirmed >= since
+        } else {
+            store.promise_until > now
+        }
+    };
+    let held = promisers.iter().filter(holds).count();
+    held > promisers.count().saturating_sub(cx.owned.min_copies)
+}
+
+/// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway. `since`: as above.
+pub(super) fn renew(cx: &mut Context, now: Time, group: GroupSlot, besides: Members, since: Time) {
+    for position in granters(cx, group).without(besides).iter() {
+        let number = cx.groups[group].members[position];
+        let store = &cx.stores[number];
+        let wanted = if cx.config.confirm_reads {
+            store.confirmed < since
+        } else {
+            store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now
+        };
+        if wanted {
+            confirm(cx, now, group, position);
+        }
+    }
+}
+
+/// Sends an empty request, unless one is under way.
+pub(super) fn confirm(cx: &mut Context, now: Time, group: GroupSlot, position: Position) {
+    let number = cx.groups[group].members[position];
+    if cx.stores[number].confirm.is_some() || !cx.can_send(group, position) {
+        return;
+    }
+    cx.counters.confirms += 1;
+    let slot = cx.tasks.add(Kind::Confirm, group, None);
+    cx.stores[number].confirm = Some(slot);
+    cx.stores[number].confirm_at = now;
+    cx.expect(now, slot, position);
+    cx.send(now, slot, position, RequestBody::Confirm, Slice::default());
+}
+
+/// The empty request has been answered (well or not), or its link has ended.
+pub(super) fn confirmed(cx: &mut Context, slot: TaskSlot, position: Position) {
+    let number = cx.groups[cx.tasks[slot].group].members[position];
+    assert_eq!(
+        cx.stores[number].confirm,
+        Some(slot),
+        "a store is asked for one promise at a time"
+    );
+    cx.stores[number].confirm = None;
+    cx.settle_and_drop(slot, position);
+}

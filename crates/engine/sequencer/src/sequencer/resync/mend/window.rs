@@ -1,0 +1,473 @@
+//! One window of a chunk: the entries of the source and of the member are listed, what differs is read from the source, and
+//! sent to the member.
+
+use super::{After, LONG_PAUSE, Mending, Mode, PAUSE, Stage, Subject};
+use crate::faults::Fault;
+use crate::members::{Members, Position};
+use crate::sequencer::context::Context;
+use crate::sequencer::resync::progress::Tallies;
+use crate::sequencer::resync::scrub::Scrubs;
+use crate::task::MendStep;
+use amita_reactor::{Slice, Time};
+use amita_types::message::{
+    Change, ChangesRequest, Expect, MAX_CHANGES, Mend, MendRequest, ReadRequest, RequestBody, Sums, VerifyRequest,
+};
+use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
+use std::collections::BTreeMap;
+
+/// Entries, and where the next ones begin.
+pub(super) type Page = (Vec<Change>, Option<BlockIndex>);
+
+/// A window that is being listed.
+#[derive(Debug)]
+pub(super) struct Listing {
+    source: Position,
+    source_page: Option<Page>,
+    target_page: Option<Page>,
+    /// Blocks of the target that fail their checksum.
+    damaged: Vec<BlockIndex>,
+}
+
+/// A window that was listed.
+#[derive(Debug)]
+pub(super) struct Window {
+    source: Position,
+    /// The block behind its last one.
+    end: u32,
+    fixes: Vec<Fix>,
+    /// Reads of the source that are under way.
+    awaited: usize,
+}
+
+/// A block that is to be replaced.
+#[derive(Debug)]
+struct Fix {
+    block: BlockIndex,
+    expect: Expect,
+    /// The source's entry; `None` until it is known.
+    put: Option<(Version, Option<u32>)>,
+    data: Slice,
+}
+
+impl Mending {
+    /// Lists the next window, when what was under way is on the source.
+    pub(super) fn list(&mut self, cx: &mut Context, now: Time) -> After {
+        let Subject {
+            group, position, chunk, ..
+        } = self.subject;
+        let state = &cx.chunks[chunk];
+        let unsettled = cx.config.faults.has(Fault::CompareUnsettled);
+        let (committed, issued, index, held) = (state.committed, state.issued, state.index, state.held_back);
+        if !unsettled && (committed < self.scan.mark || (held && committed < issued)) {
+            return After::GoesOn;
+        }
+        let look = self.is_look();
+        let mut bad = self.bad_sources;
+        if look {
+            bad.add(position);
+        }
+        if !cx.can_send(group, position) {
+            return After::GoesOn;
+        }
+        let intact = cx.groups[group].current.without(bad);
+        if intact.is_empty() {
+            // Nobody has an intact copy: what is said of it has been said.
+            if look {
+                return After::Looked { seen: false };
+            }
+            self.bad_sources = Members::NONE;
+            return self.begin_again(cx, now, LONG_PAUSE);
+        }
+        let can = |&source: &Position| cx.can_send(group, source);
+        let sources: Vec<Position> = intact.iter().filter(can).collect();
+        let Some(&source) = sources.get(index.0 as usize % sources.len().max(1)) else {
+            return After::GoesOn;
+        };
+        if !self.has_leave(cx, now, held) {
+            return After::GoesOn;
+        }
+        self.stage = Stage::Listing(Listing {
+            source,
+            source_page: None,
+            target_page: None,
+            damaged: Vec::new(),
+        });
+        let (since, from) = (self.scan.since, self.scan.from);
+        let body = RequestBody::Changes(ChangesRequest {
+            chunk: index,
+            since,
+            from,
+        });
+        self.send(cx, now, source, MendStep::Source, body.clone(), Slice::default());
+        let body = if look {
+            RequestBody::Verify(VerifyRequest {
+                chunk: index,
+                from,
+                least: committed,
+            })
+        } else {
+            body
+        };
+        self.send(cx, now, position, MendStep::Target, body, Slice::default());
+        After::GoesOn
+    }
+
+    /// The source, or the member, has listed its entries.
+    pub(super) fn listed(
+        &mut self,
+        cx: &mut Context,
+        scrubs: &mut Scrubs,
+        now: Time,
+        is_source: bool,
+        page: Page,
+    ) -> After {
+        if !is_window(&page.0, page.1, cx.owned.blocks_per_chunk) {
+            return self.begin_again(cx, now, LONG_PAUSE);
+        }
+        if let Stage::Listing(listing) = &mut self.stage {
+            if is_source {
+                listing.source_page = Some(page);
+            } else {
+                listing.target_page = Some(page);
+            }
+        }
+        self.compare(cx, scrubs, now)
+    }
+
+    /// An in-sync member has read all of the window that it holds.
+    pub(super) fn verified(
+        &mut self,
+        cx: &mut Context,
+        scrubs: &mut Scrubs,
+        now: Time,
+        page: Page,
+        damaged: Vec<BlockIndex>,
+    ) -> After {
+        let from = self.scan.from;
+        if page
+            .1
+            .is_some_and(|more| more.0 >= cx.owned.blocks_per_chunk || more <= from)
+        {
+            return self.begin_again(cx, now, LONG_PAUSE);
+        }
+        if let Stage::Listing(listing) = &mut self.stage {
+            listing.target_page = Some(page);
+            listing.damaged = damaged;
+        }
+        self.compare(cx, scrubs, now)
+    }
+
+    /// When both have listed the window: what differs?
+    fn compare(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time) -> After {
+        let Stage::Listing(Listing {
+            source: member,
+            source_page: source_page @ Some(_),
+            target_page: target_page @ Some(_),
+            damaged,
+        }) = &mut self.stage
+        else {
+            return After::GoesOn;
+        };
+        let (Some((source, source_more)), Some((target, target_more))) = (source_page.take(), target_page.take())
+        else {
+            unreachable!("both are there")
+        };
+        let (member, damaged) = (*member, std::mem::take(damaged));
+        let end = [source_more, target_more]
+            .into_iter()
+            .flatten()
+            .map(|more| u32::from(more.0))
+            .min()
+            .unwrap_or(u32::from(cx.owned.blocks_per_chunk));
+        let fixes = if self.is_look() {
+            self.find_damage(cx, scrubs, member, end, (&source, &target, &damaged))
+        } else {
+            self.find_differences(cx, end, source, target)
+        };
+        let window = Window {
+            source: member,
+            end,
+            fixes,
+            awaited: 0,
+        };
+        self.fetch(cx, now, window)
+    }
+
+    /// What the member has otherwise than the source.
+    fn find_differences(&mut self, cx: &Context, end: u32, source: Vec<Change>, target: Vec<Change>) -> Vec<Fix> {
+        let (generation, faults) = (cx.owned.generation, cx.config.faults);
+        let since = self.scan.since;
+        let mut pairs: BTreeMap<BlockIndex, (Option<Change>, Option<Change>)> = BTreeMap::new();
+        for change in source {
+            pairs.entry(change.block).or_default().0 = Some(change);
+        }
+        for change in target {
+            pairs.entry(change.block).or_default().1 = Some(change);
+        }
+        let mut fixes = Vec::new();
+        for (block, (source, target)) in pairs.into_iter().filter(|(block, _)| u32::from(block.0) < end) {
+            let version = |change: Option<Change>| change.map(|change| change.version);
+            if source == target || (faults.has(Fault::CompareVersions) && version(source) == version(target)) {
+                continue;
+            }
+            let newer = |target: &Change| source.is_none_or(|source| target.version > source.version);
+            if target.is_some_and(|target| target.version.generation() == generation && newer(&target)) {
+                // A write of ours that the source had not carried out when it was asked.
+                self.scan.dirty = true;
+                continue;
+            }
+            fixes.push(Fix {
+                block,
+                expect: match target {
+                    Some(Change { version, sum, .. }) => Expect::Entry { version, sum },
+                    None => Expect::Upto { version: since },
+                },
+                put: source.map(|source| (source.version, source.sum)),
+                data: Slice::default(),
+            });
+        }
+        fixes.truncate(MAX_CHANGES);
+        fixes
+    }
+
+    /// An in-sync member was looked at: what is damaged is replaced by what the source has under the same entry.
+    fn find_damage(
+        &self,
+        cx: &mut Context,
+        scrubs: &mut Scrubs,
+        source_member: Position,
+        end: u32,
+        (source, target, damaged): (&[Change], &[Change], &[BlockIndex]),
+    ) -> Vec<Fix> {
+        let subject = &self.subject;
+        let (from, mark) = (self.scan.from, self.scan.mark);
+        let inside = |block: BlockIndex| block >= from && u32::from(block.0) < end;
+        let of_block = |page: &[Change], block| page.iter().find(|change| change.block == block).copied();
+        let mut fixes = Vec::new();
+        for &block in damaged.iter().filter(|block| inside(**block)) {
+            scrubs.damaged(cx, subject, block);
+            let Some(right) = of_block(source, block) else { continue };
+            let expect = match of_block(target, block) {
+                Some(held) if held == right => Expect::Entry {
+                    version: held.version,
+                    sum: held.sum,
+                },
+                // It is being written, and the next look will find it well.
+                Some(_) => continue,
+                None => Expect::Lost,
+            };
+            fixes.push(Fix {
+                block,
+                expect,
+                put: Some((right.version, right.sum)),
+                data: Slice::default(),
+            });
+        }
+        let state = &cx.chunks[subject.chunk];
+        if state.issued == mark && state.committed == mark {
+            // Nothing was written meanwhile: the copies must be equal.
+            let blocks = source.iter().chain(target).map(|change| change.block);
+            let mut blocks: Vec<BlockIndex> = blocks
+                .filter(|&block| inside(block) && !damaged.contains(&block))
+                .collect();
+            blocks.sort_unstable();
+            blocks.dedup();
+            blocks.retain(|&block| of_block(source, block) != of_block(target, block));
+            let places = Members::one(subject.position).or(Members::one(source_member));
+            for block in blocks {
+                scrubs.differs(cx, subject, places, block);
+            }
+        }
+        fixes
+    }
+
+    /// Reads from the source what it has data of: one request for each run of neighbours; and alone what it did not list.
+    fn fetch(&mut self, cx: &mut Context, now: Time, mut window: Window) -> After {
+        // Of more blocks than a message takes the rest is dealt with by the next window.
+        if let Some(last) = window.fixes.last()
+            && window.fixes.len() == MAX_CHANGES
+        {
+            window.end = window.end.min(u32::from(last.block.0) + 1);
+        }
+        let mut runs: Vec<(BlockRange, bool)> = Vec::new();
+        for fix in &window.fixes {
+            let listed = match fix.put {
+                Some((_, None)) => continue,
+                Some(_) => true,
+                None => false,
+            };
+            match runs.last_mut() {
+                Some((run, true)) if listed && run.end() == u32::from(fix.block.0) => run.count += 1,
+                _ => runs.push((BlockRange::new(fix.block.0, 1), listed)),
+            }
+        }
+        if runs.is_empty() {
+            return self.put(cx, now, window);
+        }
+        window.awaited = runs.len();
+        let Subject { group, chunk, .. } = self.subject;
+        let source = window.source;
+        if !cx.groups[group].current.has(source) || !cx.can_send(group, source) {
+            // It has gone since it listed its entries.
+            return self.begin_again(cx, now, PAUSE);
+        }
+        self.stage = Stage::Fetching(window);
+        let index = cx.chunks[chunk].index;
+        for (range, _) in runs {
+            let body = RequestBody::Read(ReadRequest {
+                chunk: index,
+                range,
+                least: Version::NONE,
+            });
+            self.send(cx, now, source, MendStep::Fetch(range), body, Slice::default());
+        }
+        After::GoesOn
+    }
+
+    /// The source has sent a run of blocks.
+    pub(super) fn fetched(
+        &mut self,
+        cx: &mut Context,
+        now: Time,
+        range: BlockRange,
+        version: Version,
+        sums: &Sums,
+        payload: &Slice,
+    ) -> After {
+        let block_bytes = BLOCK_BYTES as usize;
+        let count = usize::from(range.count);
+        let whole =
+            (payload.is_empty() && sums.is_empty()) || (payload.len() == count * block_bytes && sums.len() == count);
+        if !whole {
+            return self.begin_again(cx, now, LONG_PAUSE);
+        }
+        let Stage::Fetching(window) = &mut self.stage else {
+            return After::GoesOn;
+        };
+        let damaged = |&(place, _): &(usize, BlockIndex)| {
+            sums.get(place)
+                .is_some_and(|sum| amita_types::crc32c(&payload[place * block_bytes..][..block_bytes]) != *sum)
+        };
+        if let Some((_, block)) = range.iter().enumerate().find(damaged) {
+            // End to end: whatever spoiled it, it gets no fresh checksum.
+            let source = window.source;
+            return self.source_damaged(cx, now, source, block);
+        }
+        for (place, block) in range.iter().enumerate() {
+            let Some(at) = window.fixes.iter().position(|fix| fix.block == block) else {
+                continue;
+            };
+            let fix = &mut window.fixes[at];
+            let found = (!sums.is_empty()).then(|| payload.slice(place * block_bytes..(place + 1) * block_bytes));
+            let sum = sums.get(place).copied();
+            match fix.put {
+                // Only asked for alone: the version is this block's.
+                None => fix.put = Some((version, sum)),
+                Some((_, listed)) if listed == sum => {}
+                Some(_) => {
+                    // It was written since it was listed.
+                    window.fixes.remove(at);
+                    self.scan.dirty = true;
+                    continue;
+                }
+            }
+            window.fixes[at].data = found.unwrap_or_default();
+        }
+        window.awaited -= 1;
+        if window.awaited > 0 {
+            return After::GoesOn;
+        }
+        let Stage::Fetching(window) = std::mem::replace(&mut self.stage, Stage::Settling) else {
+            unreachable!("looked at above")
+        };
+        self.put(cx, now, window)
+    }
+
+    /// Sends the window's blocks to the member.
+    fn put(&mut self, cx: &mut Context, now: Time, window: Window) -> After {
+        if window.fixes.is_empty() {
+            return self.next_window(cx, now, window.end);
+        }
+        let Subject {
+            group, position, chunk, ..
+        } = self.subject;
+        let mut entries = Vec::with_capacity(window.fixes.len());
+        let mut payload = Vec::new();
+        if let Some(pass) = &mut self.pass {
+            pass.add(window.fixes.len() as u64 * u64::from(BLOCK_BYTES), 2);
+        }
+        for fix in &window.fixes {
+            let (version, sum) = fix.put.expect("every block was listed or read");
+            entries.push(Mend {
+                block: fix.block,
+                expect: fix.expect,
+                version,
+                sum,
+            });
+            payload.extend_from_slice(&fix.data);
+        }
+        if !cx.can_send(group, position) {
+            return self.begin_again(cx, now, PAUSE);
+        }
+        self.stage = Stage::Putting(window);
+        let chunk = cx.chunks[chunk].index;
+        let body = RequestBody::Mend(MendRequest { chunk, entries });
+        self.send(cx, now, position, MendStep::Mend, body, Slice::copy_from(&payload));
+        After::GoesOn
+    }
+
+    /// The member has replaced the window's blocks, but for those that had changed.
+    pub(super) fn mended(
+        &mut self,
+        cx: &mut Context,
+        (scrubs, tallies): (&mut Scrubs, &mut Tallies),
+        now: Time,
+        skipped: &[BlockIndex],
+    ) -> After {
+        cx.counters.mend_skipped += skipped.len() as u64;
+        let Stage::Putting(window) = &self.stage else {
+            return After::GoesOn;
+        };
+        let blocks = window.fixes.iter().map(|fix| fix.block);
+        let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
+        self.scan.dirty |= !skipped.is_empty() && !cx.config.faults.has(Fault::TrustMends);
+        if self.is_look() {
+            scrubs.repaired(cx, &self.subject, &done);
+        } else {
+            cx.counters.mended_blocks += done.len() as u64;
+            tallies.sent(cx.id_of(self.subject.group, self.subject.position), window.fixes.len());
+        }
+        let end = window.end;
+        self.next_window(cx, now, end)
+    }
+
+    fn next_window(&mut self, cx: &mut Context, now: Time, end: u32) -> After {
+        let blocks = u32::from(cx.owned.blocks_per_chunk);
+        self.pass = None;
+        let ended = match self.subject.mode {
+            Mode::Sync(_) => false,
+            Mode::Scrub => end >= blocks,
+            Mode::Repair(_) => true,
+        };
+        if ended {
+            return After::Looked { seen: true };
+        }
+        if end < blocks {
+            self.scan.from = BlockIndex(end as u16);
+            self.stage = Stage::Settling;
+        } else if self.scan.dirty {
+            return self.begin_pass(cx, now);
+        } else {
+            self.stage = Stage::Finishing;
+        }
+        self.advance(cx, now)
+    }
+}
+
+/// Is this a part of a list that goes on?
+fn is_window(entries: &[Change], more: Option<BlockIndex>, blocks: u16) -> bool {
+    let ordered = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
+    let last = entries.last().map(|change| change.block);
+    let onwards = more.is_none_or(|more| more.0 < blocks && last.is_some_and(|last| last < more));
+    ordered && onwards && entries.len() <= MAX_CHANGES && last.is_none_or(|last| last.0 < blocks)
+}

@@ -1,0 +1,265 @@
+//! Copies are looked at and repaired (D7): all of them by a scrub, single ones where a read has met damage.
+//!
+//! Each in-sync member in turn reads what it holds of a chunk and checks it; only entries travel. They are compared with
+//! another member's. A block that fails its checksum is replaced by what another member has under the same entry, exactly
+//! that entry being expected, so that a write that comes in between wins (R5). Copies that differ though no write is under way
+//! are reported: no store of this protocol does that, and which one is right is for a person to say.
+
+use super::mend::{Mendings, Mode, Subject};
+use super::{ask_for_chunks, is_listed_here};
+use crate::io::{Effect, Warning};
+use crate::members::{Members, Position};
+use crate::sequencer::context::Context;
+use crate::sequencer::group;
+use crate::sequencer::tables::Groups;
+use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
+use crate::task::SyncStep;
+use amita_reactor::Time;
+use amita_types::map::ScrubReport;
+use amita_types::message::ChunkState as Held;
+use amita_types::{BlockIndex, ChunkIndex};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Chunks that are looked at at one time.
+const MAX_LOOKS: usize = 2;
+/// Blocks that wait to be repaired; more are found again by the next read or scrub.
+const MAX_REPAIRS: usize = 1024;
+/// Before a list that was refused is asked for again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(in crate::sequencer) struct Scrubs {
+    repairs: VecDeque<(ChunkSlot, Position, BlockIndex)>,
+    walk: Option<Walk>,
+    /// Looks under way.
+    active: usize,
+}
+
+/// A scrub of everything.
+#[derive(Debug)]
+struct Walk {
+    group: GroupSlot,
+    list: List,
+    todo: VecDeque<(ChunkIndex, Position)>,
+    report: ScrubReport,
+}
+
+#[derive(Debug)]
+enum List {
+    Due {
+        at: Time,
+        from: ChunkIndex,
+    },
+    Asked {
+        from: ChunkIndex,
+        found: BTreeSet<ChunkIndex>,
+        end: Option<ChunkIndex>,
+    },
+    /// All chunks of the group are known.
+    Ended,
+}
+
+impl Scrubs {
+    pub fn is_empty(&self) -> bool {
+        self.repairs.is_empty() && self.walk.is_none() && self.active == 0
+    }
+
+    /// Begins a scrub of everything, if none is under way.
+    pub fn begin(&mut self, groups: &Groups, now: Time) -> bool {
+        let Some(group) = groups.keys().next().filter(|_| self.walk.is_none()) else {
+            return false;
+        };
+        self.walk = Some(Walk {
+            group,
+            list: List::Due {
+                at: now,
+                from: ChunkIndex(0),
+            },
+            todo: VecDeque::new(),
+            report: ScrubReport::default(),
+        });
+        true
+    }
+
+    /// How far a scrub that is under way has come.
+    pub fn report(&self) -> Option<ScrubReport> {
+        self.walk.as_ref().map(|walk| walk.report)
+    }
+
+    /// A member's copy of a block was found damaged: it is to be repaired.
+    pub fn want_repair(&mut self, chunk: ChunkSlot, position: Position, block: BlockIndex) {
+        let repairs = &mut self.repairs;
+        if repairs.len() < MAX_REPAIRS && !repairs.contains(&(chunk, position, block)) {
+            repairs.push_back((chunk, position, block));
+        }
+    }
+
+    pub fn advance(&mut self, cx: &mut Context, mendings: &mut Mendings, now: Time) {
+        while self.active < MAX_LOOKS
+            && let Some((chunk, position, block)) = self.repairs.pop_front()
+        {
+            let group = cx.chunks[chunk].group;
+            if cx.groups[group].current.has(position) {
+                self.active += 1;
+                mendings.start(now, Mode::Repair(block), group, position, chunk);
+            }
+        }
+        self.advance_walk(cx, mendings, now);
+    }
+
+    fn advance_walk(&mut self, cx: &mut Context, mendings: &mut Mendings, now: Time) {
+        while let Some(walk) = &mut self.walk {
+            if self.active < MAX_LOOKS
+                && let Some((index, position)) = walk.todo.pop_front()
+            {
+                let group = walk.group;
+                if cx.groups[group].current.has(position) {
+                    self.active += 1;
+                    let chunk = cx.chunk_slot(index);
+                    mendings.start(now, Mode::Scrub, group, position, chunk);
+                }
+                continue;
+            }
+            match walk.list {
+                List::Due { at, .. } if at > now => return cx.agenda.put_off(at),
+                List::Due { from, .. } if walk.todo.is_empty() => return walk.list_chunks(cx, now, from),
+                List::Ended if walk.todo.is_empty() && self.active == 0 => {
+                    let from = ChunkIndex(0);
+                    walk.list = List::Due { at: now, from };
+                    match cx.groups.after(walk.group) {
+                        Some(next) => walk.group = next,
+                        None => {
+                            let report = walk.report;
+                            self.walk = None;
+                            cx.effects.push_back(Effect::Scrubbed { report });
+                        }
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// A member has listed its chunks.
+    pub fn listed(
+        &mut self,
+        cx: &mut Context,
+        now: Time,
+        slot: TaskSlot,
+        position: Position,
+        chunks: &[Held],
+        more: Option<ChunkIndex>,
+    ) {
+        let group = cx.tasks[slot].group;
+        cx.settle(slot, position);
+        let complete = cx.tasks[slot].waiting.is_empty();
+        if complete {
+            cx.tasks.remove(slot);
+        }
+        let members = cx.groups[group].current;
+        let known = |held: &&Held| is_listed_here(cx, group, held.chunk);
+        let listed: Vec<ChunkIndex> = chunks.iter().filter(known).map(|held| held.chunk).collect();
+        let Some(walk) = &mut self.walk else { return };
+        let List::Asked { from, found, end } = &mut walk.list else {
+            return;
+        };
+        if more.is_some_and(|more| more <= *from) {
+            // A list that does not get on: the rest of the group is left for another time.
+            walk.report.skipped += 1;
+            walk.list = List::Ended;
+            return;
+        }
+        found.extend(listed);
+        *end = [*end, more].into_iter().flatten().min();
+        if !complete {
+            return;
+        }
+        let end = *end;
+        let inside = found.iter().filter(|index| end.is_none_or(|end| **index < end));
+        for &index in inside {
+            walk.todo.extend(members.iter().map(|position| (index, position)));
+        }
+        walk.list = match end {
+            Some(from) => List::Due { at: now, from },
+            None => List::Ended,
+        };
+    }
+
+    /// The list will not come: it is asked for again.
+    pub fn list_again(&mut self, cx: &mut Context, now: Time, slot: TaskSlot) {
+        cx.settle_all(slot);
+        cx.tasks.remove(slot);
+        let at = now.plus(PAUSE);
+        if let Some(walk) = &mut self.walk
+            && let List::Asked { from, .. } = walk.list
+        {
+            walk.list = List::Due { at, from };
+            cx.agenda.put_off(at);
+            cx.agenda.arm(at);
+        }
+    }
+
+    /// A look has ended; `seen`: it was a look at all.
+    pub fn looked(&mut self, mode: Mode, seen: bool) {
+        self.active -= 1;
+        if let (Mode::Scrub, Some(walk)) = (mode, &mut self.walk) {
+            walk.report.copies += u64::from(seen);
+            walk.report.skipped += u64::from(!seen);
+        }
+    }
+
+    /// A look has found a damaged block. One that is repaired was counted when it was read.
+    pub fn damaged(&mut self, cx: &mut Context, of: &Subject, block: BlockIndex) {
+        if let (Mode::Scrub, Some(walk)) = (of.mode, &mut self.walk) {
+            walk.report.damaged += 1;
+            cx.found_damage(of.group, of.position, of.chunk, block);
+        }
+    }
+
+    pub fn repaired(&mut self, cx: &mut Context, of: &Subject, blocks: &[BlockIndex]) {
+        cx.counters.repaired += blocks.len() as u64;
+        if let (Mode::Scrub, Some(walk)) = (of.mode, &mut self.walk) {
+            walk.report.repaired += blocks.len() as u64;
+        }
+        for &block in blocks {
+            let warning = Warning::Repaired {
+                store: cx.id_of(of.group, of.position),
+                chunk: cx.chunk_id(of.chunk),
+                block,
+            };
+            cx.effects.push_back(Effect::Warn(warning));
+        }
+    }
+
+    pub fn differs(&mut self, cx: &mut Context, of: &Subject, places: Members, block: BlockIndex) {
+        cx.counters.differing += 1;
+        if let Some(walk) = &mut self.walk {
+            walk.report.differing += 1;
+        }
+        let stores = places.iter().map(|position| cx.id_of(of.group, position));
+        let warning = Warning::Differing {
+            stores: stores.collect(),
+            chunk: cx.chunk_id(of.chunk),
+            block,
+        };
+        cx.effects.push_back(Effect::Warn(warning));
+    }
+}
+
+impl Walk {
+    /// Asks all in-sync members which chunks of the group they hold.
+    fn list_chunks(&mut self, cx: &mut Context, now: Time, from: ChunkIndex) {
+        group::touch(cx, now, self.group);
+        let members = cx.groups[self.group].current;
+        if !ask_for_chunks(cx, now, (self.group, members), SyncStep::Walk, from) {
+            return;
+        }
+        self.list = List::Asked {
+            from,
+            found: BTreeSet::new(),
+            end: None,
+        };
+    }
+}

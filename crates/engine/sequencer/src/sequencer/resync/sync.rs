@@ -1,0 +1,320 @@
+//! Members of groups that have missed something are brought up to date (R1, R2, R5).
+//!
+//! The metadata lists a member as syncing; when it has adopted that epoch it gets every write and must answer it, as all
+//! others. Meanwhile it and the in-sync members are asked which chunks they hold, page by page. Where all hold a chunk
+//! whole at one version there is nothing to do; each other chunk is compared and mended (see `mend`), a few at a time.
+//! When nothing is left we say so, once; the owner of the volume says it in the metadata when the sequencers of all
+//! cores have. A member that fails in between is dropped by a new epoch, and begins again some day as a new one.
+
+use super::mend::{Mendings, Mode};
+use super::progress::Tallies;
+use super::{ask_for_chunks, is_listed_here};
+use crate::config::{MAX_MENDINGS, MAX_SYNC_QUEUE};
+use crate::faults::Fault;
+use crate::io::Effect;
+use crate::members::{ByPosition, Members, Position};
+use crate::sequencer::answer::Misbehaved;
+use crate::sequencer::context::Context;
+use crate::sequencer::state::ChunkState;
+use crate::table::{GroupSlot, SyncSlot, Table, TaskSlot};
+use crate::task::{Kind, SyncStep};
+use amita_reactor::Time;
+use amita_types::message::ChunkState as Held;
+use amita_types::{ChunkIndex, Version};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Members that are brought up to date at one time; others wait.
+const MAX_SYNCS: usize = 4;
+
+/// All members that are brought up to date.
+#[derive(Debug, Default)]
+pub(super) struct Syncs {
+    /// Members that wait for their turn: group and position.
+    waiting: VecDeque<(GroupSlot, Position)>,
+    members: Table<SyncSlot, Option<Sync>>,
+}
+
+/// One member that is brought up to date.
+#[derive(Debug)]
+struct Sync {
+    group: GroupSlot,
+    position: Position,
+    list: Listing,
+    /// Chunks with writes under way that were given out before the member entered. It does not get those, and where nobody
+    /// has them durably yet nobody lists them: these chunks are compared whatever the lists say.
+    unsettled: BTreeSet<ChunkIndex>,
+    /// Chunks that must be compared.
+    todo: VecDeque<ChunkIndex>,
+    /// Chunks that are being compared.
+    active: usize,
+}
+
+/// What is known of the chunks that there are.
+#[derive(Debug)]
+enum Listing {
+    /// The next page begins here; it is asked for from then on.
+    Due {
+        at: Time,
+        from: ChunkIndex,
+    },
+    /// Members were asked.
+    Asked {
+        from: ChunkIndex,
+        pages: Box<ByPosition<Option<Page>>>,
+    },
+    Ended,
+}
+
+type Page = (Vec<Held>, Option<ChunkIndex>);
+
+impl Syncs {
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.members.iter().all(Option::is_none)
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = SyncSlot> + use<> {
+        self.members.keys()
+    }
+
+    /// One more is to be brought up to date.
+    pub fn wait(&mut self, group: GroupSlot, position: Position) {
+        self.waiting.push_back((group, position));
+    }
+
+    /// Those whose turn it is begin.
+    pub fn seat(&mut self, now: Time) {
+        while self.members.iter().flatten().count() < MAX_SYNCS
+            && let Some((group, position)) = self.waiting.pop_front()
+        {
+            let sync = Sync {
+                group,
+                position,
+                list: Listing::Due {
+                    at: now,
+                    from: ChunkIndex(0),
+                },
+                unsettled: BTreeSet::new(),
+                todo: VecDeque::new(),
+                active: 0,
+            };
+            self.members.put(sync);
+        }
+    }
+
+    pub fn advance(&mut self, cx: &mut Context, mendings: &mut Mendings, now: Time, of: SyncSlot) {
+        let Some(sync) = &mut self.members[of] else { return };
+        if let Listing::Due { at, from } = sync.list
+            && sync.todo.len() < MAX_SYNC_QUEUE
+        {
+            if at > now {
+                cx.agenda.put_off(at);
+            } else {
+                sync.list_chunks(cx, now, of, from);
+            }
+        }
+        while mendings.active() < MAX_MENDINGS
+            && let Some(index) = sync.todo.pop_front()
+        {
+            sync.active += 1;
+            let chunk = cx.chunk_slot(index);
+            mendings.start(now, Mode::Sync(of), sync.group, sync.position, chunk);
+        }
+    }
+
+    /// Asks for the same page again, after a moment.
+    pub fn list_again(&mut self, cx: &mut Context, now: Time, slot: TaskSlot, of: SyncSlot) {
+        cx.settle_all(slot);
+        cx.tasks.remove(slot);
+        let at = now.plus(cx.config.busy_pause * 10);
+        if let Some(sync) = &mut self.members[of]
+            && let Listing::Asked { from, .. } = sync.list
+        {
+            sync.list = Listing::Due { at, from };
+        }
+        cx.agenda.put_off(at);
+        cx.agenda.arm(at);
+    }
+
+    /// A member has listed its chunks.
+    pub fn listed(
+        &mut self,
+        cx: &mut Context,
+        tallies: &mut Tallies,
+        now: Time,
+        (slot, position): (TaskSlot, Position),
+        of: SyncSlot,
+        page: Page,
+    ) -> Result<(), Misbehaved> {
+        let ordered = page.0.windows(2).all(|pair| pair[0].chunk < pair[1].chunk);
+        let onwards = page
+            .1
+            .is_none_or(|more| page.0.last().is_some_and(|last| last.chunk < more));
+        let group = cx.tasks[slot].group;
+        // A chunk of another group, or of another core, has other members, or another sequencer: neither is looked at here.
+        let foreign = page.0.iter().any(|held| !is_listed_here(cx, group, held.chunk));
+        let Some(sync) = &mut self.members[of] else {
+            cx.settle_and_drop(slot, position);
+            return Ok(());
+        };
+        let Listing::Asked { from, pages } = &mut sync.list else {
+            cx.settle_and_drop(slot, position);
+            return Ok(());
+        };
+        let from = *from;
+        if !ordered || !onwards || page.0.first().is_some_and(|first| first.chunk < from) {
+            return Err(Misbehaved("a list of chunks without order".to_owned()));
+        }
+        if foreign {
+            return Err(Misbehaved("a list of chunks that were not asked for".to_owned()));
+        }
+        pages[position] = Some(page);
+        cx.settle(slot, position);
+        if cx.tasks[slot].waiting.is_empty() {
+            cx.tasks.remove(slot);
+            sync.compare_lists(cx, tallies, now);
+        }
+        Ok(())
+    }
+
+    /// A chunk has been dealt with, or its member is gone.
+    pub fn chunk_mended(&mut self, of: SyncSlot) {
+        if let Some(sync) = &mut self.members[of] {
+            sync.active -= 1;
+        }
+    }
+
+    /// Says that the member holds everything, if it does.
+    pub fn end(&mut self, cx: &mut Context, mendings: &mut Mendings, tallies: &mut Tallies, now: Time, of: SyncSlot) {
+        let early = cx.config.faults.has(Fault::ClaimEarly);
+        let ended = |sync: &mut Sync| {
+            let compared = sync.todo.is_empty() && sync.active == 0;
+            matches!(sync.list, Listing::Ended) && (compared || early)
+        };
+        let Some(Sync { group, position, .. }) = self.members[of].take_if(ended) else {
+            return;
+        };
+        mendings.drop_of(cx, of);
+        let store = cx.id_of(group, position);
+        tallies.whole(now, store);
+        let state = &mut cx.groups[group];
+        state.whole.add(position);
+        cx.counters.sync_whole += 1;
+        let (group, since) = (state.id, state.since[position]);
+        cx.effects.push_back(Effect::Whole { group, store, since });
+        if !self.waiting.is_empty() {
+            // The next one begins with the next event.
+            cx.agenda.put_off(now);
+        }
+    }
+
+    /// These members are not syncing any more.
+    pub fn forget(
+        &mut self,
+        cx: &mut Context,
+        mendings: &mut Mendings,
+        tallies: &mut Tallies,
+        group: GroupSlot,
+        positions: Members,
+    ) {
+        for index in (0..self.waiting.len()).rev() {
+            let (waits, position) = self.waiting[index];
+            if waits == group && positions.has(position) {
+                self.waiting.remove(index);
+                tallies.dropped(cx.id_of(group, position), false);
+            }
+        }
+        for of in self.members.keys() {
+            let gone = self.members[of].take_if(|sync| sync.group == group && positions.has(sync.position));
+            if let Some(gone) = gone {
+                tallies.dropped(cx.id_of(group, gone.position), matches!(gone.list, Listing::Ended));
+                orphan_listing(cx, of);
+                mendings.drop_of(cx, of);
+            }
+        }
+    }
+}
+
+/// Answers to what was asked for it come to nothing.
+fn orphan_listing(cx: &mut Context, gone: SyncSlot) {
+    for slot in cx.tasks.slots() {
+        if matches!(cx.tasks[slot].kind, Kind::Sync(SyncStep::Chunks(of)) if of == gone) {
+            cx.tasks[slot].kind = Kind::Orphan;
+        }
+    }
+}
+
+impl Sync {
+    /// Asks the member and all in-sync ones for the chunks that they hold, if all of them can be asked.
+    fn list_chunks(&mut self, cx: &mut Context, now: Time, of: SyncSlot, from: ChunkIndex) {
+        let members = cx.groups[self.group].current.or(Members::one(self.position));
+        if !ask_for_chunks(cx, now, (self.group, members), SyncStep::Chunks(of), from) {
+            return;
+        }
+        if from == ChunkIndex(0) && !cx.config.faults.has(Fault::TrustLists) {
+            let busy = cx.groups[self.group].busy.iter();
+            self.unsettled.extend(busy.map(|&chunk| cx.chunks[chunk].index));
+        }
+        self.list = Listing::Asked {
+            from,
+            pages: Default::default(),
+        };
+    }
+
+    /// All have answered: what differs is to be compared block by block.
+    fn compare_lists(&mut self, cx: &Context, tallies: &mut Tallies, now: Time) {
+        let list = std::mem::replace(&mut self.list, Listing::Ended);
+        let Listing::Asked { pages, .. } = list else {
+            unreachable!("the caller has looked")
+        };
+        let pages: Vec<Page> = pages.into_iter().flatten().collect();
+        let end = pages.iter().filter_map(|(_, more)| *more).min();
+        let mut at = vec![0; pages.len()];
+        let mut differ = Vec::new();
+        let mut listed = 0;
+        loop {
+            let heads = pages.iter().zip(&at).map(|((chunks, _), &at)| chunks.get(at));
+            let first = heads.flatten().map(|held| held.chunk).min();
+            let Some(index) = first.filter(|index| end.is_none_or(|end| *index < end)) else {
+                break;
+            };
+            listed += 1;
+            let mut version: Option<Version> = None;
+            let mut same = true;
+            for ((chunks, _), at) in pages.iter().zip(&mut at) {
+                match chunks.get(*at).filter(|held| held.chunk == index) {
+                    Some(held) => {
+                        *at += 1;
+                        same &= held.incomplete.is_none() && version.is_none_or(|version| version == held.version);
+                        version = Some(held.version);
+                    }
+                    None => same = false,
+                }
+            }
+            let unsettled = self.unsettled.remove(&index);
+            if !same || unsettled || !is_settled_at(cx, index, version.unwrap_or_default()) {
+                differ.push(index);
+            }
+        }
+        if cx.config.faults.has(Fault::WholeAtOnce) {
+            differ.clear();
+        }
+        let to_do = differ.len() as u64;
+        self.todo.extend(differ);
+        match end {
+            Some(from) => self.list = Listing::Due { at: now, from },
+            None => self.todo.extend(std::mem::take(&mut self.unsettled)),
+        }
+        tallies.listed(cx.id_of(self.group, self.position), listed, to_do, end.is_none());
+    }
+}
+
+/// Is a chunk that everybody holds at `version` whole at it? One with our own writes under way is not.
+fn is_settled_at(cx: &Context, index: ChunkIndex, version: Version) -> bool {
+    match cx.chunks.slot_of(index) {
+        None => true,
+        Some(chunk) => {
+            let chunk = &cx.chunks[chunk];
+            !matches!(chunk.state, ChunkState::Open) || chunk.issued == version
+        }
+    }
+}
