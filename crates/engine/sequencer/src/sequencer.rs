@@ -151,7 +151,7 @@ impl Sequencer {
         let Some(store) = self.cx.stores.slot_of(id) else {
             return;
         };
-        if self.cx.stopped || !self.cx.stores[store].up {
+        if self.cx.stopped || !self.cx.stores[store].link.up {
             return;
         }
         store::link_ended(&mut self.cx, &mut self.resync, now, store);

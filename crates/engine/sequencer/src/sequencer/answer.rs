@@ -44,7 +44,7 @@ pub(super) fn arrived(
     if let Some((slot, _)) = awaited
         && cx.tasks[slot].kind.is_work()
     {
-        cx.stores[store].idle_since = now;
+        cx.stores[store].owed.idle_since = now;
     }
     let news = match answer.result {
         Err(Refusal::Busy) => News::Busy,
@@ -71,7 +71,9 @@ pub(super) fn arrived(
     } else {
         credits::answered_late(cx, answer.id, store, answer.result.is_err());
     }
-    store::answered_all(cx, store);
+    if cx.stores[store].answered_all() {
+        cx.intake.is_due = true;
+    }
 }
 
 /// What an answer says of its store. Promises and credits are given out of its memory: its disk may hang meanwhile.
@@ -152,11 +154,11 @@ fn refused(cx: &mut Context, resync: &mut Resync, now: Time, member: Awaited, re
                 cx.stores[store].unfit = true;
                 cx.warn_refused(group, store, refusal);
             }
-            cx.stores[store].worked = false;
+            cx.stores[store].link.worked = false;
             store::lose(cx, now, store);
             cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
             if *refusal == Refusal::Poisoned {
-                cx.stores[store].poisoned = true;
+                cx.stores[store].link.poisoned = true;
             }
         }
         _ => {}

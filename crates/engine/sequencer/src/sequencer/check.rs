@@ -63,12 +63,12 @@ fn check_stores(cx: &Context) {
                 }
             }
             if task.sent.has(position) && task.waiting.has(position) {
-                assert!(store.up, "nothing is under way on a link that has ended");
+                assert!(store.link.up, "nothing is under way on a link that has ended");
             }
         }
-        assert_eq!((awaited, writes, bytes), (store.awaited, store.writes, store.bytes));
-        assert!(awaited == 0 || store.owes, "its silence is noticed");
-        assert_eq!(cx.silence.stores.contains(&number), store.owes);
+        assert_eq!((awaited, writes, bytes), (store.owed.awaited, store.owed.writes, store.owed.bytes));
+        assert!(awaited == 0 || store.owed.listed, "its silence is noticed");
+        assert_eq!(cx.silence.stores.contains(&number), store.owed.listed);
     }
 }
 
@@ -97,7 +97,7 @@ fn check_groups(cx: &Context) {
         assert!(group.entered.without(group.syncing).is_empty());
         assert!(group.whole.without(group.entered).is_empty());
         for position in group.ready.iter() {
-            assert!(cx.stores[group.members[position]].up);
+            assert!(cx.stores[group.members[position]].link.up);
         }
         for slot in live(cx).filter(|&slot| cx.tasks[slot].group == number) {
             assert!(

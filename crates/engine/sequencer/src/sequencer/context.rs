@@ -120,7 +120,7 @@ impl Context {
     /// May something other than a fence be sent to the member?
     pub fn can_send(&self, group: GroupSlot, position: Position) -> bool {
         let group = &self.groups[group];
-        group.ready.and(group.all()).without(group.paused).has(position) && self.stores[group.members[position]].up
+        group.ready.and(group.all()).without(group.paused).has(position) && self.stores[group.members[position]].link.up
     }
 
     pub fn store_slot(&mut self, now: Time, id: StoreId) -> StoreSlot {

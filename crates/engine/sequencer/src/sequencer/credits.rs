@@ -12,7 +12,7 @@
 use super::agenda::NEVER;
 use super::context::Context;
 use super::group;
-use super::state::{Ask, Store};
+use super::state::Ask;
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{GroupSlot, StoreSlot, TaskSlot};
@@ -37,13 +37,6 @@ fn since(ask: Option<Ask>, time: Time) -> Option<Ask> {
     ask.filter(|ask| ask.at >= time)
 }
 
-impl Store {
-    /// What the store has said of its space holds no longer: it is another one, or has room again.
-    pub(super) fn forget_words(&mut self) {
-        (self.answered, self.full) = (None, None);
-    }
-}
-
 /// Members lack credits for a write that has no version yet: asks them, where nothing else may bring some. True: one of
 /// them is full.
 pub(super) fn ask(cx: &mut Context, now: Time, slot: TaskSlot, group: GroupSlot, short: Members) -> bool {
@@ -62,27 +55,27 @@ pub(super) fn ask(cx: &mut Context, now: Time, slot: TaskSlot, group: GroupSlot,
             continue;
         }
         // Where the store is known to be full, time has counted since the write came.
-        let has_word = since(store.full, asked_at).is_some();
+        let has_word = since(store.credits.full, asked_at).is_some();
         let patient_until = if has_word { asked_at } else { short_since }.plus(PATIENCE);
-        if store.writes > 0 && now < patient_until {
+        if store.owed.writes > 0 && now < patient_until {
             // Their end may bring some.
             cx.tasks[slot].write().asked.remove(position);
             continue;
         }
-        if store.settle.is_some() {
+        if store.credits.request.is_some() {
             continue;
         }
         let asked = cx.tasks[slot].write().asked.has(position);
         // That it was asked when this write had waited for long, and granted too little, says the same.
-        let late = since(store.answered, patient_until);
+        let late = since(store.credits.short, patient_until);
         let of_as_much = |word: &Ask| want >= word.want;
-        let word = since(store.full, asked_at)
+        let word = since(store.credits.full, asked_at)
             .filter(of_as_much)
             .or(late.filter(of_as_much));
-        let unasked = (asked && cx.config.faults.has(Fault::FullWithoutWord)).then_some(store.asked);
+        let unasked = (asked && cx.config.faults.has(Fault::FullWithoutWord)).then_some(store.credits.asked);
         if let Some(word) = word.or(unasked) {
             // Those behind it need not wait as long.
-            cx.stores[number].full = Some(word);
+            cx.stores[number].credits.full = Some(word);
             if !cx.groups[group].syncing.has(position) {
                 return true;
             }
@@ -93,9 +86,9 @@ pub(super) fn ask(cx: &mut Context, now: Time, slot: TaskSlot, group: GroupSlot,
             }
             continue;
         }
-        let again = store.asked.at.plus(cx.config.busy_pause * 5);
+        let again = store.credits.asked.at.plus(cx.config.busy_pause * 5);
         // Once at the end of its patience, whenever that is.
-        let last = now >= patient_until && store.asked.at < patient_until;
+        let last = now >= patient_until && store.credits.asked.at < patient_until;
         if asked && now < again && !last {
             cx.agenda.settle_again = cx.agenda.settle_again.min(again);
             cx.agenda.arm(again);
@@ -111,18 +104,7 @@ pub(super) fn ask(cx: &mut Context, now: Time, slot: TaskSlot, group: GroupSlot,
 fn settle(cx: &mut Context, now: Time, group: GroupSlot, position: Position, want: u64, back: u64) {
     let number = cx.groups[group].members[position];
     let slot = cx.tasks.add(Kind::Settle { back }, group, None);
-    let store = &mut cx.stores[number];
-    assert!(
-        store.settle.is_none() && back <= store.credit,
-        "only what there is, and once"
-    );
-    store.credit -= back;
-    store.settle = Some(slot);
-    store.asked = Ask { at: now, want };
-    if want > 0 {
-        // What it brings is for a write that waits, perhaps for another store, too: not idle from the first moment.
-        store.charged_at = now;
-    }
+    cx.stores[number].credits.ask(now, slot, want, back);
     cx.counters.settles += 1;
     cx.expect(now, slot, position);
     let (want, back) = (want as u32, back as u32);
@@ -138,15 +120,7 @@ fn settle(cx: &mut Context, now: Time, group: GroupSlot, position: Position, wan
 /// A request about credits was answered; what the answer brings has been counted.
 pub(super) fn settled(cx: &mut Context, slot: TaskSlot, position: Position, full: bool) {
     let number = cx.groups[cx.tasks[slot].group].members[position];
-    let store = &mut cx.stores[number];
-    if store.credit < store.asked.want {
-        store.answered = Some(store.asked);
-    }
-    if full {
-        store.full = Some(store.asked);
-    } else if store.full.is_some_and(|full| store.credit >= full.want) {
-        store.full = None;
-    }
+    cx.stores[number].credits.answered(full);
     end(cx, slot, position);
 }
 
@@ -154,7 +128,7 @@ pub(super) fn settled(cx: &mut Context, slot: TaskSlot, position: Position, full
 pub(super) fn refused(cx: &mut Context, slot: TaskSlot, position: Position) {
     let number = cx.groups[cx.tasks[slot].group].members[position];
     if let Kind::Settle { back } = cx.tasks[slot].kind {
-        cx.stores[number].credit += back;
+        cx.stores[number].credits.blocks += back;
     }
     end(cx, slot, position);
 }
@@ -167,7 +141,7 @@ pub(super) fn forget(cx: &mut Context, slot: TaskSlot, position: Position) {
         && back > 0
     {
         let id = cx.tasks.id(slot);
-        cx.stores[number].in_doubt.push((id, back));
+        cx.stores[number].credits.in_doubt.push((id, back));
     }
     end(cx, slot, position);
 }
@@ -176,8 +150,8 @@ pub(super) fn forget(cx: &mut Context, slot: TaskSlot, position: Position) {
 pub(super) fn end(cx: &mut Context, slot: TaskSlot, position: Position) {
     let number = cx.groups[cx.tasks[slot].group].members[position];
     let store = &mut cx.stores[number];
-    assert_eq!(store.settle, Some(slot), "a store is asked for one thing at a time");
-    store.settle = None;
+    assert_eq!(store.credits.request, Some(slot), "a store is asked for one thing at a time");
+    store.credits.request = None;
     cx.settle_and_drop(slot, position);
     note(cx, number);
     cx.intake.is_due = true;
@@ -187,16 +161,16 @@ pub(super) fn end(cx: &mut Context, slot: TaskSlot, position: Position) {
 fn idle_until(cx: &Context, number: StoreSlot) -> (Time, u64) {
     let store = &cx.stores[number];
     if cx.config.faults.has(Fault::KeepCredits)
-        || !store.up
-        || store.writes > 0
-        || store.settle.is_some()
-        || store.credit == 0
+        || !store.link.up
+        || store.owed.writes > 0
+        || store.credits.request.is_some()
+        || store.credits.blocks == 0
     {
         return (NEVER, 0);
     }
-    match store.credit.checked_sub(KEPT_BLOCKS) {
-        Some(more) if more > 0 => (store.charged_at.plus(IDLE), more),
-        _ => (store.charged_at.plus(LONG_IDLE), store.credit),
+    match store.credits.blocks.checked_sub(KEPT_BLOCKS) {
+        Some(more) if more > 0 => (store.credits.charged_at.plus(IDLE), more),
+        _ => (store.credits.charged_at.plus(LONG_IDLE), store.credits.blocks),
     }
 }
 
@@ -231,7 +205,7 @@ pub(super) fn return_idle(cx: &mut Context, now: Time) {
             Some((group, position)) => settle(cx, now, group, position, 0, back),
             // Not now: as if it had just been used.
             None => {
-                cx.stores[number].charged_at = now;
+                cx.stores[number].credits.charged_at = now;
                 cx.agenda.credits_due = cx.agenda.credits_due.min(now.plus(IDLE));
             }
         }
@@ -242,12 +216,9 @@ pub(super) fn return_idle(cx: &mut Context, now: Time) {
 pub(super) fn charge_to(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     let number = cx.groups[cx.tasks[slot].group].members[position];
     let write = cx.tasks[slot].write();
-    let store = &mut cx.stores[number];
-    let blocks = charge(write).min(store.credit);
+    let blocks = cx.stores[number].credits.charge(now, charge(write));
     write.charged.add(position);
     write.taken[position] = blocks as u16;
-    store.credit -= blocks;
-    store.charged_at = now;
 }
 
 /// A store takes nothing from the account for what it refuses.
@@ -256,21 +227,15 @@ pub(super) fn uncharge(cx: &mut Context, slot: TaskSlot, position: Position) {
     let write = cx.tasks[slot].write();
     if write.charged.has(position) {
         write.charged.remove(position);
-        cx.stores[number].credit += u64::from(write.taken[position]);
+        cx.stores[number].credits.blocks += u64::from(write.taken[position]);
         note(cx, number);
     }
 }
 
 /// An answer to what the store was sent while it was a member.
 pub(super) fn answered_late(cx: &mut Context, id: RequestId, store: StoreSlot, refused: bool) {
-    let number = store;
-    let store = &mut cx.stores[number];
-    if let Some(at) = store.in_doubt.iter().position(|&(of, _)| of == id) {
-        let (_, blocks) = store.in_doubt.swap_remove(at);
-        if refused {
-            store.credit += blocks;
-            note(cx, number);
-        }
+    if cx.stores[store].credits.answered_late(id, refused) {
+        note(cx, store);
     }
 }
 

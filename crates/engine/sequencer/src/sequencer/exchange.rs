@@ -1,6 +1,5 @@
 //! Requests and what is owed on them: one place where both are counted.
 
-use super::agenda::NEVER;
 use super::context::Context;
 use super::credits;
 use crate::faults::Fault;
@@ -58,27 +57,18 @@ impl Context {
         let number = self.groups[group].members[position];
         let store = &mut self.stores[number];
         store.via = Some(group);
-        if store.awaited == 0 {
-            if store.up && !store.refusing {
-                store.heard = now;
-            }
-            store.stuck = false;
-            store.look_at = now.plus(self.config.store_timeout);
-            let due = store.heard.plus(self.config.store_timeout);
-            if !std::mem::replace(&mut store.owes, true) {
+        let begins = store.owed.awaited == 0;
+        let kind = &self.tasks[slot].kind;
+        let write_bytes = match kind {
+            Kind::Write(write) => Some(write.payload.len() as u64),
+            _ => None,
+        };
+        store.expect(now, self.config.store_timeout, kind.is_work(), write_bytes);
+        if begins {
+            if !std::mem::replace(&mut store.owed.listed, true) {
                 self.silence.stores.push(number);
             }
-            self.agenda.arm(due);
-        }
-        let works = self.tasks[slot].kind.is_work();
-        let store = &mut self.stores[number];
-        if works && store.idle_since == NEVER {
-            store.idle_since = now;
-        }
-        store.awaited += 1;
-        if let Kind::Write(write) = &self.tasks[slot].kind {
-            store.writes += 1;
-            store.bytes += write.payload.len() as u64;
+            self.agenda.arm(store.owed.heard.plus(self.config.store_timeout));
         }
     }
 
@@ -89,17 +79,13 @@ impl Context {
         task.waiting.remove(position);
         let number = self.groups[task.group].members[position];
         let store = &mut self.stores[number];
-        assert!(store.awaited > 0, "as many answers are owed as are awaited");
-        store.awaited -= 1;
-        if store.awaited == 0 {
-            store.idle_since = NEVER;
-        }
+        store.owed.settle();
         if let Kind::Write(write) = &self.tasks[slot].kind {
-            store.writes -= 1;
+            store.owed.writes -= 1;
             if !(self.config.faults.has(Fault::ForgetBytes) && write.version.counter().is_multiple_of(64)) {
-                store.bytes -= write.payload.len() as u64;
+                store.owed.bytes -= write.payload.len() as u64;
             }
-            if store.writes == 0 {
+            if store.owed.writes == 0 {
                 credits::note(self, number);
             }
         }

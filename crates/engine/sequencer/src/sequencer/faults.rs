@@ -71,7 +71,7 @@ pub(super) fn only_reachable(cx: &Context, group: GroupSlot, members: Members) -
     let seats = &cx.groups[group].members;
     let mut reachable = Members::NONE;
     for position in members.iter() {
-        if cx.stores[seats[position]].up {
+        if cx.stores[seats[position]].link.up {
             reachable.add(position);
         }
     }

@@ -62,7 +62,7 @@ pub(super) fn send_fence(cx: &mut Context, now: Time, group: GroupSlot) {
     let syncing = ids_of(cx, group, cx.groups[group].syncing);
     for position in lacking.iter() {
         let state = &cx.groups[group];
-        let up = cx.stores[state.members[position]].up;
+        let up = cx.stores[state.members[position]].link.up;
         let paused = state.paused.has(position);
         if cx.tasks[slot].waiting.has(position) && !cx.tasks[slot].sent.has(position) {
             // Was sent on a link that has ended.

@@ -23,7 +23,7 @@ pub(super) fn granters(cx: &Context, group: GroupSlot) -> Members {
 pub(super) fn granted(cx: &mut Context, slot: TaskSlot, position: Position, number: StoreSlot, promise_ms: u16) {
     let arrival = cx.config.faults.has(Fault::PromiseFromArrival);
     let sent_at = if arrival {
-        cx.stores[number].heard
+        cx.stores[number].owed.heard
     } else {
         cx.tasks[slot].sent_at[position]
     };
@@ -34,10 +34,7 @@ pub(super) fn granted(cx: &mut Context, slot: TaskSlot, position: Position, numb
         PROMISE_PERCENT
     };
     let promise = Duration::from_millis(u64::from(promise_ms)) * percent / 100;
-    let store = &mut cx.stores[number];
-    store.promise = promise;
-    store.confirmed = store.confirmed.max(sent_at);
-    store.promise_until = store.promise_until.max(sent_at.plus(promise));
+    cx.stores[number].lease.grant(sent_at, promise);
 }
 
 /// Are there enough promises that no lawful takeover can have happened yet? A new owner must fence all in-sync
@@ -52,9 +49,9 @@ pub(super) fn is_held(cx: &Context, now: Time, group: GroupSlot, since: Time) ->
     let holds = |&position: &Position| {
         let store = &cx.stores[group.members[position]];
         if cx.config.confirm_reads {
-            store.confirmed >= since
+            store.lease.confirmed >= since
         } else {
-            store.promise_until > now
+            store.lease.until > now
         }
     };
     let held = promisers.iter().filter(holds).count();
@@ -67,9 +64,9 @@ pub(super) fn renew(cx: &mut Context, now: Time, group: GroupSlot, besides: Memb
         let number = cx.groups[group].members[position];
         let store = &cx.stores[number];
         let wanted = if cx.config.confirm_reads {
-            store.confirmed < since
+            store.lease.confirmed < since
         } else {
-            store.promise_until < now.plus(store.promise / 2) || store.promise_until <= now
+            store.lease.ends_soon(now)
         };
         if wanted {
             confirm(cx, now, group, position);
@@ -80,13 +77,13 @@ pub(super) fn renew(cx: &mut Context, now: Time, group: GroupSlot, besides: Memb
 /// Sends an empty request, unless one is under way.
 pub(super) fn confirm(cx: &mut Context, now: Time, group: GroupSlot, position: Position) {
     let number = cx.groups[group].members[position];
-    if cx.stores[number].confirm.is_some() || !cx.can_send(group, position) {
+    if cx.stores[number].lease.request.is_some() || !cx.can_send(group, position) {
         return;
     }
     cx.counters.confirms += 1;
     let slot = cx.tasks.add(Kind::Confirm, group, None);
-    cx.stores[number].confirm = Some(slot);
-    cx.stores[number].confirm_at = now;
+    cx.stores[number].lease.request = Some(slot);
+    cx.stores[number].lease.requested_at = now;
     cx.expect(now, slot, position);
     cx.send(now, slot, position, RequestBody::Confirm, Slice::default());
 }
@@ -95,10 +92,10 @@ pub(super) fn confirm(cx: &mut Context, now: Time, group: GroupSlot, position: P
 pub(super) fn confirmed(cx: &mut Context, slot: TaskSlot, position: Position) {
     let number = cx.groups[cx.tasks[slot].group].members[position];
     assert_eq!(
-        cx.stores[number].confirm,
+        cx.stores[number].lease.request,
         Some(slot),
         "a store is asked for one promise at a time"
     );
-    cx.stores[number].confirm = None;
+    cx.stores[number].lease.request = None;
     cx.settle_and_drop(slot, position);
 }

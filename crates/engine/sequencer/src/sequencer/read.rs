@@ -73,7 +73,7 @@ fn choose(cx: &mut Context, now: Time, slot: TaskSlot) -> Option<Position> {
         if !cx.can_send(number, position) {
             continue;
         }
-        let hangs = store.awaited > 0 && now.since(store.heard) >= care::silent_after(cx);
+        let hangs = store.owed.awaited > 0 && now.since(store.owed.heard) >= care::silent_after(cx);
         let hangs = hangs || cx.care.health().avoids(store.watch);
         // Equals take turns.
         let turn = ((slot.at() + position.at()) % group.members.len()) as u32;
@@ -83,7 +83,7 @@ fn choose(cx: &mut Context, now: Time, slot: TaskSlot) -> Option<Position> {
         } else if store.local && !hangs && !buggify(Point::ReadAnywhere) {
             (false, 0, 0)
         } else {
-            (hangs, store.awaited + 1, turn)
+            (hangs, store.owed.awaited + 1, turn)
         };
         if best.is_none_or(|(least, _)| rank < least) {
             best = Some((rank, position));
@@ -381,9 +381,9 @@ fn ask_for_promises(cx: &mut Context, now: Time, group: GroupSlot, since: Time) 
     for position in lease::granters(cx, group).iter() {
         let number = cx.groups[group].members[position];
         let store = &cx.stores[number];
-        let again = store.confirm_at.plus(cx.config.busy_pause);
+        let again = store.lease.requested_at.plus(cx.config.busy_pause);
         // One that went well, and was sent before this read was, is followed by the next at once.
-        let went_well = cx.config.confirm_reads && store.confirmed >= store.confirm_at;
+        let went_well = cx.config.confirm_reads && store.lease.confirmed >= store.lease.requested_at;
         if now < again && !went_well {
             besides.add(position);
             cx.agenda.arm(again);

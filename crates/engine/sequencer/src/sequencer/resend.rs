@@ -133,7 +133,7 @@ pub(super) fn forget(cx: &mut Context, slot: TaskSlot, position: Position) {
         let blocks = u64::from(write.taken[position]);
         if write.charged.has(position) && blocks > 0 {
             let number = cx.groups[cx.tasks[slot].group].members[position];
-            cx.stores[number].in_doubt.push((id, blocks));
+            cx.stores[number].credits.in_doubt.push((id, blocks));
         }
     } else {
         credits::uncharge(cx, slot, position);

@@ -2,15 +2,12 @@
 
 use super::agenda::NEVER;
 use super::context::Context;
-use super::state::Store;
 use super::{faults, store};
-use crate::config::{BUSY_PATIENCE, IDLE_PATIENCE};
 use crate::faults::Fault;
 use crate::table::{GroupSlot, StoreSlot};
 use crate::task::Kind;
 use amita_reactor::Time;
 use amita_reactor::buggify::{Point, buggify};
-use std::time::Duration;
 
 /// Whose silence may matter: a few of the stores of a large pool.
 #[derive(Debug, Default)]
@@ -30,11 +27,7 @@ pub(super) fn excuse(cx: &mut Context, now: Time) {
         return;
     }
     for store in cx.stores.each_mut() {
-        store.heard = store.heard.plus(late).min(now);
-        store.owes_since = now;
-        if store.idle_since != NEVER {
-            store.idle_since = store.idle_since.plus(late).min(now);
-        }
+        store.owed.excuse(now, late);
     }
 }
 
@@ -45,11 +38,8 @@ pub(super) fn listen(cx: &mut Context, now: Time) {
     for index in 0..cx.silence.stores.len() {
         let number = cx.silence.stores[index];
         let store = &cx.stores[number];
-        let quiet = now.since(store.heard) >= patience(cx, store);
-        // Its link ends again and again before it has done anything.
-        let idle = store.idle_since != NEVER && now.since(store.idle_since) >= idle_patience(cx, store);
-        let silent = quiet || idle || store.stuck || buggify(Point::LoseStore);
-        if silent && !store.lost && (store.awaited > 0 || is_missed(cx, number)) {
+        let silent = store.is_silent(now, &cx.config) || buggify(Point::LoseStore);
+        if silent && !store.lost && (store.owed.awaited > 0 || is_missed(cx, number)) {
             store::lose(cx, now, number);
         }
     }
@@ -60,40 +50,25 @@ pub(super) fn arm(cx: &mut Context, now: Time) {
     let Context { stores, silence, .. } = cx;
     silence.stores.retain(|&number| {
         let store = &mut stores[number];
-        store.owes = store.awaited > 0 || store.missed == silence.round;
-        store.owes
+        store.owed.listed = store.owed.awaited > 0 || store.owed.missed == silence.round;
+        store.owed.listed
     });
     for index in 0..cx.silence.stores.len() {
         let number = cx.silence.stores[index];
         let store = &cx.stores[number];
-        if !store.lost && (store.awaited > 0 || is_missed(cx, number)) {
-            let due = store.heard.plus(patience(cx, store)).max(now);
+        if !store.lost && (store.owed.awaited > 0 || is_missed(cx, number)) {
+            let due = store.owed.heard.plus(store.patience(&cx.config)).max(now);
             cx.agenda.arm(due);
         }
         let store = &cx.stores[number];
-        if store.idle_since != NEVER && !store.lost {
-            cx.agenda.arm(store.idle_since.plus(idle_patience(cx, store)).max(now));
+        if store.owed.idle_since != NEVER && !store.lost {
+            cx.agenda.arm(store.owed.idle_since.plus(store.idle_patience(&cx.config)).max(now));
         }
         let store = &cx.stores[number];
-        if store.awaited > 0 && store.up {
-            cx.agenda.arm(store.look_at.max(now));
+        if store.owed.awaited > 0 && store.link.up {
+            cx.agenda.arm(store.owed.look_at.max(now));
         }
     }
-}
-
-/// For how long a store may do nothing.
-fn patience(cx: &Context, store: &Store) -> Duration {
-    if store.refusing && store.worked && !cx.config.faults.has(Fault::BusyIsSilence) {
-        // It is not being mounted: it has too much to do, and others get on.
-        cx.config.store_timeout * BUSY_PATIENCE
-    } else {
-        cx.config.store_timeout
-    }
-}
-
-/// For how long a store may owe work and do none, however often its link comes back.
-fn idle_patience(cx: &Context, store: &Store) -> Duration {
-    patience(cx, store) * IDLE_PATIENCE
 }
 
 /// A single operation of a disk may hang while others go on (R12): a store that owes an answer for too long, and has
@@ -103,7 +78,7 @@ fn look_for_stuck(cx: &mut Context, now: Time) {
     // Only stores that owe an answer can be stuck, and all of those are in the list.
     let due = |number: &StoreSlot| {
         let store = &cx.stores[*number];
-        store.awaited > 0 && store.up && now >= store.look_at
+        store.owed.awaited > 0 && store.link.up && now >= store.owed.look_at
     };
     if cx.config.faults.has(Fault::MemoryIsLife) || !cx.silence.stores.iter().any(due) {
         return;
@@ -111,9 +86,9 @@ fn look_for_stuck(cx: &mut Context, now: Time) {
     let timeout = cx.config.store_timeout;
     for &number in &cx.silence.stores {
         let store = &mut cx.stores[number];
-        store.stuck = false;
+        store.owed.stuck = false;
         // None of what was sent until now is owed for too long before then; a slow store is looked at more often.
-        store.look_at = now.plus(timeout);
+        store.owed.look_at = now.plus(timeout);
     }
     for slot in cx.tasks.slots() {
         let task = &cx.tasks[slot];
@@ -123,13 +98,13 @@ fn look_for_stuck(cx: &mut Context, now: Time) {
         let members = &cx.groups[task.group].members;
         for position in task.waiting.and(task.sent).iter() {
             let store = &mut cx.stores[members[position]];
-            let since = task.sent_at[position].max(store.owes_since);
+            let since = task.sent_at[position].max(store.owed.since);
             let due = since.plus(timeout);
             if due <= now {
-                store.stuck |= store.served > since;
-                store.look_at = store.look_at.min(now.plus(timeout / 8));
+                store.owed.stuck |= store.owed.served > since;
+                store.owed.look_at = store.owed.look_at.min(now.plus(timeout / 8));
             } else {
-                store.look_at = store.look_at.min(due);
+                store.owed.look_at = store.owed.look_at.min(due);
             }
         }
     }
@@ -139,8 +114,8 @@ fn look_for_stuck(cx: &mut Context, now: Time) {
 pub(super) fn arm_of(cx: &mut Context, now: Time, group: GroupSlot) {
     for position in cx.groups[group].current.iter() {
         let store = &cx.stores[cx.groups[group].members[position]];
-        if !store.up && !store.lost {
-            let due = store.heard.plus(cx.config.store_timeout).max(now);
+        if !store.link.up && !store.lost {
+            let due = store.owed.heard.plus(cx.config.store_timeout).max(now);
             cx.agenda.arm(due);
         }
     }
@@ -171,9 +146,9 @@ fn look_for_missed(cx: &mut Context) {
         for position in group.current.iter() {
             let number = group.members[position];
             let store = &mut cx.stores[number];
-            if !store.up {
-                store.missed = cx.silence.round;
-                if !std::mem::replace(&mut store.owes, true) {
+            if !store.link.up {
+                store.owed.missed = cx.silence.round;
+                if !std::mem::replace(&mut store.owed.listed, true) {
                     cx.silence.stores.push(number);
                 }
             }
@@ -184,5 +159,5 @@ fn look_for_missed(cx: &mut Context) {
 /// Does I/O wait for a store to which there is no link, as [`look_for_missed`] has found?
 fn is_missed(cx: &Context, number: StoreSlot) -> bool {
     let store = &cx.stores[number];
-    !store.up && store.missed == cx.silence.round
+    !store.link.up && store.owed.missed == cx.silence.round
 }

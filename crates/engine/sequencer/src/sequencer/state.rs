@@ -1,97 +1,15 @@
 //! What a sequencer knows of stores, groups and chunks.
 
-use super::agenda::NEVER;
+mod store;
+
+pub(super) use store::{Ask, Store};
+
 use super::open::Opening;
 use crate::members::{ByPosition, Members, Seats};
-use crate::table::{ChunkSlot, GroupSlot, ListPlace, TaskSlot, WatchSlot};
+use crate::table::{ChunkSlot, GroupSlot, ListPlace, TaskSlot};
 use crate::task::List;
-use amita_reactor::Time;
-use amita_types::{ChunkIndex, Epoch, GroupId, PoolId, RequestId, StoreId, Version, map};
+use amita_types::{ChunkIndex, Epoch, GroupId, PoolId, Version, map};
 use std::collections::VecDeque;
-use std::time::Duration;
-
-/// One of the volume's stores.
-#[derive(Debug)]
-pub(super) struct Store {
-    pub id: StoreId,
-    pub local: bool,
-    /// There is a link to it.
-    pub up: bool,
-    /// Surely dead, or silent for too long: groups that are touched go on without it. Cleared when it speaks.
-    pub lost: bool,
-    /// When it was found lost: the first one goes first.
-    pub lost_at: Time,
-    /// It has said that it cannot serve; reported once.
-    pub unfit: bool,
-    /// The group by which it was last asked for something.
-    pub via: Option<GroupSlot>,
-    /// Answers that are owed on something sent or to be sent.
-    pub awaited: u32,
-    /// Stands in the list of those whose silence may matter ([`super::store::Silence`]).
-    pub owes: bool,
-    /// In which round it was last found that openings wait for it.
-    pub missed: u64,
-    /// In how many groups' records it is being brought up to date.
-    pub behind_in: u32,
-    /// Of those, writes: their end may bring credits.
-    pub writes: u32,
-    /// Payload bytes of writes that it has not answered.
-    pub bytes: u64,
-    /// The last answer, or when there began to be something to answer.
-    pub heard: Time,
-    /// It refuses everything until it is mounted anew; then it knows nothing of what was granted on this link.
-    pub poisoned: bool,
-    /// Its last answer was `Busy`.
-    pub refusing: bool,
-    /// It has done something on its present link.
-    pub worked: bool,
-    /// When the newest request was sent that it has answered, of those that a disk may be needed for.
-    pub served: Time,
-    /// What it owes is owed since then at the earliest: its link came up, or we stood still.
-    pub owes_since: Time,
-    /// Since when it has owed work without doing any, on whatever links; [`NEVER`]: it owes none.
-    pub idle_since: Time,
-    /// When it is looked for something that it owes for too long.
-    pub look_at: Time,
-    /// It owes something for too long, and has answered what it was asked later.
-    pub stuck: bool,
-    /// Blocks that may be written before it grants more (R7).
-    pub credit: u64,
-    /// Writes of groups that it has left, and their blocks: whether they count, its answers tell.
-    pub in_doubt: Vec<(RequestId, u64)>,
-    /// Until then it accepts no newer generation (R4).
-    pub promise_until: Time,
-    /// The length of its last promise, as far as it counts.
-    pub promise: Duration,
-    /// When the newest request was sent that it has answered with a promise.
-    pub confirmed: Time,
-    /// Its number among the stores that the core watches.
-    pub watch: WatchSlot,
-    /// When it was last charged: credits that are not used for a while are given back.
-    pub charged_at: Time,
-    /// The request for a promise that is under way.
-    pub confirm: Option<TaskSlot>,
-    /// When the last one was sent.
-    pub confirm_at: Time,
-    /// The request about credits that is under way.
-    pub settle: Option<TaskSlot>,
-    /// The last one.
-    pub asked: Ask,
-    /// The last one whose answer brought less than was wanted.
-    pub answered: Option<Ask>,
-    /// The last one that was told that the store is full, if it has not granted as much as was wanted since.
-    pub full: Option<Ask>,
-}
-
-/// A request for credits. What its answer says of the store's space holds for those who had come before it: who comes later
-/// asks for himself, because he may have made room, and been told.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    /// When it was sent.
-    pub at: Time,
-    /// So many blocks were wanted. Fewer may be there.
-    pub want: u64,
-}
 
 /// One group of the pool.
 #[derive(Debug)]
@@ -236,49 +154,6 @@ impl Chunk {
             &self.compared,
         ];
         !queues.iter().all(|queue| queue.is_empty())
-    }
-}
-
-impl Store {
-    /// A store of which nothing has been heard.
-    pub fn new(id: StoreId, local: bool, watch: WatchSlot, now: Time, look_at: Time) -> Store {
-        Store {
-            id,
-            local,
-            up: false,
-            lost: false,
-            lost_at: now,
-            unfit: false,
-            awaited: 0,
-            via: None,
-            owes: false,
-            missed: 0,
-            behind_in: 0,
-            writes: 0,
-            bytes: 0,
-            heard: now,
-            poisoned: false,
-            refusing: false,
-            worked: false,
-            served: Time(0),
-            owes_since: now,
-            look_at,
-            stuck: false,
-            credit: 0,
-            in_doubt: Vec::new(),
-            promise_until: Time(0),
-            promise: Duration::ZERO,
-            confirmed: Time(0),
-            watch,
-            charged_at: now,
-            confirm: None,
-            confirm_at: Time(0),
-            idle_since: NEVER,
-            settle: None,
-            asked: Ask { at: Time(0), want: 0 },
-            answered: None,
-            full: None,
-        }
     }
 }
 

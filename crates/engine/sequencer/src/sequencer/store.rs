@@ -21,19 +21,11 @@ pub(super) enum News {
 
 /// There is an ordered link to the store, on which nothing was sent yet.
 pub(super) fn link_up(cx: &mut Context, resync: &mut Resync, now: Time, number: StoreSlot) {
-    if cx.stores[number].up {
+    if cx.stores[number].link.up {
         // A new link without word of the old one's end: what was under way there is gone.
         link_ended(cx, resync, now, number);
     }
-    let store = &mut cx.stores[number];
-    store.up = true;
-    store.lost = false;
-    store.poisoned = false;
-    store.refusing = false;
-    store.worked = false;
-    store.stuck = false;
-    store.heard = now;
-    store.owes_since = now;
+    cx.stores[number].link_up(now);
     let due = now.plus(cx.config.store_timeout);
     cx.agenda.arm(due);
     // First on the link: the fences (R6). Writes are resent when they are answered.
@@ -44,25 +36,14 @@ pub(super) fn link_up(cx: &mut Context, resync: &mut Resync, now: Time, number: 
 
 /// The store is surely dead, or was silent for too long: its groups go on without it (R12).
 pub(super) fn lose(cx: &mut Context, now: Time, number: StoreSlot) {
-    let store = &mut cx.stores[number];
-    if !store.lost {
-        store.lost = true;
-        store.lost_at = now;
-    }
+    cx.stores[number].lose(now);
     cx.metadata.evictions = true;
     cx.intake.is_due = true;
 }
 
 /// Requests stay and are sent again when there is a new link; reads go elsewhere.
 pub(super) fn link_ended(cx: &mut Context, resync: &mut Resync, now: Time, number: StoreSlot) {
-    let store = &mut cx.stores[number];
-    store.up = false;
-    store.credit = 0;
-    store.forget_words();
-    store.in_doubt.clear();
-    if store.awaited == 0 {
-        store.heard = now;
-    }
+    cx.stores[number].link_ended(now);
     for slot in cx.tasks.slots() {
         if matches!(cx.tasks[slot].kind, Kind::Free) {
             continue;
@@ -135,46 +116,15 @@ fn forget_charges(cx: &mut Context, number: StoreSlot) {
 /// as one that says nothing; so is one of which only the process lives (R12).
 pub(super) fn heard(cx: &mut Context, now: Time, number: StoreSlot, credit_blocks: u32, news: News) {
     let memory_is_life = cx.config.faults.has(Fault::MemoryIsLife);
-    if matches!(news, News::Works(_)) && cx.stores[number].poisoned {
+    if matches!(news, News::Works(_)) && cx.stores[number].link.poisoned {
         forget_charges(cx, number);
     }
     let store = &mut cx.stores[number];
-    store.refusing = news == News::Busy;
-    match news {
-        News::Works(sent_at) => {
-            if std::mem::take(&mut store.poisoned) {
-                // It was mounted anew. Its accounts begin at zero, as on a new link (R7), and with this answer.
-                store.credit = 0;
-                store.in_doubt.clear();
-                store.forget_words();
-                store.unfit = false;
-            }
-            store.heard = now;
-            store.served = store.served.max(sent_at);
-            store.worked = true;
-            store.lost &= store.stuck;
-        }
-        News::Speaks if memory_is_life => {
-            store.heard = now;
-            store.lost = false;
-        }
-        News::Busy | News::Speaks => {}
-    }
-    store.credit += u64::from(credit_blocks);
-    if credit_blocks > 0 && store.writes == 0 {
+    store.heard(now, news, memory_is_life);
+    store.credits.blocks += u64::from(credit_blocks);
+    if credit_blocks > 0 && store.owed.writes == 0 {
         credits::note(cx, number);
     }
     // The end of any request may have brought what waiting writes need.
     cx.intake.is_due = true;
-}
-
-/// A store that was lost or stuck, and has answered all that it owed, is as good as any other: nothing else would come that
-/// says so. (What comes out of its memory says little, but nothing that needs its disk is owed. Not one that is busy or
-/// being mounted.)
-pub(super) fn answered_all(cx: &mut Context, number: StoreSlot) {
-    let store = &mut cx.stores[number];
-    if store.awaited == 0 && store.up && (store.lost || store.stuck) && !store.poisoned && !store.refusing {
-        (store.stuck, store.lost) = (false, false);
-        cx.intake.is_due = true;
-    }
 }

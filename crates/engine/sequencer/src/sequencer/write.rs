@@ -88,10 +88,10 @@ fn gate(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot) -> Gate {
     let mut short = Members::NONE;
     for position in group.writers().iter() {
         let store = &cx.stores[group.members[position]];
-        if store.bytes > 0 && store.bytes + bytes > MAX_STORE_BYTES {
+        if store.owed.bytes > 0 && store.owed.bytes + bytes > MAX_STORE_BYTES {
             return Gate::Wait;
         }
-        if store.credit < blocks {
+        if store.credits.blocks < blocks {
             short.add(position);
         }
     }
@@ -163,7 +163,7 @@ pub(super) fn written(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
     if cx.tasks[slot].write().clear {
         // It may have made room.
         let number = cx.groups[cx.tasks[slot].group].members[position];
-        cx.stores[number].forget_words();
+        cx.stores[number].credits.forget_words();
     }
     cx.note_answer(now, slot, position);
     resend::unstall(cx, now, chunk, position);
