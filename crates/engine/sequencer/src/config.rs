@@ -71,6 +71,13 @@ pub struct Config {
     pub faults: Faults,
 }
 
+impl Config {
+    /// After how long a store that says nothing is taken to hang.
+    pub(crate) fn silent_after(&self) -> Duration {
+        Duration::from_millis(u64::from(self.hedge_ms))
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {

@@ -241,22 +241,33 @@ pub struct Task {
     /// When it was first sent, by position: promises count from then (R4). The first of several sends is the safe one.
     pub sent_at: ByPosition<Time>,
     stamp: u32,
-    /// Neighbours in the list that the task stands in.
-    previous: Option<TaskSlot>,
-    next: Option<TaskSlot>,
-    /// Neighbours in the order of reads by age.
-    older: Option<TaskSlot>,
-    newer: Option<TaskSlot>,
+    /// In the list that the task stands in.
+    listed: Neighbours,
+    /// In the order of reads by age.
+    aged: Neighbours,
     /// When the read was last sent to some member; when the write was asked for.
     pub asked_at: Time,
     /// Its I/O's trace.
     pub trace: TraceId,
+    pub steps: Steps,
+}
+
+/// What it has passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps {
     /// When a member first was sent it.
     pub first_sent: Time,
     /// When a store last answered, and which.
     pub answered: (Time, Option<StoreSlot>),
     /// A store that was not waited for any more.
     pub missed: Option<StoreSlot>,
+}
+
+/// Neighbours in a list that runs through tasks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Neighbours {
+    before: Option<TaskSlot>,
+    after: Option<TaskSlot>,
 }
 
 impl Task {
@@ -367,15 +378,11 @@ impl Tasks {
                     sent: Members::NONE,
                     sent_at: ByPosition::filled(Time(0)),
                     stamp: 0,
-                    previous: None,
-                    next: None,
-                    older: None,
-                    newer: None,
+                    listed: Neighbours::default(),
+                    aged: Neighbours::default(),
                     asked_at: Time(0),
                     trace: TraceId::NONE,
-                    first_sent: Time(0),
-                    answered: (Time(0), None),
-                    missed: None,
+                    steps: Steps::default(),
                 })
             }
         };
@@ -384,9 +391,7 @@ impl Tasks {
         task.group = group;
         task.chunk = chunk;
         task.trace = TraceId::NONE;
-        task.first_sent = Time(0);
-        task.answered = (Time(0), None);
-        task.missed = None;
+        task.steps = Steps::default();
         debug_assert!(task.waiting.is_empty() && task.sent.is_empty());
         if self.of_group.len() <= group.at() {
             self.of_group.resize(group.at() + 1, 0);
@@ -422,34 +427,35 @@ impl Tasks {
 
     pub fn push(&mut self, list: &mut List, slot: TaskSlot) {
         let tail = list.tail;
-        let task = &mut self.tasks[slot];
-        task.previous = tail;
-        task.next = None;
+        self.tasks[slot].listed = Neighbours {
+            before: tail,
+            after: None,
+        };
         match tail {
             None => list.head = Some(slot),
-            Some(tail) => self.tasks[tail].next = Some(slot),
+            Some(tail) => self.tasks[tail].listed.after = Some(slot),
         }
         list.tail = Some(slot);
     }
 
     pub fn unlink(&mut self, list: &mut List, slot: TaskSlot) {
-        let Task { previous, next, .. } = self.tasks[slot];
-        match previous {
-            None => list.head = next,
-            Some(previous) => self.tasks[previous].next = next,
+        let Neighbours { before, after } = self.tasks[slot].listed;
+        match before {
+            None => list.head = after,
+            Some(before) => self.tasks[before].listed.after = after,
         }
-        match next {
-            None => list.tail = previous,
-            Some(next) => self.tasks[next].previous = previous,
+        match after {
+            None => list.tail = before,
+            Some(after) => self.tasks[after].listed.before = before,
         }
     }
 
     pub fn next(&self, slot: TaskSlot) -> Option<TaskSlot> {
-        self[slot].next
+        self[slot].listed.after
     }
 
     pub fn previous(&self, slot: TaskSlot) -> Option<TaskSlot> {
-        self[slot].previous
+        self[slot].listed.before
     }
 
     /// The read that has waited longest.
@@ -463,33 +469,33 @@ impl Tasks {
         let tail = self.aging.tail;
         let task = &mut self.tasks[slot];
         task.asked_at = now;
-        task.older = tail;
-        task.newer = None;
+        task.aged = Neighbours {
+            before: tail,
+            after: None,
+        };
         match tail {
             None => self.aging.head = Some(slot),
-            Some(tail) => self.tasks[tail].newer = Some(slot),
+            Some(tail) => self.tasks[tail].aged.after = Some(slot),
         }
         self.aging.tail = Some(slot);
     }
 
     /// A read awaits nothing any more.
     pub fn rest(&mut self, slot: TaskSlot) {
-        let Task { older, newer, .. } = self.tasks[slot];
-        let stands = older.is_some() || newer.is_some() || self.aging.head == Some(slot);
+        let Neighbours { before, after } = self.tasks[slot].aged;
+        let stands = before.is_some() || after.is_some() || self.aging.head == Some(slot);
         if !stands {
             return;
         }
-        match older {
-            None => self.aging.head = newer,
-            Some(older) => self.tasks[older].newer = newer,
+        match before {
+            None => self.aging.head = after,
+            Some(before) => self.tasks[before].aged.after = after,
         }
-        match newer {
-            None => self.aging.tail = older,
-            Some(newer) => self.tasks[newer].older = older,
+        match after {
+            None => self.aging.tail = before,
+            Some(after) => self.tasks[after].aged.before = before,
         }
-        let task = &mut self.tasks[slot];
-        task.older = None;
-        task.newer = None;
+        self.tasks[slot].aged = Neighbours::default();
     }
 }
 

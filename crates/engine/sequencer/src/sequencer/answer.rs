@@ -8,7 +8,7 @@ use super::{care, credits, group, join, lease, metadata, open, read, resend, sto
 use crate::io::{Effect, StopReason, Warning};
 use crate::members::Position;
 use crate::table::{StoreSlot, TaskSlot};
-use crate::task::Kind;
+use crate::task::{Kind, Tasks};
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
 use amita_types::message::{AllocationAnswer, Answer, AnswerBody, DataAnswer, Problem, Refusal, SettledAnswer};
@@ -48,7 +48,7 @@ pub(super) fn arrived(
     }
     let news = match answer.result {
         Err(Refusal::Busy) => News::Busy,
-        _ => news_of(cx, awaited),
+        _ => news_of(&cx.tasks, awaited),
     };
     store::heard(cx, now, store, answer.credit_blocks, news);
     if let Some((slot, position)) = awaited {
@@ -77,10 +77,10 @@ pub(super) fn arrived(
 }
 
 /// What an answer says of its store. Promises and credits are given out of its memory: its disk may hang meanwhile.
-fn news_of(cx: &Context, awaited: Option<(TaskSlot, Position)>) -> News {
+fn news_of(tasks: &Tasks, awaited: Option<(TaskSlot, Position)>) -> News {
     match awaited {
-        Some((slot, _)) if matches!(cx.tasks[slot].kind, Kind::Confirm | Kind::Settle { .. }) => News::Speaks,
-        Some((slot, position)) => News::Works(cx.tasks[slot].sent_at[position]),
+        Some((slot, _)) if matches!(tasks[slot].kind, Kind::Confirm | Kind::Settle { .. }) => News::Speaks,
+        Some((slot, position)) => News::Works(tasks[slot].sent_at[position]),
         None => News::Works(Time(0)),
     }
 }
@@ -141,7 +141,7 @@ fn refused(cx: &mut Context, resync: &mut Resync, now: Time, member: Awaited, re
             // R2: whoever refuses for an old epoch has learned of a new one; the metadata says which.
             cx.counters.stale_epochs += 1;
             cx.groups.unready(group, position);
-            cx.groups[group].in_doubt = true;
+            cx.groups[group].doubt();
             metadata::reread(cx, group);
         }
         Refusal::NotFenced | Refusal::Fenced { .. } => {

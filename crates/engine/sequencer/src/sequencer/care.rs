@@ -15,7 +15,7 @@ pub(super) fn level(cx: &Context, group: GroupSlot) -> Level {
     let PoolKind::Replicated { copies, .. } = cx.owned.pool.kind else {
         return Level::Degraded;
     };
-    let in_sync = cx.groups[group].current.count();
+    let in_sync = cx.groups[group].members.current.count();
     if in_sync >= usize::from(copies) {
         Level::Rebalance
     } else if in_sync <= cx.owned.min_copies {
@@ -56,10 +56,5 @@ pub(super) fn measure(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
 
 /// After how long a read is sent to a second member as well.
 pub(super) fn hedge_after(cx: &Context) -> Duration {
-    cx.care.health().hedge_after(silent_after(cx))
-}
-
-/// After how long a store that says nothing is taken to hang.
-pub(super) fn silent_after(cx: &Context) -> Duration {
-    Duration::from_millis(u64::from(cx.config.hedge_ms))
+    cx.care.health().hedge_after(cx.config.silent_after())
 }

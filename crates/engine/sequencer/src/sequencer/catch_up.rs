@@ -23,7 +23,7 @@ use amita_types::Version;
 
 /// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
 pub(super) fn is_needed(cx: &Context, group: GroupSlot, position: Position) -> bool {
-    let current = cx.groups[group].current;
+    let current = cx.groups[group].members.current;
     let spared = current.count() > cx.owned.min_copies;
     current.has(position) && current.count() > 1 && !spared && !cx.config.faults.has(Fault::NoCatchUp)
 }
@@ -35,7 +35,7 @@ pub(super) fn begin(cx: &mut Context, now: Time, chunk: ChunkSlot) {
         return;
     }
     let group = state.group;
-    state.catching = true;
+    state.lag.catching = true;
     cx.counters.caught_up += 1;
     open::enter(cx, chunk);
     open::advance(cx, now, group);
@@ -45,10 +45,10 @@ pub(super) fn begin(cx: &mut Context, now: Time, chunk: ChunkSlot) {
 /// Chunks of the group that came to nothing are tried again.
 pub(super) fn again(cx: &mut Context, now: Time, group: GroupSlot) {
     for index in 0..cx.groups[group].busy.len() {
-        let Some(&chunk) = cx.groups[group].busy.get(index) else {
+        let Some(chunk) = cx.groups[group].busy.get(index) else {
             return;
         };
-        let behind = cx.chunks[chunk].behind;
+        let behind = cx.chunks[chunk].lag.behind;
         let outstanding = resend::awaited_writes(cx, chunk).any(|slot| {
             let task = &cx.tasks[slot];
             !task.waiting.and(task.sent).and(behind).is_empty()
@@ -63,17 +63,17 @@ pub(super) fn again(cx: &mut Context, now: Time, group: GroupSlot) {
 pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version) {
     let state = &mut cx.chunks[chunk];
     let group = state.group;
-    if version < state.committed || version > state.issued {
+    if version < state.log.committed || version > state.log.issued {
         // No member can have less than was acknowledged, or more than was given out.
-        let (committed, issued) = (state.committed, state.issued);
+        let (committed, issued) = (state.log.committed, state.log.issued);
         let why = format!("its copies are at {version}, and {committed} was acknowledged, {issued} given out");
         open::warn_implausible(cx, chunk, why);
         return fail(cx, now, chunk);
     }
-    state.catching = false;
-    let behind = std::mem::take(&mut state.behind);
-    state.stalled = state.stalled.without(behind);
-    let current = cx.groups[group].current;
+    state.lag.catching = false;
+    let behind = std::mem::take(&mut state.lag.behind);
+    state.lag.stalled = state.lag.stalled.without(behind);
+    let current = cx.groups[group].members.current;
     let slots: Vec<TaskSlot> = resend::awaited_writes(cx, chunk).collect();
     for slot in slots {
         if cx.tasks[slot].write().version > version {
@@ -98,20 +98,20 @@ pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Versio
 pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let state = &mut cx.chunks[chunk];
     state.state = ChunkState::Open;
-    state.catching = false;
+    state.lag.catching = false;
     state.bad_sources = Members::NONE;
-    let (group, behind) = (state.group, state.behind);
+    let (group, behind) = (state.group, state.lag.behind);
     for position in behind.iter() {
         cx.pause(now, group, position, cx.config.busy_pause * UNFIT_PAUSES);
     }
     cx.intake.is_due = true;
-    let busy = cx.chunks[chunk].writes.head().is_some_and(|slot| {
+    let busy = cx.chunks[chunk].log.writes.head().is_some_and(|slot| {
         debug_assert!(matches!(cx.tasks[slot].kind, Kind::Write(_)));
         true
     });
     if !busy || behind.is_empty() {
         // All that was behind has left meanwhile.
-        cx.chunks[chunk].behind = Members::NONE;
+        cx.chunks[chunk].lag.behind = Members::NONE;
     }
     pipeline::block(cx, chunk);
 }

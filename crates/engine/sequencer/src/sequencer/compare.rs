@@ -18,22 +18,24 @@ use amita_types::io::{IoError, Payload};
 /// Goes on with the chunk's compare-and-write, or begins the next one.
 pub(super) fn advance(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let state = &mut cx.chunks[chunk];
-    if state.comparing.is_none() {
-        let Some(slot) = state.queued_compares.head() else {
+    if state.queues.comparing.is_none() {
+        let Some(slot) = state.queues.compares.head() else {
             return;
         };
-        cx.tasks.unlink(&mut state.queued_compares, slot);
-        state.comparing = Some(slot);
-        cx.tasks.push(&mut state.compared, slot);
+        cx.tasks.unlink(&mut state.queues.compares, slot);
+        state.queues.comparing = Some(slot);
+        cx.tasks.push(&mut state.queues.compared, slot);
     }
     let state = &mut cx.chunks[chunk];
-    let Some(slot) = state.compared.head() else { return };
+    let Some(slot) = state.queues.compared.head() else {
+        return;
+    };
     if let Kind::Write(_) = cx.tasks[slot].kind {
         write::start(cx, now, slot);
-    } else if state.write_count == 0 {
-        cx.tasks.unlink(&mut state.compared, slot);
+    } else if state.log.count == 0 {
+        cx.tasks.unlink(&mut state.queues.compared, slot);
         if !read::start(cx, now, slot) {
-            cx.tasks.push(&mut cx.chunks[chunk].queued_reads, slot);
+            cx.tasks.push(&mut cx.chunks[chunk].queues.reads, slot);
         }
     }
 }
@@ -41,8 +43,8 @@ pub(super) fn advance(cx: &mut Context, now: Time, chunk: ChunkSlot) {
 /// The chunk's compare-and-write has ended, or its write has a version: others go on.
 pub(super) fn end(cx: &mut Context, chunk: ChunkSlot, slot: TaskSlot) {
     let state = &mut cx.chunks[chunk];
-    if state.comparing == Some(slot) {
-        state.comparing = None;
+    if state.queues.comparing == Some(slot) {
+        state.queues.comparing = None;
         pipeline::block(cx, chunk);
         cx.intake.is_due = true;
     }
@@ -67,7 +69,7 @@ pub(super) fn found(
         Payload::Zeros(_) => expected.iter().all(|byte| *byte == 0),
         Payload::None | Payload::Allocation(_) => unreachable!("the range was read"),
     };
-    assert_eq!(cx.chunks[chunk].comparing, Some(slot), "one at a time");
+    assert_eq!(cx.chunks[chunk].queues.comparing, Some(slot), "one at a time");
     if !is_equal {
         end(cx, chunk, slot);
         return cx.done(read.io, Err(IoError::Miscompare), Payload::None, course);
@@ -78,8 +80,8 @@ pub(super) fn found(
     cx.tasks[slot].trace = trace;
     cx.tasks[slot].asked_at = asked_at;
     let state = &mut cx.chunks[chunk];
-    state.comparing = Some(slot);
-    cx.tasks.push(&mut state.compared, slot);
+    state.queues.comparing = Some(slot);
+    cx.tasks.push(&mut state.queues.compared, slot);
     pipeline::block(cx, chunk);
     cx.intake.is_due = true;
 }

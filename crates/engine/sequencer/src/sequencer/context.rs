@@ -120,7 +120,7 @@ impl Context {
     /// May something other than a fence be sent to the member?
     pub fn can_send(&self, group: GroupSlot, position: Position) -> bool {
         let group = &self.groups[group];
-        group.ready.and(group.all()).without(group.paused).has(position) && self.stores[group.members[position]].link.up
+        group.is_open_to(position) && self.stores[group.members[position]].link.up
     }
 
     pub fn store_slot(&mut self, now: Time, id: StoreId) -> StoreSlot {
@@ -148,12 +148,12 @@ impl Context {
     pub fn course(&self, slot: TaskSlot) -> Course {
         let task = &self.tasks[slot];
         let store = |number: Option<StoreSlot>| number.map(|number| self.stores[number].id);
-        let (answered, last) = task.answered;
+        let (answered, last) = task.steps.answered;
         Course {
-            sent: task.first_sent,
+            sent: task.steps.first_sent,
             answered,
             last: store(last),
-            missed: store(task.missed),
+            missed: store(task.steps.missed),
         }
     }
 

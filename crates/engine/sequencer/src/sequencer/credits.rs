@@ -12,25 +12,19 @@
 use super::agenda::NEVER;
 use super::context::Context;
 use super::group;
-use super::state::Ask;
+use super::state::{Ask, IDLE};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{GroupSlot, StoreSlot, TaskSlot};
 use crate::task::{Kind, Write};
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
-use amita_types::message::{MAX_PIECES, RequestBody, SettleRequest};
+use amita_types::message::{RequestBody, SettleRequest};
 use std::time::Duration;
 
-/// Credits that were not used for so long are given back, but for [`KEPT_BLOCKS`].
-pub(super) const IDLE: Duration = Duration::from_millis(200);
-/// And those after so long.
-const LONG_IDLE: Duration = Duration::from_secs(10);
 /// A write that lacks credits for so long is told that there is no space, by the next answer that does not bring enough: so a full
 /// pool answers within a second, also where a little comes back all the time.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// One write's worth: the first write after a pause need not ask.
-const KEPT_BLOCKS: u64 = MAX_PIECES as u64;
 
 /// What was asked at that time or after it.
 fn since(ask: Option<Ask>, time: Time) -> Option<Ask> {
@@ -76,7 +70,7 @@ pub(super) fn ask(cx: &mut Context, now: Time, slot: TaskSlot, group: GroupSlot,
         if let Some(word) = word.or(unasked) {
             // Those behind it need not wait as long.
             cx.stores[number].credits.full = Some(word);
-            if !cx.groups[group].syncing.has(position) {
+            if !cx.groups[group].members.syncing.has(position) {
                 return true;
             }
             // One that cannot take the volume's writes cannot be brought up to date: it goes, not the write. Once said is
@@ -150,7 +144,11 @@ pub(super) fn forget(cx: &mut Context, slot: TaskSlot, position: Position) {
 pub(super) fn end(cx: &mut Context, slot: TaskSlot, position: Position) {
     let number = cx.groups[cx.tasks[slot].group].members[position];
     let store = &mut cx.stores[number];
-    assert_eq!(store.credits.request, Some(slot), "a store is asked for one thing at a time");
+    assert_eq!(
+        store.credits.request,
+        Some(slot),
+        "a store is asked for one thing at a time"
+    );
     store.credits.request = None;
     cx.settle_and_drop(slot, position);
     note(cx, number);
@@ -160,18 +158,10 @@ pub(super) fn end(cx: &mut Context, slot: TaskSlot, position: Position) {
 /// When a store's credits have lain idle for so long that some are given back; never, where there are none too many.
 fn idle_until(cx: &Context, number: StoreSlot) -> (Time, u64) {
     let store = &cx.stores[number];
-    if cx.config.faults.has(Fault::KeepCredits)
-        || !store.link.up
-        || store.owed.writes > 0
-        || store.credits.request.is_some()
-        || store.credits.blocks == 0
-    {
+    if cx.config.faults.has(Fault::KeepCredits) || !store.link.up || store.owed.writes > 0 {
         return (NEVER, 0);
     }
-    match store.credits.blocks.checked_sub(KEPT_BLOCKS) {
-        Some(more) if more > 0 => (store.credits.charged_at.plus(IDLE), more),
-        _ => (store.credits.charged_at.plus(LONG_IDLE), store.credits.blocks),
-    }
+    store.credits.idle_until()
 }
 
 /// A store's credits may be idle from then on: its count has grown, or nothing more is under way there.

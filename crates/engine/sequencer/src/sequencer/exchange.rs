@@ -20,8 +20,8 @@ impl Context {
         if task.sent_at[position] == Time(0) {
             task.sent_at[position] = now;
         }
-        if task.first_sent == Time(0) {
-            task.first_sent = now;
+        if task.steps.first_sent == Time(0) {
+            task.steps.first_sent = now;
         }
         let trace = task.trace;
         let group = &self.groups[task.group];
@@ -94,7 +94,7 @@ impl Context {
     /// A member has answered what an I/O needed of it.
     pub fn note_answer(&mut self, now: Time, slot: TaskSlot, position: Position) {
         let group = self.tasks[slot].group;
-        self.tasks[slot].answered = (now, Some(self.groups[group].members[position]));
+        self.tasks[slot].steps.answered = (now, Some(self.groups[group].members[position]));
     }
 
     pub fn settle_all(&mut self, slot: TaskSlot) {

@@ -23,7 +23,7 @@ pub(super) fn tell_early(cx: &mut Context, slot: TaskSlot) {
 
 /// `Fault::AcknowledgeByMajority`: the same, once more than half of the members have answered.
 pub(super) fn tell_by_majority(cx: &mut Context, slot: TaskSlot) {
-    let current = cx.groups[cx.tasks[slot].group].current.count();
+    let current = cx.groups[cx.tasks[slot].group].members.current.count();
     let left = cx.tasks[slot].waiting.count();
     if 2 * (current - left) > current {
         tell_early(cx, slot);
@@ -32,7 +32,7 @@ pub(super) fn tell_by_majority(cx: &mut Context, slot: TaskSlot) {
 
 /// `Fault::ForgetClaimed`: who is claimed to be whole is not waited for.
 pub(super) fn forget_claimed(cx: &mut Context, chunk: ChunkSlot) {
-    let whole = cx.groups[cx.chunks[chunk].group].whole;
+    let whole = cx.groups[cx.chunks[chunk].group].members.whole;
     let slots: Vec<TaskSlot> = resend::awaited_writes(cx, chunk).collect();
     for slot in slots {
         let task = &cx.tasks[slot];
@@ -43,7 +43,7 @@ pub(super) fn forget_claimed(cx: &mut Context, chunk: ChunkSlot) {
 /// `Fault::SkipSyncing`: syncing members are not awaited once the others have answered.
 pub(super) fn forget_syncing(cx: &mut Context, slot: TaskSlot) {
     let (group, waiting) = (cx.tasks[slot].group, cx.tasks[slot].waiting);
-    if waiting.without(cx.groups[group].syncing).is_empty() {
+    if waiting.without(cx.groups[group].members.syncing).is_empty() {
         await_no_more(cx, slot, waiting);
     }
 }

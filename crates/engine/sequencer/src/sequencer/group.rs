@@ -7,7 +7,7 @@
 use super::UNFIT_PAUSES;
 use super::context::Context;
 use super::resync::Resync;
-use super::state::Group;
+use super::state::{Group, GroupState};
 use super::{catch_up, credits, faults, join, lease, metadata, open, read, resend, silence, write};
 use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
@@ -19,19 +19,32 @@ use amita_types::StoreId;
 use amita_types::map;
 use amita_types::message::{FenceRequest, MemberSet, Refusal, RequestBody};
 
+/// A group as its record has it, at the start.
+pub(super) fn add(cx: &mut Context, now: Time, record: map::Group, revision: u64) {
+    assert_eq!(record.index.0 as usize, cx.groups.len(), "groups come in order");
+    let members: Seats = record.in_sync.iter().map(|&id| cx.store_slot(now, id)).collect();
+    let group = cx.groups.add(Group::new(cx.owned.pool.id, members, record, revision));
+    count_behind(cx, now, group, true);
+    if !cx.groups[group].record.syncing.is_empty() {
+        seat_newcomers(cx, now, group);
+        cx.groups.to_touch.push(group);
+        cx.agenda.arm(now);
+    }
+}
+
 /// The first I/O of a group.
 pub(super) fn touch(cx: &mut Context, now: Time, group: GroupSlot) {
-    if cx.groups[group].touched {
+    if cx.groups[group].is_touched() {
         return;
     }
-    cx.groups[group].touched = true;
+    let hinted = cx.groups[group].touch();
     cx.groups.touched.push(group);
     // R10: all told, the rest evicted first. Who is known to be lost is evicted lazily, here.
     let state = &cx.groups[group];
-    let mut members = state.all().iter();
+    let mut members = state.members.all().iter();
     cx.metadata.evictions |=
         members.any(|position| state.to_evict.has(position) || cx.stores[state.members[position]].lost);
-    if std::mem::take(&mut cx.groups[group].hinted) {
+    if hinted {
         metadata::reread(cx, group);
     }
     send_fence(cx, now, group);
@@ -41,25 +54,25 @@ pub(super) fn touch(cx: &mut Context, now: Time, group: GroupSlot) {
 /// Sends the fence to members that have not adopted it. It is kept for those that cannot be reached.
 pub(super) fn send_fence(cx: &mut Context, now: Time, group: GroupSlot) {
     let state = &cx.groups[group];
-    if !state.touched || state.in_doubt {
-        // The epoch is in doubt: first it is read.
+    if state.state != GroupState::Touched {
+        // Where the epoch is in doubt it is read first.
         return;
     }
-    let lacking = state.all().without(state.ready);
+    let lacking = state.unfenced();
     if lacking.is_empty() {
         return;
     }
-    let slot = match state.fence {
+    let slot = match state.fence.task {
         Some(slot) => slot,
         None => {
             let epoch = state.record.epoch;
             let slot = cx.tasks.add(Kind::Fence { epoch }, group, None);
-            cx.groups[group].fence = Some(slot);
+            cx.groups[group].fence.task = Some(slot);
             slot
         }
     };
-    let in_sync = ids_of(cx, group, cx.groups[group].current);
-    let syncing = ids_of(cx, group, cx.groups[group].syncing);
+    let in_sync = ids_of(cx, group, cx.groups[group].members.current);
+    let syncing = ids_of(cx, group, cx.groups[group].members.syncing);
     for position in lacking.iter() {
         let state = &cx.groups[group];
         let up = cx.stores[state.members[position]].link.up;
@@ -98,9 +111,9 @@ pub(super) fn fenced(cx: &mut Context, resync: &mut Resync, now: Time, slot: Tas
     };
     assert_eq!(epoch, cx.groups[group].record.epoch, "a fence ends with its epoch");
     cx.settle(slot, position);
-    cx.groups[group].ready.add(position);
+    cx.groups[group].fence.ready.add(position);
     drop_fence_if_done(cx, group);
-    if cx.groups[group].syncing.has(position) {
+    if cx.groups[group].members.syncing.has(position) {
         resync.entered(cx, now, group, position);
     }
     resend::of_group(cx, now, group, position);
@@ -127,8 +140,8 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
 
 fn drop_fence_if_done(cx: &mut Context, group: GroupSlot) {
     let state = &mut cx.groups[group];
-    if state.all().without(state.ready).is_empty()
-        && let Some(slot) = state.fence.take()
+    if state.unfenced().is_empty()
+        && let Some(slot) = state.fence.task.take()
     {
         cx.settle_all(slot);
         cx.tasks.remove(slot);
@@ -146,11 +159,11 @@ pub(super) fn evict_soon(cx: &mut Context, group: GroupSlot, position: Position)
 /// be: what they hold is compared when they join a chunk's history, and nobody takes them in before.
 pub(super) fn is_fenced(cx: &Context, group: GroupSlot) -> bool {
     let state = &cx.groups[group];
-    let mut must = state.current;
+    let mut must = state.members.current;
     if cx.config.faults.has(Fault::ServeHalfFenced) {
         must = faults::only_reachable(cx, group, must);
     }
-    !must.is_empty() && must.without(state.ready).is_empty()
+    !must.is_empty() && must.without(state.fence.ready).is_empty()
 }
 
 /// Takes over what the metadata says of a group. The volume's generation was read, or compared, in the same
@@ -191,7 +204,7 @@ pub(super) fn adopt(
         let known = &cx.groups[group];
         // A syncing member may be in sync now only if we have said that it holds everything of ours.
         match position_of(cx, group, id) {
-            Some(position) if known.current.or(known.whole).has(position) => current.add(position),
+            Some(position) if known.members.current.or(known.members.whole).has(position) => current.add(position),
             _ => {
                 return cx.stop(StopReason::Metadata {
                     what: key(),
@@ -209,7 +222,7 @@ pub(super) fn adopt(
 fn position_of(cx: &Context, group: GroupSlot, id: StoreId) -> Option<Position> {
     let number = cx.stores.slot_of(id)?;
     let position = cx.groups.position(group, number)?;
-    cx.groups[group].all().has(position).then_some(position)
+    cx.groups[group].members.all().has(position).then_some(position)
 }
 
 /// The group's new epoch: who left is awaited no more, who stays must adopt it.
@@ -226,8 +239,8 @@ fn enter(
     for syncing in &record.syncing {
         let state = &cx.groups[group];
         if let Some(position) = position_of(cx, group, syncing.store)
-            && state.syncing.has(position)
-            && state.since[position] == syncing.since
+            && state.members.syncing.has(position)
+            && state.members.since[position] == syncing.since
         {
             stays.add(position);
         }
@@ -235,21 +248,18 @@ fn enter(
     count_behind(cx, now, group, false);
     cx.groups.stuck.remove(&group);
     let state = &mut cx.groups[group];
-    let left = state.all().without(current.or(stays));
-    let evicted = state.current.without(current);
-    let arrived = current.without(state.current);
+    let left = state.members.all().without(current.or(stays));
+    let evicted = state.members.current.without(current);
+    let arrived = current.without(state.members.current);
     state.record = record;
     state.revision = revision;
     count_behind(cx, now, group, true);
     let state = &mut cx.groups[group];
-    state.current = current;
-    state.syncing = stays;
-    state.entered = state.entered.and(stays);
-    state.whole = state.whole.and(stays);
-    state.ready = Members::NONE;
+    state.members.enter(current, stays);
+    state.fence.ready = Members::NONE;
     state.to_evict = state.to_evict.and(current.or(stays));
     state.missed = Members::NONE;
-    if let Some(fence) = state.fence.take() {
+    if let Some(fence) = state.fence.task.take() {
         cx.settle_all(fence);
         cx.tasks.remove(fence);
     }
@@ -275,23 +285,21 @@ fn enter(
 }
 
 /// Gives each syncing member of the record that has none a place.
-pub(super) fn seat_newcomers(cx: &mut Context, now: Time, group: GroupSlot) {
+fn seat_newcomers(cx: &mut Context, now: Time, group: GroupSlot) {
     let listed = cx.groups[group].record.syncing.clone();
     for map::Syncing { store, since } in listed {
         if position_of(cx, group, store).is_some() {
             continue;
         }
         let number = cx.store_slot(now, store);
-        let taken = cx.groups[group].all();
+        let taken = cx.groups[group].members.all();
         let Some(position) = Position::all().find(|&position| !taken.has(position)) else {
             // More than there may be: it gets no place, and is never said to be whole.
             continue;
         };
         // A store has one place at most: its old one, if it had another, is not its place any more.
         let state = &mut cx.groups[group];
-        state.members.seat(position, number);
-        state.syncing.add(position);
-        state.since[position] = since;
+        state.members.seat(position, number, since);
         clear_place(cx, group, position);
         cx.counters.sync_started += 1;
     }
@@ -319,11 +327,10 @@ fn clear_place(cx: &mut Context, group: GroupSlot, position: Position) {
     }
     for &chunk in &cx.groups[group].chunks {
         let chunk = &mut cx.chunks[chunk];
-        chunk.stalled.remove(position);
-        chunk.behind.remove(position);
+        chunk.lag.forget(Members::one(position));
         chunk.bad_sources.remove(position);
-        chunk.joined.remove(position);
-        chunk.joining.remove(position);
+        chunk.history.joined.remove(position);
+        chunk.history.joining.remove(position);
     }
 }
 
@@ -359,13 +366,11 @@ fn forget_members(cx: &mut Context, resync: &mut Resync, now: Time, group: Group
     state.paused = state.paused.without(left);
     for index in 0..cx.groups[group].busy.len() {
         let chunk = cx.groups[group].busy[index];
-        let stalled = cx.chunks[chunk].stalled.without(left);
-        cx.chunks[chunk].stalled = stalled;
-        let behind = cx.chunks[chunk].behind.without(left);
-        cx.chunks[chunk].behind = behind;
+        cx.chunks[chunk].lag.forget(left);
     }
 }
 
+/// Members that were left alone for a moment get what they lack.
 pub(super) fn end_pauses(cx: &mut Context, now: Time) {
     let mut index = 0;
     while index < cx.agenda.pauses.len() {
@@ -381,19 +386,6 @@ pub(super) fn end_pauses(cx: &mut Context, now: Time) {
         catch_up::again(cx, now, group);
         open::advance(cx, now, group);
         cx.intake.is_due = true;
-    }
-}
-
-/// A group as its record has it, at the start.
-pub(super) fn add(cx: &mut Context, now: Time, record: map::Group, revision: u64) {
-    assert_eq!(record.index.0 as usize, cx.groups.len(), "groups come in order");
-    let members: Seats = record.in_sync.iter().map(|&id| cx.store_slot(now, id)).collect();
-    let group = cx.groups.add(Group::new(cx.owned.pool.id, members, record, revision));
-    count_behind(cx, now, group, true);
-    if !cx.groups[group].record.syncing.is_empty() {
-        seat_newcomers(cx, now, group);
-        cx.groups.to_touch.push(group);
-        cx.agenda.arm(now);
     }
 }
 

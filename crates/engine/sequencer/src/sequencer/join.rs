@@ -22,16 +22,16 @@ pub(super) fn is_needed(cx: &Context, chunk: ChunkSlot, position: Position) -> b
         return false;
     }
     let state = &cx.chunks[chunk];
-    cx.groups[state.group].syncing.has(position) && !state.joined.has(position)
+    cx.groups[state.group].members.syncing.has(position) && !state.history.joined.has(position)
 }
 
 /// Asks a syncing member to join the chunk's history at `at`, the version before what it is sent next.
 pub(super) fn first(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position, at: Version) {
-    if !is_needed(cx, chunk, position) || cx.chunks[chunk].joining.has(position) {
+    if !is_needed(cx, chunk, position) || cx.chunks[chunk].history.joining.has(position) {
         return;
     }
     let state = &mut cx.chunks[chunk];
-    state.joining.add(position);
+    state.history.joining.add(position);
     let (group, index) = (state.group, state.index);
     let slot = cx.tasks.add(Kind::Join, group, Some(chunk));
     cx.expect(now, slot, position);
@@ -48,8 +48,8 @@ pub(super) fn first(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Pos
 pub(super) fn joined(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     let chunk = cx.tasks[slot].chunk();
     cx.settle_and_drop(slot, position);
-    cx.chunks[chunk].joining.remove(position);
-    cx.chunks[chunk].joined.add(position);
+    cx.chunks[chunk].history.joining.remove(position);
+    cx.chunks[chunk].history.joined.add(position);
     cx.counters.joined += 1;
     resend::unstall(cx, now, chunk, position);
 }
@@ -58,14 +58,14 @@ pub(super) fn joined(cx: &mut Context, now: Time, slot: TaskSlot, position: Posi
 pub(super) fn lost(cx: &mut Context, slot: TaskSlot, position: Position) {
     let chunk = cx.tasks[slot].chunk();
     cx.settle_and_drop(slot, position);
-    cx.chunks[chunk].joining.remove(position);
+    cx.chunks[chunk].history.joining.remove(position);
 }
 
 pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
     let (chunk, group) = (cx.tasks[slot].chunk(), cx.tasks[slot].group);
     lost(cx, slot, position);
     // What was sent behind it is refused as well; all of it is sent again.
-    cx.chunks[chunk].stalled.add(position);
+    cx.chunks[chunk].lag.stalled.add(position);
     if !passes_by_itself(refusal) {
         cx.warn_refused(group, cx.groups[group].members[position], refusal);
         group::evict_soon(cx, group, position);

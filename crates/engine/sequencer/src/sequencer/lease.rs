@@ -1,7 +1,8 @@
 //! Read leases, which the protocol calls promises (R4): for so long a store lets no newer generation in.
 
 use super::context::Context;
-use crate::config::PROMISE_PERCENT;
+use super::state::Group;
+use crate::config::{Config, PROMISE_PERCENT};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{GroupSlot, StoreSlot, TaskSlot};
@@ -11,12 +12,11 @@ use amita_types::message::RequestBody;
 use std::time::Duration;
 
 /// Whose promises count (R4): those that are in sync, or may be by a record that we have not read yet.
-pub(super) fn granters(cx: &Context, group: GroupSlot) -> Members {
-    let group = &cx.groups[group];
-    if cx.config.faults.has(Fault::NoClaimedPromises) {
-        return group.current;
+pub(super) fn granters(config: &Config, group: &Group) -> Members {
+    if config.faults.has(Fault::NoClaimedPromises) {
+        return group.members.current;
     }
-    group.current.or(group.whole)
+    group.members.current.or(group.members.whole)
 }
 
 /// A promise counts from the moment when the request was sent (R4): the store counts its own from later.
@@ -44,7 +44,7 @@ pub(super) fn is_held(cx: &Context, now: Time, group: GroupSlot, since: Time) ->
     if cx.config.faults.has(Fault::NoPromises) {
         return true;
     }
-    let promisers = granters(cx, group);
+    let promisers = granters(&cx.config, &cx.groups[group]);
     let group = &cx.groups[group];
     let holds = |&position: &Position| {
         let store = &cx.stores[group.members[position]];
@@ -60,7 +60,7 @@ pub(super) fn is_held(cx: &Context, now: Time, group: GroupSlot, since: Time) ->
 
 /// Asks members whose promise is half over (or gone) for a new one, beside what goes to them anyway. `since`: as above.
 pub(super) fn renew(cx: &mut Context, now: Time, group: GroupSlot, besides: Members, since: Time) {
-    for position in granters(cx, group).without(besides).iter() {
+    for position in granters(&cx.config, &cx.groups[group]).without(besides).iter() {
         let number = cx.groups[group].members[position];
         let store = &cx.stores[number];
         let wanted = if cx.config.confirm_reads {

@@ -7,7 +7,7 @@
 
 use super::context::Context;
 use super::resync::Resync;
-use super::state::ChunkState;
+use super::state::{ChunkState, GroupState};
 use super::{faults, group, open};
 use crate::config::{Config, MAX_EVICTION_GROUPS};
 use crate::faults::Fault;
@@ -77,6 +77,12 @@ impl Metadata {
         self.call.take_if(|under| under.id == call)
     }
 
+    /// No call for a while; for longer each time.
+    fn back_off(&mut self, config: &Config, now: Time) {
+        self.not_before = now.plus(self.pause);
+        self.pause = (self.pause * 2).min(config.meta_pause_most);
+    }
+
     /// When a call is to be made that had to wait.
     pub fn due(&self) -> Option<Time> {
         ((self.evictions || self.rereads) && self.call.is_none()).then_some(self.not_before)
@@ -89,11 +95,11 @@ pub(super) fn hint(cx: &mut Context, group: GroupIndex, epoch: Epoch, syncing: b
     if let Some(state) = cx.groups.get_mut(slot)
         && epoch > state.record.epoch
     {
-        if state.touched {
+        if state.is_touched() {
             reread(cx, slot);
         } else {
             // Many groups may change at once, and most are not in use: it is read when it is touched.
-            state.hinted = true;
+            state.state = GroupState::Untouched { hinted: true };
             if syncing {
                 // Somebody is to be brought up to date.
                 cx.groups.to_touch.push(slot);
@@ -113,7 +119,7 @@ pub(super) fn hint_volume(cx: &mut Context, generation: Generation) {
 
 /// Has the group's record read again, by a call that starts from now on.
 pub(super) fn reread(cx: &mut Context, group: GroupSlot) {
-    cx.groups[group].reread = true;
+    cx.groups[group].reread.wanted = true;
     cx.metadata.rereads = true;
 }
 
@@ -144,19 +150,20 @@ fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
     for index in 0..cx.groups.touched.len() {
         let group = cx.groups.touched[index];
         let state = &cx.groups[group];
-        if state.reread || state.rereading {
+        if state.reread.wanted || state.reread.under_way {
             // Its record is in doubt: when it has been read, evictions are looked for again.
             continue;
         }
         let mut unfit: Vec<Position> = state
+            .members
             .current
             .iter()
             .filter(|&position| state.to_evict.has(position) || cx.stores[state.members[position]].lost)
             .collect();
         // Who is being brought up to date goes at any time; it is left to the coordinator while nothing waits for it.
         let mut leaving = Members::NONE;
-        for position in state.syncing.iter() {
-            let lost = cx.stores[state.members[position]].lost && state.entered.has(position);
+        for position in state.members.syncing.iter() {
+            let lost = cx.stores[state.members[position]].lost && state.members.entered.has(position);
             if lost || state.to_evict.has(position) {
                 leaving.add(position);
             }
@@ -171,7 +178,7 @@ fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
             )
         });
         for position in unfit {
-            let left = cx.groups[group].current.without(leaving).count() - 1;
+            let left = cx.groups[group].members.current.without(leaving).count() - 1;
             if left >= cx.owned.min_copies || (left > 0 && cx.config.faults.has(Fault::IgnoreMinCopies)) {
                 leaving.add(position);
             } else {
@@ -199,7 +206,7 @@ fn warn_missed(cx: &mut Context, group: GroupSlot, position: Position) {
     cx.effects.push_back(Effect::Warn(Warning::BelowMinCopies {
         group: state.id,
         store: cx.stores[state.members[position]].id,
-        in_sync: state.current.count(),
+        in_sync: state.members.current.count(),
         min_copies: cx.owned.min_copies,
     }));
 }
@@ -221,13 +228,14 @@ fn call_eviction(cx: &mut Context, batch: Vec<(GroupSlot, Members)>) {
         let mut record = state.record.clone();
         record.epoch = record.epoch.next();
         record.in_sync = state
+            .members
             .current
             .without(leaving)
             .iter()
             .map(|position| cx.stores[state.members[position]].id)
             .collect();
         let gone = |store| {
-            let mut places = state.syncing.and(leaving).iter();
+            let mut places = state.members.syncing.and(leaving).iter();
             places.any(|position| cx.stores[state.members[position]].id == store)
         };
         record.syncing.retain(|syncing| !gone(syncing.store));
@@ -252,15 +260,15 @@ fn call_reread(cx: &mut Context) {
     cx.metadata.rereads = false;
     for group in cx.groups.keys() {
         let state = &mut cx.groups[group];
-        if !state.reread {
+        if !state.reread.wanted {
             continue;
         }
         if groups.len() == MAX_EVICTION_GROUPS {
             cx.metadata.rereads = true;
             break;
         }
-        state.reread = false;
-        state.rereading = true;
+        state.reread.wanted = false;
+        state.reread.under_way = true;
         call.then.push(Op::Get {
             key: map::group_key(state.id.pool, state.id.index),
         });
@@ -303,7 +311,7 @@ fn call_failed(
         return faults::take_for_done(cx, resync, now, groups);
     }
     for (group, record) in groups {
-        cx.groups[group].rereading = false;
+        cx.groups[group].reread.under_way = false;
         if record.is_none() || unknown {
             // R6: what may have been done is read back; what was to be read still is.
             reread(cx, group);
@@ -316,12 +324,7 @@ fn call_failed(
     if !unknown && !std::mem::replace(&mut cx.metadata.warned, true) {
         cx.effects.push_back(Effect::Warn(Warning::Metadata { error }));
     }
-    back_off(cx, now);
-}
-
-fn back_off(cx: &mut Context, now: Time) {
-    cx.metadata.not_before = now.plus(cx.metadata.pause);
-    cx.metadata.pause = (cx.metadata.pause * 2).min(cx.config.meta_pause_most);
+    cx.metadata.back_off(&cx.config, now);
 }
 
 fn replied(
@@ -357,8 +360,7 @@ fn replied(
     let mut news = false;
     for (index, (group, record)) in groups.into_iter().enumerate() {
         let was_race = record.is_some();
-        cx.groups[group].rereading = false;
-        cx.groups[group].in_doubt = false;
+        cx.groups[group].was_read();
         let state = &cx.groups[group];
         let before = state.record.epoch;
         let key = map::group_key(state.id.pool, state.id.index);
@@ -386,7 +388,7 @@ fn replied(
     }
     if !news {
         // A store knows of a newer epoch than the metadata does, or a compare failed for another reason: no haste.
-        back_off(cx, now);
+        cx.metadata.back_off(&cx.config, now);
     }
 }
 
@@ -435,8 +437,8 @@ fn check_volume(cx: &mut Context, value: Option<&KeyValue>) -> bool {
 
 /// A call starts that reads the group: it counts for roll-forwards that have ended by now.
 fn cover_checks(cx: &mut Context, group: GroupSlot) {
-    for index in 0..cx.groups[group].opening.len() {
-        let chunk = cx.groups[group].opening[index];
+    for index in 0..cx.groups[group].openings.all.len() {
+        let chunk = cx.groups[group].openings.all[index];
         if let ChunkState::Opening(opening) = &mut cx.chunks[chunk].state {
             opening.cover_check();
         }
@@ -447,7 +449,7 @@ fn cover_checks(cx: &mut Context, group: GroupSlot) {
 fn finish_checks(cx: &mut Context, now: Time, group: GroupSlot) -> bool {
     let mut any = false;
     let mut index = 0;
-    while let Some(&chunk) = cx.groups[group].opening.get(index) {
+    while let Some(chunk) = cx.groups[group].openings.all.get(index) {
         let version = match &cx.chunks[chunk].state {
             ChunkState::Opening(opening) => opening.checked(),
             _ => None,

@@ -15,7 +15,7 @@ use crate::config::MAX_OPENINGS;
 use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
 use crate::members::{ByPosition, Members, Position};
-use crate::table::{ChunkSlot, GroupSlot, Key, ListPlace, TaskSlot};
+use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::{Kind, List, Step};
 use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
@@ -86,9 +86,8 @@ pub(super) fn enter(cx: &mut Context, chunk: ChunkSlot) {
     let number = state.group;
     state.state = ChunkState::Waiting;
     let group = &mut cx.groups[number];
-    state.opening_at = Some(ListPlace::new(group.opening.len()));
-    group.opening.push(chunk);
-    group.waiting.push_back(chunk);
+    state.opening_at = Some(group.openings.all.push(chunk));
+    group.openings.waiting.push_back(chunk);
     silence::note_opening(cx, number);
 }
 
@@ -98,13 +97,13 @@ pub(super) fn advance(cx: &mut Context, now: Time, group: GroupSlot) {
         return;
     }
     while cx.groups.openings < most_openings() {
-        let Some(chunk) = cx.groups[group].waiting.pop_front() else {
+        let Some(chunk) = cx.groups[group].openings.waiting.pop_front() else {
             return;
         };
         ask(cx, now, chunk);
     }
     let state = &mut cx.groups[group];
-    if !state.waiting.is_empty() && !std::mem::replace(&mut state.starved, true) {
+    if !state.openings.waiting.is_empty() && !std::mem::replace(&mut state.openings.starved, true) {
         cx.groups.starved.push_back(group);
     }
 }
@@ -114,7 +113,7 @@ pub(super) fn advance(cx: &mut Context, now: Time, group: GroupSlot) {
 pub(super) fn retry(cx: &mut Context, now: Time) {
     while !cx.groups.starved.is_empty() && cx.groups.openings < most_openings() {
         if let Some(group) = cx.groups.starved.pop_front() {
-            cx.groups[group].starved = false;
+            cx.groups[group].openings.starved = false;
             advance(cx, now, group);
         }
     }
@@ -124,7 +123,7 @@ fn ask(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let state = &cx.chunks[chunk];
     let (index, number) = (state.index, state.group);
     let group = &cx.groups[number];
-    let (epoch, members) = (group.record.epoch, group.current.and(group.ready));
+    let (epoch, members) = (group.record.epoch, group.members.current.and(group.fence.ready));
     let slot = cx.tasks.add(Kind::Open(Step::Ask), number, Some(chunk));
     cx.groups.openings += 1;
     cx.chunks[chunk].state = ChunkState::Opening(Box::new(Opening {
@@ -213,9 +212,9 @@ pub(super) fn end_task(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
 /// All members have said what they hold.
 fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let group = cx.chunks[chunk].group;
-    let mut members = cx.groups[group].current;
+    let mut members = cx.groups[group].members.current;
     if cx.config.faults.has(Fault::ServeHalfFenced) {
-        members = members.and(cx.groups[group].ready);
+        members = members.and(cx.groups[group].fence.ready);
     }
     let opening = cx.chunks.opening(chunk);
     let longest = members
@@ -278,12 +277,11 @@ pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Ver
     state.state = ChunkState::Open;
     state.bad_sources = Members::NONE;
     state.implausible = false;
-    if state.catching {
+    if state.lag.catching {
         catch_up::end(cx, now, chunk, version);
     } else {
         cx.counters.opened += 1;
-        state.issued = version;
-        state.committed = version;
+        state.log.open_at(version);
     }
     pipeline::advance(cx, now, chunk);
 }
@@ -294,10 +292,7 @@ fn leave(cx: &mut Context, chunk: ChunkSlot) {
         .opening_at
         .take()
         .expect("a chunk that opens is in the list");
-    let opening = &mut cx.groups[group].opening;
-    let gone = opening.swap_remove(place.at());
-    assert_eq!(gone, chunk, "a chunk that opens is in the list");
-    if let Some(&moved) = opening.get(place.at()) {
+    if let Some(moved) = cx.groups[group].openings.all.remove(place, chunk) {
         cx.chunks[moved].opening_at = Some(place);
     }
 }
@@ -306,21 +301,13 @@ fn leave(cx: &mut Context, chunk: ChunkSlot) {
 pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot, error: IoError) {
     interrupt(cx, chunk);
     leave(cx, chunk);
-    if cx.chunks[chunk].catching {
+    if cx.chunks[chunk].lag.catching {
         return catch_up::fail(cx, now, chunk);
     }
     let state = &mut cx.chunks[chunk];
     state.state = ChunkState::Closed;
     state.bad_sources = Members::NONE;
-    let queues = [
-        std::mem::take(&mut state.queued_writes),
-        std::mem::take(&mut state.queued_clears),
-        std::mem::take(&mut state.queued_reads),
-        std::mem::take(&mut state.queued_compares),
-        std::mem::take(&mut state.compared),
-    ];
-    state.comparing = None;
-    for mut queue in queues {
+    for mut queue in state.queues.take_all() {
         fail_queue(cx, &mut queue, error);
     }
 }
@@ -356,7 +343,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
             } else {
                 // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
                 group::evict_soon(cx, group, position);
-                if cx.groups[group].current.count() <= cx.owned.min_copies {
+                if cx.groups[group].members.current.count() <= cx.owned.min_copies {
                     return fail(cx, now, chunk, IoError::Damaged);
                 }
                 cx.pause(now, group, position, cx.config.busy_pause * 10);
@@ -376,7 +363,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
 pub(super) fn restart(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let group = cx.chunks[chunk].group;
     if interrupt(cx, chunk) {
-        cx.groups[group].waiting.push_back(chunk);
+        cx.groups[group].openings.waiting.push_back(chunk);
     }
     advance(cx, now, group);
 }
@@ -397,10 +384,10 @@ fn interrupt(cx: &mut Context, chunk: ChunkSlot) -> bool {
 
 /// All openings of a group wait for its fence again.
 pub(super) fn reset(cx: &mut Context, group: GroupSlot) {
-    for index in 0..cx.groups[group].opening.len() {
-        let chunk = cx.groups[group].opening[index];
+    for index in 0..cx.groups[group].openings.all.len() {
+        let chunk = cx.groups[group].openings.all[index];
         if interrupt(cx, chunk) {
-            cx.groups[group].waiting.push_back(chunk);
+            cx.groups[group].openings.waiting.push_back(chunk);
         }
     }
 }

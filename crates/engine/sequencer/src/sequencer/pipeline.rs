@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::state::ChunkState;
 use super::{compare, open, read, write};
-use crate::table::{ChunkSlot, Key, ListPlace};
+use crate::table::ChunkSlot;
 use amita_reactor::Time;
 
 /// Starts what can be started of a chunk's queues.
@@ -19,24 +19,24 @@ pub(super) fn advance(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     // Clears first: they need no space, and may be what brings some (R7).
     advance_clears(cx, now, chunk);
     advance_writes(cx, now, chunk);
-    if cx.chunks[chunk].waits() {
+    if cx.chunks[chunk].queues.waits() {
         block(cx, chunk);
     }
 }
 
 fn advance_reads(cx: &mut Context, now: Time, chunk: ChunkSlot) {
-    while let Some(slot) = cx.chunks[chunk].queued_reads.head() {
-        cx.tasks.unlink(&mut cx.chunks[chunk].queued_reads, slot);
+    while let Some(slot) = cx.chunks[chunk].queues.reads.head() {
+        cx.tasks.unlink(&mut cx.chunks[chunk].queues.reads, slot);
         if !read::start(cx, now, slot) {
             // Back to where it stood would be the head; reads have no order among them.
-            cx.tasks.push(&mut cx.chunks[chunk].queued_reads, slot);
+            cx.tasks.push(&mut cx.chunks[chunk].queues.reads, slot);
             return;
         }
     }
 }
 
 fn advance_clears(cx: &mut Context, now: Time, chunk: ChunkSlot) {
-    while let Some(slot) = cx.chunks[chunk].queued_clears.head() {
+    while let Some(slot) = cx.chunks[chunk].queues.clears.head() {
         if read::is_never_written(cx, chunk) {
             read::look_instead(cx, now, slot, chunk);
         } else if !write::start(cx, now, slot) {
@@ -46,7 +46,7 @@ fn advance_clears(cx: &mut Context, now: Time, chunk: ChunkSlot) {
 }
 
 fn advance_writes(cx: &mut Context, now: Time, chunk: ChunkSlot) {
-    while let Some(slot) = cx.chunks[chunk].queued_writes.head() {
+    while let Some(slot) = cx.chunks[chunk].queues.writes.head() {
         if !write::start(cx, now, slot) {
             return;
         }
@@ -55,8 +55,8 @@ fn advance_writes(cx: &mut Context, now: Time, chunk: ChunkSlot) {
 
 /// Chunks of which something waits are looked at again.
 pub(super) fn block(cx: &mut Context, chunk: ChunkSlot) {
-    if !cx.chunks[chunk].blocked {
-        cx.chunks[chunk].blocked = true;
+    if !cx.chunks[chunk].queues.blocked {
+        cx.chunks[chunk].queues.blocked = true;
         cx.intake.blocked.push_back(chunk);
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn retry(cx: &mut Context, now: Time) {
             let Some(chunk) = cx.intake.blocked.pop_front() else {
                 break;
             };
-            cx.chunks[chunk].blocked = false;
+            cx.chunks[chunk].queues.blocked = false;
             if matches!(cx.chunks[chunk].state, ChunkState::Open) {
                 advance(cx, now, chunk);
             }
@@ -80,19 +80,15 @@ pub(super) fn retry(cx: &mut Context, now: Time) {
 pub(super) fn mark_busy(cx: &mut Context, chunk: ChunkSlot) {
     let state = &mut cx.chunks[chunk];
     if state.busy_at.is_none() {
-        let busy = &mut cx.groups[state.group].busy;
-        state.busy_at = Some(ListPlace::new(busy.len()));
-        busy.push(chunk);
+        state.busy_at = Some(cx.groups[state.group].busy.push(chunk));
     }
 }
 
 /// All of them are acknowledged.
 pub(super) fn mark_quiet(cx: &mut Context, chunk: ChunkSlot) {
     let state = &mut cx.chunks[chunk];
-    let at = state.busy_at.take().expect("a chunk with writes is in the list");
-    let busy = &mut cx.groups[state.group].busy;
-    assert_eq!(busy.swap_remove(at.at()), chunk);
-    if let Some(&moved) = busy.get(at.at()) {
-        cx.chunks[moved].busy_at = Some(at);
+    let place = state.busy_at.take().expect("a chunk with writes is in the list");
+    if let Some(moved) = cx.groups[state.group].busy.remove(place, chunk) {
+        cx.chunks[moved].busy_at = Some(place);
     }
 }

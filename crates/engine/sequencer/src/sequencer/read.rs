@@ -23,8 +23,8 @@ pub(super) fn queue(cx: &mut Context, chunk: ChunkSlot, read: Read, trace: Trace
     cx.tasks[slot].trace = trace;
     let state = &mut cx.chunks[chunk];
     let queue = match compares {
-        true => &mut state.queued_compares,
-        false => &mut state.queued_reads,
+        true => &mut state.queues.compares,
+        false => &mut state.queues.reads,
     };
     cx.tasks.push(queue, slot);
 }
@@ -32,7 +32,7 @@ pub(super) fn queue(cx: &mut Context, chunk: ChunkSlot, read: Read, trace: Trace
 /// Sends a read that stands in no list to a member; false when none can be asked now.
 pub(super) fn start(cx: &mut Context, now: Time, slot: TaskSlot) -> bool {
     let group = cx.tasks[slot].group;
-    let current = cx.groups[group].current;
+    let current = cx.groups[group].members.current;
     let read = cx.tasks[slot].read();
     if !current.is_empty() && current.without(read.damaged).is_empty() {
         let io = read.io;
@@ -64,19 +64,19 @@ fn choose(cx: &mut Context, now: Time, slot: TaskSlot) -> Option<Position> {
     let out = read.tried.or(read.damaged).or(waiting);
     let group = &cx.groups[number];
     let mut best: Option<((bool, u32, u32), Position)> = None;
-    let mut readable = group.current;
+    let mut readable = group.members.current;
     if cx.config.faults.has(Fault::ReadFromSyncing) {
-        readable = readable.or(group.syncing);
+        readable = readable.or(group.members.syncing);
     }
     for position in readable.without(out).without(group.to_evict).iter() {
         let store = &cx.stores[group.members[position]];
         if !cx.can_send(number, position) {
             continue;
         }
-        let hangs = store.owed.awaited > 0 && now.since(store.owed.heard) >= care::silent_after(cx);
+        let hangs = store.owed.awaited > 0 && now.since(store.owed.heard) >= cx.config.silent_after();
         let hangs = hangs || cx.care.health().avoids(store.watch);
         // Equals take turns.
-        let turn = ((slot.at() + position.at()) % group.members.len()) as u32;
+        let turn = ((slot.at() + position.at()) % group.members.places()) as u32;
         // One that is silent, or where an operation hangs, is asked last, where it may not be evicted.
         let rank = if store.lost {
             (true, u32::MAX, turn)
@@ -100,7 +100,7 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     let least = if cx.config.faults.has(Fault::NoLeast) {
         Version::NONE
     } else {
-        chunk.committed
+        chunk.log.committed
     };
     let read = cx.tasks[slot].read();
     read.tried.add(position);
@@ -134,7 +134,7 @@ fn go_elsewhere(cx: &mut Context, now: Time, slot: TaskSlot) {
     }
     cx.tasks.rest(slot);
     if !start(cx, now, slot) {
-        cx.tasks.push(&mut cx.chunks[chunk].queued_reads, slot);
+        cx.tasks.push(&mut cx.chunks[chunk].queues.reads, slot);
         pipeline::block(cx, chunk);
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn data_arrived(
         cx.stop(StopReason::Deposed { generation });
         return Ok(());
     }
-    if version > cx.chunks[chunk].issued {
+    if version > cx.chunks[chunk].log.issued {
         return Err(Misbehaved(format!("version {version}, which was never given out")));
     }
     match damage(range, sums, &payload) {
@@ -232,7 +232,7 @@ pub(super) fn allocation_arrived(
     cx.note_answer(now, slot, position);
     if cx.tasks[slot].read().found.is_none() {
         // The answer names no version: it may show anything that was given out.
-        let version = cx.chunks[cx.tasks[slot].chunk()].issued;
+        let version = cx.chunks[cx.tasks[slot].chunk()].log.issued;
         found(cx, now, slot, Found::Allocation { version, allocated });
     }
 }
@@ -241,7 +241,7 @@ fn found(cx: &mut Context, now: Time, slot: TaskSlot, found: Found) {
     let group = cx.tasks[slot].group;
     let chunk = cx.tasks[slot].chunk();
     cx.tasks.rest(slot);
-    let since = cx.tasks[slot].first_sent;
+    let since = cx.tasks[slot].steps.first_sent;
     let promised = lease::is_held(cx, now, group, since);
     let version = found.version();
     let read = cx.tasks[slot].read();
@@ -252,7 +252,7 @@ fn found(cx: &mut Context, now: Time, slot: TaskSlot, found: Found) {
         cx.counters.unpromised += 1;
         cx.intake.unpromised.push(slot);
     }
-    cx.counters.held += u64::from(version > cx.chunks[chunk].committed);
+    cx.counters.held += u64::from(version > cx.chunks[chunk].log.committed);
     if !promised || !cx.config.confirm_reads {
         lease::renew(cx, now, group, Members::NONE, since);
     }
@@ -262,7 +262,7 @@ fn found(cx: &mut Context, now: Time, slot: TaskSlot, found: Found) {
 /// Ends a read whose answer is here, if it may be given out.
 fn give_out(cx: &mut Context, slot: TaskSlot) {
     let chunk = cx.tasks[slot].chunk();
-    let committed = cx.chunks[chunk].committed;
+    let committed = cx.chunks[chunk].log.committed;
     let read = cx.tasks[slot].read();
     let version = read.found.as_ref().expect("a held read has its answer").version();
     if !read.promised || (version > committed && !cx.config.faults.has(Fault::NoHold)) {
@@ -297,7 +297,9 @@ fn give_out(cx: &mut Context, slot: TaskSlot) {
 /// Was nothing of the chunk ever written, and is nothing being written?
 pub(super) fn is_never_written(cx: &Context, chunk: ChunkSlot) -> bool {
     let state = &cx.chunks[chunk];
-    state.issued == Version::NONE && state.comparing.is_none() && !cx.config.faults.has(Fault::ClearWhatIsNotThere)
+    state.log.issued == Version::NONE
+        && state.queues.comparing.is_none()
+        && !cx.config.faults.has(Fault::ClearWhatIsNotThere)
 }
 
 /// A clear of a chunk of which nothing is written only looks, as a read does, whether there is still nothing. A version
@@ -305,7 +307,7 @@ pub(super) fn is_never_written(cx: &Context, chunk: ChunkSlot) -> bool {
 /// stores with them, and a store that cannot take a clear, which has its version already, must be evicted (R7).
 pub(super) fn look_instead(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot) {
     let state = &mut cx.chunks[chunk];
-    cx.tasks.unlink(&mut state.queued_clears, slot);
+    cx.tasks.unlink(&mut state.queues.clears, slot);
     let offset = state.index.0 * u64::from(cx.owned.chunk_bytes);
     let write = cx.tasks[slot].write();
     let (io, range) = (write.io, write.range);
@@ -315,7 +317,7 @@ pub(super) fn look_instead(cx: &mut Context, now: Time, slot: TaskSlot, chunk: C
     };
     cx.tasks[slot].kind = Kind::Read(Read::new(io, op, range, Slice::default()));
     if !start(cx, now, slot) {
-        cx.tasks.push(&mut cx.chunks[chunk].queued_reads, slot);
+        cx.tasks.push(&mut cx.chunks[chunk].queues.reads, slot);
     }
 }
 
@@ -344,7 +346,7 @@ fn looked_instead(
     );
     let slot = cx.tasks.add(Kind::Write(write), group, Some(chunk));
     cx.tasks[slot].trace = trace;
-    cx.tasks.push(&mut cx.chunks[chunk].queued_clears, slot);
+    cx.tasks.push(&mut cx.chunks[chunk].queues.clears, slot);
     pipeline::block(cx, chunk);
     cx.intake.is_due = true;
 }
@@ -362,7 +364,7 @@ pub(super) fn release_held(cx: &mut Context, chunk: ChunkSlot) {
 pub(super) fn recheck_promises(cx: &mut Context, now: Time) {
     let mut index = 0;
     while let Some(&slot) = cx.intake.unpromised.get(index) {
-        let (group, since) = (cx.tasks[slot].group, cx.tasks[slot].first_sent);
+        let (group, since) = (cx.tasks[slot].group, cx.tasks[slot].steps.first_sent);
         if lease::is_held(cx, now, group, since) {
             cx.intake.unpromised.swap_remove(index);
             cx.tasks[slot].read().promised = true;
@@ -378,7 +380,7 @@ pub(super) fn recheck_promises(cx: &mut Context, now: Time) {
 /// promises nothing any more (R4).
 fn ask_for_promises(cx: &mut Context, now: Time, group: GroupSlot, since: Time) {
     let mut besides = Members::NONE;
-    for position in lease::granters(cx, group).iter() {
+    for position in lease::granters(&cx.config, &cx.groups[group]).iter() {
         let number = cx.groups[group].members[position];
         let store = &cx.stores[number];
         let again = store.lease.requested_at.plus(cx.config.busy_pause);

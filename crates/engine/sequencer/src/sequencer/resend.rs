@@ -27,11 +27,11 @@ pub(super) fn of_group(cx: &mut Context, now: Time, group: GroupSlot, position: 
 pub(super) fn of_chunk(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position) {
     let state = &cx.chunks[chunk];
     let group = state.group;
-    if !cx.can_send(group, position) || state.stalled.has(position) {
+    if !cx.can_send(group, position) || state.lag.stalled.has(position) {
         return;
     }
     let backwards = cx.config.faults.has(Fault::ResendOutOfOrder);
-    let writes = state.writes;
+    let writes = state.log.writes;
     let mut cursor = if backwards { writes.tail() } else { writes.head() };
     while let Some(slot) = cursor {
         cursor = if backwards {
@@ -64,7 +64,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
     cx.tasks[slot].sent.remove(position);
     credits::uncharge(cx, slot, position);
     // What was sent behind it is refused as well: once all of that is in, everything is sent again in order.
-    cx.chunks[chunk].stalled.add(position);
+    cx.chunks[chunk].lag.stalled.add(position);
     let unfit = match refusal {
         Refusal::StaleEpoch { .. }
         | Refusal::NotFenced
@@ -85,7 +85,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         // D7: one that cannot be spared is brought up to date without the write.
         Refusal::Damaged { .. } if catch_up::is_needed(cx, group, position) => {
             warn_rotten(cx, slot, position, refusal);
-            cx.chunks[chunk].behind.add(position);
+            cx.chunks[chunk].lag.behind.add(position);
             false
         }
         // R7: who cannot apply the next valid version is evicted.
@@ -109,17 +109,17 @@ fn warn_rotten(cx: &mut Context, slot: TaskSlot, position: Position, refusal: &R
 
 /// Sends again what a member refused, once everything that it was sent of the chunk is answered.
 pub(super) fn unstall(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position) {
-    if !cx.chunks[chunk].stalled.has(position) {
+    if !cx.chunks[chunk].lag.stalled.has(position) {
         return;
     }
     let outstanding = awaited_writes(cx, chunk).any(|slot| {
         let task = &cx.tasks[slot];
         task.waiting.has(position) && task.sent.has(position)
     });
-    if !outstanding && cx.chunks[chunk].behind.has(position) {
+    if !outstanding && cx.chunks[chunk].lag.behind.has(position) {
         catch_up::begin(cx, now, chunk);
     } else if !outstanding {
-        cx.chunks[chunk].stalled.remove(position);
+        cx.chunks[chunk].lag.stalled.remove(position);
         of_chunk(cx, now, chunk, position);
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn forget(cx: &mut Context, slot: TaskSlot, position: Position) {
     } else {
         credits::uncharge(cx, slot, position);
     }
-    cx.tasks[slot].missed = Some(cx.groups[cx.tasks[slot].group].members[position]);
+    cx.tasks[slot].steps.missed = Some(cx.groups[cx.tasks[slot].group].members[position]);
     cx.settle(slot, position);
 }
 
@@ -149,7 +149,7 @@ fn first_awaited(cx: &Context, chunk: ChunkSlot, position: Position) -> Option<T
 
 /// The chunk's writes that have a version, in its order.
 pub(super) fn awaited_writes(cx: &Context, chunk: ChunkSlot) -> impl Iterator<Item = TaskSlot> + '_ {
-    let mut cursor = cx.chunks[chunk].writes.head();
+    let mut cursor = cx.chunks[chunk].log.writes.head();
     std::iter::from_fn(move || {
         let slot = cursor?;
         cursor = cx.tasks.next(slot);

@@ -41,8 +41,8 @@ impl Resync {
     /// A syncing member has adopted the epoch: it gets all writes from now on.
     pub fn entered(&mut self, cx: &mut Context, now: Time, group: GroupSlot, position: Position) {
         let state = &mut cx.groups[group];
-        if !state.entered.has(position) {
-            state.entered.add(position);
+        if !state.members.entered.has(position) {
+            state.members.entered.add(position);
             self.syncs.wait(group, position);
             self.tallies.entered(now, cx.id_of(group, position));
         }

@@ -62,7 +62,8 @@ pub(super) fn arm(cx: &mut Context, now: Time) {
         }
         let store = &cx.stores[number];
         if store.owed.idle_since != NEVER && !store.lost {
-            cx.agenda.arm(store.owed.idle_since.plus(store.idle_patience(&cx.config)).max(now));
+            cx.agenda
+                .arm(store.owed.idle_since.plus(store.idle_patience(&cx.config)).max(now));
         }
         let store = &cx.stores[number];
         if store.owed.awaited > 0 && store.link.up {
@@ -112,7 +113,7 @@ fn look_for_stuck(cx: &mut Context, now: Time) {
 
 /// The same for the members of one group, of which a chunk is to be opened.
 pub(super) fn arm_of(cx: &mut Context, now: Time, group: GroupSlot) {
-    for position in cx.groups[group].current.iter() {
+    for position in cx.groups[group].members.current.iter() {
         let store = &cx.stores[cx.groups[group].members[position]];
         if !store.link.up && !store.lost {
             let due = store.owed.heard.plus(cx.config.store_timeout).max(now);
@@ -123,7 +124,7 @@ pub(super) fn arm_of(cx: &mut Context, now: Time, group: GroupSlot) {
 
 /// Chunks of the group are to be opened.
 pub(super) fn note_opening(cx: &mut Context, group: GroupSlot) {
-    if !std::mem::replace(&mut cx.groups[group].opens, true) {
+    if !std::mem::replace(&mut cx.groups[group].openings.listed, true) {
         cx.silence.openings.push(group);
     }
 }
@@ -137,13 +138,13 @@ fn look_for_missed(cx: &mut Context) {
     let mut index = 0;
     while let Some(&number) = cx.silence.openings.get(index) {
         let group = &mut cx.groups[number];
-        if group.opening.is_empty() && !cx.config.faults.has(Fault::ServeHalfFenced) {
-            group.opens = false;
+        if group.openings.all.is_empty() && !cx.config.faults.has(Fault::ServeHalfFenced) {
+            group.openings.listed = false;
             cx.silence.openings.swap_remove(index);
             continue;
         }
         index += 1;
-        for position in group.current.iter() {
+        for position in group.members.current.iter() {
             let number = group.members[position];
             let store = &mut cx.stores[number];
             if !store.link.up {

@@ -4,6 +4,7 @@ use super::context::Context;
 use super::resync::Resync;
 use super::{credits, group, join, lease, open, read, silence};
 use crate::faults::Fault;
+use crate::members::Members;
 use crate::table::StoreSlot;
 use crate::task::Kind;
 use amita_reactor::Time;
@@ -77,17 +78,16 @@ pub(super) fn link_ended(cx: &mut Context, resync: &mut Resync, now: Time, numbe
     for index in 0..cx.groups.touched.len() {
         let group = cx.groups.touched[index];
         if let Some(position) = cx.groups.position(group, number)
-            && cx.groups[group].all().has(position)
+            && cx.groups[group].members.all().has(position)
         {
             cx.groups.unready(group, position);
-            if cx.groups[group].current.has(position) {
+            if cx.groups[group].members.current.has(position) {
                 open::reset(cx, group);
             }
             // Writes that it refused are among those that are sent again, all of them, in order.
             for index in 0..cx.groups[group].busy.len() {
                 let chunk = cx.groups[group].busy[index];
-                cx.chunks[chunk].stalled.remove(position);
-                cx.chunks[chunk].behind.remove(position);
+                cx.chunks[chunk].lag.forget(Members::one(position));
             }
             group::send_fence(cx, now, group);
         }

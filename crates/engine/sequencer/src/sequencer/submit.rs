@@ -1,6 +1,7 @@
 //! I/O comes in: it is checked, made a task, and queued at its chunk.
 
 use super::context::Context;
+use super::owned::Owned;
 use super::{pipeline, read, write};
 use crate::config::MAX_IOS;
 use crate::io::{Course, IoId};
@@ -34,7 +35,7 @@ pub(super) fn accept(
         cx.done(io, Ok(()), Payload::None, Course::default());
         return Ok(());
     }
-    let place = place(cx, &op, &data)?;
+    let place = place(&cx.owned, &op, &data)?;
     if cx.tasks.len() >= MAX_IOS {
         return Err(IoError::Busy);
     }
@@ -54,7 +55,7 @@ pub(super) fn accept(
 }
 
 /// Checks an I/O. The fronts have cut it to pieces that fit; what does not is answered, never asserted.
-fn place(cx: &Context, op: &Op, data: &Slice) -> Result<Place, IoError> {
+fn place(owned: &Owned, op: &Op, data: &Slice) -> Result<Place, IoError> {
     let (offset, length) = (op.offset(), op.length());
     let block = u64::from(BLOCK_BYTES);
     let valid = match *op {
@@ -72,19 +73,19 @@ fn place(cx: &Context, op: &Op, data: &Slice) -> Result<Place, IoError> {
     if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
         return Err(IoError::Invalid);
     }
-    let chunk_bytes = u64::from(cx.owned.chunk_bytes);
+    let chunk_bytes = u64::from(owned.chunk_bytes);
     let end = offset.checked_add(length.max(1)).ok_or(IoError::OutOfRange)?;
     let chunk = offset / chunk_bytes;
-    if end > cx.owned.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
+    if end > owned.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
         return Err(IoError::OutOfRange);
     }
     let offset_bytes = (offset % chunk_bytes) as u32;
     let length_bytes = length as u32;
     let range = match op {
-        Op::Allocation { .. } => BlockRange::new(0, cx.owned.blocks_per_chunk),
+        Op::Allocation { .. } => BlockRange::new(0, owned.blocks_per_chunk),
         _ => BlockRange::of_bytes(offset_bytes, length_bytes),
     };
-    assert!(range.is_inside(u32::from(cx.owned.blocks_per_chunk)), "checked above");
+    assert!(range.is_inside(u32::from(owned.blocks_per_chunk)), "checked above");
     Ok(Place {
         chunk: ChunkIndex(chunk),
         offset_bytes,

@@ -99,7 +99,7 @@ impl Groups {
 
     /// A member must adopt the fence again before anything else is sent to it.
     pub fn unready(&mut self, group: GroupSlot, position: Position) {
-        self[group].ready.remove(position);
+        self[group].fence.ready.remove(position);
     }
 
     /// The group behind this one, if there is one.

@@ -38,11 +38,7 @@ pub(super) fn queue(cx: &mut Context, now: Time, chunk: ChunkSlot, write: Write,
     cx.tasks[slot].trace = trace;
     cx.tasks[slot].asked_at = now;
     let state = &mut cx.chunks[chunk];
-    let queue = match clear {
-        true => &mut state.queued_clears,
-        false => &mut state.queued_writes,
-    };
-    cx.tasks.push(queue, slot);
+    cx.tasks.push(state.queues.of_writes(clear), slot);
 }
 
 /// Sequences the first write of its queue, or fails it; false when it must wait.
@@ -52,7 +48,7 @@ pub(super) fn start(cx: &mut Context, now: Time, slot: TaskSlot) -> bool {
         Gate::Wait => return false,
         Gate::Open => {
             // R1: a pair of generation and counter, naming the one before.
-            let issued = cx.chunks[chunk].issued;
+            let issued = cx.chunks[chunk].log.issued;
             match issued.next(cx.owned.generation).filter(|version| *version > issued) {
                 Some(version) => {
                     dequeue(cx, slot, chunk);
@@ -74,19 +70,19 @@ fn gate(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot) -> Gate {
     let write = cx.tasks[slot].write();
     let bytes = write.payload.len() as u64;
     let blocks = charge(write);
-    let current = group.current;
+    let current = group.members.current;
     if current.count() < cx.owned.min_copies && !cx.config.faults.has(Fault::IgnoreMinCopies) {
         return Gate::Wait;
     }
     let state = &cx.chunks[chunk];
-    if state.held_back || state.comparing.is_some_and(|comparing| comparing != slot) {
+    if state.held_back || state.queues.comparing.is_some_and(|comparing| comparing != slot) {
         return Gate::Wait;
     }
-    if state.write_count >= most_writes() || cx.intake.bytes + bytes > MAX_SHARD_BYTES {
+    if state.log.count >= most_writes() || cx.intake.bytes + bytes > MAX_SHARD_BYTES {
         return Gate::Wait;
     }
     let mut short = Members::NONE;
-    for position in group.writers().iter() {
+    for position in group.members.writers().iter() {
         let store = &cx.stores[group.members[position]];
         if store.owed.bytes > 0 && store.owed.bytes + bytes > MAX_STORE_BYTES {
             return Gate::Wait;
@@ -108,12 +104,10 @@ fn gate(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot) -> Gate {
 fn dequeue(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
     let state = &mut cx.chunks[chunk];
     let clear = cx.tasks[slot].write().clear;
-    let queue = if state.comparing == Some(slot) {
-        &mut state.compared
-    } else if clear {
-        &mut state.queued_clears
+    let queue = if state.queues.comparing == Some(slot) {
+        &mut state.queues.compared
     } else {
-        &mut state.queued_writes
+        state.queues.of_writes(clear)
     };
     cx.tasks.unlink(queue, slot);
 }
@@ -123,26 +117,23 @@ fn dequeue(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
 fn sequence(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot, version: Version) {
     let group = cx.chunks[chunk].group;
     let state = &mut cx.chunks[chunk];
-    let previous = state.issued;
-    assert!(version > previous, "versions only grow");
-    state.issued = version;
-    state.write_count += 1;
-    cx.tasks.push(&mut state.writes, slot);
+    let previous = state.log.issue(version);
+    cx.tasks.push(&mut state.log.writes, slot);
     let write = cx.tasks[slot].write();
     write.version = version;
     write.previous = previous;
     write.sums = sums(write);
     let bytes = write.payload.len() as u64;
     cx.intake.bytes += bytes;
-    let mut members = cx.groups[group].writers();
+    let mut members = cx.groups[group].members.writers();
     if cx.config.faults.has(Fault::ServeHalfFenced) {
-        members = members.and(cx.groups[group].ready);
+        members = members.and(cx.groups[group].fence.ready);
     }
     pipeline::mark_busy(cx, chunk);
     for position in members.iter() {
         credits::charge_to(cx, now, slot, position);
         cx.expect(now, slot, position);
-        if cx.can_send(group, position) && !cx.chunks[chunk].stalled.has(position) {
+        if cx.can_send(group, position) && !cx.chunks[chunk].lag.stalled.has(position) {
             join::first(cx, now, chunk, position, previous);
             send(cx, now, slot, position);
         }
@@ -182,7 +173,7 @@ pub(super) fn commit(cx: &mut Context, chunk: ChunkSlot) {
         faults::forget_claimed(cx, chunk);
     }
     let mut any = false;
-    while let Some(slot) = cx.chunks[chunk].writes.head()
+    while let Some(slot) = cx.chunks[chunk].log.writes.head()
         && is_everywhere(cx, slot)
     {
         acknowledge(cx, chunk, slot);
@@ -192,7 +183,7 @@ pub(super) fn commit(cx: &mut Context, chunk: ChunkSlot) {
         return;
     }
     cx.intake.is_due = true;
-    if cx.chunks[chunk].writes.is_empty() {
+    if cx.chunks[chunk].log.writes.is_empty() {
         pipeline::mark_quiet(cx, chunk);
     }
     // R3: what reads have found up to here may be given out.
@@ -208,23 +199,19 @@ fn is_everywhere(cx: &mut Context, slot: TaskSlot) -> bool {
         faults::forget_syncing(cx, slot);
     }
     let task = &cx.tasks[slot];
-    let current = cx.groups[task.group].current.count();
+    let current = cx.groups[task.group].members.current.count();
     task.waiting.is_empty() && (current >= cx.owned.min_copies || cx.config.faults.has(Fault::IgnoreMinCopies))
 }
 
 /// The client is told. The payload is kept no longer.
 fn acknowledge(cx: &mut Context, chunk: ChunkSlot, slot: TaskSlot) {
     let state = &mut cx.chunks[chunk];
-    cx.tasks.unlink(&mut state.writes, slot);
+    cx.tasks.unlink(&mut state.log.writes, slot);
     let course = cx.course(slot);
     let Kind::Write(write) = cx.tasks.remove(slot) else {
         unreachable!("a chunk's writes are writes")
     };
-    let state = &mut cx.chunks[chunk];
-    assert_eq!(write.previous, state.committed, "acknowledged in the order of versions");
-    state.committed = write.version;
-    assert!(state.committed <= state.issued);
-    state.write_count -= 1;
+    cx.chunks[chunk].log.commit(write.previous, write.version);
     cx.intake.bytes -= write.payload.len() as u64;
     cx.counters.writes += 1;
     if !write.told {
@@ -235,10 +222,10 @@ fn acknowledge(cx: &mut Context, chunk: ChunkSlot, slot: TaskSlot) {
 /// Members have left the group: writes may have nobody to wait for any more.
 pub(super) fn commit_group(cx: &mut Context, group: GroupSlot) {
     let mut index = 0;
-    while let Some(&chunk) = cx.groups[group].busy.get(index) {
+    while let Some(chunk) = cx.groups[group].busy.get(index) {
         commit(cx, chunk);
         // A chunk that has nothing more under way leaves the list, and another stands in its place.
-        if cx.groups[group].busy.get(index) == Some(&chunk) {
+        if cx.groups[group].busy.get(index) == Some(chunk) {
             index += 1;
         }
     }
@@ -256,7 +243,7 @@ fn fail(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot, error: IoError) {
 /// The chunk has no further version. No client writes a chunk 2^40 times; a member that lies claims it in one message.
 /// The chunk can be read, and the process has nothing to do with it.
 fn counter_ended(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
-    let issued = cx.chunks[chunk].issued;
+    let issued = cx.chunks[chunk].log.issued;
     let why = format!("its version {issued} is the last that there is, so that it cannot be written any more");
     open::warn_implausible(cx, chunk, why);
     fail(cx, slot, chunk, IoError::Damaged);

@@ -27,7 +27,7 @@ use crate::sequencer::join::{self, passes_by_itself};
 use crate::sequencer::state::ChunkState;
 use crate::sequencer::{care, group, open};
 use crate::table::{ChunkSlot, GroupSlot, MendSlot, SyncSlot, Table, TaskSlot};
-use crate::task::{Kind, MendStep, SyncStep};
+use crate::task::{Kind, MendStep, SyncStep, Tasks};
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
     AnswerBody, ChangesAnswer, DataAnswer, MendedAnswer, OpenRequest, OpenedAnswer, Refusal, RequestBody,
@@ -188,7 +188,7 @@ impl Mendings {
     pub fn end_look(&mut self, cx: &mut Context, of: MendSlot) -> Option<Mode> {
         let mending = self.table[of].take()?;
         self.active -= 1;
-        orphan(cx, mending.tasks);
+        orphan(&mut cx.tasks, mending.tasks);
         Some(mending.subject.mode)
     }
 
@@ -208,16 +208,16 @@ impl Mendings {
                 continue;
             };
             self.active -= 1;
-            orphan(cx, mending.tasks);
+            orphan(&mut cx.tasks, mending.tasks);
             let_go(cx, mending.subject.chunk);
         }
     }
 }
 
 /// Answers to these tasks come to nothing.
-fn orphan(cx: &mut Context, tasks: Vec<TaskSlot>) {
-    for slot in tasks {
-        cx.tasks[slot].kind = Kind::Orphan;
+fn orphan(tasks: &mut Tasks, slots: Vec<TaskSlot>) {
+    for slot in slots {
+        tasks[slot].kind = Kind::Orphan;
     }
 }
 
@@ -297,7 +297,7 @@ impl Mending {
         let chunk = self.subject.chunk;
         match cx.chunks[chunk].state {
             ChunkState::Open => {
-                let issued = cx.chunks[chunk].issued;
+                let issued = cx.chunks[chunk].log.issued;
                 match self.subject.mode {
                     Mode::Sync(_) => self.stage = Stage::Joining,
                     Mode::Scrub => self.look_from(BlockIndex(0), issued),
@@ -333,12 +333,12 @@ impl Mending {
             self.stage = Stage::Opening { asked: false };
             return None;
         }
-        if !cx.can_send(group, position) || state.stalled.has(position) {
+        if !cx.can_send(group, position) || state.lag.stalled.has(position) {
             return Some(After::GoesOn);
         }
-        if !state.joined.has(position) {
+        if !state.history.joined.has(position) {
             // Behind nothing: whatever it is sent from now on comes after what was given out last.
-            let at = state.issued;
+            let at = state.log.issued;
             join::first(cx, now, chunk, position, at);
             return Some(After::GoesOn);
         }
@@ -354,12 +354,12 @@ impl Mending {
             group, position, chunk, ..
         } = self.subject;
         let state = &cx.chunks[chunk];
-        if !cx.can_send(group, position) || state.stalled.has(position) {
+        if !cx.can_send(group, position) || state.lag.stalled.has(position) {
             return After::GoesOn;
         }
         let body = RequestBody::Whole(WholeRequest {
             chunk: state.index,
-            version: state.issued,
+            version: state.log.issued,
         });
         self.stage = Stage::Telling;
         self.send(cx, now, position, MendStep::Whole, body, Slice::default());
@@ -433,7 +433,7 @@ impl Mending {
         self.stage = Stage::Settling;
         let chunk = &mut cx.chunks[self.subject.chunk];
         let settling = !cx.config.faults.has(Fault::NoSettling);
-        self.scan.mark = if settling { chunk.issued } else { Version::NONE };
+        self.scan.mark = if settling { chunk.log.issued } else { Version::NONE };
         if self.scan.passes > HOLD_AFTER && !std::mem::replace(&mut chunk.held_back, true) {
             cx.counters.mend_held += 1;
         }
@@ -482,7 +482,7 @@ impl Mending {
             return After::Looked { seen: false };
         }
         self.scan.passes = 0;
-        orphan(cx, std::mem::take(&mut self.tasks));
+        orphan(&mut cx.tasks, std::mem::take(&mut self.tasks));
         let_go(cx, self.subject.chunk);
         cx.agenda.put_off(until);
         cx.agenda.arm(until);

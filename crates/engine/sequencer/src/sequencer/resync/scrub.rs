@@ -101,7 +101,7 @@ impl Scrubs {
             && let Some((chunk, position, block)) = self.repairs.pop_front()
         {
             let group = cx.chunks[chunk].group;
-            if cx.groups[group].current.has(position) {
+            if cx.groups[group].members.current.has(position) {
                 self.active += 1;
                 mendings.start(now, Mode::Repair(block), group, position, chunk);
             }
@@ -115,7 +115,7 @@ impl Scrubs {
                 && let Some((index, position)) = walk.todo.pop_front()
             {
                 let group = walk.group;
-                if cx.groups[group].current.has(position) {
+                if cx.groups[group].members.current.has(position) {
                     self.active += 1;
                     let chunk = cx.chunk_slot(index);
                     mendings.start(now, Mode::Scrub, group, position, chunk);
@@ -158,7 +158,7 @@ impl Scrubs {
         if complete {
             cx.tasks.remove(slot);
         }
-        let members = cx.groups[group].current;
+        let members = cx.groups[group].members.current;
         let known = |held: &&Held| is_listed_here(cx, group, held.chunk);
         let listed: Vec<ChunkIndex> = chunks.iter().filter(known).map(|held| held.chunk).collect();
         let Some(walk) = &mut self.walk else { return };
@@ -252,7 +252,7 @@ impl Walk {
     /// Asks all in-sync members which chunks of the group they hold.
     fn list_chunks(&mut self, cx: &mut Context, now: Time, from: ChunkIndex) {
         group::touch(cx, now, self.group);
-        let members = cx.groups[self.group].current;
+        let members = cx.groups[self.group].members.current;
         if !ask_for_chunks(cx, now, (self.group, members), SyncStep::Walk, from) {
             return;
         }

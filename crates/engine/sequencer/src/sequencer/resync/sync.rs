@@ -16,8 +16,9 @@ use crate::members::{ByPosition, Members, Position};
 use crate::sequencer::answer::Misbehaved;
 use crate::sequencer::context::Context;
 use crate::sequencer::state::ChunkState;
+use crate::sequencer::tables::Chunks;
 use crate::table::{GroupSlot, SyncSlot, Table, TaskSlot};
-use crate::task::{Kind, SyncStep};
+use crate::task::{Kind, SyncStep, Tasks};
 use amita_reactor::Time;
 use amita_types::message::ChunkState as Held;
 use amita_types::{ChunkIndex, Version};
@@ -197,9 +198,9 @@ impl Syncs {
         let store = cx.id_of(group, position);
         tallies.whole(now, store);
         let state = &mut cx.groups[group];
-        state.whole.add(position);
+        state.members.whole.add(position);
         cx.counters.sync_whole += 1;
-        let (group, since) = (state.id, state.since[position]);
+        let (group, since) = (state.id, state.members.since[position]);
         cx.effects.push_back(Effect::Whole { group, store, since });
         if !self.waiting.is_empty() {
             // The next one begins with the next event.
@@ -227,7 +228,7 @@ impl Syncs {
             let gone = self.members[of].take_if(|sync| sync.group == group && positions.has(sync.position));
             if let Some(gone) = gone {
                 tallies.dropped(cx.id_of(group, gone.position), matches!(gone.list, Listing::Ended));
-                orphan_listing(cx, of);
+                orphan_listing(&mut cx.tasks, of);
                 mendings.drop_of(cx, of);
             }
         }
@@ -235,10 +236,10 @@ impl Syncs {
 }
 
 /// Answers to what was asked for it come to nothing.
-fn orphan_listing(cx: &mut Context, gone: SyncSlot) {
-    for slot in cx.tasks.slots() {
-        if matches!(cx.tasks[slot].kind, Kind::Sync(SyncStep::Chunks(of)) if of == gone) {
-            cx.tasks[slot].kind = Kind::Orphan;
+fn orphan_listing(tasks: &mut Tasks, gone: SyncSlot) {
+    for slot in tasks.slots() {
+        if matches!(tasks[slot].kind, Kind::Sync(SyncStep::Chunks(of)) if of == gone) {
+            tasks[slot].kind = Kind::Orphan;
         }
     }
 }
@@ -246,13 +247,13 @@ fn orphan_listing(cx: &mut Context, gone: SyncSlot) {
 impl Sync {
     /// Asks the member and all in-sync ones for the chunks that they hold, if all of them can be asked.
     fn list_chunks(&mut self, cx: &mut Context, now: Time, of: SyncSlot, from: ChunkIndex) {
-        let members = cx.groups[self.group].current.or(Members::one(self.position));
+        let members = cx.groups[self.group].members.current.or(Members::one(self.position));
         if !ask_for_chunks(cx, now, (self.group, members), SyncStep::Chunks(of), from) {
             return;
         }
         if from == ChunkIndex(0) && !cx.config.faults.has(Fault::TrustLists) {
             let busy = cx.groups[self.group].busy.iter();
-            self.unsettled.extend(busy.map(|&chunk| cx.chunks[chunk].index));
+            self.unsettled.extend(busy.map(|chunk| cx.chunks[chunk].index));
         }
         self.list = Listing::Asked {
             from,
@@ -291,7 +292,7 @@ impl Sync {
                 }
             }
             let unsettled = self.unsettled.remove(&index);
-            if !same || unsettled || !is_settled_at(cx, index, version.unwrap_or_default()) {
+            if !same || unsettled || !is_settled_at(&cx.chunks, index, version.unwrap_or_default()) {
                 differ.push(index);
             }
         }
@@ -309,12 +310,12 @@ impl Sync {
 }
 
 /// Is a chunk that everybody holds at `version` whole at it? One with our own writes under way is not.
-fn is_settled_at(cx: &Context, index: ChunkIndex, version: Version) -> bool {
-    match cx.chunks.slot_of(index) {
+fn is_settled_at(chunks: &Chunks, index: ChunkIndex, version: Version) -> bool {
+    match chunks.slot_of(index) {
         None => true,
         Some(chunk) => {
-            let chunk = &cx.chunks[chunk];
-            !matches!(chunk.state, ChunkState::Open) || chunk.issued == version
+            let chunk = &chunks[chunk];
+            !matches!(chunk.state, ChunkState::Open) || chunk.log.issued == version
         }
     }
 }

@@ -6,8 +6,16 @@ use crate::sequencer::agenda::NEVER;
 use crate::sequencer::store::News;
 use crate::table::{GroupSlot, TaskSlot, WatchSlot};
 use amita_reactor::Time;
+use amita_types::message::MAX_PIECES;
 use amita_types::{RequestId, StoreId};
 use std::time::Duration;
+
+/// Credits that were not used for so long are given back, but for [`KEPT_BLOCKS`].
+pub(in crate::sequencer) const IDLE: Duration = Duration::from_millis(200);
+/// And those after so long.
+const LONG_IDLE: Duration = Duration::from_secs(10);
+/// One write's worth: the first write after a pause need not ask.
+const KEPT_BLOCKS: u64 = MAX_PIECES as u64;
 
 /// One of the volume's stores.
 #[derive(Debug)]
@@ -301,6 +309,17 @@ impl Account {
         self.blocks -= taken;
         self.charged_at = now;
         taken
+    }
+
+    /// When they have lain idle for so long that some are given back, and how many; never, where there are none too many.
+    pub fn idle_until(&self) -> (Time, u64) {
+        if self.request.is_some() || self.blocks == 0 {
+            return (NEVER, 0);
+        }
+        match self.blocks.checked_sub(KEPT_BLOCKS) {
+            Some(more) if more > 0 => (self.charged_at.plus(IDLE), more),
+            _ => (self.charged_at.plus(LONG_IDLE), self.blocks),
+        }
     }
 
     /// A request is sent that wants, or gives back, so many blocks; none is under way.

@@ -200,7 +200,10 @@ fn a_refused_resend_makes_no_credits() {
         .stores
         .slot_of(super::rig::store(2))
         .expect("it is known");
-    assert_eq!(rig.sequencer.cx.stores[number].credits.blocks, 8, "as many as were granted");
+    assert_eq!(
+        rig.sequencer.cx.stores[number].credits.blocks, 8,
+        "as many as were granted"
+    );
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Mending {
         } = self.subject;
         let state = &cx.chunks[chunk];
         let unsettled = cx.config.faults.has(Fault::CompareUnsettled);
-        let (committed, issued, index, held) = (state.committed, state.issued, state.index, state.held_back);
+        let (committed, issued, index, held) = (state.log.committed, state.log.issued, state.index, state.held_back);
         if !unsettled && (committed < self.scan.mark || (held && committed < issued)) {
             return After::GoesOn;
         }
@@ -69,7 +69,7 @@ impl Mending {
         if !cx.can_send(group, position) {
             return After::GoesOn;
         }
-        let intact = cx.groups[group].current.without(bad);
+        let intact = cx.groups[group].members.current.without(bad);
         if intact.is_empty() {
             // Nobody has an intact copy: what is said of it has been said.
             if look {
@@ -264,7 +264,7 @@ impl Mending {
             });
         }
         let state = &cx.chunks[subject.chunk];
-        if state.issued == mark && state.committed == mark {
+        if state.log.issued == mark && state.log.committed == mark {
             // Nothing was written meanwhile: the copies must be equal.
             let blocks = source.iter().chain(target).map(|change| change.block);
             let mut blocks: Vec<BlockIndex> = blocks
@@ -307,7 +307,7 @@ impl Mending {
         window.awaited = runs.len();
         let Subject { group, chunk, .. } = self.subject;
         let source = window.source;
-        if !cx.groups[group].current.has(source) || !cx.can_send(group, source) {
+        if !cx.groups[group].members.current.has(source) || !cx.can_send(group, source) {
             // It has gone since it listed its entries.
             return self.begin_again(cx, now, PAUSE);
         }
