@@ -13,14 +13,14 @@
 //!
 //! Nothing is fenced here: each core's [`Sequencer`](crate::Sequencer) fences a group when it first touches it.
 
-use crate::config::MAX_GROUPS;
+mod check;
+
 use crate::faults::{Fault, Faults};
 use crate::io::{CallId, Opened};
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
-use amita_types::map::{self, PoolKind};
-use amita_types::message::MAX_MEMBERS;
-use amita_types::{BLOCK_BYTES, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, VolumeId};
+use amita_types::map;
+use amita_types::{BLOCK_BYTES, Generation, NodeId, VolumeId};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
 use std::time::Duration;
@@ -473,7 +473,7 @@ impl Opener {
             return self.end(Err(OpenError::NoSuchPool { volume, pool: name }));
         };
         let checked = value.json::<map::Pool>().map_err(|error| error.to_string());
-        match checked.and_then(|pool| check_pool(&pool).map(|()| pool)) {
+        match checked.and_then(|pool| check::pool(&pool).map(|()| pool)) {
             Ok(pool) => self.pool = Some(pool),
             Err(why) => {
                 let key = map::pool_key(&name);
@@ -556,7 +556,7 @@ impl Opener {
         let (volume, volume_revision) = self.volume.take().expect("the volume's record was read first");
         let pool = self.pool.take().expect("the pool's record was read");
         let reservation = reply.value(2).map(|found| (found.value.clone(), found.mod_revision));
-        let result = check_groups(&pool, reply.values(1)).map(|groups| Opened {
+        let result = check::groups(&pool, reply.values(1)).map(|groups| Opened {
             reservation,
             given_back: self.given_back,
             generation: volume.generation,
@@ -568,66 +568,6 @@ impl Opener {
         });
         self.end(result);
     }
-}
-
-fn check_pool(pool: &map::Pool) -> Result<(), String> {
-    if !pool.groups.is_power_of_two() || pool.groups > MAX_GROUPS {
-        return Err(format!(
-            "{} groups; a power of two up to {MAX_GROUPS} is needed",
-            pool.groups
-        ));
-    }
-    let most = MAX_BLOCKS_PER_CHUNK * BLOCK_BYTES;
-    if !pool.chunk_bytes.is_power_of_two() || !(BLOCK_BYTES..=most).contains(&pool.chunk_bytes) {
-        return Err(format!(
-            "chunks of {} bytes; a power of two from {BLOCK_BYTES} to {most} is needed",
-            pool.chunk_bytes
-        ));
-    }
-    match pool.kind {
-        PoolKind::Replicated { copies, min_copies } if min_copies == 0 || min_copies > copies => Err(format!(
-            "at least {min_copies} of {copies} copies; one is the least, all of them the most"
-        )),
-        PoolKind::Replicated { .. } => Ok(()),
-        other => Err(format!("pools of kind {other:?} are not known to this version")),
-    }
-}
-
-fn check_groups(pool: &map::Pool, values: &[KeyValue]) -> Result<Vec<(map::Group, u64)>, OpenError> {
-    let mut groups = Vec::with_capacity(values.len());
-    for value in values {
-        let bad = |why: String| OpenError::BadRecord {
-            key: value.key.clone(),
-            why,
-        };
-        let group: map::Group = value.json().map_err(|error| bad(error.to_string()))?;
-        if group.index.0 as usize != groups.len() {
-            return Err(bad(format!("group {} was expected here", groups.len())));
-        }
-        if group.in_sync.is_empty() || group.in_sync.len() > MAX_MEMBERS {
-            return Err(bad(format!(
-                "{} stores in sync; 1 to {MAX_MEMBERS} are possible",
-                group.in_sync.len()
-            )));
-        }
-        let twice = (1..group.in_sync.len()).any(|at| group.in_sync[..at].contains(&group.in_sync[at]));
-        if twice {
-            return Err(bad("a store is listed twice".to_owned()));
-        }
-        groups.push((group, value.mod_revision));
-    }
-    if groups.len() != pool.groups as usize {
-        return Err(OpenError::BadRecord {
-            key: map::groups_prefix(pool.id),
-            why: format!(
-                "{} groups are there, and pool {:?} has {}",
-                groups.len(),
-                pool.name,
-                pool.groups
-            ),
-        });
-    }
-    Ok(groups)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::*;
 use amita_metadata::model::State;
+use amita_types::map::PoolKind;
 use amita_types::{Epoch, GroupIndex, PoolId, StoreId};
 
 struct Rig {
