@@ -11,8 +11,9 @@
 //! * `submit`: I/O is checked and queued at its chunk.
 //! * `group`: a group is fenced on first touch, after every change of epoch and after every reconnection.
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
-//! * `write`, `read`: the life of an I/O; `compare`: of one that is both. `pipeline`: whose turn it is in a chunk;
-//!   `resend`: what members have not got; `join`: a syncing member goes on with a chunk's history.
+//! * `write`, `read`: the life of an I/O; `compare`: of one that is both; `clear`: of one that leaves nothing behind.
+//!   `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
+//!   chunk's history.
 //! * `catch_up`: a member whose block has rotted under a write of a part of it.
 //! * `care`: clients are spared, and slow stores noticed.
 //! * `store`: links and what is heard; `silence`: who says nothing for too long; `lease`: read leases; `credits`: what
@@ -30,6 +31,7 @@ mod agenda;
 mod answer;
 mod care;
 mod catch_up;
+mod clear;
 mod compare;
 mod context;
 mod credits;

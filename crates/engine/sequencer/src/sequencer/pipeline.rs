@@ -3,7 +3,7 @@
 
 use super::context::Context;
 use super::state::ChunkState;
-use super::{compare, open, read, write};
+use super::{clear, compare, open, read, write};
 use crate::table::ChunkSlot;
 use amita_reactor::Time;
 
@@ -37,8 +37,8 @@ fn advance_reads(cx: &mut Context, now: Time, chunk: ChunkSlot) {
 
 fn advance_clears(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     while let Some(slot) = cx.chunks[chunk].queues.clears.head() {
-        if read::is_never_written(cx, chunk) {
-            read::look_instead(cx, now, slot, chunk);
+        if clear::is_never_written(cx, chunk) {
+            clear::look_instead(cx, now, slot, chunk);
         } else if !write::start(cx, now, slot) {
             return;
         }

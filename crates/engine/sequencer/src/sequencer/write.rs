@@ -7,7 +7,7 @@
 //! * *Sequenced*: it gets the version after the last one, and names that one (R1).
 //! * *Sent* to every member at once, behind everything that the member was sent before. Its payload is kept until the end
 //!   and sent again where a link broke, or where it was refused (R8, `resend.rs`).
-//! * *Answered*: [`written`], member by member. Who never answers is evicted (R12, `store.rs`, `metadata.rs`).
+//! * *Answered*: [`written`], member by member. Who never answers is evicted (R12, `silence.rs`, `metadata.rs`).
 //! * *Committed* when all have answered (R2), in the order of versions, and *acknowledged*: [`commit`].
 
 use super::context::Context;

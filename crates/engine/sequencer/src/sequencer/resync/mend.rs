@@ -2,13 +2,12 @@
 //! what differs is replaced (R1, R5).
 //!
 //! The member joins the chunk's history first, so that it misses nothing from then on. It tells since which version its copy
-//! is incomplete; all entries up to [`MAX_WRITES_PER_CHUNK`](crate::config::MAX_WRITES_PER_CHUNK) writes before that version are surely the same everywhere,
+//! is incomplete; all entries up to [`MAX_WRITES_PER_CHUNK`] writes before that version are surely the same everywhere,
 //! because no more than those can have been without an acknowledgement. Newer ones are listed, from the member and from a
 //! source, a window of blocks at a time. A block whose entry differs (in its version, or in its checksum: a write of a part
 //! of a block merges with what the member has) is read from the source, and sent to replace exactly the entry that was
 //! listed: a write that came in between wins, and the block is compared again. When nothing differs any more the copy is
 //! whole, as of the writes that were sent before.
-
 //!
 //! The same is done with a member that is in sync, to look at its copy (see `scrub`): all of it is read and checked there.
 //!

@@ -210,7 +210,7 @@ impl Scrubs {
         }
     }
 
-    /// A look has found a damaged block. One that is repaired was counted when it was read.
+    /// A look has found a damaged block. What is to be repaired was counted when it was read.
     pub fn damaged(&mut self, cx: &mut Context, of: &Subject, block: BlockIndex) {
         if let (Mode::Scrub, Some(walk)) = (of.mode, &mut self.walk) {
             walk.report.damaged += 1;
