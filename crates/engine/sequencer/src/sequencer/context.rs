@@ -61,25 +61,15 @@ impl Context {
         }
     }
 
-    /// The chunk's name in the whole cluster.
-    pub fn chunk_id(&self, chunk: ChunkSlot) -> ChunkId {
-        ChunkId {
-            volume: self.owned.volume.id,
-            index: self.chunks[chunk].index,
+    /// The store's slot; when it is first heard of it gets one.
+    pub fn store_slot(&mut self, now: Time, id: StoreId) -> StoreSlot {
+        if let Some(number) = self.stores.slot_of(id) {
+            return number;
         }
-    }
-
-    pub fn warn_refused(&mut self, group: GroupSlot, store: StoreSlot, refusal: &Refusal) {
-        self.effects.push_back(Effect::Warn(Warning::Refused {
-            group: self.groups[group].id,
-            store: self.stores[store].id,
-            refusal: format!("{refusal:?}"),
-        }));
-    }
-
-    pub fn id_of(&self, group: GroupSlot, position: Position) -> StoreId {
-        let number = self.groups[group].members[position];
-        self.stores[number].id
+        let local = self.config.local_stores.contains(&id);
+        let look_at = now.plus(self.config.store_timeout);
+        let watch = self.care.health().number(id);
+        self.stores.add(Store::new(id, local, watch, now, look_at))
     }
 
     /// The chunk's slot; on its first touch it gets one.
@@ -97,14 +87,23 @@ impl Context {
         number
     }
 
-    pub fn found_damage(&mut self, group: GroupSlot, position: Position, chunk: ChunkSlot, block: BlockIndex) {
-        self.counters.damaged += 1;
-        let store = self.groups[group].members[position];
-        self.effects.push_back(Effect::Warn(Warning::Damaged {
-            store: self.stores[store].id,
-            chunk: self.chunk_id(chunk),
-            block,
-        }));
+    pub fn id_of(&self, group: GroupSlot, position: Position) -> StoreId {
+        let number = self.groups[group].members[position];
+        self.stores[number].id
+    }
+
+    /// The chunk's name in the whole cluster.
+    pub fn chunk_id(&self, chunk: ChunkSlot) -> ChunkId {
+        ChunkId {
+            volume: self.owned.volume.id,
+            index: self.chunks[chunk].index,
+        }
+    }
+
+    /// May something other than a fence be sent to the member?
+    pub fn can_send(&self, group: GroupSlot, position: Position) -> bool {
+        let group = &self.groups[group];
+        group.is_open_to(position) && self.stores[group.members[position]].link.up
     }
 
     /// Leaves a member alone for a moment.
@@ -115,33 +114,6 @@ impl Context {
             self.agenda.pauses.push((until, group, position));
             self.agenda.arm(until);
         }
-    }
-
-    /// May something other than a fence be sent to the member?
-    pub fn can_send(&self, group: GroupSlot, position: Position) -> bool {
-        let group = &self.groups[group];
-        group.is_open_to(position) && self.stores[group.members[position]].link.up
-    }
-
-    pub fn store_slot(&mut self, now: Time, id: StoreId) -> StoreSlot {
-        if let Some(number) = self.stores.slot_of(id) {
-            return number;
-        }
-        let local = self.config.local_stores.contains(&id);
-        let look_at = now.plus(self.config.store_timeout);
-        let watch = self.care.health().number(id);
-        self.stores.add(Store::new(id, local, watch, now, look_at))
-    }
-
-    pub fn done(&mut self, io: IoId, result: Result<(), IoError>, payload: Payload, course: Course) {
-        assert!(self.intake.ios > 0, "every I/O ends once");
-        self.intake.ios -= 1;
-        self.effects.push_back(Effect::Done {
-            io,
-            result,
-            payload,
-            course,
-        });
     }
 
     /// When a task passed which step.
@@ -155,6 +127,43 @@ impl Context {
             last: store(last),
             missed: store(task.steps.missed),
         }
+    }
+
+    /// An I/O ends.
+    pub fn done(&mut self, io: IoId, result: Result<(), IoError>, payload: Payload, course: Course) {
+        assert!(self.intake.ios > 0, "every I/O ends once");
+        self.intake.ios -= 1;
+        self.effects.push_back(Effect::Done {
+            io,
+            result,
+            payload,
+            course,
+        });
+    }
+
+    /// A member's copy of a block fails its checksum.
+    pub fn found_damage(&mut self, group: GroupSlot, position: Position, chunk: ChunkSlot, block: BlockIndex) {
+        self.counters.damaged += 1;
+        let store = self.groups[group].members[position];
+        self.effects.push_back(Effect::Warn(Warning::Damaged {
+            store: self.stores[store].id,
+            chunk: self.chunk_id(chunk),
+            block,
+        }));
+    }
+
+    pub fn warn_refused(&mut self, group: GroupSlot, store: StoreSlot, refusal: &Refusal) {
+        self.effects.push_back(Effect::Warn(Warning::Refused {
+            group: self.groups[group].id,
+            store: self.stores[store].id,
+            refusal: format!("{refusal:?}"),
+        }));
+    }
+
+    /// The next moment at which something is due, besides looking for members that are slow or silent.
+    pub fn due(&self) -> Time {
+        let call = self.metadata.due().unwrap_or(NEVER);
+        self.agenda.due().min(call)
     }
 
     /// Ends it: nothing is acknowledged any more, whatever arrives.
@@ -183,11 +192,5 @@ impl Context {
         }
         assert_eq!(self.intake.ios, 0, "every I/O ends once");
         self.effects.push_back(Effect::Stop { reason });
-    }
-
-    /// The next moment at which something is due, besides looking for members that are slow or silent.
-    pub fn due(&self) -> Time {
-        let call = self.metadata.due().unwrap_or(NEVER);
-        self.agenda.due().min(call)
     }
 }
