@@ -20,8 +20,6 @@ mod writer;
 pub use page::{Head, PAGE_VERSION};
 pub use writer::{Content, Found, Told, Writer};
 
-use crate::offline::{GroupLook, VolumeLook};
-use crate::store::Store;
 use amita_types::{
     BlockIndex, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_BLOCKS_PER_CHUNK, PoolId, VolumeId,
 };
@@ -67,30 +65,6 @@ pub(crate) fn content_position(place: u64, block: u64) -> (ChunkIndex, BlockInde
 /// Where the first page of a place is.
 pub(crate) fn head_position(place: u64) -> (ChunkIndex, BlockIndex) {
     position(place, 0)
-}
-
-impl Store {
-    /// The groups that the store knows, without the memo's own.
-    #[must_use]
-    pub fn known_groups(&self) -> Vec<GroupLook> {
-        let mut groups = crate::offline::groups_of(self);
-        groups.retain(|look| !is_memo(look.group));
-        groups
-    }
-
-    /// The volumes whose owners the store knows, without the memo's own.
-    #[must_use]
-    pub fn known_volumes(&self) -> Vec<VolumeLook> {
-        let mut volumes = crate::offline::volumes_of(self);
-        volumes.retain(|look| look.volume != VOLUME);
-        volumes
-    }
-
-    /// The volumes that the store knows to be deleted: the first and the last number of each range, ascending.
-    #[must_use]
-    pub fn known_deleted(&self) -> Vec<(VolumeId, VolumeId)> {
-        crate::offline::deleted_of(self)
-    }
 }
 
 #[cfg(test)]

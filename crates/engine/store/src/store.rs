@@ -1,19 +1,27 @@
-//! The store: events in, effects out. Each file beneath has one of its concerns:
+//! The store: events in, effects out.
 //!
-//! | file | what |
+//! [`Store`] owns its parts, and has the events and queries (here, `io`, `look`); each part owns what needs it alone: the log,
+//! the writer of checkpoints, the changes under way, the index, the fences, the credits. What needs several of them is a
+//! function of a module beneath, which has one of the store's concerns:
+//!
+//! | module | what |
 //! | --- | --- |
 //! | `env` | what surrounds the decisions: time, device, memory, effects, figures |
-//! | `io` | device operations under way |
+//! | `io` | device operations under way, and what their end means |
+//! | `request`, `answer` | who asks is let in; what is answered, with promises and credits |
 //! | `op` | accepted changes, from request to durable; what waits to become one |
-//! | `write` | what changes a chunk is checked and put in the order of its chunk |
-//! | `leaf` | leaves of the index are read and dropped |
+//! | `write` | what changes a chunk is checked: does it follow the last change? |
+//! | `queue` | the changes of a chunk, in their order, are made ready to be logged |
+//! | `leaves` | leaves of the index are read and dropped |
 //! | `snapshot` | snapshots are dropped, chunks deleted and cloned |
-//! | `merge` | changes are made ready; sub-block writes are merged with what was there |
+//! | `merge` | sub-block writes are merged with what was there |
 //! | `roll` | roll-forwards are collected from their parts |
 //! | `join`, `mend` | a store is brought up to date, and repaired |
 //! | `commit`, `pages` | the changes of a pass become one batch: data and log in parallel |
+//! | `log` | how far the log is written, applied and verified; batches under way |
 //! | `durable` | a batch is durable: its changes become visible and are answered |
 //! | `read`, `verify`, `list` | reads, and what else asks and changes nothing |
+//! | `blocks` | blocks are read from the device and checked |
 //! | `fence` | fences wait, drain and are logged |
 //! | `discard` | the device is told what holds nothing any more |
 //! | `trace` | how long answers take, and with what |
@@ -21,8 +29,11 @@
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
 //! | `mount`, `replay` | superblock, checkpoint, log: the way back |
+//! | `look` | what others ask of a store, the offline tools among them |
 //! | `check` | what must hold between events, looked at in tests only |
 
+mod answer;
+pub(crate) mod blocks;
 #[cfg(any(test, feature = "planted"))]
 mod check;
 mod checkpoint;
@@ -33,16 +44,19 @@ mod env;
 mod fence;
 mod io;
 mod join;
-mod leaf;
+mod leaves;
 mod list;
+mod log;
 mod look;
 mod mend;
 mod merge;
 mod mount;
 mod op;
 mod pages;
-pub(crate) mod read;
+mod queue;
+mod read;
 mod replay;
+mod request;
 mod roll;
 mod snapshot;
 mod space;
@@ -52,20 +66,18 @@ mod verify;
 mod write;
 
 use crate::config::Config;
-use crate::credits::AccountId;
-use crate::faults::{self, Fault};
 use crate::fences::{Fences, VolumeKey};
-use crate::format::record::Fence;
 use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{Geometry, PAGE_BYTES};
 use crate::index::Index;
 use crate::status::{MountReport, State, Status};
-use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
-use amita_types::message::{Answer, AnswerBody, FenceRequest, Refusal, Request, RequestBody};
+use amita_types::holdings::Holdings;
+use amita_types::message::{Answer, Refusal, Request};
 use amita_types::{ClusterId, Generation, RequestId, StoreId, TraceId};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
+use std::sync::Arc;
 
 pub use trace::Times;
 
@@ -151,7 +163,7 @@ pub struct Store {
     report: MountReport,
     /// What is durable, chunk by chunk.
     index: Index,
-    leaf_waits: leaf::LeafWaits,
+    leaf_waits: leaves::LeafWaits,
     /// Whose the slots are.
     space: Space,
     /// Whose the volumes and groups are.
@@ -159,7 +171,7 @@ pub struct Store {
     /// What was accepted, and is not durable.
     ops: op::Ops,
     reads: read::Reads,
-    log: commit::Log,
+    log: log::Log,
     checkpoint: checkpoint::Writer,
     sweep: sweep::Sweep,
 }
@@ -177,16 +189,16 @@ impl Store {
             mount: None,
             report: MountReport::default(),
             index: Index::default(),
-            leaf_waits: leaf::LeafWaits::default(),
+            leaf_waits: leaves::LeafWaits::default(),
             space: Space::default(),
             fences: Fences::default(),
             ops: op::Ops::default(),
             reads: read::Reads::default(),
-            log: commit::Log::default(),
+            log: log::Log::default(),
             checkpoint: checkpoint::Writer::default(),
             sweep: sweep::Sweep::default(),
         };
-        store.mount_start();
+        mount::start(&mut store);
         store
     }
 
@@ -207,73 +219,23 @@ impl Store {
     /// A sequencer asks. `payload` is what travels beside the request.
     pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         self.env.now = now;
-        let scope = request.scope;
-        let mut asker = Asker {
-            link,
-            id: request.id,
-            volume: None,
-            generation: scope.generation,
-            received: now,
-            trace: request.trace,
-        };
-        let refusal = match self.state {
-            State::Serving if request.store == self.env.id => None,
-            State::Serving | State::Refused(_) => Some(Refusal::NoSuchStore),
-            State::Mounting => Some(Refusal::Busy),
-            State::Poisoned(_) => Some(Refusal::Poisoned),
-        };
-        if let Some(refusal) = refusal {
-            return self.refuse(asker, refusal);
-        }
-        let room = if matches!(request.body, RequestBody::Fence(_)) && !self.config.faults.has(Fault::FenceWaitsForRoom)
-        {
-            // Whoever takes over is let in whatever the old owners ask for: fences have room of their own.
-            self.ops.fences.len() < self.config.max_requests
-        } else {
-            self.waiting_requests() < self.config.max_requests
-        };
-        if !room || buggify(Point::StoreBusy) {
-            return self.refuse(asker, Refusal::Busy);
-        }
-        if let RequestBody::Fence(FenceRequest {
-            owner,
-            in_sync,
-            syncing,
-            blocks_per_chunk,
-            given_back,
-        }) = request.body
-        {
-            let fence = Fence {
-                volume: scope.volume,
-                generation: scope.generation,
-                owner,
-                group: scope.group,
-                epoch: scope.epoch,
-                blocks_per_chunk,
-                in_sync: in_sync.into_iter().collect(),
-                syncing: syncing.into_iter().collect(),
-            };
-            return self.fence(asker, fence, given_back);
-        }
-        let scope = faults::let_in(self.config.faults, &self.fences, scope);
-        let right = match self.fences.check(&scope) {
-            Ok(right) => right,
-            Err(refusal) => return self.refuse(asker, refusal),
-        };
-        asker.volume = Some(right.volume);
-        let account = AccountId::new(link, request.id);
-        let ended = self.space.credits.open(account, scope.volume, scope.generation);
-        self.linger(ended);
-        self.dispatch(asker, &scope, right, request.body, payload);
+        request::take(self, link, request, payload);
     }
 
     /// The asker is gone: its credits return, after a while (rule R7). What it asked for goes on.
     pub fn link_closed(&mut self, now: Time, link: LinkId) {
         self.env.now = now;
         let in_flight = self.space.credits.close(link);
-        self.linger(in_flight);
-        self.drop_staged_of(link);
-        self.forget_fence_askers(link);
+        space::linger(self, in_flight);
+        self.ops.rolls.drop_of_link(link);
+        self.ops.forget_fence_askers(link);
+    }
+
+    /// What the metadata says that stores may hold: what nothing needs any more is dropped from now on. `None`: the metadata is not
+    /// to be believed at present, and nothing is dropped on its word.
+    pub fn sweep(&mut self, now: Time, holdings: Option<Arc<Holdings>>) {
+        self.env.now = now;
+        sweep::begin(self, holdings);
     }
 
     /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
@@ -282,16 +244,16 @@ impl Store {
         self.env.now = now;
         match self.state {
             State::Serving => {
-                self.advance_fences();
-                self.sweep_step();
-                self.commit();
-                self.checkpoint_step();
-                self.evict_leaves();
+                fence::advance(self);
+                sweep::step(self);
+                commit::run(self);
+                checkpoint::step(self);
+                leaves::evict(&self.config, &mut self.index, &self.space);
                 self.index.listings.drop_old(self.env.now);
-                self.discard_step();
-                self.flush_step();
+                discard::step(self);
+                self.log.flush(&mut self.env);
             }
-            State::Mounting => self.mounting(|mount, store| {
+            State::Mounting => mount::go_on(self, |mount, store| {
                 mount.read_again_due(store);
                 Ok(())
             }),
@@ -307,13 +269,17 @@ impl Store {
     /// When [`Store::tick`] is to be called next; `None`: only when something happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let deadlines = [
-            self.fence_deadline(),
-            self.mark_deadline(),
-            self.sweep_deadline(),
-            self.mount_deadline(),
+        let serving = matches!(self.state, State::Serving);
+        let of_service = [
+            self.log.mark_deadline(self.config.idle_mark_after),
+            self.sweep.deadline(),
         ];
-        deadlines.into_iter().flatten().min()
+        let others = [
+            self.ops.fence_deadline(),
+            self.mount.as_ref().and_then(|mount| mount.deadline()),
+        ];
+        let of_service = of_service.into_iter().filter(|_| serving);
+        of_service.chain(others).flatten().min()
     }
 
     fn waiting_requests(&self) -> usize {
@@ -344,10 +310,10 @@ impl Store {
             capacity_bytes: geometry.capacity_bytes(),
             free_bytes: (u64::from(self.space.allocator.free() + self.space.freed.slots())
                 + self.checkpoint.retired()
-                + self.discarding())
+                + discard::discarding(self))
                 * page,
             log_pages: geometry.log_pages,
-            log_pages_used: self.log.next - self.log.tail,
+            log_pages_used: self.log.pages_used(),
             chunks: self.index.len() as u64,
             blocks: self.space.map.count() - self.index.pages(),
             index_bytes: self.index.memory_bytes()
@@ -366,30 +332,6 @@ impl Store {
         self.env.effects.drain(..)
     }
 
-    fn answer(&mut self, asker: Asker, body: AnswerBody, payload: Slice) {
-        // Who writes is topped up. What came with the answers to reads would lie idle, and be given back each time.
-        let credit_blocks = match body {
-            AnswerBody::Done | AnswerBody::Fenced => self.grant(&asker, 0),
-            _ => 0,
-        };
-        self.answer_granting(asker, body, payload, credit_blocks);
-    }
-
-    fn answer_granting(&mut self, asker: Asker, body: AnswerBody, payload: Slice, credit_blocks: u32) {
-        let promise_ms = match asker.volume {
-            Some(_) if buggify(Point::NoPromise) => 0,
-            Some(volume) => self
-                .fences
-                .promise(volume, asker.generation, self.env.now, self.config.promise),
-            None => 0,
-        };
-        self.env.answer(asker, promise_ms, credit_blocks, Ok(body), payload);
-    }
-
-    fn refuse(&mut self, asker: Asker, refusal: Refusal) {
-        self.env.refuse(asker, refusal);
-    }
-
     /// After an I/O error of unknown outcome nothing that is in memory can be trusted to be on the disk: everything is
     /// refused until the store is mounted anew.
     fn poison(&mut self, why: String) {
@@ -406,7 +348,7 @@ impl Store {
         self.sweep = sweep::Sweep::default();
         self.log.abandon();
         for asker in askers {
-            self.refuse(asker, Refusal::Poisoned);
+            self.env.refuse(asker, Refusal::Poisoned);
         }
     }
 }

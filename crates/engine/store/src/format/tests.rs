@@ -401,7 +401,7 @@ fn a_log_page_must_be_this_stores_own() {
 fn the_checksum_of_zeros_is_what_reads_say() {
     assert_eq!(
         amita_types::crc32c(&[0; PAGE_BYTES]),
-        crate::store::read::ZERO_BLOCK_SUM
+        crate::store::blocks::ZERO_BLOCK_SUM
     );
 }
 

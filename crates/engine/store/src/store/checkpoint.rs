@@ -8,10 +8,11 @@
 //! replay begins where the log was when the checkpoint began. Until then the old checkpoint and the old tail hold, and
 //! every leaf that the old one names stays where it is.
 
-use super::commit::Log;
 use super::env::Env;
+use super::io::Io;
+use super::log::{Log, Position};
 use super::space::Space;
-use super::{Store, io::Io};
+use super::{Store, leaves, mount, space};
 use crate::State;
 use crate::faults::Fault;
 use crate::fences::Fences;
@@ -70,8 +71,8 @@ pub(super) struct Writer {
     /// Pages written so far, and the checksum of the last.
     pages: u64,
     last_sum: u32,
-    tail: u64,
-    tail_sum: u32,
+    /// Where the log was when it began: replay begins there.
+    tail: Position,
     /// The pages of the directory that are being filled.
     directory: Option<(BufMut, Paused)>,
     /// Device writes under way.
@@ -120,12 +121,12 @@ impl Writer {
         self.phase != Phase::Idle
     }
 
-    fn begin(&mut self, tail: u64, tail_sum: u32) {
+    fn begin(&mut self, tail: Position) {
         self.phase = Phase::Items;
         (self.groups, self.volumes, self.chunks, self.gone, self.slots) = (0, 0, 0, 0, 0);
         self.deleted = VolumeId(0);
         (self.pages, self.last_sum) = (0, 0);
-        (self.tail, self.tail_sum) = (tail, tail_sum);
+        self.tail = tail;
         self.directory = None;
         self.wanted = false;
     }
@@ -213,7 +214,7 @@ impl Writer {
             self.step_chunks(with);
         }
         if self.pages > with.superblock.geometry.checkpoint_pages {
-            self.begin(with.log.applied, with.log.applied_sum);
+            self.begin(with.log.applied);
         }
     }
 
@@ -245,7 +246,7 @@ impl Writer {
             let (id, checkpoint, first) = (with.env.id, with.id(), self.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
             // What is accepted and not durable is not in it: replay brings that.
-            with.index.dump(key, with.log.applied, &mut writer);
+            with.index.dump(key, with.log.applied.page, &mut writer);
             let paused = writer.pause();
             self.directory = Some((buffer, paused));
             self.chunks += 1;
@@ -331,7 +332,7 @@ impl Writer {
             let (mut buffer, paused) = self.room(with, bytes);
             let (id, checkpoint, pages) = (with.env.id, with.id(), self.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused);
-            writer.slots(with.log.applied, first, with.space.map.item(first));
+            writer.slots(with.log.applied.page, first, with.space.map.item(first));
             writer.shared(&shared);
             let paused = writer.pause();
             self.directory = Some((buffer, paused));
@@ -346,7 +347,7 @@ impl Writer {
             self.phase = Phase::Last;
         }
         if self.pages > with.superblock.geometry.checkpoint_pages {
-            self.begin(with.log.applied, with.log.applied_sum);
+            self.begin(with.log.applied);
         }
     }
 }
@@ -381,161 +382,160 @@ fn area_of_next(superblock: &Superblock) -> u32 {
     1 - superblock.checkpoint.area
 }
 
-impl Store {
-    /// One step of a checkpoint, if one is due or under way.
-    pub(super) fn checkpoint_step(&mut self) {
-        if self.checkpoint.phase == Phase::Idle && self.checkpoint_due() {
-            self.checkpoint.begin(self.log.applied, self.log.applied_sum);
-        }
-        let mut with = Writing {
-            env: &mut self.env,
-            index: &mut self.index,
-            space: &mut self.space,
-            fences: &self.fences,
-            log: &self.log,
-            superblock: &self.superblock,
-        };
-        if self.checkpoint.phase == Phase::Items && self.checkpoint.writing == 0 {
-            self.checkpoint.step_items(&mut with);
-        }
-        if self.checkpoint.phase == Phase::Slots && self.checkpoint.writing == 0 {
-            self.checkpoint.step_slots(&mut with);
-        }
-        if self.checkpoint.phase == Phase::Last && self.checkpoint.writing == 0 {
-            self.checkpoint_close();
-        }
+/// One step of a checkpoint, if one is due or under way.
+pub(super) fn step(store: &mut Store) {
+    if store.checkpoint.phase == Phase::Idle && is_due(store) {
+        store.checkpoint.begin(store.log.applied);
     }
-
-    fn checkpoint_due(&self) -> bool {
-        let used = self.log.next - self.log.tail;
-        let long = used > self.superblock.geometry.log_pages / BEGIN_AT || self.log.full;
-        let heavy = self.dirty_bytes() > self.leaf_budget() / BEGIN_AT_DIRTY;
-        let due = long || heavy || self.free_slots_scarce() || self.checkpoint.wanted;
-        self.log.applied > self.log.tail && (due || buggify(Point::EarlyCheckpoint))
+    let mut with = Writing {
+        env: &mut store.env,
+        index: &mut store.index,
+        space: &mut store.space,
+        fences: &store.fences,
+        log: &store.log,
+        superblock: &store.superblock,
+    };
+    if store.checkpoint.phase == Phase::Items && store.checkpoint.writing == 0 {
+        store.checkpoint.step_items(&mut with);
     }
+    if store.checkpoint.phase == Phase::Slots && store.checkpoint.writing == 0 {
+        store.checkpoint.step_slots(&mut with);
+    }
+    if store.checkpoint.phase == Phase::Last && store.checkpoint.writing == 0 {
+        close(store);
+    }
+}
 
+fn is_due(store: &Store) -> bool {
+    let used = store.log.end.page - store.log.tail;
+    let long = used > store.superblock.geometry.log_pages / BEGIN_AT || store.log.full;
+    let heavy = store.index.dirty_bytes() > leaves::budget(&store.config, &store.index, &store.space) / BEGIN_AT_DIRTY;
+    let due = long || heavy || space::free_slots_scarce(store) || store.checkpoint.wanted;
+    store.log.applied.page > store.log.tail && (due || buggify(Point::EarlyCheckpoint))
+}
+
+pub(super) fn written(store: &mut Store) {
+    if !matches!(store.state, State::Serving) {
+        return;
+    }
+    store.checkpoint.writing -= 1;
+    if store.checkpoint.writing == 0 {
+        let mut leaves = std::mem::take(&mut store.checkpoint.leaves);
+        for (at, slot) in leaves.drain(..) {
+            store.index.settle(at, slot);
+        }
+        store.checkpoint.leaves = leaves;
+    }
+}
+
+fn close(store: &mut Store) {
+    if store.env.file.volatile_cache && !store.config.faults.has(Fault::CheckpointUnflushed) {
+        store.checkpoint.phase = Phase::Flush;
+        store.env.start_flush(Io::CheckpointFlush);
+    } else {
+        flushed(store);
+    }
+}
+
+pub(super) fn flushed(store: &mut Store) {
+    if !matches!(store.state, State::Serving) {
+        return;
+    }
+    store.checkpoint.phase = Phase::Superblock;
+    let new = Superblock {
+        generation: store.superblock.generation + 1,
+        checkpoint: Checkpoint {
+            area: area_of_next(&store.superblock),
+            id: id_of_next(&store.superblock),
+            pages: store.checkpoint.pages,
+            last_sum: store.checkpoint.last_sum,
+            tail: store.checkpoint.tail.page,
+            tail_sum: store.checkpoint.tail.sum,
+        },
+        ..store.superblock
+    };
+    store.checkpoint.update_superblocks(&mut store.env, new);
+}
+
+pub(super) fn superblock_written(store: &mut Store) {
+    if store.env.file.volatile_cache {
+        store.env.start_flush(Io::SuperblockFlush);
+    } else {
+        superblock_flushed(store);
+    }
+}
+
+pub(super) fn superblock_flushed(store: &mut Store) {
+    if !matches!(store.state, State::Serving | State::Mounting) {
+        return;
+    }
+    let Some(update) = &mut store.checkpoint.update else {
+        return;
+    };
+    if update.turn == 0 {
+        update.turn = 1;
+        return store.checkpoint.write_superblock(&mut store.env);
+    }
+    store.superblock = update.new;
+    store.checkpoint.update = None;
+    if store.mount.is_some() {
+        return mount::finished(store);
+    }
+    // Records before the tail are never replayed again: what they freed can be reused (rule D1).
+    let tail = store.superblock.checkpoint.tail;
+    store.log.cut(tail);
+    store.checkpoint.phase = Phase::Idle;
+    store.checkpoint.forgotten.retain(|&(_, position)| position > tail);
+    store.env.counters.checkpoints += 1;
+    store.checkpoint.free_retired(&store.log, &mut store.space);
+    space::reclaim(store);
+}
+
+impl Writer {
     /// Pages of leaves that nothing refers to any more: they come free when no checkpoint names them.
-    pub(super) fn retire_pages(&mut self) {
-        if self.index.released_pages.is_empty() {
+    pub fn retire_released(&mut self, index: &mut Index, space: &mut Space) {
+        if index.released_pages.is_empty() {
             return;
         }
-        for slot in self.index.released_pages.drain(..) {
-            if !self.space.map.release(slot) {
+        for slot in index.released_pages.drain(..) {
+            if !space.map.release(slot) {
                 // Map and index disagree: the store is about to be poisoned.
                 continue;
             }
-            if self.checkpoint.phase == Phase::Idle {
-                self.checkpoint.retired.push(slot);
+            if self.phase == Phase::Idle {
+                self.retired.push(slot);
             } else {
-                self.checkpoint.retired_later.push(slot);
+                self.retired_later.push(slot);
             }
         }
     }
 
     /// Bytes that the lines of forgotten chunks take.
-    pub(super) fn forgotten_bytes(&self) -> u64 {
-        self.checkpoint.forgotten.len() as u64 * CHUNK_BYTES
-    }
-
-    pub(super) fn checkpoint_written(&mut self) {
-        if !matches!(self.state, State::Serving) {
-            return;
-        }
-        self.checkpoint.writing -= 1;
-        if self.checkpoint.writing == 0 {
-            let mut leaves = std::mem::take(&mut self.checkpoint.leaves);
-            for (at, slot) in leaves.drain(..) {
-                self.index.settle(at, slot);
-            }
-            self.checkpoint.leaves = leaves;
-        }
-    }
-
-    fn checkpoint_close(&mut self) {
-        if self.env.file.volatile_cache && !self.config.faults.has(Fault::CheckpointUnflushed) {
-            self.checkpoint.phase = Phase::Flush;
-            self.env.start_flush(Io::CheckpointFlush);
-        } else {
-            self.checkpoint_flushed();
-        }
-    }
-
-    pub(super) fn checkpoint_flushed(&mut self) {
-        if !matches!(self.state, State::Serving) {
-            return;
-        }
-        self.checkpoint.phase = Phase::Superblock;
-        let new = Superblock {
-            generation: self.superblock.generation + 1,
-            checkpoint: Checkpoint {
-                area: area_of_next(&self.superblock),
-                id: id_of_next(&self.superblock),
-                pages: self.checkpoint.pages,
-                last_sum: self.checkpoint.last_sum,
-                tail: self.checkpoint.tail,
-                tail_sum: self.checkpoint.tail_sum,
-            },
-            ..self.superblock
-        };
-        self.update_superblocks(new);
+    pub fn forgotten_bytes(&self) -> u64 {
+        self.forgotten.len() as u64 * CHUNK_BYTES
     }
 
     /// Writes both superblocks, one after the other, each flushed before the next: one of them is whole at any moment.
-    pub(super) fn update_superblocks(&mut self, new: Superblock) {
-        assert!(self.checkpoint.update.is_none(), "one change at a time");
-        self.checkpoint.update = Some(Update { new, turn: 0 });
-        self.write_superblock();
+    pub fn update_superblocks(&mut self, env: &mut Env, new: Superblock) {
+        assert!(self.update.is_none(), "one change at a time");
+        self.update = Some(Update { new, turn: 0 });
+        self.write_superblock(env);
     }
 
-    fn write_superblock(&mut self) {
-        if let Some(update) = self.checkpoint.update {
+    fn write_superblock(&mut self, env: &mut Env) {
+        if let Some(update) = self.update {
             let page = Slice::copy_from(&update.new.encode());
-            let copy = (self.checkpoint.whole_copy + 1 + update.turn) % OFFSETS.len();
-            self.env.start_write(Io::Superblock, OFFSETS[copy], vec![page]);
+            let copy = (self.whole_copy + 1 + update.turn) % OFFSETS.len();
+            env.start_write(Io::Superblock, OFFSETS[copy], vec![page]);
         }
-    }
-
-    pub(super) fn superblock_written(&mut self) {
-        if self.env.file.volatile_cache {
-            self.env.start_flush(Io::SuperblockFlush);
-        } else {
-            self.superblock_flushed();
-        }
-    }
-
-    pub(super) fn superblock_flushed(&mut self) {
-        if !matches!(self.state, State::Serving | State::Mounting) {
-            return;
-        }
-        let Some(update) = &mut self.checkpoint.update else {
-            return;
-        };
-        if update.turn == 0 {
-            update.turn = 1;
-            return self.write_superblock();
-        }
-        self.superblock = update.new;
-        self.checkpoint.update = None;
-        if self.mount.is_some() {
-            return self.mount_finished();
-        }
-        // Records before the tail are never replayed again: what they freed can be reused (rule D1).
-        let tail = self.superblock.checkpoint.tail;
-        self.log.tail = tail;
-        self.log.durable_mark = self.log.durable_mark.max(tail);
-        self.checkpoint.phase = Phase::Idle;
-        self.checkpoint.forgotten.retain(|&(_, position)| position > tail);
-        self.env.counters.checkpoints += 1;
-        self.free_retired();
-        self.reclaim();
     }
 
     /// No checkpoint that can be mounted names these pages any more.
-    fn free_retired(&mut self) {
-        let later = std::mem::take(&mut self.checkpoint.retired_later);
-        let reads = self.space.window.next();
-        for slot in std::mem::replace(&mut self.checkpoint.retired, later) {
-            self.space.freed.push(slot, self.log.durable_mark, reads);
+    fn free_retired(&mut self, log: &Log, space: &mut Space) {
+        let later = std::mem::take(&mut self.retired_later);
+        let reads = space.window.next();
+        for slot in std::mem::replace(&mut self.retired, later) {
+            space.freed.push(slot, log.durable_mark, reads);
         }
     }
 }

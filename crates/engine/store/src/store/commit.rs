@@ -4,24 +4,24 @@
 //! in as few runs as the allocator finds, so that a pass is two device writes where free space allows.
 
 use super::env::Env;
+use super::io::Io;
+use super::log::{Log, Position};
 use super::op::{Change, Ops};
 use super::pages::{Pages, record_bytes, seal_pages};
 use super::space::Space;
-use super::trace::Course;
-use super::{Store, io::Io};
+use super::{Store, fence, space};
 use crate::config::Config;
 use crate::faults::Fault;
 use crate::fences::Fences;
-use crate::format::page::{self, Header, MAX_BATCH_PAGES, RECORDS_BYTES};
+use crate::format::page::{Header, MAX_BATCH_PAGES, RECORDS_BYTES};
 use crate::format::record::{MAX_RECORD_BYTES, Run};
 use crate::format::superblock::Superblock;
-use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot};
+use crate::format::{FORMAT_VERSION, PAGE_BYTES, Slot, page};
 use crate::index::{Index, OpSlot};
 use amita_reactor::buggify::{Point, buggify, narrow};
-use amita_reactor::{BufMut, Segments, Slice, Time};
+use amita_reactor::{BufMut, Segments, Slice};
 use amita_types::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS};
 use arrayvec::ArrayVec;
-use std::collections::VecDeque;
 
 /// Batches under way at once: enough to keep a disk busy while the next ones are collected.
 pub(super) const MAX_BATCHES: usize = 8;
@@ -45,116 +45,30 @@ const MAX_BATCH_BYTES: usize = (MAX_BATCH_PAGES - 1) * SURE_RECORDS_BYTES;
 const MAX_SEGMENTS: usize = 512;
 /// Bytes of one staging buffer, for payload that the device cannot take as it lies: a class of the pool.
 const STAGING_BYTES: usize = 128 << 10;
-/// Room of a new vector of pieces.
-const FIRST_SEGMENTS: usize = 64;
-/// Vectors kept for use again.
-const MAX_SPARE: usize = 64;
-
-/// What is under way in the log.
-#[derive(Debug, Default)]
-pub(super) struct Log {
-    /// The number of the next page.
-    pub next: u64,
-    /// The checksum of the page before it.
-    pub last_sum: u32,
-    /// Pages below this one are durable, and what they say is in the index.
-    pub applied: u64,
-    /// The checksum of the page before it.
-    pub applied_sum: u32,
-    /// A durable page says that all below this one is verified (rule D1).
-    pub durable_mark: u64,
-    /// The position behind the last record: the mark should get there.
-    pub mark_wanted: u64,
-    /// The first page that replay would need.
-    pub tail: u64,
-    /// Batches under way, oldest first.
-    pub batches: VecDeque<Batch>,
-    /// The number of the first of them.
-    pub first_batch: u64,
-    /// Does a batch wait for space in the log?
-    pub full: bool,
-    /// Is a flush under way?
-    pub flushing: bool,
-    /// When the last batch was written or became durable.
-    pub last_activity: Time,
-    spare_segments: Vec<Segments>,
-    spare_ops: Vec<Vec<OpSlot>>,
-    runs: Vec<Run>,
-    staging: Vec<BufMut>,
-}
-
-/// A batch under way.
-#[derive(Debug)]
-pub(super) struct Batch {
-    /// The position behind its last page.
-    pub end: u64,
-    /// The checksum of its last page.
-    pub last_sum: u32,
-    /// The mark that its pages carry.
-    pub mark: u64,
-    /// Its changes.
-    pub ops: Vec<OpSlot>,
-    /// Device writes that have not ended.
-    pub writes: u32,
-    /// Does a flush that is under way cover it?
-    pub flushing: bool,
-    /// Is it durable?
-    pub durable: bool,
-    /// When it passed which step.
-    pub course: Course,
-}
 
 impl Log {
-    pub fn recycle(&mut self, mut data: Segments) {
-        data.clear();
-        if self.spare_segments.len() < MAX_SPARE {
-            self.spare_segments.push(data);
-        }
-    }
-
-    pub fn recycle_ops(&mut self, mut ops: Vec<OpSlot>) {
-        ops.clear();
-        if self.spare_ops.len() < MAX_SPARE {
-            self.spare_ops.push(ops);
-        }
-    }
-
-    fn segments(&mut self) -> Segments {
-        let spare = self.spare_segments.pop();
-        spare.unwrap_or_else(|| Segments::with_capacity(FIRST_SEGMENTS))
-    }
-
-    /// Nothing of what is under way matters any more.
-    pub fn abandon(&mut self) {
-        self.batches.clear();
-    }
-
-    fn pages_left(&self, superblock: &Superblock) -> u64 {
-        superblock.geometry.log_pages - (self.next - self.tail)
-    }
-
     /// Writes the first changes that are ready: their data, and the pages of the log. `false`: not now.
     fn write_batch(&mut self, with: &mut Batching<'_>) -> bool {
         let Selection { ops, blocks, pages } = select(with.ops);
         assert!(pages <= MAX_BATCH_PAGES, "a batch of {ops} changes takes {pages} pages");
-        if self.pages_left(with.superblock) < pages as u64 {
+        if self.pages_left(&with.superblock.geometry) < pages as u64 {
             self.full = true;
             with.env.counters.log_waits += 1;
             return false;
         }
         let buffer = with.env.take_surely(pages * PAGE_BYTES);
         self.take_staging(ops, with);
-        let mut batch_ops = self.spare_ops.pop().unwrap_or_default();
+        let mut batch_ops = self.spare.ops();
         batch_ops.extend(with.ops.ready.drain(..ops));
 
-        let mut runs = std::mem::take(&mut self.runs);
+        let mut runs = std::mem::take(&mut self.spare.runs);
         runs.clear();
         with.space.allocator.take(blocks, &mut runs);
         with.space.claims.reserved -= u64::from(blocks);
         deal(with.ops, &batch_ops, &runs);
         let mut writes = self.write_data(&batch_ops, &runs, with);
-        self.runs = runs;
-        self.staging.clear();
+        self.spare.runs = runs;
+        self.spare.staging.clear();
 
         for &key in &batch_ops {
             // What is dropped in several steps counts until the last one is durable (rule R6).
@@ -162,9 +76,10 @@ impl Log {
                 with.fences.logged(with.ops.get(key).volume());
             }
         }
-        let end_of_records = self.next + self.write_pages(buffer, &batch_ops, &mut writes, with);
-        self.mark_wanted = end_of_records;
-        self.push_batch(end_of_records, batch_ops, writes, with.env);
+        let end = self.write_pages(buffer, &batch_ops, &mut writes, with);
+        self.mark_wanted = end.page;
+        with.env.counters.batches += 1;
+        self.push(with.env.now, end, batch_ops, writes);
         true
     }
 
@@ -173,27 +88,9 @@ impl Log {
         let buffer = with.env.take_surely(PAGE_BYTES);
         with.env.counters.mark_pages += 1;
         let mut writes = 0;
-        let end = self.next + self.write_pages(buffer, &[], &mut writes, with);
-        self.push_batch(end, Vec::new(), writes, with.env);
-    }
-
-    fn push_batch(&mut self, end: u64, ops: Vec<OpSlot>, writes: u32, env: &mut Env) {
-        env.counters.batches += 1;
-        self.next = end;
-        self.last_activity = env.now;
-        self.batches.push_back(Batch {
-            end,
-            last_sum: self.last_sum,
-            mark: self.applied,
-            ops,
-            writes,
-            flushing: false,
-            durable: false,
-            course: Course {
-                issued: env.now,
-                ..Course::default()
-            },
-        });
+        let end = self.write_pages(buffer, &[], &mut writes, with);
+        with.env.counters.batches += 1;
+        self.push(with.env.now, end, Vec::new(), writes);
     }
 
     /// Takes memory for the payload that must be copied because the device wants another alignment.
@@ -211,20 +108,20 @@ impl Log {
         while bytes > 0 {
             let buffer = with.env.take_surely(bytes.min(STAGING_BYTES));
             bytes -= buffer.len();
-            self.staging.push(buffer);
+            self.spare.staging.push(buffer);
         }
-        self.staging.reverse();
+        self.spare.staging.reverse();
     }
 
     /// Starts a write for each run; returns how many.
     fn write_data(&mut self, ops: &[OpSlot], runs: &[Run], with: &mut Batching<'_>) -> u32 {
         let alignment = with.env.file.alignment as usize;
-        let batch = self.first_batch + self.batches.len() as u64;
+        let batch = self.next_batch();
         let mut writes = 0;
         let mut left = runs.iter();
         let mut offset = 0;
         let mut room = 0;
-        let mut segments = self.segments();
+        let mut segments = self.spare.segments();
         let mut segment_bytes = 0;
         for &key in ops {
             let mut at = 0;
@@ -234,7 +131,7 @@ impl Log {
                 while !slice.is_empty() {
                     if room == 0 || segments.len() == MAX_SEGMENTS {
                         if segment_bytes > 0 {
-                            let full = std::mem::replace(&mut segments, self.segments());
+                            let full = std::mem::replace(&mut segments, self.spare.segments());
                             with.env.start_write(Io::Batch { batch, log: false }, offset, full);
                             writes += 1;
                             offset += segment_bytes as u64;
@@ -251,7 +148,7 @@ impl Log {
                     room -= bytes;
                     segment_bytes += bytes;
                     if copy {
-                        stage(&mut self.staging, &piece, &mut segments);
+                        stage(&mut self.spare.staging, &piece, &mut segments);
                     } else {
                         push_joined(&mut segments, piece);
                     }
@@ -262,7 +159,7 @@ impl Log {
             with.env.start_write(Io::Batch { batch, log: false }, offset, segments);
             writes += 1;
         } else {
-            self.recycle(segments);
+            self.spare.recycle(segments);
         }
         assert!(
             room == 0 && left.next().is_none(),
@@ -272,8 +169,14 @@ impl Log {
         writes
     }
 
-    /// Fills and starts the pages of a batch; returns how many there are.
-    fn write_pages(&mut self, mut buffer: BufMut, ops: &[OpSlot], writes: &mut u32, with: &mut Batching<'_>) -> u64 {
+    /// Fills and starts the pages of a batch; returns where it ends.
+    fn write_pages(
+        &mut self,
+        mut buffer: BufMut,
+        ops: &[OpSlot],
+        writes: &mut u32,
+        with: &mut Batching<'_>,
+    ) -> Position {
         let mut pages = Pages {
             buffer: &mut buffer,
             used: ArrayVec::new(),
@@ -288,31 +191,31 @@ impl Log {
             version: FORMAT_VERSION,
             store: page::tag(with.env.id),
             mount: with.superblock.mount,
-            sequence: self.next,
+            sequence: self.end.page,
             mark: if with.config.faults.has(Fault::MarkEverything) {
-                self.next
+                self.end.page
             } else {
-                self.applied
+                self.applied.page
             },
-            previous_sum: self.last_sum,
+            previous_sum: self.end.sum,
             index: 0,
             pages: used.len() as u16,
             used: 0,
             records: 0,
             reserved: 0,
         };
-        self.last_sum = seal_pages(&mut buffer, header, &used);
+        let sum = seal_pages(&mut buffer, header, &used);
         buffer.truncate(used.len() * PAGE_BYTES);
         with.env.counters.log_pages += used.len() as u64;
 
-        let batch = self.first_batch + self.batches.len() as u64;
+        let batch = self.next_batch();
         let geometry = with.superblock.geometry;
-        let until_end = (geometry.log_pages - self.next % geometry.log_pages) as usize;
+        let until_end = (geometry.log_pages - self.end.page % geometry.log_pages) as usize;
         let mut rest = buffer.freeze();
-        let mut sequence = self.next;
+        let mut sequence = self.end.page;
         for count in [until_end.min(used.len()), used.len().saturating_sub(until_end)] {
             if count > 0 {
-                let mut segments = self.segments();
+                let mut segments = self.spare.segments();
                 segments.push(rest.split_to(count * PAGE_BYTES));
                 with.env.start_write(
                     Io::Batch { batch, log: true },
@@ -323,7 +226,8 @@ impl Log {
                 sequence += count as u64;
             }
         }
-        used.len() as u64
+        let page = self.end.page + used.len() as u64;
+        Position { page, sum }
     }
 }
 
@@ -345,64 +249,43 @@ struct Selection {
     pages: usize,
 }
 
-impl Store {
-    /// Writes what can be logged.
-    pub(super) fn commit(&mut self) {
-        self.log.full = false;
-        let most = if narrow(Point::OneBatch) { 1 } else { MAX_BATCHES };
-        while self.log.batches.len() < most && !self.ops.ready.is_empty() {
-            // What changes leaves that cannot be dropped waits for the checkpoint that writes them.
-            if self.leaves_full() || !self.write_batch() {
-                return;
-            }
-            // A fence that waited for these changes to be logged follows them (rule R6).
-            self.advance_fences();
+/// Writes what can be logged.
+pub(super) fn run(store: &mut Store) {
+    store.log.full = false;
+    let most = if narrow(Point::OneBatch) { 1 } else { MAX_BATCHES };
+    while store.log.batches.len() < most && !store.ops.ready.is_empty() {
+        // What changes leaves that cannot be dropped waits for the checkpoint that writes them.
+        if space::leaves_full(store) || !write_batch(store) {
+            return;
         }
-        if self.mark_due() && self.log.pages_left(&self.superblock) > 0 {
-            let (log, mut with) = self.batching();
-            log.write_mark(&mut with);
-        }
+        // A fence that waited for these changes to be logged follows them (rule R6).
+        fence::advance(store);
     }
+    let (geometry, idle) = (&store.superblock.geometry, store.config.idle_mark_after);
+    let due = store.log.mark_due(store.env.now, idle, &store.space, geometry.slots);
+    if due && store.log.pages_left(geometry) > 0 {
+        let (log, mut with) = batching(store);
+        log.write_mark(&mut with);
+    }
+}
 
-    /// Should a page be written only to move the mark? When the store is idle for a while, so that a crash finds
-    /// nothing to read back, or at once when freed slots are needed that wait for it (rule D1).
-    fn mark_due(&self) -> bool {
-        if !self.log.batches.is_empty() || self.log.mark_wanted <= self.log.durable_mark {
-            return false;
-        }
-        let scarce = self.space.allocator.free() < self.superblock.geometry.slots / 8;
-        let waiting = self
-            .space
-            .freed
-            .next_position()
-            .is_some_and(|position| position > self.log.durable_mark);
-        (scarce && waiting) || buggify(Point::EarlyMark) || self.mark_deadline().is_some_and(|at| at <= self.env.now)
-    }
+fn write_batch(store: &mut Store) -> bool {
+    let (log, mut with) = batching(store);
+    log.write_batch(&mut with)
+}
 
-    pub(super) fn mark_deadline(&self) -> Option<Time> {
-        let wanted = self.log.batches.is_empty() && self.log.mark_wanted > self.log.durable_mark;
-        let at = self.log.last_activity.plus(self.config.idle_mark_after);
-        (wanted && matches!(self.state, crate::State::Serving)).then_some(at)
-    }
-
-    fn write_batch(&mut self) -> bool {
-        let (log, mut with) = self.batching();
-        log.write_batch(&mut with)
-    }
-
-    /// The log, and what it writes from.
-    fn batching(&mut self) -> (&mut Log, Batching<'_>) {
-        let with = Batching {
-            env: &mut self.env,
-            ops: &mut self.ops,
-            space: &mut self.space,
-            fences: &mut self.fences,
-            index: &self.index,
-            superblock: &self.superblock,
-            config: &self.config,
-        };
-        (&mut self.log, with)
-    }
+/// The log, and what it writes from.
+fn batching(store: &mut Store) -> (&mut Log, Batching<'_>) {
+    let with = Batching {
+        env: &mut store.env,
+        ops: &mut store.ops,
+        space: &mut store.space,
+        fences: &mut store.fences,
+        index: &store.index,
+        superblock: &store.superblock,
+        config: &store.config,
+    };
+    (&mut store.log, with)
 }
 
 /// What the next batch will hold.

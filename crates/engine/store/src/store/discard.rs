@@ -6,7 +6,8 @@
 //! discard leaves a hole in a regular file, and a write into a hole is only durable after a flush (rule D3), whatever the
 //! device says: so files are discarded only if that was asked for, and from then on every write is flushed.
 
-use super::{Effect, Store, io::Io};
+use super::io::Io;
+use super::{Effect, Store};
 use crate::config::Discard;
 use crate::faults::Fault;
 use crate::format::PAGE_BYTES;
@@ -30,105 +31,106 @@ pub(super) struct Discards {
     off: bool,
 }
 
-impl Store {
-    fn discards(&self) -> bool {
-        let may = match self.config.discard {
-            Discard::Never => false,
-            Discard::Devices => !self.env.file.discard_makes_holes && !self.env.file.inline,
-            Discard::Always => true,
-        };
-        may && self.env.file.discard && !self.space.discards.off
-    }
+fn discards(store: &Store) -> bool {
+    let may = match store.config.discard {
+        Discard::Never => false,
+        Discard::Devices => !store.env.file.discard_makes_holes && !store.env.file.inline,
+        Discard::Always => true,
+    };
+    may && store.env.file.discard && !store.space.discards.off
+}
 
-    /// Slots have become free.
-    pub(super) fn note_free(&mut self, run: Run) {
-        if !self.discards() {
-            return;
-        }
-        let waiting = &mut self.space.discards.waiting;
-        let room = waiting.len() < MAX_WAITING;
-        match waiting.back_mut() {
-            Some(last) if last.slot.0 + last.count == run.slot.0 => last.count += run.count,
-            Some(last) if run.slot.0 + run.count == last.slot.0 => {
-                last.slot = run.slot;
-                last.count += run.count;
-            }
-            _ if room => waiting.push_back(run),
-            _ => {}
-        }
+/// Slots have become free.
+pub(super) fn note_free(store: &mut Store, run: Run) {
+    if !discards(store) {
+        return;
     }
+    let waiting = &mut store.space.discards.waiting;
+    let room = waiting.len() < MAX_WAITING;
+    match waiting.back_mut() {
+        Some(last) if last.slot.0 + last.count == run.slot.0 => last.count += run.count,
+        Some(last) if run.slot.0 + run.count == last.slot.0 => {
+            last.slot = run.slot;
+            last.count += run.count;
+        }
+        _ if room => waiting.push_back(run),
+        _ => {}
+    }
+}
 
-    /// Discards the next run that is free still.
-    pub(super) fn discard_step(&mut self) {
-        if self.space.discards.under_way.is_some() || !self.discards() {
-            return;
+/// Discards the next run that is free still.
+pub(super) fn step(store: &mut Store) {
+    if store.space.discards.under_way.is_some() || !discards(store) {
+        return;
+    }
+    let most = store
+        .space
+        .discardable_slots(&store.index, &store.superblock)
+        .min(u64::from(MOST_SLOTS)) as u32;
+    if most < LEAST_SLOTS {
+        return;
+    }
+    while let Some(run) = store.space.discards.waiting.pop_front() {
+        if run.count < LEAST_SLOTS {
+            continue;
         }
-        let most = self.discardable_slots().min(u64::from(MOST_SLOTS)) as u32;
-        if most < LEAST_SLOTS {
-            return;
-        }
-        while let Some(run) = self.space.discards.waiting.pop_front() {
-            if run.count < LEAST_SLOTS {
-                continue;
-            }
-            // What was taken in the meantime divides it.
-            let free = self.space.allocator.free_run(run);
-            let count = free.count.min(most);
-            let now = Run { count, ..free };
-            let done = now.slot.0 + now.count - run.slot.0;
-            if done < run.count {
-                self.space.discards.waiting.push_front(Run {
-                    slot: run.slot.plus(done),
-                    count: run.count - done,
-                });
-            }
-            if now.count < LEAST_SLOTS {
-                continue;
-            }
-            if !self.config.faults.has(Fault::DiscardUnpinned) {
-                for n in 0..now.count {
-                    let taken = self.space.allocator.claim(now.slot.plus(n));
-                    assert!(taken, "only what is free is discarded");
-                }
-            }
-            self.space.discards.under_way = Some(now);
-            // Rule D3.
-            let unflushed = self.config.faults.has(Fault::HolesUnflushed);
-            self.env.file.volatile_cache |= self.env.file.discard_makes_holes && !unflushed;
-            self.env.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
-            let offset = self.superblock.geometry.slot_offset(now.slot);
-            let io = self.env.ios.begin(self.env.now, Io::Discard);
-            self.env.effects.push_back(Effect::Discard {
-                io,
-                offset,
-                bytes: u64::from(now.count) * PAGE_BYTES as u64,
+        // What was taken in the meantime divides it.
+        let free = store.space.allocator.free_run(run);
+        let count = free.count.min(most);
+        let now = Run { count, ..free };
+        let done = now.slot.0 + now.count - run.slot.0;
+        if done < run.count {
+            store.space.discards.waiting.push_front(Run {
+                slot: run.slot.plus(done),
+                count: run.count - done,
             });
-            return;
         }
-    }
-
-    /// A discard ended. One that failed has changed nothing that matters: nobody reads these slots before they are written.
-    pub(super) fn discarded(&mut self, result: &io::Result<()>) {
-        self.space.discards.off |= result.is_err();
-        if let Some(run) = self.space.discards.under_way.take()
-            && !self.config.faults.has(Fault::DiscardUnpinned)
-        {
-            let given = self.space.allocator.give(run);
-            assert!(given, "nobody else has what is being discarded");
+        if now.count < LEAST_SLOTS {
+            continue;
         }
-    }
-
-    /// Those slots: nobody else's (rule D6).
-    #[cfg(any(test, feature = "planted"))]
-    pub(super) fn discard_under_way(&self) -> Option<Run> {
-        self.space.discards.under_way
-    }
-
-    /// Slots that are being discarded.
-    pub(super) fn discarding(&self) -> u64 {
-        match self.space.discards.under_way {
-            Some(run) if !self.config.faults.has(Fault::DiscardUnpinned) => u64::from(run.count),
-            _ => 0,
+        if !store.config.faults.has(Fault::DiscardUnpinned) {
+            for n in 0..now.count {
+                let taken = store.space.allocator.claim(now.slot.plus(n));
+                assert!(taken, "only what is free is discarded");
+            }
         }
+        store.space.discards.under_way = Some(now);
+        // Rule D3.
+        let unflushed = store.config.faults.has(Fault::HolesUnflushed);
+        store.env.file.volatile_cache |= store.env.file.discard_makes_holes && !unflushed;
+        store.env.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
+        let offset = store.superblock.geometry.slot_offset(now.slot);
+        let io = store.env.ios.begin(store.env.now, Io::Discard);
+        store.env.effects.push_back(Effect::Discard {
+            io,
+            offset,
+            bytes: u64::from(now.count) * PAGE_BYTES as u64,
+        });
+        return;
+    }
+}
+
+/// A discard ended. One that failed has changed nothing that matters: nobody reads these slots before they are written.
+pub(super) fn ended(store: &mut Store, result: &io::Result<()>) {
+    store.space.discards.off |= result.is_err();
+    if let Some(run) = store.space.discards.under_way.take()
+        && !store.config.faults.has(Fault::DiscardUnpinned)
+    {
+        let given = store.space.allocator.give(run);
+        assert!(given, "nobody else has what is being discarded");
+    }
+}
+
+/// Those slots: nobody else's (rule D6).
+#[cfg(any(test, feature = "planted"))]
+pub(super) fn discard_under_way(store: &Store) -> Option<Run> {
+    store.space.discards.under_way
+}
+
+/// Slots that are being discarded.
+pub(super) fn discarding(store: &Store) -> u64 {
+    match store.space.discards.under_way {
+        Some(run) if !store.config.faults.has(Fault::DiscardUnpinned) => u64::from(run.count),
+        _ => 0,
     }
 }

@@ -6,7 +6,7 @@ use super::{Asker, Effect};
 use crate::status::Counters;
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use amita_types::StoreId;
-use amita_types::message::{Answer, AnswerBody, Refusal};
+use amita_types::message::{Answer, AnswerBody, Problem, Refusal};
 use std::collections::VecDeque;
 
 /// What every part of a store acts by.
@@ -97,5 +97,11 @@ impl Env {
             answer,
             payload,
         });
+    }
+}
+
+impl Env {
+    pub fn invalid(&mut self, asker: Asker, what: Problem) {
+        self.refuse(asker, Refusal::Invalid { what });
     }
 }

@@ -1,6 +1,6 @@
 //! Device operations under way: what their end means.
 
-use super::{IoId, Store};
+use super::{IoId, Store, blocks, checkpoint, discard, durable, leaves, merge, mount};
 use crate::index::OpSlot;
 use amita_reactor::{BufMut, Segments, Time};
 use std::io;
@@ -95,14 +95,14 @@ impl Store {
     pub fn read_done(&mut self, now: Time, io: IoId, buffer: BufMut, result: io::Result<()>) {
         self.env.now = now;
         match self.env.ios.end(io) {
-            Some(Io::Read { read, part }) => self.read_part_done(read, part, buffer, result),
-            Some(Io::Probe { read, part, n }) => self.probe_done(read, part, n, &buffer, result),
-            Some(Io::Base { op, which, window }) => self.base_done(op, which, window, buffer, result),
+            Some(Io::Read { read, part }) => blocks::part_done(self, read, part, buffer, result),
+            Some(Io::Probe { read, part, n }) => blocks::probe_done(self, read, part, n, &buffer, result),
+            Some(Io::Base { op, which, window }) => merge::base_done(self, op, which, window, buffer, result),
             Some(Io::Leaf { mem }) if self.mount.is_some() => {
-                self.mounting(|mount, store| mount.leaf_read(store, mem, &buffer, &result));
+                mount::go_on(self, |mount, store| mount.leaf_read(store, mem, &buffer, &result));
             }
-            Some(Io::Leaf { mem }) => self.leaf_read(mem, &buffer, &result),
-            Some(Io::Mount) => self.mounting(|mount, store| mount.read_done(store, buffer, result)),
+            Some(Io::Leaf { mem }) => leaves::read_done(self, mem, &buffer, &result),
+            Some(Io::Mount) => mount::go_on(self, |mount, store| mount.read_done(store, buffer, result)),
             other => debug_assert!(false, "a read ended that was {other:?}"),
         }
     }
@@ -110,15 +110,15 @@ impl Store {
     /// A write ended.
     pub fn write_done(&mut self, now: Time, io: IoId, data: Segments, result: io::Result<()>) {
         self.env.now = now;
-        self.log.recycle(data);
+        self.log.spare.recycle(data);
         let io = self.env.ios.end(io);
         if let Err(error) = result {
             return self.device_failed("a write", &error);
         }
         match io {
-            Some(Io::Batch { batch, log }) => self.batch_written(batch, log),
-            Some(Io::Checkpoint) => self.checkpoint_written(),
-            Some(Io::Superblock) => self.superblock_written(),
+            Some(Io::Batch { batch, log }) => durable::written(self, batch, log),
+            Some(Io::Checkpoint) => checkpoint::written(self),
+            Some(Io::Superblock) => checkpoint::superblock_written(self),
             other => debug_assert!(false, "a write ended that was {other:?}"),
         }
     }
@@ -132,10 +132,10 @@ impl Store {
             return self.device_failed("a flush", &error);
         }
         match io {
-            Some(Io::Flush) => self.flushed(),
-            Some(Io::CheckpointFlush) => self.checkpoint_flushed(),
-            Some(Io::SuperblockFlush) => self.superblock_flushed(),
-            Some(Io::MountFlush) => self.mounting(|mount, store| {
+            Some(Io::Flush) => durable::flushed(self),
+            Some(Io::CheckpointFlush) => checkpoint::flushed(self),
+            Some(Io::SuperblockFlush) => checkpoint::superblock_flushed(self),
+            Some(Io::MountFlush) => mount::go_on(self, |mount, store| {
                 mount.flushed(store);
                 Ok(())
             }),
@@ -147,14 +147,14 @@ impl Store {
     pub fn discard_done(&mut self, now: Time, io: IoId, result: &io::Result<()>) {
         self.env.now = now;
         match self.env.ios.end(io) {
-            Some(Io::Discard) => self.discarded(result),
+            Some(Io::Discard) => discard::ended(self, result),
             other => debug_assert!(false, "a discard ended that was {other:?}"),
         }
     }
 
     fn device_failed(&mut self, what: &str, error: &io::Error) {
         if self.mount.is_some() {
-            self.mounting(|mount, _| Err(mount.device_failed(what, error)));
+            mount::go_on(self, |mount, _| Err(mount.device_failed(what, error)));
         } else {
             self.poison(format!(
                 "{what} failed ({error}), so it is not known what the device holds; \
@@ -182,7 +182,7 @@ impl Store {
         let why = format!("the device has not ended an operation for {} s", waited.as_secs());
         if self.mount.is_some() {
             let error = io::Error::new(io::ErrorKind::TimedOut, why);
-            self.mounting(|mount, _| Err(mount.device_failed("an operation", &error)));
+            mount::go_on(self, |mount, _| Err(mount.device_failed("an operation", &error)));
         } else {
             self.poison(format!(
                 "{why}; the store is mounted anew when it has. If it never does, replace the device"

@@ -1,12 +1,11 @@
 //! A store is brought up to date (rule R5): a chunk joins the owner's history, and at last it is whole again.
 
 use super::op::{Change, Op};
-use super::{Asker, Store};
-use crate::fences::Right;
-use crate::index::{ChunkKey, OpSlot, WORST_BYTES_PER_JOIN};
-use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, JoinedAnswer, OpenedAnswer, Problem, Refusal};
-use amita_types::{ChunkId, SnapshotId, Version};
+use super::request::Caller;
+use super::{Asker, Store, answer, queue, space};
+use crate::index::{OpSlot, WORST_BYTES_PER_JOIN};
+use amita_types::message::{AnswerBody, JoinRequest, JoinedAnswer, OpenedAnswer, Problem, Refusal, WholeRequest};
+use amita_types::{ChunkId, Version};
 
 /// What is said when all changes before it are durable.
 #[derive(Clone, Copy, Debug)]
@@ -19,116 +18,99 @@ pub(super) enum Say {
     Done,
 }
 
-impl Store {
-    /// Where the chunk will be incomplete when what was accepted is durable: the version at which it was last whole.
-    pub(super) fn accepted_incomplete(&self, key: ChunkKey) -> Option<Version> {
-        let mut found = self.index.incomplete(key);
-        let mut pending = self.index.chunk(key).first_pending;
-        while pending != OpSlot::NONE {
-            let op = self.ops.get(pending);
-            match op.change {
-                Change::Join(base) => found = Some(base),
-                Change::Whole => found = None,
-                _ => {}
+/// The chunk's history goes on at version `at`.
+pub(super) fn join(store: &mut Store, caller: &Caller, request: &JoinRequest) {
+    let (asker, chunk, at) = (caller.asker, caller.chunk(request.chunk), request.at);
+    if at.generation() > asker.generation {
+        return store.env.invalid(asker, Problem::Version);
+    }
+    let (accepted, base) = match store.index.find(chunk) {
+        None => (Version::NONE, None),
+        Some(key) => {
+            let known = store.index.chunk(key);
+            if known.deleted || known.deleting {
+                return store.env.invalid(asker, Problem::Snapshot);
             }
-            pending = op.next;
+            (known.accepted, store.ops.incomplete(&store.index, key))
         }
-        found
+    };
+    // A chunk that goes on where it is, whole or not, and one that has gone on in the asker's own history.
+    let own = accepted > Version::NONE && accepted.generation() == asker.generation && at <= accepted;
+    if accepted == at || own {
+        return say(store, asker, chunk, Say::Joined);
     }
+    if caller.right.serves && base.is_none() {
+        // Nobody may take from those in sync what they have.
+        return store.env.invalid(asker, Problem::Members);
+    }
+    if !space::join_fits(store) {
+        return space::refuse(store, asker);
+    }
+    let key = store.index.touch(chunk);
+    let op = Op {
+        version: at,
+        previous: accepted,
+        snapshot: caller.snapshot(),
+        // Like no write's.
+        length_bytes: u32::MAX,
+        index_bytes: WORST_BYTES_PER_JOIN,
+        ..Op::new(Change::Join(base.unwrap_or(accepted)), Some(asker), key)
+    };
+    let known = store.index.chunk_mut(key);
+    known.accepted = at;
+    known.accepted_snapshot = known.accepted_snapshot.max(caller.snapshot());
+    known.loose_soon = true;
+    known.set_last(None);
+    queue::push(store, op);
+}
 
-    /// The chunk's history goes on at version `at`.
-    pub(super) fn join(&mut self, asker: Asker, right: Right, chunk: ChunkId, at: Version, snapshot: SnapshotId) {
-        if at.generation() > asker.generation {
-            return self.invalid(asker, Problem::Version);
-        }
-        let (accepted, base) = match self.index.find(chunk) {
-            None => (Version::NONE, None),
-            Some(key) => {
-                let known = self.index.chunk(key);
-                if known.deleted || known.deleting {
-                    return self.invalid(asker, Problem::Snapshot);
-                }
-                (known.accepted, self.accepted_incomplete(key))
-            }
-        };
-        // A chunk that goes on where it is, whole or not, and one that has gone on in the asker's own history.
-        let own = accepted > Version::NONE && accepted.generation() == asker.generation && at <= accepted;
-        if accepted == at || own {
-            return self.say(asker, chunk, Say::Joined);
-        }
-        if right.serves && base.is_none() {
-            // Nobody may take from those in sync what they have.
-            return self.invalid(asker, Problem::Members);
-        }
-        if !self.join_fits() {
-            let passing = self.space.claims.unapplied_bytes > 0 || self.space_will_return();
-            return self.refuse(asker, if passing { Refusal::Busy } else { Refusal::NoSpace });
-        }
-        let key = self.index.touch(chunk);
-        let op = Op {
-            version: at,
-            previous: accepted,
-            snapshot,
-            // Like no write's.
-            length_bytes: u32::MAX,
-            index_bytes: WORST_BYTES_PER_JOIN,
-            ..Op::new(Change::Join(base.unwrap_or(accepted)), Some(asker), key)
-        };
-        let known = self.index.chunk_mut(key);
-        known.accepted = at;
-        known.accepted_snapshot = known.accepted_snapshot.max(snapshot);
-        known.loose_soon = true;
-        known.set_last(None);
-        self.queue(op);
+/// The chunk holds everything up to its version.
+pub(super) fn whole(store: &mut Store, caller: &Caller, request: &WholeRequest) {
+    let (asker, chunk, version) = (caller.asker, caller.chunk(request.chunk), request.version);
+    let found = store.index.find(chunk);
+    let accepted = found.map_or(Version::NONE, |key| store.index.chunk(key).accepted);
+    if accepted != version {
+        return store.env.refuse(asker, Refusal::WrongPredecessor { current: accepted });
     }
+    let Some(key) = found.filter(|&key| store.ops.incomplete(&store.index, key).is_some()) else {
+        return say(store, asker, chunk, Say::Done);
+    };
+    let op = Op {
+        version,
+        previous: version,
+        ..Op::new(Change::Whole, Some(asker), key)
+    };
+    queue::push(store, op);
+}
 
-    /// The chunk holds everything up to its version.
-    pub(super) fn whole(&mut self, asker: Asker, chunk: ChunkId, version: Version) {
-        let found = self.index.find(chunk);
-        let accepted = found.map_or(Version::NONE, |key| self.index.chunk(key).accepted);
-        if accepted != version {
-            return self.refuse(asker, Refusal::WrongPredecessor { current: accepted });
-        }
-        let Some(key) = found.filter(|&key| self.accepted_incomplete(key).is_some()) else {
-            return self.say(asker, chunk, Say::Done);
-        };
-        let op = Op {
-            version,
-            previous: version,
-            ..Op::new(Change::Whole, Some(asker), key)
-        };
-        self.queue(op);
+/// Says something of a chunk when all that was accepted of it is durable.
+pub(super) fn say(store: &mut Store, asker: Asker, chunk: ChunkId, say: Say) {
+    let Some(key) = store.index.find(chunk) else {
+        return answer::give(store, asker, say.of(Version::NONE, None));
+    };
+    let known = store.index.chunk(key);
+    if known.first_pending == OpSlot::NONE {
+        let body = say.of(known.durable, store.index.incomplete(key));
+        return answer::give(store, asker, body);
     }
+    let op = Op {
+        version: known.accepted,
+        previous: known.accepted,
+        ..Op::new(Change::Say(say), Some(asker), key)
+    };
+    queue::push(store, op);
+}
 
-    /// Says something of a chunk when all that was accepted of it is durable.
-    pub(super) fn say(&mut self, asker: Asker, chunk: ChunkId, say: Say) {
-        let Some(key) = self.index.find(chunk) else {
-            return self.answer(asker, say.of(Version::NONE, None), Slice::default());
-        };
-        let known = self.index.chunk(key);
-        if known.first_pending == OpSlot::NONE {
-            let body = say.of(known.durable, self.index.incomplete(key));
-            return self.answer(asker, body, Slice::default());
-        }
-        let op = Op {
-            version: known.accepted,
-            previous: known.accepted,
-            ..Op::new(Change::Say(say), Some(asker), key)
-        };
-        self.queue(op);
+/// Is all before it durable? Then it is said.
+pub(super) fn prepare_say(store: &mut Store, key: OpSlot, say: Say) -> Option<bool> {
+    let chunk = store.ops.get(key).chunk;
+    let known = store.index.chunk(chunk);
+    if known.first_pending != key {
+        return None;
     }
-
-    /// Is all before it durable? Then it is said.
-    pub(super) fn prepare_say(&mut self, key: OpSlot, say: Say) -> Option<bool> {
-        let chunk = self.ops.get(key).chunk;
-        let known = self.index.chunk(chunk);
-        if known.first_pending != key {
-            return None;
-        }
-        let body = say.of(known.durable, self.index.incomplete(chunk));
-        self.end_unlogged(key, Ok(body));
-        Some(false)
-    }
+    let body = say.of(known.durable, store.index.incomplete(chunk));
+    queue::end(store, key, Ok(body));
+    Some(false)
 }
 
 impl Say {

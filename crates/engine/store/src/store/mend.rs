@@ -5,15 +5,16 @@
 //! when all before it are made ready: then it is known what each of them makes of a block, though they may not be durable.
 
 use super::op::{Change, Op, RollChange};
-use super::{Asker, Store};
+use super::request::Caller;
+use super::{Store, answer, queue, roll, space};
 use crate::faults::Fault;
 use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
-use crate::index::{ChunkKey, OpSlot, View, WORST_BYTES_PER_BLOCK};
+use crate::index::{OpSlot, WORST_BYTES_PER_BLOCK};
 use crate::store::write::parts_of;
 use amita_reactor::Slice;
-use amita_types::message::{AnswerBody, Expect, MAX_CHANGES, Mend, MendedAnswer, Problem, Refusal};
-use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, Version};
+use amita_types::message::{AnswerBody, Expect, MAX_CHANGES, Mend, MendRequest, MendedAnswer, Problem, Refusal};
+use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
 
 /// Entries that are to be replaced, with what is expected of those that are there.
 #[derive(Debug, Default)]
@@ -25,170 +26,141 @@ pub(super) struct MendChange {
     pub skipped: Vec<BlockIndex>,
 }
 
-impl Store {
-    pub(super) fn mend(&mut self, asker: Asker, blocks: u32, chunk: ChunkId, entries: Vec<Mend>, payload: Slice) {
-        let with_data = entries.iter().filter(|entry| entry.sum.is_some()).count();
-        if entries.len() > MAX_CHANGES || payload.len() != with_data * PAGE_BYTES {
-            return self.invalid(asker, Problem::Length);
-        }
-        let sorted = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
-        if !sorted || entries.iter().any(|entry| u32::from(entry.block.0) >= blocks) {
-            return self.invalid(asker, Problem::Range);
-        }
-        let found = self.index.find(chunk);
-        // What a whole chunk holds is not above its version: only one that is incomplete may hold what comes later.
-        let limit = match found {
-            None => Some(Version::NONE),
-            Some(key) if self.accepted_incomplete(key).is_none() => Some(self.index.chunk(key).accepted),
-            Some(_) => None,
-        };
-        let wrong = |entry: &Mend| {
-            let never_with_data = entry.version == Version::NONE && entry.sum.is_some();
-            let above = limit.is_some_and(|limit| entry.version > limit);
-            never_with_data || above || entry.version.generation() > asker.generation
-        };
-        if entries.iter().any(wrong) {
-            return self.invalid(asker, Problem::Version);
-        }
-        let mut sums = entries.iter().filter_map(|entry| entry.sum);
-        if !payload
-            .chunks_exact(PAGE_BYTES)
-            .all(|block| Some(amita_types::crc32c(block)) == sums.next())
-        {
-            return self.invalid(asker, Problem::Checksum);
-        }
-        let (Some(key), Some(first), Some(last)) = (found, entries.first(), entries.last()) else {
-            // There is no such chunk, and nothing is what is wanted of it; or nothing is asked for.
-            let skipped = Vec::new();
-            return self.answer(asker, AnswerBody::Mended(MendedAnswer { skipped }), Slice::default());
-        };
-        let known = self.index.chunk(key);
-        if known.deleted || known.deleting {
-            return self.invalid(asker, Problem::Snapshot);
-        }
-        // A lost leaf cannot be put together from pieces: which slots it held is not known, so that they would be in use for
-        // good, and half of a leaf is not known either. Such a chunk is made anew from its other copies.
-        if let Some(lost) = entries.iter().find(|entry| entry.expect == Expect::Lost) {
-            return self.refuse(asker, Refusal::Damaged { block: lost.block });
-        }
-        let accepted = known.accepted;
-        let range = BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1);
-        if !self.charge_mend(with_data as u32) {
-            return self.refuse(asker, Refusal::NoSpace);
-        }
-        let mut change = MendChange::default();
-        let mut data = 0;
-        for entry in &entries {
-            change.expect.push(entry.expect);
-            change.change.with_data.push(entry.sum.is_some());
-            change.change.entries.push(RollEntry {
-                block: entry.block,
-                version: entry.version,
-                slot: Slot::NONE,
-                sum: entry.sum.unwrap_or(0),
-            });
-            if entry.sum.is_some() {
-                change
-                    .change
-                    .payload
-                    .push(payload.slice(data * PAGE_BYTES..(data + 1) * PAGE_BYTES));
-                data += 1;
-            }
-        }
-        self.index.chunk_mut(key).loose_soon = true;
-        let op = Op {
-            version: accepted,
-            previous: accepted,
-            blocks: with_data as u32,
-            length_bytes: with_data as u32 * BLOCK_BYTES,
-            index_bytes: entries.len() as u64 * WORST_BYTES_PER_BLOCK,
-            leaves: parts_of(range),
-            ..Op::new(Change::Mend(Box::new(change)), Some(asker), key)
-        };
-        self.queue(op);
+pub(super) fn mend(store: &mut Store, caller: &Caller, request: &MendRequest, payload: &Slice) {
+    let (asker, entries) = (caller.asker, &request.entries);
+    let with_data = entries.iter().filter(|entry| entry.sum.is_some()).count();
+    if entries.len() > MAX_CHANGES || payload.len() != with_data * PAGE_BYTES {
+        return store.env.invalid(asker, Problem::Length);
     }
+    let sorted = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
+    if !sorted || entries.iter().any(|entry| u32::from(entry.block.0) >= caller.blocks()) {
+        return store.env.invalid(asker, Problem::Range);
+    }
+    let found = store.index.find(caller.chunk(request.chunk));
+    // What a whole chunk holds is not above its version: only one that is incomplete may hold what comes later.
+    let limit = match found {
+        None => Some(Version::NONE),
+        Some(key) if store.ops.incomplete(&store.index, key).is_none() => Some(store.index.chunk(key).accepted),
+        Some(_) => None,
+    };
+    let wrong = |entry: &Mend| {
+        let never_with_data = entry.version == Version::NONE && entry.sum.is_some();
+        let above = limit.is_some_and(|limit| entry.version > limit);
+        never_with_data || above || entry.version.generation() > asker.generation
+    };
+    if entries.iter().any(wrong) {
+        return store.env.invalid(asker, Problem::Version);
+    }
+    if !roll::sums_match(payload, entries.iter().filter_map(|entry| entry.sum)) {
+        return store.env.invalid(asker, Problem::Checksum);
+    }
+    let (Some(key), Some(first), Some(last)) = (found, entries.first(), entries.last()) else {
+        // There is no such chunk, and nothing is what is wanted of it; or nothing is asked for.
+        let skipped = Vec::new();
+        return answer::give(store, asker, AnswerBody::Mended(MendedAnswer { skipped }));
+    };
+    let known = store.index.chunk(key);
+    if known.deleted || known.deleting {
+        return store.env.invalid(asker, Problem::Snapshot);
+    }
+    // A lost leaf cannot be put together from pieces: which slots it held is not known, so that they would be in use for
+    // good, and half of a leaf is not known either. Such a chunk is made anew from its other copies.
+    if let Some(lost) = entries.iter().find(|entry| entry.expect == Expect::Lost) {
+        return store.env.refuse(asker, Refusal::Damaged { block: lost.block });
+    }
+    let accepted = known.accepted;
+    let range = BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1);
+    if !space::charge_mend(store, with_data as u32) {
+        return store.env.refuse(asker, Refusal::NoSpace);
+    }
+    let mut change = MendChange::default();
+    let mut data = 0;
+    for entry in entries {
+        change.expect.push(entry.expect);
+        change.change.with_data.push(entry.sum.is_some());
+        change.change.entries.push(RollEntry {
+            block: entry.block,
+            version: entry.version,
+            slot: Slot::NONE,
+            sum: entry.sum.unwrap_or(0),
+        });
+        if entry.sum.is_some() {
+            change
+                .change
+                .payload
+                .push(payload.slice(data * PAGE_BYTES..(data + 1) * PAGE_BYTES));
+            data += 1;
+        }
+    }
+    store.index.chunk_mut(key).loose_soon = true;
+    let op = Op {
+        version: accepted,
+        previous: accepted,
+        blocks: with_data as u32,
+        length_bytes: with_data as u32 * BLOCK_BYTES,
+        index_bytes: entries.len() as u64 * WORST_BYTES_PER_BLOCK,
+        leaves: parts_of(range),
+        ..Op::new(Change::Mend(Box::new(change)), Some(asker), key)
+    };
+    queue::push(store, op);
+}
 
-    /// Decides which entries are replaced. `None`: not yet; `Some(false)`: none is.
-    pub(super) fn prepare_mend(&mut self, key: OpSlot) -> Option<bool> {
-        match self.have_changed_leaves(key) {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(lost) => {
-                let block = self.ops.get(key).changed().first.max(lost.0);
-                self.end_unlogged(key, Err(Refusal::Damaged { block }));
-                return Some(false);
-            }
-        }
-        let chunk = self.ops.get(key).chunk;
-        if self.waits_for_clone(chunk, key) {
-            return None;
-        }
-        let Change::Mend(mend) = std::mem::replace(&mut self.ops.get_mut(key).change, Change::Whole) else {
-            unreachable!("the caller has looked");
-        };
-        let anything = self.config.faults.has(Fault::MendsAnything);
-        let (mut kept, mut skipped) = (MendChange::default(), Vec::new());
-        let mut payload = mend.change.payload.iter();
-        for ((entry, expect), &with_data) in mend.change.entries.iter().zip(&mend.expect).zip(&mend.change.with_data) {
-            let data = with_data.then(|| payload.next().expect("a block for each entry that has data"));
-            let (version, sum) = self.accepted_entry(chunk, key, entry.block);
-            if as_expected(*expect, version, sum) || anything {
-                kept.change.entries.push(*entry);
-                kept.change.with_data.push(with_data);
-                kept.change.payload.extend(data.cloned());
-                kept.expect.push(*expect);
-            } else if (version, sum) != (entry.version, with_data.then_some(entry.sum)) {
-                skipped.push(entry.block);
-            }
-        }
-        let data = kept.change.payload.len() as u32;
-        if kept.change.entries.is_empty() {
-            // Said when what it was decided by is durable.
-            if self.index.chunk(chunk).first_pending != key {
-                self.ops.get_mut(key).change = Change::Mend(mend);
-                return None;
-            }
-            self.end_unlogged(key, Ok(AnswerBody::Mended(MendedAnswer { skipped })));
+/// Decides which entries are replaced. `None`: not yet; `Some(false)`: none is.
+pub(super) fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
+    match queue::have_changed_leaves(store, key) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(lost) => {
+            let block = store.ops.get(key).changed().first.max(lost.0);
+            queue::end(store, key, Err(Refusal::Damaged { block }));
             return Some(false);
         }
-        kept.skipped = skipped;
-        let op = self.ops.get_mut(key);
-        self.space.claims.reserved -= u64::from(op.blocks - data);
-        op.blocks = data;
-        op.change = Change::Mend(Box::new(kept));
-        self.bind_sums(key);
-        Some(true)
     }
-
-    /// Is the chunk still being made, by a change before `before`?
-    fn waits_for_clone(&self, chunk: ChunkKey, before: OpSlot) -> bool {
-        let first = self.index.chunk(chunk).first_pending;
-        first != before && matches!(self.ops.get(first).change, Change::Clone(_))
+    let chunk = store.ops.get(key).chunk;
+    if store.ops.waits_for_clone(store.index.chunk(chunk), key) {
+        return None;
     }
-
-    /// What the changes before `before` make of a block: its version, and its plain checksum if it has data. All of them are
-    /// ready, and the block's leaf is in memory.
-    fn accepted_entry(&self, chunk: ChunkKey, before: OpSlot, block: BlockIndex) -> (Version, Option<u32>) {
-        let place = self.index.place(chunk);
-        let mut found = None;
-        let mut pending = self.index.chunk(chunk).first_pending;
-        while pending != before {
-            let op = self.ops.get(pending);
-            found = op.entry(block).or(found);
-            pending = op.next;
+    let Change::Mend(mend) = std::mem::replace(&mut store.ops.get_mut(key).change, Change::Whole) else {
+        unreachable!("the caller has looked");
+    };
+    let anything = store.config.faults.has(Fault::MendsAnything);
+    let (mut kept, mut skipped) = (MendChange::default(), Vec::new());
+    let mut payload = mend.change.payload.iter();
+    for ((entry, expect), &with_data) in mend.change.entries.iter().zip(&mend.expect).zip(&mend.change.with_data) {
+        let data = with_data.then(|| payload.next().expect("a block for each entry that has data"));
+        let (version, sum) = store.ops.accepted_entry(&store.index, chunk, key, entry.block);
+        if as_expected(*expect, version, sum) || anything {
+            kept.change.entries.push(*entry);
+            kept.change.with_data.push(with_data);
+            kept.change.payload.extend(data.cloned());
+            kept.expect.push(*expect);
+        } else if (version, sum) != (entry.version, with_data.then_some(entry.sum)) {
+            skipped.push(entry.block);
         }
-        let (version, bound) = found.unwrap_or_else(|| {
-            let entry = self.index.entry(chunk, View::Head, block);
-            (entry.version, entry.has_data().then_some(entry.sum))
-        });
-        (version, bound.map(|sum| place.bind(block, sum)))
     }
+    let data = kept.change.payload.len() as u32;
+    if kept.change.entries.is_empty() {
+        // Said when what it was decided by is durable.
+        if store.index.chunk(chunk).first_pending != key {
+            store.ops.get_mut(key).change = Change::Mend(mend);
+            return None;
+        }
+        queue::end(store, key, Ok(AnswerBody::Mended(MendedAnswer { skipped })));
+        return Some(false);
+    }
+    kept.skipped = skipped;
+    let op = store.ops.get_mut(key);
+    store.space.claims.reserved -= u64::from(op.blocks - data);
+    op.blocks = data;
+    op.change = Change::Mend(Box::new(kept));
+    store.ops.bind_sums(&store.index, key);
+    Some(true)
 }
 
 impl Op {
     /// What this change makes of a block's entry: its version, and its bound checksum if it has data. `None`: it does not
     /// touch it.
-    fn entry(&self, block: BlockIndex) -> Option<(Version, Option<u32>)> {
+    pub(super) fn entry(&self, block: BlockIndex) -> Option<(Version, Option<u32>)> {
         let inside = (u32::from(self.range.first.0)..self.range.end()).contains(&u32::from(block.0));
         match &self.change {
             Change::Clear => inside.then_some((self.version, None)),

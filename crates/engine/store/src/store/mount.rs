@@ -16,8 +16,10 @@
 //!    never come back, and all before it is verified from now on.
 
 use super::commit::LOOKAHEAD_PAGES;
+use super::io::Io;
+use super::log::Position;
 use super::replay::ReadBatch;
-use super::{Store, io::Io};
+use super::{Store, leaves};
 use crate::State;
 use crate::allocator::Allocator;
 use crate::error::MountError;
@@ -136,9 +138,8 @@ pub(super) struct Applying {
 /// The chain of the log's pages.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The next page of the log, and the checksum of the one before it.
-    pub(super) next: u64,
-    pub(super) sum: u32,
+    /// Behind the last page that was read.
+    pub(super) next: Position,
     /// The records of the batch that is not read whole yet.
     pub(super) partial: Vec<Record>,
     /// How many of its pages are read, and how many it has.
@@ -146,54 +147,43 @@ pub(super) struct Chain {
     /// Batches that are read whole and not covered by a mark.
     pub(super) unverified: VecDeque<ReadBatch>,
     pub(super) mark: u64,
-    /// Where the accepted log ends, and the checksum of its last page.
-    pub(super) end: u64,
-    pub(super) end_sum: u32,
+    /// Where the accepted log ends.
+    pub(super) end: Position,
 }
 
-impl Store {
-    pub(super) fn mount_start(&mut self) {
-        self.mount = Some(Box::new(Mount::new()));
-        self.mounting(|mount, store| {
-            if store.env.file.size_bytes < PAGE_BYTES as u64 {
-                return Err(MountError::NotAStore);
-            }
-            mount.read(store, OFFSETS[0], PAGE_BYTES);
-            Ok(())
-        });
-    }
-
-    /// Lets the mount go on. Where it cannot, the store is refused.
-    pub(super) fn mounting(&mut self, go_on: impl FnOnce(&mut Mount, &mut Store) -> Result<(), MountError>) {
-        let Some(mut mount) = self.mount.take() else { return };
-        match go_on(&mut mount, self) {
-            Ok(()) => self.mount = Some(mount),
-            Err(error) => self.state = State::Refused(error),
+pub(super) fn start(store: &mut Store) {
+    store.mount = Some(Box::new(Mount::new()));
+    go_on(store, |mount, store| {
+        if store.env.file.size_bytes < PAGE_BYTES as u64 {
+            return Err(MountError::NotAStore);
         }
-    }
+        mount.read(store, OFFSETS[0], PAGE_BYTES);
+        Ok(())
+    });
+}
 
-    /// When a pass is wanted, to read something again.
-    pub(super) fn mount_deadline(&self) -> Option<Time> {
-        let mount = self.mount.as_ref()?;
-        let again = mount.reading.again.map(|(_, due)| due);
-        let leaves = mount.applying.leaves_again.iter().map(|(_, due)| *due);
-        again.into_iter().chain(leaves).min()
+/// Lets the mount go on. Where it cannot, the store is refused.
+pub(super) fn go_on(store: &mut Store, go_on: impl FnOnce(&mut Mount, &mut Store) -> Result<(), MountError>) {
+    let Some(mut mount) = store.mount.take() else { return };
+    match go_on(&mut mount, store) {
+        Ok(()) => store.mount = Some(mount),
+        Err(error) => store.state = State::Refused(error),
     }
+}
 
-    /// The superblocks are durable: the store serves.
-    pub(super) fn mount_finished(&mut self) {
-        if let Some(mount) = self.mount.take() {
-            let started = mount.started.unwrap_or(self.env.now);
-            self.report.duration = self.env.now.since(started);
-        }
-        self.report.bytes_read = self.env.counters.device_bytes_read;
-        self.evict_leaves();
-        // Promises of before the start may still hold (rule R4).
-        if !self.config.faults.has(Fault::PromiseForgotten) {
-            self.fences.not_before(self.env.now.plus(self.config.promise));
-        }
-        self.state = State::Serving;
+/// The superblocks are durable: the store serves.
+pub(super) fn finished(store: &mut Store) {
+    if let Some(mount) = store.mount.take() {
+        let started = mount.started.unwrap_or(store.env.now);
+        store.report.duration = store.env.now.since(started);
     }
+    store.report.bytes_read = store.env.counters.device_bytes_read;
+    leaves::evict(&store.config, &mut store.index, &store.space);
+    // Promises of before the start may still hold (rule R4).
+    if !store.config.faults.has(Fault::PromiseForgotten) {
+        store.fences.not_before(store.env.now.plus(store.config.promise));
+    }
+    store.state = State::Serving;
 }
 
 impl Mount {
@@ -216,6 +206,13 @@ impl Mount {
             verifying: false,
             new_superblock: None,
         }
+    }
+
+    /// When a pass is wanted, to read something again.
+    pub fn deadline(&self) -> Option<Time> {
+        let again = self.reading.again.map(|(_, due)| due);
+        let leaves = self.applying.leaves_again.iter().map(|(_, due)| *due);
+        again.into_iter().chain(leaves).min()
     }
 
     /// The device has failed: nobody knows what it holds.
@@ -303,7 +300,7 @@ impl Mount {
             let limit_bytes = store.config.index_bytes;
             return Err(MountError::IndexTooLarge { limit_bytes });
         }
-        store.evict_leaves();
+        leaves::evict(&store.config, &mut store.index, &store.space);
         let geometry = store.superblock.geometry;
         let checkpoint = store.superblock.checkpoint;
         let file_bytes = store.env.file.size_bytes;
@@ -329,19 +326,19 @@ impl Mount {
                     let pages = log_step(
                         &geometry,
                         self.reading.narrow,
-                        self.chain.next,
+                        self.chain.next.page,
                         checkpoint.tail + geometry.log_pages,
                     );
                     if pages == 0 {
-                        self.phase = Phase::Lookahead(self.chain.next);
+                        self.phase = Phase::Lookahead(self.chain.next.page);
                         continue;
                     }
-                    let offset = geometry.log_page_offset(self.chain.next);
+                    let offset = geometry.log_page_offset(self.chain.next.page);
                     self.read(store, offset, pages as usize * PAGE_BYTES);
                     return Ok(());
                 }
                 Phase::Lookahead(from) => {
-                    let limit = (self.chain.next + LOOKAHEAD_PAGES).min(checkpoint.tail + geometry.log_pages);
+                    let limit = (self.chain.next.page + LOOKAHEAD_PAGES).min(checkpoint.tail + geometry.log_pages);
                     let pages = log_step(&geometry, self.reading.narrow, from, limit);
                     if pages == 0 || store.config.faults.has(Fault::EndAtFirstBad) {
                         self.phase = Phase::Verify;
@@ -404,10 +401,11 @@ impl Mount {
             });
         }
         let checkpoint = superblock.checkpoint;
-        self.chain.next = checkpoint.tail;
-        self.chain.sum = checkpoint.tail_sum;
-        self.chain.end = checkpoint.tail;
-        self.chain.end_sum = checkpoint.tail_sum;
+        let tail = Position {
+            page: checkpoint.tail,
+            sum: checkpoint.tail_sum,
+        };
+        (self.chain.next, self.chain.end) = (tail, tail);
         // What the last mount's replay accepted is verified.
         self.chain.mark = checkpoint.tail.max(superblock.mount_start);
         self.phase = Phase::Checkpoint(0);
@@ -527,7 +525,7 @@ impl Mount {
                 what: "the checkpoint has only a part of the map of slots".to_owned(),
             });
         }
-        store.retire_pages();
+        store.checkpoint.retire_released(&mut store.index, &mut store.space);
         let mut allocator = Allocator::besides(store.space.map.words(), slots);
         for slot in store.checkpoint.retired_slots() {
             // The checkpoint that would be mounted after a crash names it.
@@ -535,18 +533,12 @@ impl Mount {
         }
         store.space.allocator = allocator;
         self.phase = Phase::Finish;
-        store.log.next = self.chain.end;
-        store.log.last_sum = self.chain.end_sum;
-        store.log.applied = self.chain.end;
-        store.log.applied_sum = self.chain.end_sum;
-        store.log.tail = store.superblock.checkpoint.tail;
-        store.log.durable_mark = self.chain.end;
-        store.log.mark_wanted = self.chain.end;
+        store.log.resume(self.chain.end, store.superblock.checkpoint.tail);
         let joined = store.superblock.cluster == ClusterId::default();
         let new = Superblock {
             generation: store.superblock.generation + 1,
             mount: store.superblock.mount + 1,
-            mount_start: self.chain.end,
+            mount_start: self.chain.end.page,
             cluster: if joined {
                 store.config.cluster.unwrap_or_default()
             } else {
@@ -568,7 +560,7 @@ impl Mount {
     /// All that the replay accepted is durable.
     pub(super) fn flushed(&mut self, store: &mut Store) {
         if let Some(new) = self.new_superblock {
-            store.update_superblocks(new);
+            store.checkpoint.update_superblocks(&mut store.env, new);
         }
     }
 }

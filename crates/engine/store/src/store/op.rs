@@ -1,14 +1,14 @@
 //! Accepted changes: from request to durable.
 
+use super::Asker;
 use super::fence::PendingFence;
 use super::join::Say;
 use super::mend::MendChange;
-use super::roll::StagedRoll;
+use super::roll::Rolls;
 use super::snapshot::{CloneChange, Keep};
-use super::{Asker, Store};
 use crate::fences::VolumeKey;
 use crate::format::record::{Fence, RollEntry, Run};
-use crate::index::{ChunkKey, OpSlot};
+use crate::index::{Chunk, ChunkKey, Index, OpSlot, View};
 use amita_reactor::{BufMut, Slice};
 use amita_types::message::{MAX_PIECES, Sums};
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
@@ -150,8 +150,7 @@ pub(super) struct Ops {
     pub ready: VecDeque<OpSlot>,
     /// Fences that are not logged yet.
     pub fences: Vec<PendingFence>,
-    /// Roll-forwards that are not whole yet.
-    pub rolls: Vec<StagedRoll>,
+    pub rolls: Rolls,
     /// Who waits for a change that another one asked for.
     pub resends: Vec<Resend>,
 }
@@ -371,36 +370,116 @@ impl Op {
     }
 }
 
-impl Store {
-    /// Puts a change behind the others of its chunk.
-    pub(super) fn enqueue(&mut self, key: OpSlot) {
-        let chunk_key = self.ops.get(key).chunk;
-        let chunk = self.index.chunk_mut(chunk_key);
+impl Ops {
+    /// The accepted changes of a chunk that are not durable, oldest first.
+    pub fn pending(&self, chunk: &Chunk) -> impl Iterator<Item = &Op> {
+        self.pending_before(chunk, OpSlot::NONE)
+    }
+
+    /// Those before `before`.
+    pub fn pending_before(&self, chunk: &Chunk, before: OpSlot) -> impl Iterator<Item = &Op> {
+        let mut next = chunk.first_pending;
+        std::iter::from_fn(move || {
+            if next == before {
+                return None;
+            }
+            let op = self.get(next);
+            next = op.next;
+            Some(op)
+        })
+    }
+
+    /// Where the chunk will be incomplete when what was accepted is durable: the version at which it was last whole.
+    pub fn incomplete(&self, index: &Index, key: ChunkKey) -> Option<Version> {
+        let now = index.incomplete(key);
+        self.pending(index.chunk(key)).fold(now, |found, op| match op.change {
+            Change::Join(base) => Some(base),
+            Change::Whole => None,
+            _ => found,
+        })
+    }
+
+    /// Binds the checksums of a change's blocks to their place (rule D8).
+    pub fn bind_sums(&mut self, index: &Index, key: OpSlot) {
+        let op = self.get_mut(key);
+        let place = index.place(op.chunk);
+        for (block, sum) in op.range.iter().zip(&mut op.sums) {
+            *sum = place.bind(block, *sum);
+        }
+        if let Some(roll) = op.change.entries_mut() {
+            for (entry, &with_data) in roll.entries.iter_mut().zip(&roll.with_data) {
+                if with_data {
+                    entry.sum = place.bind(entry.block, entry.sum);
+                }
+            }
+        }
+    }
+
+    /// What the youngest accepted change before `before` that is not durable made of a block; empty: cleared.
+    pub fn pending_block(&self, chunk: &Chunk, before: OpSlot, block: BlockIndex) -> Option<Slice> {
+        let pending = self.pending_before(chunk, before);
+        pending.fold(None, |found, op| op.block(block).or(found))
+    }
+
+    /// Is the chunk still being made, by a change before `before`?
+    pub fn waits_for_clone(&self, chunk: &Chunk, before: OpSlot) -> bool {
+        let first = chunk.first_pending;
+        first != before && matches!(self.get(first).change, Change::Clone(_))
+    }
+
+    /// What the changes before `before` make of a block: its version, and its plain checksum if it has data. All of them are
+    /// ready, and the block's leaf is in memory.
+    pub fn accepted_entry(
+        &self,
+        index: &Index,
+        chunk: ChunkKey,
+        before: OpSlot,
+        block: BlockIndex,
+    ) -> (Version, Option<u32>) {
+        let place = index.place(chunk);
+        let pending = self.pending_before(index.chunk(chunk), before);
+        let found = pending.fold(None, |found, op| op.entry(block).or(found));
+        let (version, bound) = found.unwrap_or_else(|| {
+            let entry = index.entry(chunk, View::Head, block);
+            (entry.version, entry.has_data().then_some(entry.sum))
+        });
+        (version, bound.map(|sum| place.bind(block, sum)))
+    }
+
+    /// Takes one that waits for this change; the change has ended.
+    pub fn take_resend(&mut self, key: OpSlot) -> Option<Resend> {
+        let at = self.resends.iter().position(|resend| resend.op == key)?;
+        Some(self.resends.swap_remove(at))
+    }
+
+    /// Puts a change behind the others of its chunk; `true`: it is the first that waits to be made ready.
+    pub fn enqueue(&mut self, index: &mut Index, key: OpSlot) -> bool {
+        let chunk = index.chunk_mut(self.get(key).chunk);
         let last = std::mem::replace(&mut chunk.last_pending, key);
         if last == OpSlot::NONE {
             chunk.first_pending = key;
         } else {
-            self.ops.get_mut(last).next = key;
+            self.get_mut(last).next = key;
         }
-        let chunk = self.index.chunk_mut(chunk_key);
-        if chunk.first_waiting == OpSlot::NONE {
-            chunk.first_waiting = key;
-            self.advance_chunk(chunk_key);
+        if chunk.first_waiting != OpSlot::NONE {
+            return false;
         }
+        chunk.first_waiting = key;
+        true
     }
 
     /// Takes a change out of its chunk's queue that cannot be made; those behind it go on.
-    pub(super) fn unlink(&mut self, key: OpSlot) {
-        let op = self.ops.get(key);
+    pub fn unlink(&mut self, index: &mut Index, key: OpSlot) {
+        let op = self.get(key);
         let (chunk_key, next) = (op.chunk, op.next);
-        let chunk = self.index.chunk(chunk_key);
+        let chunk = index.chunk(chunk_key);
         let mut before = OpSlot::NONE;
         let mut at = chunk.first_pending;
         while at != key {
             before = at;
-            at = self.ops.get(at).next;
+            at = self.get(at).next;
         }
-        let chunk = self.index.chunk_mut(chunk_key);
+        let chunk = index.chunk_mut(chunk_key);
         if chunk.first_waiting == key {
             chunk.first_waiting = next;
         }
@@ -410,15 +489,15 @@ impl Store {
         if before == OpSlot::NONE {
             chunk.first_pending = next;
         } else {
-            self.ops.get_mut(before).next = next;
+            self.get_mut(before).next = next;
         }
-        self.ops.get_mut(key).next = OpSlot::NONE;
+        self.get_mut(key).next = OpSlot::NONE;
     }
 
     /// Takes the first change of a chunk out of its queue: it is durable.
-    pub(super) fn dequeue(&mut self, key: OpSlot) {
-        let op = self.ops.get(key);
-        let chunk = self.index.chunk_mut(op.chunk);
+    pub fn dequeue(&mut self, index: &mut Index, key: OpSlot) {
+        let op = self.get(key);
+        let chunk = index.chunk_mut(op.chunk);
         assert_eq!(
             chunk.first_pending, key,
             "a chunk's changes become durable in their order"

@@ -6,8 +6,10 @@
 mod needs;
 
 use super::commit::MAX_UNVERIFIED_PAGES;
+use super::io::Io;
+use super::log::Position;
 use super::mount::{AfterApply, Mount, Phase};
-use super::{Store, io::Io};
+use super::{Store, leaves};
 use crate::error::MountError;
 use crate::faults::Fault;
 use crate::format::page::LogPage;
@@ -27,8 +29,7 @@ const LEAVES_AT_ONCE: usize = 256;
 #[derive(Debug)]
 pub(super) struct ReadBatch {
     pub first: u64,
-    pub end: u64,
-    pub last_sum: u32,
+    pub end: Position,
     pub records: Vec<Record>,
 }
 
@@ -45,7 +46,7 @@ impl Mount {
     pub(super) fn log_read(&mut self, store: &mut Store, buffer: &[u8]) -> Result<(), MountError> {
         for page in buffer.chunks_exact(PAGE_BYTES) {
             if !self.log_page(store, page)? {
-                self.applying.then = AfterApply::Lookahead(self.chain.next);
+                self.applying.then = AfterApply::Lookahead(self.chain.next.page);
                 self.phase = Phase::Apply;
                 return Ok(());
             }
@@ -72,8 +73,8 @@ impl Mount {
             (0, _) => header.index == 0,
             partial => partial == (header.index, header.pages),
         };
-        let chained = unchecked || (header.previous_sum == self.chain.sum && of_mount);
-        if header.sequence != self.chain.next || !chained || !in_batch {
+        let chained = unchecked || (header.previous_sum == self.chain.next.sum && of_mount);
+        if header.sequence != self.chain.next.page || !chained || !in_batch {
             return Ok(false);
         }
         let damaged = |what: &str| MountError::LogDamaged {
@@ -84,16 +85,15 @@ impl Mount {
         for record in RecordReader::new(page.records) {
             self.chain.partial.push(record.map_err(damaged)?);
         }
-        self.chain.next += 1;
-        self.chain.sum = page.sum;
+        self.chain.next.page += 1;
+        self.chain.next.sum = page.sum;
         self.chain.mark = self.chain.mark.max(header.mark);
         self.chain.partial_pages = (header.index + 1, header.pages);
         if header.index + 1 == header.pages {
             self.chain.partial_pages = (0, 0);
             self.chain.unverified.push_back(ReadBatch {
-                first: self.chain.next - u64::from(header.pages),
+                first: self.chain.next.page - u64::from(header.pages),
                 end: self.chain.next,
-                last_sum: page.sum,
                 records: std::mem::take(&mut self.chain.partial),
             });
         }
@@ -101,7 +101,7 @@ impl Mount {
             .chain
             .unverified
             .back()
-            .is_some_and(|last| last.end - self.chain.end > MAX_UNVERIFIED_PAGES)
+            .is_some_and(|last| last.end.page - self.chain.end.page > MAX_UNVERIFIED_PAGES)
         {
             return Err(damaged("it should say that older pages are verified"));
         }
@@ -115,7 +115,7 @@ impl Mount {
             .chain
             .unverified
             .front()
-            .is_some_and(|batch| batch.end <= self.chain.mark)
+            .is_some_and(|batch| batch.end.page <= self.chain.mark)
             && let Some(batch) = self.chain.unverified.pop_front()
         {
             self.accept_batch(store, batch);
@@ -124,7 +124,6 @@ impl Mount {
 
     fn accept_batch(&mut self, store: &mut Store, batch: ReadBatch) {
         self.chain.end = batch.end;
-        self.chain.end_sum = batch.last_sum;
         store.report.records_replayed += batch.records.len() as u64;
         let first = batch.first;
         self.applying
@@ -187,7 +186,8 @@ impl Mount {
         result: &io::Result<()>,
     ) -> Result<(), MountError> {
         let at = store.index.loading(mem).0;
-        let wrong = result.is_err() || store.read_leaf(mem, buffer).is_none();
+        let wrong =
+            result.is_err() || leaves::decode(&store.env, &store.index, &store.superblock, mem, buffer).is_none();
         if wrong {
             let failed = self.applying.read_again.entry(at).or_default();
             let pause = match result {
@@ -211,7 +211,7 @@ impl Mount {
                 return Err(self.device_failed("a read", error));
             }
         }
-        if store.take_leaf(mem, buffer, result).is_err() {
+        if leaves::take(&mut store.env, &mut store.index, &store.superblock, mem, buffer, result).is_err() {
             store.index.lose(at);
             store.report.leaves_lost += 1;
             // Its page is in the map of slots, whatever the log says further on; unless a map that is newer than the
@@ -483,9 +483,14 @@ impl Mount {
         let geometry = store.superblock.geometry;
         loop {
             // What the chain has is all there is: a mark beyond it says that durable pages are missing (D4).
-            let read_end = self.chain.unverified.back().map_or(self.chain.end, |batch| batch.end);
+            let read_end = self
+                .chain
+                .unverified
+                .back()
+                .map_or(self.chain.end, |batch| batch.end)
+                .page;
             if self.chain.mark > read_end && !store.config.faults.has(Fault::EndAtFirstBad) {
-                let (sequence, mark) = (self.chain.next, self.chain.mark);
+                let (sequence, mark) = (self.chain.next.page, self.chain.mark);
                 return Err(MountError::LogDamaged {
                     offset: geometry.log_page_offset(sequence),
                     sequence,
@@ -510,11 +515,11 @@ impl Mount {
             }
             let Some(batch) = self.chain.unverified.front() else {
                 // A batch that was cut off among its own pages.
-                store.report.ended_short |= self.chain.next > self.chain.end;
+                store.report.ended_short |= self.chain.next.page > self.chain.end.page;
                 return self.finish(store);
             };
             self.verifying = true;
-            let covered = batch.end <= self.chain.mark || store.config.faults.has(Fault::ReplayUnverified);
+            let covered = batch.end.page <= self.chain.mark || store.config.faults.has(Fault::ReplayUnverified);
             if !covered {
                 self.to_verify = runs_of(&batch.records, geometry.slots, &store.index);
             }

@@ -4,17 +4,20 @@
 //! blocks here, so that one figure answers "may another block be granted?".
 
 use super::discard::Discards;
-use super::{Asker, Store};
+use super::{Asker, Store, answer, discard, leaves};
 use crate::allocator::{Allocator, Freed, ReadWindow};
+use crate::config::Config;
 use crate::credits::{AccountId, Credits};
 use crate::faults::Fault;
-use crate::format::checkpoint;
-use crate::index::{PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK};
+use crate::format::superblock::Superblock;
+use crate::index::{
+    Index, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK,
+};
 use crate::slot_map::SlotMap;
-use crate::status::State;
+use crate::{State, format};
 use amita_reactor::Slice;
 use amita_reactor::buggify::{Point, buggify};
-use amita_types::message::{AnswerBody, MAX_PIECES, SettledAnswer};
+use amita_types::message::{AnswerBody, MAX_PIECES, Refusal, SettledAnswer};
 use amita_types::{GroupId, VolumeId};
 
 /// Slots that are never granted: writes whose grant was lost with a connection, roll-forwards, and the copies that
@@ -65,201 +68,217 @@ pub(super) struct Claims {
     pub fences_logged: u64,
 }
 
-impl Store {
-    /// Slots that are kept back.
-    fn reserve_blocks(&self) -> u64 {
-        let part = self.superblock.geometry.slots / RESERVE_PART;
-        u64::from(part.clamp(RESERVE_LEAST, RESERVE_MOST))
+/// Slots that are kept back.
+fn reserve_blocks(superblock: &Superblock) -> u64 {
+    let part = superblock.geometry.slots / RESERVE_PART;
+    u64::from(part.clamp(RESERVE_LEAST, RESERVE_MOST))
+}
+
+/// Bytes that a checkpoint could still take.
+fn checkpoint_room(store: &Store) -> u64 {
+    let fences = store.fences.volume_lines() as u64 * format::checkpoint::VOLUME_BYTES
+        + store.fences.groups().len() as u64 * format::checkpoint::GROUP_BYTES;
+    let queued = store.ops.fences.len() as u64 + store.space.claims.fences_logged;
+    let queued = queued * (format::checkpoint::VOLUME_BYTES + format::checkpoint::GROUP_BYTES);
+    let capacity = checkpoint_capacity(&store.superblock);
+    let used = store.index.checkpoint_bytes(store.space.map.shared())
+        + store.checkpoint.forgotten_bytes()
+        + store.space.claims.unapplied_bytes
+        + fences
+        + queued;
+    capacity.saturating_sub(used + store.space.credits.granted() * WORST_BYTES_PER_BLOCK)
+}
+
+fn checkpoint_capacity(superblock: &Superblock) -> u64 {
+    let geometry = &superblock.geometry;
+    format::checkpoint::capacity_bytes(geometry.checkpoint_pages, geometry.slots)
+}
+
+/// Blocks that the memory of the index could still take.
+fn memory_room_blocks(config: &Config, index: &Index, space: &Space) -> u64 {
+    let unapplied = space.claims.unapplied_bytes / WORST_BYTES_PER_BLOCK + space.credits.granted();
+    let used = index.fixed_bytes() + unapplied * WORST_MEMORY_PER_BLOCK;
+    config.index_bytes.saturating_sub(used) / WORST_MEMORY_PER_BLOCK
+}
+
+/// Blocks that the index could still take, besides what is left to clears and fences.
+fn index_room_blocks(store: &Store) -> u64 {
+    let capacity = checkpoint_capacity(&store.superblock);
+    let room = checkpoint_room(store).saturating_sub(capacity / CLEARS_PART);
+    (room / WORST_BYTES_PER_BLOCK).min(memory_room_blocks(&store.config, &store.index, &store.space))
+}
+
+/// Blocks that may be granted to anybody.
+pub(super) fn spare_blocks(store: &Store) -> u64 {
+    (store
+        .space
+        .free_slots(&store.index)
+        .saturating_sub(reserve_blocks(&store.superblock))
+        / SLOTS_PER_BLOCK)
+        .min(index_room_blocks(store))
+}
+
+/// Blocks that a write may take which was granted nothing: the reserve too.
+pub(super) fn beyond_blocks(store: &Store) -> u64 {
+    (store.space.free_slots(&store.index).saturating_sub(KEPT_FOR_CLEARS) / SLOTS_PER_BLOCK)
+        .min(index_room_blocks(store))
+}
+
+/// May another chunk join its owner's history? What is left to clears and fences is not touched: a store that is being
+/// brought up to date can do without, and one that is in sync for other groups must take their clears.
+pub(super) fn join_fits(store: &Store) -> bool {
+    checkpoint_room(store) >= checkpoint_capacity(&store.superblock) / CLEARS_PART + WORST_BYTES_PER_JOIN
+}
+
+/// Tops the asker's account up; it wants so many blocks, if any.
+pub(super) fn grant(store: &mut Store, asker: &Asker, want: u32) -> u32 {
+    if !matches!(store.state, State::Serving) {
+        return 0;
     }
+    store.space.credits.turn(store.env.now);
+    let spare = spare_blocks(store);
+    let spare = if buggify(Point::SmallGrant) {
+        spare.min(FEW_BLOCKS)
+    } else {
+        spare
+    };
+    store
+        .space
+        .credits
+        .grant(AccountId::new(asker.link, asker.id), spare, want)
+}
 
-    /// Bytes that a checkpoint could still take.
-    fn checkpoint_room(&self) -> u64 {
-        let fences = self.fences.volume_lines() as u64 * checkpoint::VOLUME_BYTES
-            + self.fences.groups().len() as u64 * checkpoint::GROUP_BYTES;
-        let queued = self.ops.fences.len() as u64 + self.space.claims.fences_logged;
-        let queued = queued * (checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES);
-        let capacity = self.checkpoint_capacity();
-        let used = self.index.checkpoint_bytes(self.space.map.shared())
-            + self.forgotten_bytes()
-            + self.space.claims.unapplied_bytes
-            + fences
-            + queued;
-        capacity.saturating_sub(used + self.space.credits.granted() * WORST_BYTES_PER_BLOCK)
-    }
+/// The asker gives credits back, or wants some.
+pub(super) fn settle(store: &mut Store, asker: Asker, want: u32, back: u32) {
+    let account = AccountId::new(asker.link, asker.id);
+    store.space.credits.give_back(account, back);
+    let want = want.min(MAX_PIECES as u32);
+    // Who only gives back is not topped up again: both would go on with it for ever.
+    let more = if want > 0 { grant(store, &asker, want) } else { 0 };
+    let returning = store.space.claims.unapplied_bytes > 0 || will_return(store);
+    let full = store
+        .space
+        .credits
+        .is_full(store.env.now, account, want, more, returning);
+    let body = AnswerBody::Settled(SettledAnswer { full });
+    answer::granting(store, asker, body, Slice::default(), more);
+}
 
-    fn checkpoint_capacity(&self) -> u64 {
-        let geometry = &self.superblock.geometry;
-        checkpoint::capacity_bytes(geometry.checkpoint_pages, geometry.slots)
-    }
-
-    /// Blocks that the memory of the index could still take.
-    fn memory_room_blocks(&self) -> u64 {
-        let unapplied = self.space.claims.unapplied_bytes / WORST_BYTES_PER_BLOCK + self.space.credits.granted();
-        let used = self.index.fixed_bytes() + unapplied * WORST_MEMORY_PER_BLOCK;
-        self.config.index_bytes.saturating_sub(used) / WORST_MEMORY_PER_BLOCK
-    }
-
-    /// Blocks that the index could still take, besides what is left to clears and fences.
-    fn index_room_blocks(&self) -> u64 {
-        let capacity = self.checkpoint_capacity();
-        let room = self.checkpoint_room().saturating_sub(capacity / CLEARS_PART);
-        (room / WORST_BYTES_PER_BLOCK).min(self.memory_room_blocks())
-    }
-
-    /// Blocks that may be granted to anybody.
-    pub(super) fn spare_blocks(&self) -> u64 {
-        (self.free_slots().saturating_sub(self.reserve_blocks()) / SLOTS_PER_BLOCK).min(self.index_room_blocks())
-    }
-
-    /// Blocks that a write may take which was granted nothing: the reserve too.
-    pub(super) fn beyond_blocks(&self) -> u64 {
-        (self.free_slots().saturating_sub(KEPT_FOR_CLEARS) / SLOTS_PER_BLOCK).min(self.index_room_blocks())
-    }
-
-    /// May another chunk join its owner's history? What is left to clears and fences is not touched: a store that is being
-    /// brought up to date can do without, and one that is in sync for other groups must take their clears.
-    pub(super) fn join_fits(&self) -> bool {
-        self.checkpoint_room() >= self.checkpoint_capacity() / CLEARS_PART + WORST_BYTES_PER_JOIN
-    }
-
-    // ---- credits ----
-
-    /// Tops the asker's account up; it wants so many blocks, if any.
-    pub(super) fn grant(&mut self, asker: &Asker, want: u32) -> u32 {
-        if !matches!(self.state, State::Serving) {
-            return 0;
-        }
-        self.space.credits.turn(self.env.now);
-        let spare = self.spare_blocks();
-        let spare = if buggify(Point::SmallGrant) {
-            spare.min(FEW_BLOCKS)
-        } else {
-            spare
-        };
-        self.space
+/// Accounts have ended that may have had so much in flight: it is kept for what comes again, or is rolled forward. All that
+/// lingers is not more than a part of what is left, so that links that come and go again and again do not take all of it.
+pub(super) fn linger(store: &mut Store, in_flight: u64) {
+    if in_flight > 0 && !store.config.faults.has(Fault::GrantsEndAtOnce) {
+        store.space.credits.turn(store.env.now);
+        let lingering = store.space.credits.lingering();
+        let most = (spare_blocks(store) + lingering) / LINGER_SHARE;
+        store
+            .space
             .credits
-            .grant(AccountId::new(asker.link, asker.id), spare, want)
+            .linger(store.env.now, in_flight.min(most.saturating_sub(lingering)));
     }
+}
 
-    /// The asker gives credits back, or wants some.
-    pub(super) fn settle(&mut self, asker: Asker, want: u32, back: u32) {
-        let account = AccountId::new(asker.link, asker.id);
-        self.space.credits.give_back(account, back);
-        let want = want.min(MAX_PIECES as u32);
-        // Who only gives back is not topped up again: both would go on with it for ever.
-        let more = if want > 0 { self.grant(&asker, want) } else { 0 };
-        let returning = self.space.claims.unapplied_bytes > 0 || self.space_will_return();
-        let full = self.space.credits.is_full(self.env.now, account, want, more, returning);
-        self.answer_granting(
-            asker,
-            AnswerBody::Settled(SettledAnswer { full }),
-            Slice::default(),
-            more,
-        );
-    }
+/// Takes slots from the asker's account, or from what is kept back (rule R7).
+pub(super) fn charge(store: &mut Store, asker: Asker, blocks: u32) -> bool {
+    let account = AccountId::new(asker.link, asker.id);
+    let beyond = beyond_blocks(store);
+    let taken = store.space.credits.take(account, blocks, beyond);
+    store.space.reserve_taken(taken, blocks)
+}
 
-    /// Accounts have ended that may have had so much in flight: it is kept for what comes again, or is rolled forward. All that
-    /// lingers is not more than a part of what is left, so that links that come and go again and again do not take all of it.
-    pub(super) fn linger(&mut self, in_flight: u64) {
-        if in_flight > 0 && !self.config.faults.has(Fault::GrantsEndAtOnce) {
-            self.space.credits.turn(self.env.now);
-            let lingering = self.space.credits.lingering();
-            let most = (self.spare_blocks() + lingering) / LINGER_SHARE;
-            self.space
-                .credits
-                .linger(self.env.now, in_flight.min(most.saturating_sub(lingering)));
+/// The same for a roll-forward, for which its sender has no credits.
+pub(super) fn charge_roll(store: &mut Store, blocks: u32) -> bool {
+    let beyond = beyond_blocks(store);
+    let taken = store.space.credits.take_rolled(blocks, beyond);
+    store.space.reserve_taken(taken, blocks)
+}
+
+/// The same for what brings the store up to date: it is no acknowledged write of anybody here, so what lingers for those
+/// is not touched.
+pub(super) fn charge_mend(store: &mut Store, blocks: u32) -> bool {
+    let taken = u64::from(blocks) <= beyond_blocks(store);
+    store.space.reserve_taken(taken, blocks)
+}
+
+/// Are slots so few that a checkpoint is worth it for those that it gives back?
+pub(super) fn free_slots_scarce(store: &Store) -> bool {
+    let returning = store.checkpoint.retired() + u64::from(store.index.dirty());
+    store.space.free_slots(&store.index) < reserve_blocks(&store.superblock)
+        && returning >= reserve_blocks(&store.superblock) / 2
+}
+
+/// May another clear be accepted? The leaves that it changes need slots, too.
+pub(super) fn clear_fits(store: &Store, leaves: u32) -> bool {
+    checkpoint_room(store) >= WORST_BYTES_PER_CLEAR && store.space.free_slots(&store.index) >= u64::from(leaves)
+}
+
+/// Will slots be free again without anybody giving something up?
+pub(super) fn will_return(store: &Store) -> bool {
+    let unused = u64::from(store.space.freed.slots()) + store.checkpoint.retired() + discard::discarding(store);
+    unused > 0 || store.index.dirty() > 0
+}
+
+/// There is no room for a change that needs no credits. What is under way is counted at its worst, and takes less once it is
+/// in the index: then the asker asks again. To say that there is no space would cost a good store its place (R7).
+pub(super) fn refuse(store: &mut Store, asker: Asker) {
+    let passing = store.space.claims.unapplied_bytes > 0 || will_return(store);
+    let refusal = if passing { Refusal::Busy } else { Refusal::NoSpace };
+    store.env.refuse(asker, refusal);
+}
+
+/// Are there so many leaves in memory that must be written that no more should be changed?
+pub(super) fn leaves_full(store: &Store) -> bool {
+    store.checkpoint.is_under_way()
+        && store.index.dirty_bytes() > leaves::budget(&store.config, &store.index, &store.space) / 4 * 3
+}
+
+/// May this volume and group be known, if they are not yet?
+pub(super) fn fence_fits(store: &Store, volume: VolumeId, group: GroupId) -> bool {
+    store.fences.knows(volume, group)
+        || checkpoint_room(store) >= format::checkpoint::VOLUME_BYTES + format::checkpoint::GROUP_BYTES
+}
+
+/// Slots whose reuse waits for nothing any more become free (rules D1, D6).
+pub(super) fn reclaim(store: &mut Store) {
+    let mark = if store.config.faults.has(Fault::ReuseAtOnce) {
+        u64::MAX
+    } else {
+        store.log.durable_mark
+    };
+    let oldest = if store.config.faults.has(Fault::NoPin) {
+        u64::MAX
+    } else {
+        store.space.window.oldest()
+    };
+    while let Some(run) = store.space.freed.pop(mark, oldest) {
+        if store.config.faults.has(Fault::LosesSlots) && run.slot.0.is_multiple_of(64) {
+            continue;
         }
+        if !store.space.allocator.give(run) {
+            store.space.map.wrong = Some(run.slot);
+        }
+        discard::note_free(store, run);
     }
+}
 
-    /// Takes slots from the asker's account, or from what is kept back (rule R7).
-    pub(super) fn charge(&mut self, asker: Asker, blocks: u32) -> bool {
-        let account = AccountId::new(asker.link, asker.id);
-        let beyond = self.beyond_blocks();
-        let taken = self.space.credits.take(account, blocks, beyond);
-        self.reserve_taken(taken, blocks)
-    }
-
-    /// The same for a roll-forward, for which its sender has no credits.
-    pub(super) fn charge_roll(&mut self, blocks: u32) -> bool {
-        let beyond = self.beyond_blocks();
-        let taken = self.space.credits.take_rolled(blocks, beyond);
-        self.reserve_taken(taken, blocks)
-    }
-
-    /// The same for what brings the store up to date: it is no acknowledged write of anybody here, so what lingers for those
-    /// is not touched.
-    pub(super) fn charge_mend(&mut self, blocks: u32) -> bool {
-        let taken = u64::from(blocks) <= self.beyond_blocks();
-        self.reserve_taken(taken, blocks)
-    }
-
+impl Space {
     fn reserve_taken(&mut self, taken: bool, blocks: u32) -> bool {
         if taken {
-            self.space.claims.reserved += u64::from(blocks);
+            self.claims.reserved += u64::from(blocks);
         }
         taken
     }
 
     /// Slots that nothing has spoken for: what is granted counts with its leaves, and every leaf that has changed needs a
     /// slot in the next checkpoint.
-    fn free_slots(&self) -> u64 {
-        let leaves = u64::from(self.index.dirty()) + self.space.claims.unapplied_leaves;
-        let spoken_for = self.space.claims.reserved + leaves + self.space.credits.granted() * SLOTS_PER_BLOCK;
-        u64::from(self.space.allocator.free()).saturating_sub(spoken_for)
+    fn free_slots(&self, index: &Index) -> u64 {
+        let leaves = u64::from(index.dirty()) + self.claims.unapplied_leaves;
+        let spoken_for = self.claims.reserved + leaves + self.credits.granted() * SLOTS_PER_BLOCK;
+        u64::from(self.allocator.free()).saturating_sub(spoken_for)
     }
 
     /// Slots that may be nobody's for a while.
-    pub(super) fn discardable_slots(&self) -> u64 {
-        self.free_slots().saturating_sub(self.reserve_blocks())
-    }
-
-    /// Are slots so few that a checkpoint is worth it for those that it gives back?
-    pub(super) fn free_slots_scarce(&self) -> bool {
-        let returning = self.checkpoint.retired() + u64::from(self.index.dirty());
-        self.free_slots() < self.reserve_blocks() && returning >= self.reserve_blocks() / 2
-    }
-
-    /// May another clear be accepted? The leaves that it changes need slots, too.
-    pub(super) fn clear_fits(&self, leaves: u32) -> bool {
-        self.checkpoint_room() >= WORST_BYTES_PER_CLEAR && self.free_slots() >= u64::from(leaves)
-    }
-
-    /// Will slots be free again without anybody giving something up?
-    pub(super) fn space_will_return(&self) -> bool {
-        let unused = u64::from(self.space.freed.slots()) + self.checkpoint.retired() + self.discarding();
-        unused > 0 || self.index.dirty() > 0
-    }
-
-    /// Are there so many leaves in memory that must be written that no more should be changed?
-    pub(super) fn leaves_full(&self) -> bool {
-        self.checkpoint.is_under_way() && self.dirty_bytes() > self.leaf_budget() / 4 * 3
-    }
-
-    /// May this volume and group be known, if they are not yet?
-    pub(super) fn fence_fits(&self, volume: VolumeId, group: GroupId) -> bool {
-        self.fences.knows(volume, group) || self.checkpoint_room() >= checkpoint::VOLUME_BYTES + checkpoint::GROUP_BYTES
-    }
-
-    /// Slots whose reuse waits for nothing any more become free (rules D1, D6).
-    pub(super) fn reclaim(&mut self) {
-        let mark = if self.config.faults.has(Fault::ReuseAtOnce) {
-            u64::MAX
-        } else {
-            self.log.durable_mark
-        };
-        let oldest = if self.config.faults.has(Fault::NoPin) {
-            u64::MAX
-        } else {
-            self.space.window.oldest()
-        };
-        while let Some(run) = self.space.freed.pop(mark, oldest) {
-            if self.config.faults.has(Fault::LosesSlots) && run.slot.0.is_multiple_of(64) {
-                continue;
-            }
-            if !self.space.allocator.give(run) {
-                self.space.map.wrong = Some(run.slot);
-            }
-            self.note_free(run);
-        }
+    pub fn discardable_slots(&self, index: &Index, superblock: &Superblock) -> u64 {
+        self.free_slots(index).saturating_sub(reserve_blocks(superblock))
     }
 }

@@ -13,14 +13,17 @@
 //! **Pace.** A step looks at a bounded number of volumes, groups and chunks, and few chunks are on their way at one time. After a
 //! step the next one waits.
 
-use super::op::{Change, Op};
+use super::op::{Change, Op, Ops};
 use super::snapshot::Keep;
-use super::{State, Store};
+use super::space::Space;
+use super::{Store, fence, queue};
+use crate::config::Config;
 use crate::faults::Fault;
-use crate::fences::VolumeKey;
+use crate::fences::{Fences, VolumeKey};
 use crate::format::record::Fence;
-use crate::index::{ChunkKey, OpSlot};
+use crate::index::{ChunkKey, Index, OpSlot};
 use crate::memo;
+use crate::status::Counters;
 use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
 use amita_types::message::{
@@ -96,6 +99,30 @@ struct Round {
     left: u32,
 }
 
+impl Sweep {
+    /// When the next step is due.
+    pub fn deadline(&self) -> Option<Time> {
+        (self.due < NEVER).then_some(self.due)
+    }
+
+    /// The revision of the newest holdings that the store has nothing beyond.
+    pub fn done(&self) -> Option<u64> {
+        self.done
+    }
+
+    /// How many volumes, groups and chunks it has looked at.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// A chunk is gone, or stays for now.
+    pub fn ended(&mut self, gone: bool, counters: &mut Counters) {
+        self.going -= 1;
+        self.failed |= !gone;
+        counters.swept += u64::from(gone);
+    }
+}
+
 impl Round {
     fn begin(&mut self, all: u32) {
         self.left = all;
@@ -113,253 +140,233 @@ impl Round {
     }
 }
 
-impl Store {
-    /// What the metadata says that stores may hold: what nothing needs any more is dropped from now on. `None`: the metadata is not
-    /// to be believed at present, and nothing is dropped on its word.
-    pub fn sweep(&mut self, now: Time, holdings: Option<Arc<Holdings>>) {
-        self.env.now = now;
-        let sweep = &mut self.sweep;
-        sweep.done = None;
-        let Some(holdings) = holdings else {
-            (sweep.holdings, sweep.due) = (None, NEVER);
-            return;
+/// What the metadata says that stores may hold has come; `None`: it is not to be believed at present.
+pub(super) fn begin(store: &mut Store, holdings: Option<Arc<Holdings>>) {
+    let sweep = &mut store.sweep;
+    sweep.done = None;
+    let Some(holdings) = holdings else {
+        (sweep.holdings, sweep.due) = (None, NEVER);
+        return;
+    };
+    sweep.volumes.begin(store.fences.volumes().len() as u32);
+    sweep.groups.begin(store.fences.groups().len() as u32);
+    if std::mem::take(&mut sweep.undecided) {
+        sweep.chunks.begin(store.index.end());
+    }
+    sweep.holdings = Some(holdings);
+    sweep.due = sweep.due.min(store.env.now);
+}
+
+pub(super) fn step(store: &mut Store) {
+    if store.env.now < store.sweep.due {
+        return;
+    }
+    let Some(holdings) = store.sweep.holdings.clone() else {
+        store.sweep.due = NEVER;
+        return;
+    };
+    store.sweep.due = store.env.now.plus(PAUSE);
+    // What was found is durable before chunks are judged by it.
+    if store.space.claims.fences_logged > 0 {
+        return;
+    }
+    let early = store.config.faults.has(Fault::DropUnfenced);
+    if look_at_fences(store, &holdings) && !early {
+        return;
+    }
+    // Only now: what was accepted by an older epoch, until this one was durable, has its place among them.
+    if std::mem::take(&mut store.sweep.news) {
+        store.sweep.chunks.begin(store.index.end());
+    }
+    if !look_at_chunks(store, &holdings) || store.sweep.going > 0 {
+        return;
+    }
+    store.sweep.due = match std::mem::take(&mut store.sweep.failed) {
+        true => {
+            store.sweep.chunks.begin(store.index.end());
+            store.env.now.plus(AGAIN)
+        }
+        false => {
+            store.sweep.done = Some(holdings.revision);
+            NEVER
+        }
+    };
+}
+
+/// Looks at volumes and groups; whether something is to be waited for.
+fn look_at_fences(store: &mut Store, holdings: &Holdings) -> bool {
+    let (mut looks, mut logged) = (0, 0);
+    while looks < LOOKS && logged < FENCES {
+        let Some(at) = store.sweep.volumes.next(store.fences.volumes().len() as u32) else {
+            break;
         };
-        sweep.volumes.begin(self.fences.volumes().len() as u32);
-        sweep.groups.begin(self.fences.groups().len() as u32);
-        if std::mem::take(&mut sweep.undecided) {
-            sweep.chunks.begin(self.index.end());
-        }
-        sweep.holdings = Some(holdings);
-        sweep.due = sweep.due.min(now);
+        looks += 1;
+        logged += u32::from(look_at_volume(store, holdings, at));
     }
-
-    /// The revision of the newest holdings that the store has nothing beyond; `None`: it is at work, or was told nothing yet.
-    #[must_use]
-    pub fn swept(&self) -> Option<u64> {
-        self.sweep.done
-    }
-
-    /// How many volumes, groups and chunks it has looked at since the store was opened.
-    #[must_use]
-    pub fn sweep_looks(&self) -> u64 {
-        self.sweep.looks
-    }
-
-    pub(super) fn sweep_deadline(&self) -> Option<Time> {
-        let serving = matches!(self.state, State::Serving);
-        (serving && self.sweep.due < NEVER).then_some(self.sweep.due)
-    }
-
-    pub(super) fn sweep_step(&mut self) {
-        if self.env.now < self.sweep.due {
-            return;
-        }
-        let Some(holdings) = self.sweep.holdings.clone() else {
-            self.sweep.due = NEVER;
-            return;
+    while looks < LOOKS && logged < FENCES {
+        let Some(at) = store.sweep.groups.next(store.fences.groups().len() as u32) else {
+            break;
         };
-        self.sweep.due = self.env.now.plus(PAUSE);
-        // What was found is durable before chunks are judged by it.
-        if self.space.claims.fences_logged > 0 {
-            return;
-        }
-        let early = self.config.faults.has(Fault::DropUnfenced);
-        if self.sweep_fences(&holdings) && !early {
-            return;
-        }
-        // Only now: what was accepted by an older epoch, until this one was durable, has its place among them.
-        if std::mem::take(&mut self.sweep.news) {
-            self.sweep.chunks.begin(self.index.end());
-        }
-        if !self.sweep_chunks(&holdings) || self.sweep.going > 0 {
-            return;
-        }
-        self.sweep.due = match std::mem::take(&mut self.sweep.failed) {
-            true => {
-                self.sweep.chunks.begin(self.index.end());
-                self.env.now.plus(AGAIN)
-            }
-            false => {
-                self.sweep.done = Some(holdings.revision);
-                NEVER
-            }
-        };
+        looks += 1;
+        logged += u32::from(look_at_group(store, holdings, at));
     }
+    store.sweep.looks += u64::from(looks);
+    store.sweep.news |= logged > 0;
+    logged > 0 || store.sweep.volumes.left > 0 || store.sweep.groups.left > 0
+}
 
-    /// Looks at volumes and groups; whether something is to be waited for.
-    fn sweep_fences(&mut self, holdings: &Holdings) -> bool {
-        let (mut looks, mut logged) = (0, 0);
-        while looks < LOOKS && logged < FENCES {
-            let Some(at) = self.sweep.volumes.next(self.fences.volumes().len() as u32) else {
-                break;
-            };
-            looks += 1;
-            logged += u32::from(self.sweep_volume(holdings, at));
-        }
-        while looks < LOOKS && logged < FENCES {
-            let Some(at) = self.sweep.groups.next(self.fences.groups().len() as u32) else {
-                break;
-            };
-            looks += 1;
-            logged += u32::from(self.sweep_group(holdings, at));
-        }
-        self.sweep.looks += u64::from(looks);
-        self.sweep.news |= logged > 0;
-        logged > 0 || self.sweep.volumes.left > 0 || self.sweep.groups.left > 0
+/// Is a volume deleted that the store knows? Then that is made durable.
+fn look_at_volume(store: &mut Store, holdings: &Holdings, at: u32) -> bool {
+    let key = VolumeKey(at);
+    let known = store.fences.volume(key);
+    if known.closing == Generation::DELETED {
+        return false;
     }
-
-    /// Is a volume deleted that the store knows? Then that is made durable.
-    fn sweep_volume(&mut self, holdings: &Holdings, at: u32) -> bool {
-        let key = VolumeKey(at);
-        let known = self.fences.volume(key);
-        if known.closing == Generation::DELETED {
-            return false;
+    let Some((first, last)) = holdings.deleted(known.id, MOST_IN_RANGE) else {
+        return false;
+    };
+    for id in first.0..=last.0 {
+        if let Some(key) = store.fences.find(VolumeId(id)) {
+            store.fences.close_deleted(key);
         }
-        let Some((first, last)) = holdings.deleted(known.id, MOST_IN_RANGE) else {
-            return false;
-        };
-        for id in first.0..=last.0 {
-            if let Some(key) = self.fences.find(VolumeId(id)) {
-                self.fences.close_deleted(key);
-            }
-        }
-        self.sweep_log(Fence {
+    }
+    log(
+        &store.config,
+        &mut store.ops,
+        &mut store.space,
+        Fence {
             volume: first,
             generation: Generation::DELETED,
             owner: NodeId((last.0 - first.0) as u32),
             group: memo::GROUP,
             epoch: memo::EPOCH,
             blocks_per_chunk: MAX_BLOCKS_PER_CHUNK as u16,
-            in_sync: [self.env.id].into_iter().collect(),
+            in_sync: [store.env.id].into_iter().collect(),
             syncing: Default::default(),
-        });
-        true
-    }
+        },
+    );
+    true
+}
 
-    /// Has a group that the store knows moved on without it? Then its epoch is made durable.
-    fn sweep_group(&mut self, holdings: &Holdings, at: u32) -> bool {
-        let known = &self.fences.groups()[at as usize];
-        let Some(now) = holdings.group(known.id).filter(|now| !now.names(self.env.id)) else {
-            return false;
-        };
-        if now.epoch <= known.epoch {
-            // Chunks may be left of it since before the store was mounted.
-            return false;
-        }
-        let fence = Fence {
-            volume: memo::VOLUME,
-            generation: memo::GENERATION,
-            owner: NodeId(0),
-            group: now.id,
-            epoch: now.epoch,
-            blocks_per_chunk: known.blocks_per_chunk,
-            in_sync: now.in_sync.clone(),
-            syncing: now.syncing.clone(),
-        };
-        self.sweep_log(fence);
-        true
+/// Has a group that the store knows moved on without it? Then its epoch is made durable.
+fn look_at_group(store: &mut Store, holdings: &Holdings, at: u32) -> bool {
+    let known = &store.fences.groups()[at as usize];
+    let Some(now) = holdings.group(known.id).filter(|now| !now.names(store.env.id)) else {
+        return false;
+    };
+    if now.epoch <= known.epoch {
+        // Chunks may be left of it since before the store was mounted.
+        return false;
     }
+    let fence = Fence {
+        volume: memo::VOLUME,
+        generation: memo::GENERATION,
+        owner: NodeId(0),
+        group: now.id,
+        epoch: now.epoch,
+        blocks_per_chunk: known.blocks_per_chunk,
+        in_sync: now.in_sync.clone(),
+        syncing: now.syncing.clone(),
+    };
+    log(&store.config, &mut store.ops, &mut store.space, fence);
+    true
+}
 
-    fn sweep_log(&mut self, fence: Fence) {
-        if !self.config.faults.has(Fault::DropUnfenced) {
-            self.log_fence(None, fence);
-        }
+fn log(config: &Config, ops: &mut Ops, space: &mut Space, fence: Fence) {
+    if !config.faults.has(Fault::DropUnfenced) {
+        fence::log(ops, space, None, fence);
     }
+}
 
-    /// Drops chunks; `true`: all of them were looked at.
-    fn sweep_chunks(&mut self, holdings: &Holdings) -> bool {
-        let mut looks = 0;
-        while looks < LOOKS && self.sweep.going < AT_ONCE {
-            let Some(at) = self.sweep.chunks.next(self.index.end()) else {
-                return true;
-            };
-            looks += 1;
-            self.sweep.looks += 1;
-            let key = ChunkKey(at);
-            let chunk = self.index.chunk(key);
-            // What is only accepted will be there.
-            let there = chunk.is_there() || chunk.first_pending != OpSlot::NONE;
-            if there && !chunk.deleting && self.is_left(holdings, chunk.id) {
-                self.sweep_chunk(key);
-            }
-        }
-        self.sweep.chunks.left == 0
-    }
-
-    /// Does nothing need this chunk, by what is durably known?
-    fn is_left(&mut self, holdings: &Holdings, chunk: ChunkId) -> bool {
-        let early = self.config.faults.has(Fault::DropUnfenced);
-        if self.fences.is_deleted(chunk.volume) || (early && holdings.deleted(chunk.volume, 1).is_some()) {
+/// Drops chunks; `true`: all of them were looked at.
+fn look_at_chunks(store: &mut Store, holdings: &Holdings) -> bool {
+    let mut looks = 0;
+    while looks < LOOKS && store.sweep.going < AT_ONCE {
+        let Some(at) = store.sweep.chunks.next(store.index.end()) else {
             return true;
+        };
+        looks += 1;
+        store.sweep.looks += 1;
+        let key = ChunkKey(at);
+        let chunk = store.index.chunk(key);
+        // What is only accepted will be there.
+        let there = chunk.is_there() || chunk.first_pending != OpSlot::NONE;
+        if there && !chunk.deleting && is_left(store, holdings, chunk.id) {
+            drop_chunk(store, key);
         }
-        let Some(group) = holdings.group_of(chunk.volume, chunk.index) else {
-            // A volume that is newer than what was said.
-            self.sweep.undecided |= chunk.volume != memo::VOLUME;
-            return false;
-        };
-        let Some(now) = holdings.group(group).filter(|now| !now.names(self.env.id)) else {
-            return false;
-        };
-        early || self.has_adopted(now)
     }
+    store.sweep.chunks.left == 0
+}
 
-    /// Does the store durably know the group as it is now, and without itself?
-    fn has_adopted(&self, now: &HeldGroup) -> bool {
-        let known = self.fences.group(now.id);
-        let stale = self.config.faults.has(Fault::DropRelisted);
-        known.is_some_and(|known| (known.epoch == now.epoch && !known.holds) || stale)
+/// Does nothing need this chunk, by what is durably known?
+fn is_left(store: &mut Store, holdings: &Holdings, chunk: ChunkId) -> bool {
+    let early = store.config.faults.has(Fault::DropUnfenced);
+    if store.fences.is_deleted(chunk.volume) || (early && holdings.deleted(chunk.volume, 1).is_some()) {
+        return true;
     }
+    let Some(group) = holdings.group_of(chunk.volume, chunk.index) else {
+        // A volume that is newer than what was said.
+        store.sweep.undecided |= chunk.volume != memo::VOLUME;
+        return false;
+    };
+    let Some(now) = holdings.group(group).filter(|now| !now.names(store.env.id)) else {
+        return false;
+    };
+    early || has_adopted(&store.config, &store.fences, now)
+}
 
-    fn sweep_chunk(&mut self, key: ChunkKey) {
-        self.sweep.going += 1;
-        self.index.chunk_mut(key).deleting = true;
-        self.sweep_next(key);
-    }
+/// Does the store durably know the group as it is now, and without itself?
+fn has_adopted(config: &Config, fences: &Fences, now: &HeldGroup) -> bool {
+    let known = fences.group(now.id);
+    let stale = config.faults.has(Fault::DropRelisted);
+    known.is_some_and(|known| (known.epoch == now.epoch && !known.holds) || stale)
+}
 
-    /// The next of its states is dropped, or at last the chunk itself.
-    pub(super) fn sweep_next(&mut self, key: ChunkKey) {
-        let version = self.index.chunk(key).accepted;
-        self.queue(Op {
+fn drop_chunk(store: &mut Store, key: ChunkKey) {
+    store.sweep.going += 1;
+    store.index.chunk_mut(key).deleting = true;
+    next(store, key);
+}
+
+/// The next of its states is dropped, or at last the chunk itself.
+pub(super) fn next(store: &mut Store, key: ChunkKey) {
+    let version = store.index.chunk(key).accepted;
+    queue::push(
+        store,
+        Op {
             version,
             previous: version,
             ..Op::new(Change::Keep(Box::new(Keep::nothing())), None, key)
-        });
-    }
+        },
+    );
+}
 
-    /// A chunk is gone, or stays for now.
-    pub(super) fn sweep_ended(&mut self, gone: bool) {
-        self.sweep.going -= 1;
-        self.sweep.failed |= !gone;
-        self.env.counters.swept += u64::from(gone);
+/// Is the chunk that a request names on its way out? Then whoever asks comes again, and finds nothing.
+pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> bool {
+    if store.sweep.going == 0 || store.config.faults.has(Fault::GoingIsThere) {
+        return false;
     }
-
-    /// Is the chunk that a request names on its way out? Then whoever asks comes again, and finds nothing.
-    pub(super) fn is_going(&self, volume: VolumeId, body: &RequestBody) -> bool {
-        if self.sweep.going == 0 || self.config.faults.has(Fault::GoingIsThere) {
+    let index = match *body {
+        RequestBody::Open(OpenRequest { chunk })
+        | RequestBody::Write(WriteRequest { chunk, .. })
+        | RequestBody::Clear(ClearRequest { chunk, .. })
+        | RequestBody::Read(ReadRequest { chunk, .. })
+        | RequestBody::Changes(ChangesRequest { chunk, .. })
+        | RequestBody::Roll(RollRequest { chunk, .. })
+        | RequestBody::Keep(RetainRequest { chunk, .. })
+        | RequestBody::Clone(CloneRequest { chunk, .. })
+        | RequestBody::Join(JoinRequest { chunk, .. })
+        | RequestBody::Mend(MendRequest { chunk, .. })
+        | RequestBody::Whole(WholeRequest { chunk, .. })
+        | RequestBody::Verify(VerifyRequest { chunk, .. })
+        | RequestBody::Allocation(AllocationRequest { chunk, .. }) => chunk,
+        RequestBody::Fence(_) | RequestBody::Confirm | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
             return false;
         }
-        let index = match *body {
-            RequestBody::Open(OpenRequest { chunk })
-            | RequestBody::Write(WriteRequest { chunk, .. })
-            | RequestBody::Clear(ClearRequest { chunk, .. })
-            | RequestBody::Read(ReadRequest { chunk, .. })
-            | RequestBody::Changes(ChangesRequest { chunk, .. })
-            | RequestBody::Roll(RollRequest { chunk, .. })
-            | RequestBody::Keep(RetainRequest { chunk, .. })
-            | RequestBody::Clone(CloneRequest { chunk, .. })
-            | RequestBody::Join(JoinRequest { chunk, .. })
-            | RequestBody::Mend(MendRequest { chunk, .. })
-            | RequestBody::Whole(WholeRequest { chunk, .. })
-            | RequestBody::Verify(VerifyRequest { chunk, .. })
-            | RequestBody::Allocation(AllocationRequest { chunk, .. }) => chunk,
-            RequestBody::Fence(_) | RequestBody::Confirm | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
-                return false;
-            }
-        };
-        self.is_chunk_going(ChunkId { volume, index })
-    }
+    };
+    is_chunk_going(&store.index, ChunkId { volume, index })
+}
 
-    fn is_chunk_going(&self, chunk: ChunkId) -> bool {
-        self.index.find(chunk).is_some_and(|key| self.index.chunk(key).deleting)
-    }
+fn is_chunk_going(index: &Index, chunk: ChunkId) -> bool {
+    index.find(chunk).is_some_and(|key| index.chunk(key).deleting)
 }

@@ -3,8 +3,8 @@
 //! The moments are those of passes, so that nothing reads a clock for it; the core that runs the store refines them in
 //! passes that hold a traced request (`Driver::refresh`).
 
+use super::Asker;
 use super::env::Env;
-use super::{Asker, Store};
 use amita_reactor::Time;
 use amita_reactor::histogram::Histogram;
 use amita_types::message::{AnswerBody, Refusal};
@@ -38,21 +38,9 @@ pub(super) struct Course {
     pub durable: Time,
 }
 
-impl Store {
-    /// How long answers take.
-    #[must_use]
-    pub fn times(&self) -> &Times {
-        &self.env.times
-    }
-}
-
 impl Env {
     /// Counts an answer that is given now; what a traced one brings along.
-    pub(super) fn time_answer(
-        &mut self,
-        asker: &Asker,
-        result: &Result<AnswerBody, Refusal>,
-    ) -> Option<Box<StoreTrace>> {
+    pub fn time_answer(&mut self, asker: &Asker, result: &Result<AnswerBody, Refusal>) -> Option<Box<StoreTrace>> {
         let took = self.now.since(asker.received);
         match result {
             Ok(AnswerBody::Done) => self.times.writes.record(took),

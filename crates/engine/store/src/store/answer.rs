@@ -1,0 +1,36 @@
+//! Answers, with what goes with them: promises and credits.
+
+use super::{Asker, Store, space};
+use amita_reactor::Slice;
+use amita_reactor::buggify::{Point, buggify};
+use amita_types::message::{AnswerBody, DataAnswer};
+
+/// It is done.
+pub(super) fn done(store: &mut Store, asker: Asker) {
+    give(store, asker, AnswerBody::Done);
+}
+
+pub(super) fn give(store: &mut Store, asker: Asker, body: AnswerBody) {
+    // Who writes is topped up. What came with the answers to reads would lie idle, and be given back each time.
+    let credit_blocks = match body {
+        AnswerBody::Done | AnswerBody::Fenced => space::grant(store, &asker, 0),
+        _ => 0,
+    };
+    granting(store, asker, body, Slice::default(), credit_blocks);
+}
+
+/// What was read.
+pub(super) fn give_data(store: &mut Store, asker: Asker, data: DataAnswer, payload: Slice) {
+    granting(store, asker, AnswerBody::Data(data), payload, 0);
+}
+
+/// An answer that brings so many credits (rule R7).
+pub(super) fn granting(store: &mut Store, asker: Asker, body: AnswerBody, payload: Slice, credit_blocks: u32) {
+    let (now, promise) = (store.env.now, store.config.promise);
+    let promise_ms = match asker.volume {
+        Some(_) if buggify(Point::NoPromise) => 0,
+        Some(volume) => store.fences.promise(volume, asker.generation, now, promise),
+        None => 0,
+    };
+    store.env.answer(asker, promise_ms, credit_blocks, Ok(body), payload);
+}
