@@ -27,7 +27,8 @@
 //! | `trace` | how long answers take, and with what |
 //! | `sweep` | chunks that nothing needs any more are dropped |
 //! | `space` | what is free, granted and kept back |
-//! | `checkpoint` | the whole state goes to the disk while I/O goes on; superblocks |
+//! | `checkpoint` | the whole state goes to the disk while I/O goes on |
+//! | `superblocks` | one of the two is whole at any moment |
 //! | `mount`, `replay` | superblock, checkpoint, log: the way back |
 //! | `look` | what others ask of a store, the offline tools among them |
 //! | `check` | what must hold between events, looked at in tests only |
@@ -60,6 +61,7 @@ mod request;
 mod roll;
 mod snapshot;
 mod space;
+mod superblocks;
 mod sweep;
 mod trace;
 mod verify;

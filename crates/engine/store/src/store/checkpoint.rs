@@ -12,6 +12,7 @@ use super::env::Env;
 use super::io::Io;
 use super::log::{Log, Position};
 use super::space::Space;
+use super::superblocks::Superblocks;
 use super::{Store, leaves, mount, space};
 use crate::State;
 use crate::faults::Fault;
@@ -21,7 +22,7 @@ use crate::format::checkpoint::{
     VOLUME_BYTES, flag,
 };
 use crate::format::record::{Fence, Run};
-use crate::format::superblock::{Checkpoint, OFFSETS, Superblock};
+use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{PAGE_BYTES, Slot, leaf};
 use crate::index::{ChunkKey, Index, Location};
 use amita_reactor::buggify::{Point, buggify};
@@ -60,21 +61,10 @@ enum Phase {
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     phase: Phase,
-    /// The next group, volume, chunk, forgotten chunk and slot to write.
-    groups: usize,
-    volumes: usize,
-    chunks: u32,
-    gone: usize,
-    slots: u32,
-    /// The next deleted volume to write.
-    deleted: VolumeId,
-    /// Pages written so far, and the checksum of the last.
-    pages: u64,
-    last_sum: u32,
+    next: Next,
+    directory: Directory,
     /// Where the log was when it began: replay begins there.
     tail: Position,
-    /// The pages of the directory that are being filled.
-    directory: Option<(BufMut, Paused)>,
     /// Device writes under way.
     writing: u32,
     /// Leaves whose pages are under way.
@@ -82,59 +72,109 @@ pub(super) struct Writer {
     dirty: Vec<Location>,
     /// Chunks of which nothing is left, and the log's position then: records of before must not bring them back.
     pub forgotten: Vec<(ChunkId, u64)>,
-    /// Pages of leaves that the checkpoint on the disk names, and the next one will not.
-    retired: Vec<Slot>,
-    /// Those that the one that is being written may name, too.
-    retired_later: Vec<Slot>,
-    /// Which copy of the superblock is surely whole: it is written second.
-    pub whole_copy: usize,
+    retired: Retired,
     /// A checkpoint is wanted for its own sake.
     pub wanted: bool,
-    update: Option<Update>,
+    pub superblocks: Superblocks,
 }
 
-/// A change of the superblocks.
-#[derive(Clone, Copy, Debug)]
-struct Update {
-    new: Superblock,
-    /// Which of the two is being written: the first or the second in turn.
-    turn: usize,
+/// What is written next of each kind.
+#[derive(Debug, Default)]
+struct Next {
+    group: usize,
+    volume: usize,
+    deleted: VolumeId,
+    chunk: u32,
+    /// A chunk of which nothing is left.
+    gone: usize,
+    slot: u32,
+}
+
+/// The directory as far as it is written.
+#[derive(Debug, Default)]
+struct Directory {
+    pages: u64,
+    /// The checksum of the last page.
+    last_sum: u32,
+    /// The pages that are being filled.
+    filling: Option<(BufMut, Paused)>,
+}
+
+/// Pages of leaves that nothing refers to any more, but a checkpoint that can be mounted.
+#[derive(Debug, Default)]
+struct Retired {
+    /// The one on the disk names them, and the next one will not.
+    now: Vec<Slot>,
+    /// The one that is being written may name them, too.
+    later: Vec<Slot>,
 }
 
 impl Writer {
     /// Slots that come free with checkpoints.
     pub fn retired(&self) -> u64 {
-        (self.retired.len() + self.retired_later.len()) as u64
+        (self.retired.now.len() + self.retired.later.len()) as u64
     }
 
     /// A page that the checkpoint on the disk names, and nothing else.
     pub fn retire(&mut self, slot: Slot) {
-        self.retired.push(slot);
+        self.retired.now.push(slot);
     }
 
     /// These slots.
     pub fn retired_slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.retired.iter().chain(&self.retired_later).copied()
+        self.retired.now.iter().chain(&self.retired.later).copied()
     }
 
     pub fn is_under_way(&self) -> bool {
         self.phase != Phase::Idle
     }
 
+    /// Pages of leaves that nothing refers to any more: they come free when no checkpoint names them.
+    pub fn retire_released(&mut self, index: &mut Index, space: &mut Space) {
+        if index.released_pages.is_empty() {
+            return;
+        }
+        for slot in index.released_pages.drain(..) {
+            if !space.map.release(slot) {
+                // Map and index disagree: the store is about to be poisoned.
+                continue;
+            }
+            if self.phase == Phase::Idle {
+                self.retired.now.push(slot);
+            } else {
+                self.retired.later.push(slot);
+            }
+        }
+    }
+
+    /// Bytes that the lines of forgotten chunks take.
+    pub fn forgotten_bytes(&self) -> u64 {
+        self.forgotten.len() as u64 * CHUNK_BYTES
+    }
+
+    /// It is on the disk, and what the one before named is free.
+    fn ended(&mut self, log: &Log, space: &mut Space) {
+        self.phase = Phase::Idle;
+        self.forgotten.retain(|&(_, position)| position > log.tail);
+        let later = std::mem::take(&mut self.retired.later);
+        let reads = space.window.next();
+        for slot in std::mem::replace(&mut self.retired.now, later) {
+            space.freed.push(slot, log.durable_mark, reads);
+        }
+    }
+
     fn begin(&mut self, tail: Position) {
         self.phase = Phase::Items;
-        (self.groups, self.volumes, self.chunks, self.gone, self.slots) = (0, 0, 0, 0, 0);
-        self.deleted = VolumeId(0);
-        (self.pages, self.last_sum) = (0, 0);
+        self.next = Next::default();
+        self.directory = Directory::default();
         self.tail = tail;
-        self.directory = None;
         self.wanted = false;
     }
 
     /// The pages of the directory that are being filled, with space for `bytes` more of items.
     fn room(&mut self, with: &mut Writing<'_>, bytes: u64) -> (BufMut, Paused) {
-        if let Some((mut buffer, paused)) = self.directory.take() {
-            let writer = PageWriter::resume(&mut buffer, with.env.id, with.id(), self.pages, paused);
+        if let Some((mut buffer, paused)) = self.directory.filling.take() {
+            let writer = PageWriter::resume(&mut buffer, with.env.id, with.id(), self.directory.pages, paused);
             if writer.space() >= bytes {
                 return (buffer, paused);
             }
@@ -153,10 +193,10 @@ impl Writer {
         }
         buffer.truncate(pages * PAGE_BYTES);
         let geometry = &with.superblock.geometry;
-        let first = self.pages;
-        self.pages += pages as u64;
-        self.last_sum = last_sum;
-        if self.pages > geometry.checkpoint_pages {
+        let first = self.directory.pages;
+        self.directory.pages += pages as u64;
+        self.directory.last_sum = last_sum;
+        if self.directory.pages > geometry.checkpoint_pages {
             return;
         }
         let offset = geometry.checkpoint_offsets[with.area() as usize] + first * PAGE_BYTES as u64;
@@ -172,10 +212,10 @@ impl Writer {
     /// Fences, chunks with their changed leaves, and forgotten chunks.
     fn step_items(&mut self, with: &mut Writing<'_>) {
         let (mut buffer, paused) = self.room(with, GROUP_BYTES.max(VOLUME_BYTES));
-        let (id, checkpoint, first) = (with.env.id, with.id(), self.pages);
+        let (id, checkpoint, first) = (with.env.id, with.id(), self.directory.pages);
         let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
         while writer.space() >= GROUP_BYTES
-            && let Some(group) = with.fences.groups().get(self.groups)
+            && let Some(group) = with.fences.groups().get(self.next.group)
         {
             writer.group(&Fence {
                 volume: VolumeId(0),
@@ -187,33 +227,33 @@ impl Writer {
                 in_sync: group.in_sync.clone(),
                 syncing: group.syncing.clone(),
             });
-            self.groups += 1;
+            self.next.group += 1;
         }
         while writer.space() >= VOLUME_BYTES
-            && let Some(volume) = with.fences.volumes().get(self.volumes)
+            && let Some(volume) = with.fences.volumes().get(self.next.volume)
         {
             if volume.generation < Generation::DELETED {
                 writer.volume(volume.id, volume.generation.0, volume.owner);
             }
-            self.volumes += 1;
+            self.next.volume += 1;
         }
-        let fences = self.groups >= with.fences.groups().len() && self.volumes >= with.fences.volumes().len();
+        let fences = self.next.group >= with.fences.groups().len() && self.next.volume >= with.fences.volumes().len();
         // Ranges may grow together meanwhile: what is left is what is above the last number that was written.
         while fences
             && writer.space() >= VOLUME_BYTES
-            && let Some((first, last)) = with.fences.deleted_from(self.deleted)
+            && let Some((first, last)) = with.fences.deleted_from(self.next.deleted)
         {
             let more = u32::try_from(last.0 - first.0).unwrap_or(u32::MAX);
             writer.volume(first, Generation::DELETED.0, NodeId(more));
-            self.deleted = VolumeId((first.0 + u64::from(more)).saturating_add(1));
+            self.next.deleted = VolumeId((first.0 + u64::from(more)).saturating_add(1));
         }
-        let fences = fences && with.fences.deleted_from(self.deleted).is_none();
+        let fences = fences && with.fences.deleted_from(self.next.deleted).is_none();
         let paused = writer.pause();
-        self.directory = Some((buffer, paused));
+        self.directory.filling = Some((buffer, paused));
         if fences {
             self.step_chunks(with);
         }
-        if self.pages > with.superblock.geometry.checkpoint_pages {
+        if self.directory.pages > with.superblock.geometry.checkpoint_pages {
             self.begin(with.log.applied);
         }
     }
@@ -223,12 +263,12 @@ impl Writer {
         let mut runs = Vec::new();
         let mut pages: Vec<BufMut> = Vec::new();
         for _ in 0..STEP_CHUNKS {
-            let key = ChunkKey(self.chunks);
+            let key = ChunkKey(self.next.chunk);
             if key.0 >= with.index.end() {
                 break;
             }
             if !with.index.chunk(key).is_there() {
-                self.chunks += 1;
+                self.next.chunk += 1;
                 continue;
             }
             with.index.dirty_leaves(key, &mut dirty);
@@ -243,13 +283,13 @@ impl Writer {
             self.write_leaves(with, &dirty, &mut runs, &mut pages);
             let bytes = with.index.dump_bytes(key);
             let (mut buffer, paused) = self.room(with, bytes);
-            let (id, checkpoint, first) = (with.env.id, with.id(), self.pages);
+            let (id, checkpoint, first) = (with.env.id, with.id(), self.directory.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
             // What is accepted and not durable is not in it: replay brings that.
             with.index.dump(key, with.log.applied.page, &mut writer);
             let paused = writer.pause();
-            self.directory = Some((buffer, paused));
-            self.chunks += 1;
+            self.directory.filling = Some((buffer, paused));
+            self.next.chunk += 1;
         }
         self.dirty = dirty;
         let mut pages = pages.into_iter().map(BufMut::freeze);
@@ -258,7 +298,7 @@ impl Writer {
             let offset = with.superblock.geometry.slot_offset(run.slot);
             self.write(with, offset, data);
         }
-        if self.chunks >= with.index.end() {
+        if self.next.chunk >= with.index.end() {
             self.step_gone(with);
         }
     }
@@ -294,15 +334,15 @@ impl Writer {
         // What the checkpoint on the disk names instead of them comes free with this one.
         for slot in with.index.released_pages.drain(..) {
             if with.space.map.release(slot) {
-                self.retired.push(slot);
+                self.retired.now.push(slot);
             }
         }
     }
 
     fn step_gone(&mut self, with: &mut Writing<'_>) {
-        while let Some(&(chunk, position)) = self.forgotten.get(self.gone) {
+        while let Some(&(chunk, position)) = self.forgotten.get(self.next.gone) {
             let (mut buffer, paused) = self.room(with, CHUNK_BYTES);
-            let (id, checkpoint, first) = (with.env.id, with.id(), self.pages);
+            let (id, checkpoint, first) = (with.env.id, with.id(), self.directory.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
             writer.chunk(&ChunkItem {
                 chunk,
@@ -314,8 +354,8 @@ impl Writer {
                 leaves: Leaves::new(),
             });
             let paused = writer.pause();
-            self.directory = Some((buffer, paused));
-            self.gone += 1;
+            self.directory.filling = Some((buffer, paused));
+            self.next.gone += 1;
         }
         self.phase = Phase::Slots;
     }
@@ -324,29 +364,29 @@ impl Writer {
     fn step_slots(&mut self, with: &mut Writing<'_>) {
         let slots = with.superblock.geometry.slots;
         let mut shared = Vec::new();
-        while self.slots < slots && self.writing == 0 {
-            let first = self.slots;
+        while self.next.slot < slots && self.writing == 0 {
+            let first = self.next.slot;
             shared.clear();
             shared.extend(with.space.map.item_shared(first));
             let bytes = SLOTS_BYTES + shared.len() as u64 * SHARED_BYTES;
             let (mut buffer, paused) = self.room(with, bytes);
-            let (id, checkpoint, pages) = (with.env.id, with.id(), self.pages);
+            let (id, checkpoint, pages) = (with.env.id, with.id(), self.directory.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused);
             writer.slots(with.log.applied.page, first, with.space.map.item(first));
             writer.shared(&shared);
             let paused = writer.pause();
-            self.directory = Some((buffer, paused));
-            self.slots = first.saturating_add(SLOTS_PER_ITEM);
+            self.directory.filling = Some((buffer, paused));
+            self.next.slot = first.saturating_add(SLOTS_PER_ITEM);
         }
-        if self.slots >= slots {
-            if let Some((mut buffer, paused)) = self.directory.take() {
-                let (id, checkpoint, pages) = (with.env.id, with.id(), self.pages);
+        if self.next.slot >= slots {
+            if let Some((mut buffer, paused)) = self.directory.filling.take() {
+                let (id, checkpoint, pages) = (with.env.id, with.id(), self.directory.pages);
                 let filled = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused).finish();
                 self.write_directory(with, buffer, filled.pages, filled.last_sum);
             }
             self.phase = Phase::Last;
         }
-        if self.pages > with.superblock.geometry.checkpoint_pages {
+        if self.directory.pages > with.superblock.geometry.checkpoint_pages {
             self.begin(with.log.applied);
         }
     }
@@ -447,14 +487,14 @@ pub(super) fn flushed(store: &mut Store) {
         checkpoint: Checkpoint {
             area: area_of_next(&store.superblock),
             id: id_of_next(&store.superblock),
-            pages: store.checkpoint.pages,
-            last_sum: store.checkpoint.last_sum,
+            pages: store.checkpoint.directory.pages,
+            last_sum: store.checkpoint.directory.last_sum,
             tail: store.checkpoint.tail.page,
             tail_sum: store.checkpoint.tail.sum,
         },
         ..store.superblock
     };
-    store.checkpoint.update_superblocks(&mut store.env, new);
+    store.checkpoint.superblocks.update(&mut store.env, new);
 }
 
 pub(super) fn superblock_written(store: &mut Store) {
@@ -469,73 +509,16 @@ pub(super) fn superblock_flushed(store: &mut Store) {
     if !matches!(store.state, State::Serving | State::Mounting) {
         return;
     }
-    let Some(update) = &mut store.checkpoint.update else {
+    let Some(new) = store.checkpoint.superblocks.flushed(&mut store.env) else {
         return;
     };
-    if update.turn == 0 {
-        update.turn = 1;
-        return store.checkpoint.write_superblock(&mut store.env);
-    }
-    store.superblock = update.new;
-    store.checkpoint.update = None;
+    store.superblock = new;
     if store.mount.is_some() {
         return mount::finished(store);
     }
     // Records before the tail are never replayed again: what they freed can be reused (rule D1).
-    let tail = store.superblock.checkpoint.tail;
-    store.log.cut(tail);
-    store.checkpoint.phase = Phase::Idle;
-    store.checkpoint.forgotten.retain(|&(_, position)| position > tail);
+    store.log.cut(new.checkpoint.tail);
+    store.checkpoint.ended(&store.log, &mut store.space);
     store.env.counters.checkpoints += 1;
-    store.checkpoint.free_retired(&store.log, &mut store.space);
     space::reclaim(store);
-}
-
-impl Writer {
-    /// Pages of leaves that nothing refers to any more: they come free when no checkpoint names them.
-    pub fn retire_released(&mut self, index: &mut Index, space: &mut Space) {
-        if index.released_pages.is_empty() {
-            return;
-        }
-        for slot in index.released_pages.drain(..) {
-            if !space.map.release(slot) {
-                // Map and index disagree: the store is about to be poisoned.
-                continue;
-            }
-            if self.phase == Phase::Idle {
-                self.retired.push(slot);
-            } else {
-                self.retired_later.push(slot);
-            }
-        }
-    }
-
-    /// Bytes that the lines of forgotten chunks take.
-    pub fn forgotten_bytes(&self) -> u64 {
-        self.forgotten.len() as u64 * CHUNK_BYTES
-    }
-
-    /// Writes both superblocks, one after the other, each flushed before the next: one of them is whole at any moment.
-    pub fn update_superblocks(&mut self, env: &mut Env, new: Superblock) {
-        assert!(self.update.is_none(), "one change at a time");
-        self.update = Some(Update { new, turn: 0 });
-        self.write_superblock(env);
-    }
-
-    fn write_superblock(&mut self, env: &mut Env) {
-        if let Some(update) = self.update {
-            let page = Slice::copy_from(&update.new.encode());
-            let copy = (self.whole_copy + 1 + update.turn) % OFFSETS.len();
-            env.start_write(Io::Superblock, OFFSETS[copy], vec![page]);
-        }
-    }
-
-    /// No checkpoint that can be mounted names these pages any more.
-    fn free_retired(&mut self, log: &Log, space: &mut Space) {
-        let later = std::mem::take(&mut self.retired_later);
-        let reads = space.window.next();
-        for slot in std::mem::replace(&mut self.retired, later) {
-            space.freed.push(slot, log.durable_mark, reads);
-        }
-    }
 }

@@ -377,7 +377,7 @@ impl Mount {
     fn choose_superblock(&mut self, store: &mut Store) -> Result<(), MountError> {
         let superblock = choose(&self.superblocks)?;
         // The copy that is whole stays so until the other one is.
-        store.checkpoint.whole_copy = self
+        store.checkpoint.superblocks.whole_copy = self
             .superblocks
             .iter()
             .position(|found| found.as_ref() == Ok(&superblock))
@@ -560,7 +560,7 @@ impl Mount {
     /// All that the replay accepted is durable.
     pub(super) fn flushed(&mut self, store: &mut Store) {
         if let Some(new) = self.new_superblock {
-            store.checkpoint.update_superblocks(&mut store.env, new);
+            store.checkpoint.superblocks.update(&mut store.env, new);
         }
     }
 }
